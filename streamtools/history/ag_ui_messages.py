@@ -1,7 +1,7 @@
 """Reads the messages that clients of AG-UI post.
 
 They are like OpenAI's messages with other field names, and each has an id. All of their content comes from a client and
-is not trusted. Reasoning is sent back with its signature only if its provider has signed or encrypted it. Activity
+is not trusted. Reasoning that its provider has not signed or encrypted is kept as plain text only. Activity
 messages are for the interface and are ignored. An `encryptedValue` that this library wrote contains the format of its
 provider (see `outputs/signatures.py`). Any other `encryptedValue` is ignored: its provider is unknown, and a different
 provider would refuse it in every later request.

@@ -51,7 +51,7 @@ def is_text(part: Mapping[str, Any]) -> bool:
 def of_client(part: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return a part that a client sent, with its known fields only, or None if it must be dropped.
 
-    Allowed are texts, images and audio with their data, files with their data, and images at an open URL. A reference
+    Allowed are texts, images and audio with their data, files with their data, and images at a web address. A reference
     to an uploaded file is dropped, because the client may not be allowed to read that file.
     """
     match part:

@@ -1,9 +1,10 @@
 """Reads and writes items of OpenAI's Responses API.
 
 Reasoning, messages, calls and results are separate items. Reasoning is sent back before the message or the call that it
-led to, if it has an id and encrypted content. Without encrypted content, it is sent back only if the turn holds other
-items of the provider, because a request with `store: false` refuses it. A call of a custom tool has a text instead of
-arguments, and its result is an item of type `custom_tool_call_output`.
+led to. If the whole reasoning item is known, it is sent back unchanged. Other reasoning is sent back if it has an id
+and encrypted content, or if it has an id and its turn holds other items of the provider. Any other reasoning is
+omitted, because a request with `store: false` refuses it. A call of a custom tool has a text instead of arguments, and
+its result is an item of type `custom_tool_call_output`.
 """
 
 from __future__ import annotations

@@ -1,10 +1,13 @@
-"""Tools: their definition, the decisions about their calls, and their execution.
+"""Defines tools, decides which of their calls may run, and executes the calls.
 
-- `tool` makes a `Tool` of a function; `functions`, `signature` and `schemas` read the function.
-- `registry` holds tools by name; `definitions` writes them for each provider; `mcp` reads those of an MCP server.
+- The module `tool` makes a `Tool` of a function. It uses `functions`, `signature` and `schemas` to inspect the
+  function.
+- `registry` holds tools by name. `definitions` converts them to the request format of each provider. `mcp` makes tools
+  of the tools of an MCP server.
 - `tool_choice`, `guards` and `approvals` decide which calls run.
-- `runner` executes calls. It uses `invocation` and `context`, and returns `results`.
-- `at_most_once` records each call in a `ledger`, of which there are several implementations.
+- `runner` executes calls. It uses `invocation` and `context`, and returns outcomes, which `results` defines.
+- `at_most_once` records each call in a ledger. `ledger` defines the protocol, and the modules named `…_ledger`
+  implement it.
 """
 
 from __future__ import annotations
@@ -34,7 +37,7 @@ __all__ = [
 ]  # fmt: skip
 
 _LATER = {"PostgresLedger": "postgres_ledger", "RedisLedger": "redis_ledger", "SQLiteLedger": "sqlite_ledger"}
-"""Names that are imported on first use: few programs need them, and two need extras."""
+"""Maps each name that is imported on first use to its module. Few programs need these names, and two need extras."""
 
-if not TYPE_CHECKING:  # a type checker would accept any name
+if not TYPE_CHECKING:  # hidden from type checkers, which would accept any name
     __getattr__, __dir__ = load_later(__name__, _LATER)

@@ -1,8 +1,8 @@
-"""The `ToolContext`: how a running tool sees its call.
+"""Defines the `ToolContext`, the object through which a running tool accesses its call.
 
-A function receives it by annotation, under any parameter name: `def search(query: str, context: ToolContext)`. The
-model does not see that parameter. One class serves coroutines and threads: a thread only touches plain attributes and
-`progress`, which passes the data to the event loop.
+The parameter that is annotated with this type receives it: `def search(query: str, context: ToolContext)`. The
+parameter may have any name, and the model does not see it. The same class is used in coroutines and in threads. A
+thread may use its attributes, and its method `progress`, which passes the data to the event loop.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from streamtools.errors import StreamToolsError
 State = TypeVar("State", default=Any)
 
 Report = Callable[[Any], Awaitable[object]]
-"""Receives progress in the event loop, and waits while the consumer is slow."""
+"""A function that receives progress, in the event loop. It waits while the consumer is slow."""
 
 
 class CallEnded(StreamToolsError):
@@ -35,8 +35,8 @@ async def discard(value: Any) -> None:
 class ToolContext(Generic[State]):
     """The call that a tool is running for.
 
-    `call_id` and `name` are those of the call. `state` is what the application passed as `tool_state`, for example a
-    user or a database; `ToolContext[Session]` gives it a type.
+    `call_id` is the id of the call, and `name` the name of its tool. `state` is the object that the application passed
+    as `tool_state`, for example a user or a database. `ToolContext[Session]` declares the type of `state`.
 
     >>> context = ToolContext("call_1", "search", state={"user": "Ann"})
     >>> context.state["user"], context.cancelled, context.remaining
@@ -50,35 +50,38 @@ class ToolContext(Generic[State]):
         call_id: str = "",
         name: str = "",
         *,
-        state: State = None,  # type: ignore[assignment]  # the default has no type of its own
+        state: State = None,  # type: ignore[assignment]  # None is no instance of `State`
         report: Report = discard,
     ) -> None:
-        """Create a context, in the thread of the event loop. Without arguments it serves calls by hand, as in a test.
+        """Create a context. Call this in the thread of the event loop.
 
-        `report` receives progress.
+        `report` receives progress. A context without arguments can be passed to a tool in a test.
         """
         self.call_id = call_id
         self.name = name
         self.state = state
         self.cancelled = False
-        """Whether the call has ended: it timed out, or the run was cancelled. A thread has to check it, because a
-        thread cannot be stopped. A coroutine is cancelled instead."""
+        """Whether the call has ended, for example because it timed out or its run was cancelled.
+
+        A tool that runs in a thread should check it, because a thread cannot be stopped. A coroutine is cancelled.
+        """
         self.deadline = math.inf
-        """When the call times out, in seconds of `time.monotonic()`."""
+        """The value of `time.monotonic()` at which the call times out."""
         self.report = report
-        """Receives progress, in the thread of the event loop."""
+        """The function that receives progress. It is called in the thread of the event loop."""
         self._loop_thread = threading.get_ident()
 
     @property
     def remaining(self) -> float:
-        """Seconds until the call times out; never less than 0."""
+        """The seconds until the call times out, or 0 if it has timed out."""
         return max(0.0, self.deadline - time.monotonic())
 
     def progress(self, data: Any) -> Awaitable[None]:
-        """Send progress to the interface; the model does not see it. `data` is anything that can be written as JSON.
+        """Send progress to the interface. The model does not see it. `data` is any value that JSON can express.
 
-        In a coroutine, await it. In a thread, just call it: it returns when the progress has been taken. There it
-        raises `CallEnded` if the call has ended, so that the thread ends too.
+        In a coroutine, await the returned object. In a thread, a call is enough: the method returns after the interface
+        has received the progress. In a thread, it raises `CallEnded` if the call has ended, so that the thread ends
+        too.
         """
         if self.report is discard:
             return _Done()

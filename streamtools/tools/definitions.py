@@ -1,4 +1,4 @@
-"""Definitions of tools in the request format of each provider, and in one line of a prompt."""
+"""Converts tools to the request format of each provider, and to one line of text for a prompt."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ProviderFormat: TypeAlias = Literal[
 ]
 DefinitionFormat: TypeAlias = Literal[ProviderFormat, "mcp", "tool_clients"]
 
-_ANTHROPIC_PROPERTY = re.compile(r"[A-Za-z0-9_.-]{1,64}")  # Anthropic accepts only these names of parameters
+_ANTHROPIC_PROPERTY = re.compile(r"[A-Za-z0-9_.-]{1,64}")  # parameter names that Anthropic accepts
 _SENTENCE = re.compile(r"(.+?[.!?])(?:\s|$)", re.DOTALL)
 _MAX_SENTENCE = 80
 _SCALARS = {"string", "integer", "number", "boolean"}
@@ -25,7 +25,7 @@ def has_foreign_schema(tool: Tool) -> bool:
 
 
 def refused_parameter(tool: Tool) -> str | None:
-    """Return the first parameter name that Anthropic refuses."""
+    """Return the first parameter name that Anthropic refuses, or None if it accepts all."""
     return next((name for name in tool.parameters["properties"] if not _ANTHROPIC_PROPERTY.fullmatch(name)), None)
 
 
@@ -38,7 +38,7 @@ def write_definition(tool: Tool, format: str) -> dict[str, Any]:
     match format:
         case "openai" | "cohere":
             return {"type": "function", "function": named | {"parameters": schema}}
-        case "responses":  # the default of `strict` would make optional parameters required
+        case "responses":  # without `strict`, optional parameters would become required
             return {"type": "function", **named, "parameters": schema, "strict": False}
         case "interactions":
             return {"type": "function", **named, "parameters": without_examples}
@@ -51,20 +51,22 @@ def write_definition(tool: Tool, format: str) -> dict[str, Any]:
             return {"toolSpec": named | {"inputSchema": {"json": without_examples}}}
         case "gemini":
             return named | {"parametersJsonSchema": without_examples}
-        case "ollama":  # its server ignores other members, and does not resolve references
+        case "ollama":  # Ollama ignores other fields, and does not resolve references
             whole = inline(schema)
             kept = {key: whole[key] for key in ("type", "properties", "required") if key in whole}
             return {"type": "function", "function": named | {"parameters": kept}}
         case "mcp":
             output = tool.output_schema
-            is_object = output is not None and output.get("type") == "object"  # MCP allows no other
+            is_object = output is not None and output.get("type") == "object"  # MCP accepts only schemas of objects
             return named | {"inputSchema": schema} | ({"outputSchema": output} if is_object else {})
         case _:
             return {"name": tool.name, "description": tool.description, "parameters": parameters_of_schema(schema)}
 
 
 def write_line(tool: Tool) -> str:
-    """Return one line: the parameters, required ones first, and the first sentence of the description.
+    """Return a tool as one line of text: its name, parameters, and the first sentence of its description.
+
+    Required parameters come first. An optional parameter is marked with `?`.
 
     >>> def read_file(path: str, lines: list[int] | None = None) -> str:
     ...     "Read a file. Slowly."

@@ -1,8 +1,9 @@
-"""Tells a failure of code that we called from a request to stop us. Both arrive as exceptions, and look alike.
+"""Distinguishes failures of called code from requests to stop the current task. Both are raised as exceptions.
 
-On asyncio, a `CancelledError` that was not sent to our task is a failure: the tool awaited something that was
-cancelled. Otherwise it would end the task silently. `SystemExit`, `KeyboardInterrupt` and other exceptions outside
-`Exception` are for the program. Call both functions where the exception was caught.
+On asyncio, `CancelledError` can mean either. If the current task was cancelled, the error must propagate. If the called
+code awaited a different task that was cancelled, the error is a failure. If it propagated, it would silently end the
+current task. `SystemExit`, `KeyboardInterrupt` and other exceptions that do not inherit from `Exception` must
+propagate. Call the functions of this module in the `except` block that caught the exception.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import anyio
 
 
 def is_failure(error: BaseException) -> bool:
-    """Return whether the called code failed. If not, the exception must propagate."""
+    """Return True if the exception is a failure of the called code. Otherwise, the exception must propagate."""
     if isinstance(error, BaseExceptionGroup):
         return all(map(is_failure, error.exceptions))
     if isinstance(error, asyncio.CancelledError):
@@ -23,10 +24,10 @@ def is_failure(error: BaseException) -> bool:
 
 
 def is_stray(error: BaseException) -> bool:
-    """Return whether this is a `CancelledError` that was not sent to our task."""
+    """Return whether this is a `CancelledError` although the current task was not cancelled."""
     if not isinstance(error, asyncio.CancelledError):
         return False
     if anyio.get_cancelled_exc_class() is not asyncio.CancelledError:
-        return True  # trio has its own exception
-    task = asyncio.current_task()  # it may have been cancelled directly, or by a cancel scope around us
+        return True  # trio cancels with a different exception
+    task = asyncio.current_task()  # may be cancelled directly or by a cancel scope
     return anyio.current_effective_deadline() != -math.inf and (task is None or task.cancelling() == 0)

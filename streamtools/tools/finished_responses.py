@@ -1,9 +1,12 @@
-"""Finished responses for `ToolRegistry.process_tool_calls` and `extend_messages`.
+"""Reads finished responses for `ToolRegistry.process_tool_calls`, and continues their histories.
 
-`read_finished` finds the native calls, by the rules of `response_parts` that `extract_tool_calls` uses too. It differs
-from `extract_tool_calls`, because here each call gets a result that goes back with it: it reads no calls in text, it
-reports malformed calls in their place, it rejects all calls of a response that did not end normally, and it refuses
-Gemini's responses.
+`read_finished` finds the native calls of a response. Like `extract_tool_calls`, it uses the module `response_parts`.
+But each call that it returns needs a result, which is sent back together with the call. So it differs in four ways:
+
+- It does not search the text for calls.
+- It returns malformed calls too, at their positions.
+- It rejects all calls of a response that did not end normally.
+- It refuses Gemini's responses.
 """
 
 from __future__ import annotations
@@ -27,19 +30,28 @@ from streamtools.response_parts import (
 from streamtools.tools.results import ToolOutcome
 
 _NORMAL_ENDS = (None, "", "stop", "end_turn", "stop_sequence", "completed", "tool_calls", "tool_use", "function_call")
-"""Finish reasons of all providers after which calls run, as in a stream. After any other one the arguments of a call
-may be incomplete."""
+"""The finish reasons of all providers after which calls run.
+
+After any other finish reason, the arguments of a call may be incomplete. Streams use the same rule.
+"""
 
 
 class FinishedCall(NamedTuple):
-    """One call of a response. `rejected` is the reason if it is no valid call; then it has no arguments."""
+    """One call of a response.
+
+    `rejected` is None for a valid call. For any other call it is the error, and the call has no arguments.
+    """
 
     call: ToolCall
     rejected: Rejected | None = None
 
 
 class FinishedResponse(NamedTuple):
-    """A finished response: its shape, what the model wrote (a message, blocks or items), and its calls in order."""
+    """A finished response.
+
+    `kind` is its format. `written` is the part that the model wrote: a message, a list of blocks, or a list of items.
+    `calls` holds its calls in order.
+    """
 
     kind: str
     written: Any
@@ -47,9 +59,9 @@ class FinishedResponse(NamedTuple):
 
 
 def read_finished(response: object) -> FinishedResponse:
-    """Read a finished response. Raises `UnreadableSource` for anything else.
+    """Read a finished response. Raises `UnreadableSource` for any other object.
 
-    Model output never raises: a malformed entry becomes a call that is `rejected`.
+    Errors of the model raise nothing: a malformed call is returned with `rejected` set.
     """
     if isinstance(response, str):
         return FinishedResponse("chat", {"content": response}, [])
@@ -73,14 +85,14 @@ def read_finished(response: object) -> FinishedResponse:
             raise UnreadableSource(f"expected a finished response, got an object with {members}")
     kind, written, entries, ending = found
     if kind in ("chat", "ollama"):
-        if entries and isinstance(entries[-1], dict) and legacy_call(written):  # it is written in the newer form
+        if entries and isinstance(entries[-1], dict) and legacy_call(written):  # written as an entry of `tool_calls`
             entries[-1] = {"type": "function", "function": entries[-1]}
         written = {**written, "tool_calls": entries or None}
     return FinishedResponse(kind, written, _number(entries, ending))
 
 
 def _number(entries: Iterable[Any], finish_reason: object) -> list[FinishedCall]:
-    """Return calls with unique ids: the provider's, or a generated one if that is missing or duplicated."""
+    """Return the calls with unique ids. If the id of the provider is missing or duplicated, an id is generated."""
     calls: list[FinishedCall] = []
     ids: set[str] = set()
     for at, entry in enumerate(entries):
@@ -105,12 +117,15 @@ def _number(entries: Iterable[Any], finish_reason: object) -> list[FinishedCall]
 
 
 def _ended_normally(ending: object) -> bool:
-    """Return whether this finish reason is a normal one; a missing reason is."""
+    """Return whether this finish reason is in `_NORMAL_ENDS`. A missing reason is normal."""
     return (ending.lower().replace("-", "_") if isinstance(ending, str) else ending) in _NORMAL_ENDS
 
 
 def _read_call(entry: Any) -> tuple[str, dict[str, Any], Rejected | None]:
-    """Return the name and the arguments of a call, as far as they are valid, and its fault."""
+    """Return the name, the arguments and the error of a call.
+
+    For a valid call, the error is None. A malformed call has no arguments, and its name is "" unless it is valid.
+    """
     name = ""
     try:
         name = unwrap(entry).name
@@ -132,21 +147,23 @@ def refuse(call: ToolCall, rejected: Rejected) -> ToolOutcome:
     )
 
 
-# The messages that continue a history after a finished response: what the model wrote, and the results of its calls.
+# The code below writes the messages that continue a history after a finished response: the message of the model, and
+# the results of its calls.
 #
-# The model's message is sent back unchanged, with three exceptions. Invalid arguments become `{}`, because chat
-# templates would fail on them. An entry that is no call becomes a call of the tool `unknown`. A `function_call` becomes
-# an entry of `tool_calls`.
+# The message of the model is sent back unchanged, with three exceptions. Invalid arguments become `{}`, because chat
+# templates fail on invalid arguments. An entry that is not a call becomes a call of the tool `unknown`. A
+# `function_call` becomes an entry of `tool_calls`.
 
 _UNKNOWN = "unknown"
-_OUTPUT_ONLY = {"annotations", "audio", "function_call", "parsed"}  # members of a response that a request must not have
+_OUTPUT_ONLY = {"annotations", "audio", "function_call", "parsed"}  # fields of a response that are invalid in a request
 
 
 def extend_messages(messages: Sequence[Any], response: object, outcomes: Sequence[ToolOutcome]) -> list[Any]:
-    """Return `messages` followed by the response and one result for each of its calls, in the provider's format.
+    """Return a new list: `messages`, then the response, then one result for each of its calls.
 
-    The arguments are not modified. A list of `ToolCall` as `response` is written as a message of chat completions.
-    Raises ValueError unless each call has exactly one outcome, because providers refuse a call without a result.
+    The response and the results are in the format of the response. If `response` is a list of `ToolCall`, the format is
+    that of chat completions. The arguments are not modified. Raises ValueError unless each call has exactly one
+    outcome, because providers refuse a call without a result.
     """
     finished = read_finished(response)
     by_id = {outcome.call.id: outcome for outcome in outcomes}

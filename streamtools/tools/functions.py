@@ -1,4 +1,4 @@
-"""Looks at a function: the code that a call of it runs, the parameters that are left to fill, and its docstring."""
+"""Inspects functions: the code that a call runs, the parameters that need arguments, and the docstring."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ def without_partials(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def body_of(function: Callable[..., Any]) -> Any:
-    """Return the function, method or class that a call runs; for a callable object, its `__call__`."""
+    """Return the function, method or class that a call runs. For any other callable object, return its `__call__`."""
     function = without_partials(function)
     return function if inspect.isroutine(function) or inspect.isclass(function) else type(function).__call__
 
 
 def is_unbound_method(function: Callable[..., Any]) -> bool:
-    """Return whether this is a method as defined in the body of its class, without an instance."""
+    """Return whether this is a method that was taken from its class and is not bound to an instance."""
     if not inspect.isfunction(function):
         return False
     place = function.__qualname__.rpartition(".")[0]
@@ -33,7 +33,7 @@ def is_unbound_method(function: Callable[..., Any]) -> bool:
 
 
 def parameters_of(function: Callable[..., Any]) -> list[inspect.Parameter]:
-    """Return the parameters without `self` and without those that a partial object has bound."""
+    """Return the parameters, except `self` and the keywords that a `functools.partial` object has already set."""
     bound = function.keywords if isinstance(function, functools.partial) else {}
     parameters = list(inspect.signature(function).parameters.values())[is_unbound_method(function) :]
     return [parameter for parameter in parameters if parameter.name not in bound]
@@ -49,16 +49,17 @@ _LIST_ITEM = re.compile(r"\s|[-*+•] |\d+[.)] ")
 
 
 class Documentation(NamedTuple):
-    """The description of a function, and those of its parameters by name."""
+    """The description of a function, and the descriptions of its parameters by name."""
 
     description: str
     parameters: dict[str, str]
 
 
 def read_docstring(text: str | None) -> Documentation:
-    """Parse a docstring in Google's style. The text before the first section or doctest is the description.
+    """Parse a docstring in Google's style.
 
-    A line that describes no parameter is ignored. Without a docstring, all is empty.
+    The text before the first section or doctest is the description. Lines in the parameter sections that do not
+    describe a parameter are ignored. If `text` is None, the description is "" and no parameter is described.
 
     >>> read_docstring("Look it up.\\n\\nArgs:\\n    city: Where,\\n        in English.")
     Documentation(description='Look it up.', parameters={'city': 'Where, in English.'})
@@ -82,7 +83,10 @@ def _starts_section(lines: Sequence[str], at: int) -> bool:
 
 
 def _entries(lines: Sequence[str]) -> list[tuple[str, list[str]]]:
-    """Return the name of each described parameter, with the lines of its description, which are indented further."""
+    """Return the name of each described parameter with the lines of its description.
+
+    The lines that continue a description are indented further than the line with the name.
+    """
     first = next(filter(str.strip, lines))
     indent = first[: len(first) - len(first.lstrip())]
     entries, text = list[tuple[str, list[str]]](), list[str]()
@@ -99,7 +103,7 @@ def _entries(lines: Sequence[str]) -> list[tuple[str, list[str]]]:
 
 
 def _join_lines(lines: Sequence[str]) -> str:
-    """Return the paragraphs, each on one line. Lists and indented blocks keep their lines."""
+    """Return the text with the lines of each paragraph joined. Lists and indented blocks keep their line breaks."""
     paragraphs: list[list[str]] = [[]]
     for line in lines:
         if line.strip():

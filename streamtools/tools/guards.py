@@ -1,8 +1,8 @@
-"""The limits of one run. A model that has lost its way repeats itself, never stops calling, or fails turn after turn.
+"""Limits a run of a model that repeats its calls, makes too many calls, or fails in consecutive turns.
 
-Each limit ends the run with its own reason, the `finish_reason` of `done(stopped)`. The calls that did not run because
-of it are pending, so that the application can still run them. A `GuardTracker` only counts and compares: it has no
-clock and ends nothing itself.
+If a limit is reached, the run ends with the reason of that limit. The reason is the `finish_reason` of the final event,
+`done` with the status `stopped`. The calls that the limit prevented are reported as pending, so that the application
+can still run them. A `GuardTracker` only counts and compares. It does not read a clock, and the caller ends the run.
 """
 
 from __future__ import annotations
@@ -19,32 +19,35 @@ from streamtools.tools.results import ToolOutcome
 Stop: TypeAlias = Literal[
     "repeated_call", "call_limit", "failed_turns", "token_limit", "time_limit", "size_limit", "max_steps", "tool_stop"
 ]
-"""Why a run was stopped."""
+"""The reason for which a run was stopped."""
 
 _NOT_THE_MODELS_FAULT = frozenset((Code.TOOL_DENIED, Code.TOOL_CANCELLED))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Guards:
-    """The limits of one run; None means no limit. Raises ValueError for a limit that is not positive."""
+    """The limits of one run. None means no limit.
+
+    Raises ValueError for a limit that is not positive, and for `repeated_calls=1`.
+    """
 
     repeated_calls: int | None = 5
-    """Identical calls (name and arguments) in a row. The call that reaches this number does not run
+    """Number of consecutive calls with the same name and arguments that stops the run. The last of them does not run
     (`repeated_call`)."""
     calls_per_turn: int | None = 32
-    """Calls that run in one turn; further ones do not (`call_limit`)."""
+    """Maximum number of calls that run in one turn. Further calls do not run (`call_limit`)."""
     calls: int | None = 100
-    """Calls that run in the whole run (`call_limit`)."""
+    """Maximum number of calls that run in the whole run. Further calls do not run (`call_limit`)."""
     failed_turns: int | None = 3
-    """Consecutive turns in which every call failed or was malformed (`failed_turns`). Turns without calls and denied
-    calls do not count."""
+    """Number of consecutive turns in which every call failed or was malformed, after which the run stops
+    (`failed_turns`). Turns without calls, and turns in which all calls were denied, are ignored."""
     tokens: int | None = None
-    """Tokens of all turns, as the provider reports them. No call runs once they are used (`token_limit`)."""
+    """Maximum number of tokens of all turns, as reported by the provider. After that, no call runs (`token_limit`)."""
     seconds: float | None = None
-    """Wall-clock seconds since the run began. The run stops immediately (`time_limit`)."""
+    """Maximum duration of the run, in seconds. After that, the run stops immediately (`time_limit`)."""
     size: int | None = 16 * 1024 * 1024
-    """Characters of text, reasoning and calls in one stream. The run stops a few hundred events later at most
-    (`size_limit`)."""
+    """Maximum number of characters of text, reasoning and calls in one stream. After that, the run stops within a few
+    hundred events (`size_limit`)."""
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -56,15 +59,16 @@ class Guards:
 
 
 class GuardTracker:
-    """Compares one run with its `Guards`. Several streams that share a tracker count as one run.
+    """Counts the calls, tokens and failures of one run and compares them with its `Guards`.
 
-    `why` is None until the first limit is reached, and then stays the reason.
+    Streams that share a tracker are parts of one run. `why` is None until a limit is reached. From then on, it is the
+    reason of the first limit that was reached.
     """
 
     def __init__(self, guards: Guards | None = None) -> None:
         self.guards = Guards() if guards is None else guards
         self.why: Stop | None = None
-        self.last_turn = False  # no request follows that could take results, so no call runs
+        self.last_turn = False  # True if no request follows that could send results, so no call may run
         self._last_fingerprint: str | None = None
         self._repetitions = 0
         self._calls = 0
@@ -74,25 +78,33 @@ class GuardTracker:
 
     @classmethod
     def of(cls, guards: Guards | GuardTracker | None) -> GuardTracker:
-        """Return a tracker for what a user passed as `guards=`; a tracker is returned as it is."""
+        """Return a tracker for the value of an argument `guards=`. A tracker is returned unchanged.
+
+        Raises ValueError for any other object.
+        """
         if not isinstance(guards, Guards | GuardTracker | None):
             raise ValueError(f"guards must be a Guards, got {guards!r}")
         return guards if isinstance(guards, GuardTracker) else cls(guards)
 
     def begin(self, now: float) -> float | None:
-        """Return the seconds that the run has left since its first stream began, or None if it has no time limit."""
+        """Return the remaining seconds of the run, or None if it has no time limit.
+
+        `now` is the current time, in seconds of a monotonic clock. The time limit starts with the first call of this
+        method.
+        """
         if self._began is None:
             self._began = now
         return None if self.guards.seconds is None else max(0.0, self._began + self.guards.seconds - now)
 
     def trip(self, why: Stop) -> None:
-        """Record that a limit was reached."""
+        """Record that a limit was reached, for the reason `why`."""
         self.why = self.why or why
 
     def admit(self, calls: Sequence[ToolCall], tokens: int | None = None) -> int:
-        """Return how many of the turn's next calls may run, counted from the first.
+        """Return how many of `calls` may run. These are the first ones in the list.
 
-        `tokens` is the number of tokens that the run has used.
+        `calls` are the next calls of the current turn. `tokens` is the number of tokens that the run has used, or None
+        if unknown.
         """
         self.count_tokens(tokens)
         for number, call in enumerate(calls):
@@ -103,12 +115,12 @@ class GuardTracker:
         return len(calls)
 
     def count_tokens(self, tokens: int | None) -> None:
-        """Compare the tokens that the run has used with their limit."""
+        """Stop the run if `tokens`, the number of tokens that it has used, has reached the limit."""
         if tokens is not None and tokens >= (self.guards.tokens or math.inf):
             self.trip("token_limit")
 
     def end_turn(self, outcomes: Sequence[ToolOutcome], malformed: int = 0) -> None:
-        """Count a turn with the outcomes of its calls and the number of its malformed calls."""
+        """End the current turn. `outcomes` are those of its calls, and `malformed` is the number of malformed calls."""
         self._calls_of_turn = 0
         if any(outcome.error is None for outcome in outcomes):
             self._failed_turns = 0
