@@ -1,4 +1,7 @@
-"""Text to visible text, reasoning and calls. Sans-IO: nothing here awaits, reads a clock, or logs what it reads."""
+"""Parses the text of a model into visible text, reasoning and calls.
+
+The package is sans-IO: it does not await, read a clock, or log the text.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class ParseResult:
-    """The content of a text by kind, and all `events` in order."""
+    """The result of `parse`: the visible text, the reasoning and the calls of a text, and all events in order."""
 
     content: str
     reasoning: str
@@ -53,7 +56,9 @@ def parse(
     tools: Any = None,
     **options: Unpack[ParserKeywords],
 ) -> ParseResult:
-    """Parse a complete text, or its deltas. The options and the errors are those of `Parser`.
+    """Parse a complete text, or the deltas of one text. The parameters are those of `Parser`.
+
+    Raises the same errors as `Parser`, and TypeError if `deltas` is not a str or an iterable of strings.
 
     >>> parse('Look: ###:{"name": "now"}').calls[0].name
     'now'

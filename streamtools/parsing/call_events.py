@@ -1,8 +1,8 @@
-"""The events of a turn's calls, whether the model writes them in its text or natively.
+"""Creates the events of a turn's calls. The model may write a call in its text, or the provider may send it natively.
 
-`CallEvents` reports the life of a call in the order that interfaces rely on: thinking(true), call-start when the name
-is certain, call-delta for the arguments, a call or an error, and thinking(false). It also collects the calls and the
-errors of the turn. `Parser` and `NativeCalls` use one each.
+`CallEvents` reports each call in the same order: thinking(true), call-start when the name is certain, call-delta for
+the arguments, a call or an error, and thinking(false). It also collects the calls and the errors of the turn. Each
+`Parser` and each `NativeCalls` uses one `CallEvents`.
 """
 
 from __future__ import annotations
@@ -22,42 +22,42 @@ from streamtools.parsing.options import Options
 if TYPE_CHECKING:
     from streamtools.parsing.value_reader import ValueReader
 
-_IDS = 16  # ids of one block of random bytes, because the system call is the main cost of an id
+_IDS = 16  # how many ids are made from one block of random bytes, because reading random bytes is slow
 
 BROKEN_OFF = "the model broke off, and another one gives the answer"
 
 
 class CallDraft(msgspec.Struct, eq=False):
-    """A call that is being written. Places count from the beginning of its span."""
+    """A call that the model is still writing. Positions count characters from the start of its span."""
 
     id: str
-    begin: int = 0
-    provider_id: str | None = None
-    json_begin: int = -1
-    json_end: int = -1
-    name: str | None = None  # in text, only if it stands outside of the JSON
-    converted: bool = False  # `pieces` hold the JSON of the arguments, and the span does not
-    pieces: list[str] = []  # msgspec copies the default for each call
-    room: int = 0  # characters that `pieces` may still hold, in a native call
-    dropped: int | None = None  # characters over the limit; None if there are none
-    fault: Rejected | None = None  # the reason why it is an error
-    started: str = ""  # the name that call-start has reported
-    flows: bool = False  # call-start was reported, and arguments are reported as deltas only
+    begin: int = 0  # the position where the text of the call begins
+    provider_id: str | None = None  # the id that the model or the provider gave the call
+    json_begin: int = -1  # the position where the JSON begins; -1 before that
+    json_end: int = -1  # the position where the JSON ends; -1 before that
+    name: str | None = None  # for a call in text: the name, if it is outside of the JSON
+    converted: bool = False  # whether `pieces`, and not the text of the span, hold the JSON of the arguments
+    pieces: list[str] = []  # pieces of the arguments; msgspec copies the default for each call
+    room: int = 0  # for a native call: how many more characters `pieces` may hold
+    dropped: int | None = None  # how many characters exceeded the limit; None if the limit was not exceeded
+    fault: Rejected | None = None  # the reason why the call is an error; None if there is none
+    started: str = ""  # the name that call-start has reported; "" before call-start
+    flows: bool = False  # whether each piece of the arguments is reported by one call-delta and nothing else
     waiting: list[str] = []  # arguments that arrived before call-start
-    value: ValueReader | None = None  # reads the arguments as a value, with `call_partials`
+    value: ValueReader | None = None  # parses the arguments for the option `call_partials`; None before the first piece
 
     @property
     def complete(self) -> bool:
-        """Whether its JSON, or the value in place of it, has ended."""
+        """Whether the JSON of the call, or the text in place of the JSON, has ended."""
         return self.json_end >= 0
 
 
 class CallEvents:
-    """The events of the current `feed`, and the calls and errors of the turn."""
+    """Collects the events of the current `feed`, and the calls and errors of the turn."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
-        self.call_deltas = options.call_deltas or options.call_partials  # arguments are reported while they arrive
+        self.call_deltas = options.call_deltas or options.call_partials  # whether arguments are reported as they arrive
         self.events: list[UIEvent] = []
         self.begin()
 
@@ -65,22 +65,24 @@ class CallEvents:
         """Begin a turn."""
         self.calls: list[ToolCall] = []
         self.errors: list[Error] = []
-        # A block of ids is used for one turn only, so that a forked process does not make the same ids.
+        # The ids of a block are used in one turn only, so that two forked processes rarely share a block.
         new_id = self.options.new_id
         self.new_id = None if new_id is new_call_id else new_id
-        self.count = 0  # calls that have begun
-        self.repairs = MAX_IN_TURN  # characters that may still be repaired
+        self.count = 0  # how many calls have begun in this turn
+        self.repairs = MAX_IN_TURN  # how many more characters of JSON may be repaired in this turn
 
     def add(self, event: Callable[..., UIEvent], *fields: object, **named: object) -> None:
-        """Add an event."""
+        """Create an event of the class `event` with these fields, and add it to `events`."""
         self.events.append(event(*fields, **named))
 
-    # The life of a call.
-
+    # The events of one call, in order.
     def begin_call(self, begin: int = 0, call_id: str | None = None, provider_id: str | None = None) -> CallDraft:
-        """Report that the model writes a call, which begins at a place of its span."""
+        """Report that the model begins a call, and return a draft. `begin` is its position in the span.
+
+        Without `call_id`, a new id is created.
+        """
         if not call_id:
-            if self.new_id is None:  # made for the first call, because most turns have none
+            if self.new_id is None:  # created for the first call only, because most turns have no calls
                 self.new_id = _call_ids().__next__
             call_id = self.new_id()
         self.events.append(Thinking(True, call_id))
@@ -97,7 +99,7 @@ class CallEvents:
             call.waiting.clear()
 
     def report_arguments(self, call: CallDraft, text: str) -> None:
-        """Report a piece of a call's arguments, which is JSON. Pieces before the name are reported after it."""
+        """Report a piece of a call's arguments, as JSON text. A piece before the name is reported after the name."""
         if call.flows:
             if text:
                 self.events.append(CallDelta(call.id, text))
@@ -113,22 +115,22 @@ class CallEvents:
             self.events += [Partial(*added, call_id=call.id) for added in call.value.feed(text)]
 
     def complete_call(self, call: CallDraft, result: ToolCall) -> None:
-        """Report a complete call."""
+        """Report that the call is complete. `result` is the parsed call."""
         if not call.started:
             self.start_call(call, result.name)
         self.calls.append(result)
         self.events += (Call(result), Thinking(False, call.id))
 
     def reject_call(self, call: CallDraft, fault: Rejected, raw: str, dialect: str) -> None:
-        """Report a call that is an error."""
+        """Report that the call is an error. `fault` is the reason, and `raw` is the text of the call."""
         error = Error(fault.code, fault.message, call_id=call.id, raw=raw, dialect=dialect)
-        if len(self.errors) <= self.options.limits.calls:  # a hostile stream may hold any number of them
+        if len(self.errors) <= self.options.limits.calls:  # limits the memory for a hostile stream
             self.errors.append(error)
         self.events += (error, Thinking(False, call.id))
 
 
 def _call_ids() -> Iterator[str]:
-    """Yield ids like those of `new_call_id`."""
+    """Yield ids in the same form as `new_call_id`."""
     while True:
         block = secrets.token_urlsafe(_IDS * 9)  # nine bytes are twelve characters of base64
         for at in range(0, len(block), 12):

@@ -11,17 +11,17 @@ from functools import cached_property
 from typing import Any, Final, TypeAlias
 
 Types = frozenset[str]
-"""The JSON types that a schema allows; empty if it does not say."""
+"""The names of the JSON types that a schema allows. Empty if the schema does not restrict the type."""
 
 Signatures: TypeAlias = tuple[tuple[str, tuple[str, ...]], ...]
 
-_DEPTH = 16  # nested references and alternatives that are followed: a schema may refer to itself
+_DEPTH = 16  # how deep references and alternatives are followed, because a schema may refer to itself
 _BY_CLASS = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object"}
-_BY_NAME = {kind.__name__: name for kind, name in _BY_CLASS.items()}  # the names of Python types
+_BY_NAME = {kind.__name__: name for kind, name in _BY_CLASS.items()}  # a schema may name Python types, such as `str`
 
 
 class Schema:
-    """The types of values in a JSON schema, of a tool's arguments or of a part of them."""
+    """A JSON schema of a tool's arguments, or of one value in them. It answers which types a value may have."""
 
     def __init__(self, schema: object, root: object = None) -> None:
         self._root = schema if root is None else root
@@ -29,12 +29,12 @@ class Schema:
 
     @cached_property
     def types(self) -> Types:
-        """The JSON types that it allows; empty if it does not say."""
+        """The JSON types that the schema allows. Empty if the schema does not restrict the type."""
         return frozenset(kind for schema in self._schemas for kind in _types(schema))
 
     @cached_property
     def properties(self) -> dict[str, Schema]:
-        """Its properties, by name."""
+        """The schemas of the named properties, by name."""
         return {
             str(name): Schema(child, self._root)
             for schema in self._schemas
@@ -43,7 +43,7 @@ class Schema:
 
     @cached_property
     def others(self) -> Schema:
-        """The schema of properties that it does not name."""
+        """The schema of all properties that are not in `properties`."""
         return self._under("additionalProperties")
 
     @cached_property
@@ -52,7 +52,7 @@ class Schema:
         return self._under("items")
 
     def property(self, name: str) -> Schema:
-        """Return the schema of one property."""
+        """Return the schema of the property `name`."""
         return self.properties.get(name) or self.others
 
     def _under(self, key: str) -> Schema:
@@ -64,10 +64,10 @@ class Declared:
     """The declared tools."""
 
     def __init__(self, tools: object = None) -> None:
-        """`tools` is a tool (an object with `name` and `parameters`), a provider's definition as a dict, or several.
+        """`tools` is a tool, a provider's definition as a dict, or an iterable of these.
 
-        Definitions without a name are left out: the provider runs such tools itself. Raises TypeError for a value that
-        declares no tool, such as a plain function.
+        A tool is an object with `name` and `parameters`. A definition without a name is ignored, because the provider
+        itself runs that tool. Raises TypeError for a value that declares no tool, such as a plain function.
         """
         self._schemas = dict(_declarations(tools))
         self.names = tuple(self._schemas)
@@ -76,7 +76,7 @@ class Declared:
         return name in self._schemas
 
     def signatures(self, *, parameters: bool) -> Signatures:
-        """Return the names of the tools, with the names of their parameters if `parameters`."""
+        """Return the name of each tool, and the names of its parameters. Without `parameters`, those are left empty."""
         return tuple((name, tuple(self.arguments(name).properties) if parameters else ()) for name in self.names)
 
     def arguments(self, name: str) -> Schema:
@@ -106,7 +106,10 @@ def _declarations(tools: object) -> Iterator[tuple[str, object]]:
 
 
 def _defined(definition: Mapping[Any, Any]) -> Iterator[tuple[str, object]]:
-    """Yield the tools of a provider's definition: one, several in Gemini's form, or none if it has no name."""
+    """Yield the name and the schema of each tool in a provider's definition.
+
+    A definition holds one tool, or several tools in Gemini's form. A definition without a name yields nothing.
+    """
     inner = definition.get("function") or definition.get("toolSpec")  # `toolSpec` is Bedrock's form
     place = inner if isinstance(inner, Mapping) else definition
     declarations = place.get("functionDeclarations") or place.get("function_declarations")
@@ -126,7 +129,7 @@ def _misuse(value: object) -> TypeError:
 
 
 def _alternatives(schema: object, root: object, depth: int) -> Iterator[Mapping[str, Any]]:
-    """Yield a schema, the schemas that it refers to, and its alternatives."""
+    """Yield `schema`, the schema that its `$ref` names, and the schemas in its `anyOf`, `oneOf` and `allOf`."""
     if not isinstance(schema, Mapping) or depth == 0:
         return
     yield schema
@@ -161,7 +164,7 @@ def _types(schema: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _kind(name: str) -> str:
-    name = name.lower()  # Gemini writes types in capitals
+    name = name.lower()  # Gemini's schemas have types in capital letters
     return _BY_NAME.get(name, name)
 
 
@@ -170,4 +173,4 @@ def _mapping(value: object) -> Mapping[str, Any]:
 
 
 UNKNOWN: Final = Schema({})
-"""The schema of a value about which nothing is known."""
+"""An empty schema, which allows every value."""

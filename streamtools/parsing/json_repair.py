@@ -1,10 +1,10 @@
-"""Repair of malformed JSON by the library `json-repair` (option `repair`, extra `streamtools[repair]`).
+"""Repairs malformed JSON with the library `json-repair` (option `repair`, extra `streamtools[repair]`).
 
 The library guesses, so repair is off by default. It is used only for a call that is malformed and was not cut off. The
-result passes the same checks as every call. A result that has lost the arguments does not count.
+repaired call must pass the same checks as every call. A repair that loses the arguments is rejected.
 
-The library takes about 2 µs a character, up to 75 µs for hostile text. For some texts its cost grows with the square of
-the length: 0.25 s at 4,096 characters. The two bounds limit that.
+The library takes about 2 µs per character, and up to 75 µs for hostile text. For some texts, its cost grows with the
+square of the length: 0.25 s for 4,096 characters. `MAX_LENGTH` and `MAX_IN_TURN` limit this cost.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from streamtools.json_values import Decoded, Rejected, decode_json
 from streamtools.limits import Limits
 
 MAX_LENGTH: Final = 4096
-"""Characters of one call's JSON. Longer JSON is not repaired."""
+"""The limit of the characters of one call's JSON. Longer JSON is not repaired."""
 
 MAX_IN_TURN: Final = 4 * MAX_LENGTH
-"""Characters of all repaired calls of a turn."""
+"""The limit of the characters that are repaired in one turn, for all calls together."""
 
 
 def load_library() -> Callable[..., object]:
-    """Return the repair function of the library. Raises ImportError that names the extra if it is not installed."""
+    """Return the repair function of the library. Raises ImportError if the library is not installed."""
     try:
         from json_repair import repair_json
     except ImportError as error:
@@ -33,7 +33,7 @@ def load_library() -> Callable[..., object]:
 
 
 def repair(text: str, limits: Limits) -> Decoded | None:
-    """Guess the JSON object that `text` means. Returns None if the library finds no object."""
+    """Repair `text` to a JSON object. Returns None if the library finds no object, or raises an exception."""
     try:
         value = load_library()(text, return_objects=True, skip_json_loads=True)
         if not isinstance(value, dict):
@@ -41,12 +41,15 @@ def repair(text: str, limits: Limits) -> Decoded | None:
         return Decoded(decode_json(json.dumps(value), limits=limits).value, repaired=True)
     except Rejected:
         return None
-    except Exception:  # the library is not made for hostile text, and may raise anything
+    except Exception:  # the library is not designed for hostile text, and may raise any exception
         return None
 
 
 def keeps_arguments(text: str, arguments: dict[str, object], *, alone: bool) -> bool:
-    """Return whether `arguments` are not empty, or `text` holds none. `alone`: `text` is the arguments alone."""
+    """Return False if a repair of `text` has lost the arguments: `arguments` are empty, but `text` seems to hold some.
+
+    `alone` is True if `text` is the JSON of the arguments, and False if it is the JSON of the whole call.
+    """
     if arguments:
         return True
     bare = "".join(text.split())

@@ -1,16 +1,16 @@
 """Markdown context: whether text is inside a code fence, a code span, or a quote.
 
 Users ask models to explain the syntax of calls, and models quote calls in code. So the Markdown around a marker decides
-whether it counts. This module implements the necessary part of CommonMark, line by line and without look-ahead. Text
-that may become Markdown structure is never pending, only remembered.
+whether the marker is a call. This module implements the necessary part of CommonMark, line by line and without
+look-ahead. So Markdown never delays text: the state is stored, and the text is shown.
 
-A line is in one of the phases below. It begins in `INDENT`, where indentation and list markers are read one by one. It
-is in `BODY` when its block is known. In a body only line feeds, back-ticks, back-slashes and the starts of markers
-matter, and one regular expression jumps from one to the next. The expressions of `MarkerStarts` skip lines that begin
-like ordinary text, and leave the same state as the steps would.
+Each line passes through some of the phases below. It begins in `INDENT`, where indentation and list markers are read
+one by one. It reaches `BODY` as soon as the kind of its block is known. In `BODY`, only line feeds, back-ticks,
+back-slashes and the starts of markers matter. One regular expression finds the next of these characters. The
+expressions of `MarkerStarts` skip lines that begin like ordinary text, with the same result as step by step.
 
-Four things are simpler than in CommonMark. Indentation alone is not code. A quote does not continue lazily. A code span
-ends with its line. List markers are recognised by their shape alone.
+Four things are simpler than in CommonMark. Indentation alone is not code. A line without `>` ends a quote. A code span
+ends with its line. List markers are recognized by their characters alone, without their context.
 """
 
 from __future__ import annotations
@@ -19,34 +19,36 @@ from streamtools.parsing.marker_starts import STRUCTURE, MarkerStarts
 from streamtools.parsing.markers import Search
 from streamtools.parsing.reader import matcher
 
-BODY = 0  # the block of the line is known; the rest is its text
+# The phases of a line: what the last characters were.
+BODY = 0  # text of the line: the kind of its block is known
 ESCAPE = 1  # an odd number of back-slashes: back-ticks after them open no code span
-ESCAPED = 2  # back-ticks after such back-slashes
+ESCAPED = 2  # back-ticks after an odd number of back-slashes
 TICKS = 3  # a run of back-ticks, which may continue
 INDENT = 4  # only indentation and list markers
-BULLET = 5  # `-`, `*` or `+`: a list marker if a blank follows
+BULLET = 5  # `-`, `*` or `+`: a list marker if white space follows
 ORDINAL = 6  # up to nine digits
-DELIMITER = 7  # `.` or `)` after digits: a list marker if a blank follows
-TILDES = 8  # a run of tildes at the start of the line, which opens a fence if there are three
-CLOSING = 9  # in a fence, a run of its character at the start of the line
-CLOSED = 10  # the same, long enough, and blanks
-CLOSED_CR = 11  # the same, and a carriage return
-QUOTE = 12  # only blanks after the mark of a quote
+DELIMITER = 7  # `.` or `)` after digits: a list marker if white space follows
+TILDES = 8  # a run of tildes at the start of the line: three or more open a fence
+CLOSING = 9  # in a fence: a run of the fence character at the start of the line
+CLOSED = 10  # in a fence: a run that is long enough to close the fence, and maybe spaces
+CLOSED_CR = 11  # like CLOSED, and a carriage return
+QUOTE = 12  # the `>` of a quote, and maybe spaces
 
-LINE_START = 1  # a kind of place: only indentation precedes it in its line, no list marker
-IN_CODE = 2  # a kind of place: inside a fence, a code span or a quote
+# Kinds of positions, as bits.
+LINE_START = 1  # only indentation precedes the position in its line, and no list marker
+IN_CODE = 2  # the position is inside a fence, a code span or a quote
 
 _AFTER_CLOSING = (CLOSED, CLOSED_CR)
-BEFORE_BODY = (INDENT, QUOTE)  # the line holds only indentation, list markers and the mark of a quote
+BEFORE_BODY = (INDENT, QUOTE)  # the line holds only indentation, list markers or the `>` of a quote
 _DIGITS = frozenset("0123456789")
 _run_of_ticks = matcher(r"`*")
 
 
 class Markdown:
-    """The block and the code span that the current place is in.
+    """The Markdown context of the current position: the block and the code span around it.
 
-    `seek` moves to the next place where a marker may begin. `step` moves over one character. `place` returns the kind
-    of place. In the `BODY` of a line, `search` finds nothing in text that does not change the state.
+    `seek` moves to the next position where a marker may begin. `step` moves over one character. `place` returns the
+    kind of the current position. In the phase `BODY`, `search` returns None for text that does not change the state.
     """
 
     search: Search
@@ -58,20 +60,23 @@ class Markdown:
     def reset(self) -> None:
         """Begin a new text."""
         self.phase = INDENT
-        self.fence = ""  # the character of the open fence
-        self._fence_run = 0
-        self._fence_column = 0
-        self._opening = 0  # length of the run of back-ticks that opens a fence, if this line holds no more of them
-        self._run = 0
-        self._digits = 0
-        self._column = 0
-        self._listed = False  # the line has list markers
-        self._quoted = False
-        self._ticks = 0  # length of the run that opened the code span
+        self.fence = ""  # the character of the open fence; "" outside of a fence
+        self._fence_run = 0  # how many of these characters opened the fence
+        self._fence_column = 0  # the indentation of the fence
+        self._opening = 0  # how many back-ticks open a fence, if the rest of the line has no back-tick; 0 if none
+        self._run = 0  # the length of the current run of back-ticks or fence characters
+        self._digits = 0  # how many digits an ordinal has
+        self._column = 0  # the current column, while the indentation is read
+        self._listed = False  # whether the line has list markers
+        self._quoted = False  # whether the line is a quote
+        self._ticks = 0  # how many back-ticks opened the current code span; 0 outside of one
         self._choose()
 
     def place(self, char: str) -> int:
-        """Return the kind of place, a sum of bits, if `char` comes next. A line feed has that of the next line."""
+        """Return the kind of the current position, a sum of bits. `char` is the next character.
+
+        A line feed has the kind of the next line, because a marker may begin with the line feed.
+        """
         if char == "\n":
             in_code = self.phase not in _AFTER_CLOSING if self.fence else self._opening > 0
             return LINE_START | IN_CODE if in_code else LINE_START
@@ -79,7 +84,7 @@ class Markdown:
         return line_start | IN_CODE if self.fence or self._ticks or self._quoted else line_start
 
     def seek(self, text: str, at: int, end: int) -> int:
-        """Move over `text` from `at` to the next character that may begin a marker. Returns its place, or `end`."""
+        """Move over `text` from `at` to the next character that may begin a marker. Returns its index, or `end`."""
         starts = self._starts
         while at < end:
             phase = self.phase
@@ -92,12 +97,12 @@ class Markdown:
                 char = text[at]
                 if char in starts.firsts and self._may_begin(text, at):
                     return at
-                if char == "\n":  # the same as `step`, for the most frequent change
+                if char == "\n":  # Fast path for `step`: line feeds are the most frequent change
                     self.end_line()
                     at += 1
                     continue
                 if char == "`" and text[at + 1 : at + 2] not in ("", "`") and not (self.fence or self._quoted):
-                    self._opening = 0  # the same as `step` for a single back-tick, as in most code spans
+                    self._opening = 0  # Fast path for `step`: most code spans begin with a single back-tick
                     if self._ticks < 2:
                         self._ticks = 1 - self._ticks
                         self.search = starts.span_search if self._ticks else starts.text_search
@@ -120,7 +125,7 @@ class Markdown:
         return end
 
     def step(self, text: str, at: int) -> int:
-        """Move over the character at `at`, or over none if it only ends a phase. Returns the next place."""
+        """Move over the character at `at`, or only end the current phase. Returns the next index."""
         char = text[at]
         phase = self.phase
         if phase == BODY:
@@ -172,7 +177,7 @@ class Markdown:
         starts = self._starts
         if self.fence:
             self.search, self._line_begin = starts.fence_search, starts.fence_line_begin
-            self._may_begin = starts.in_code  # with a line feed too, because the next line is in the fence
+            self._may_begin = starts.in_code  # also for a line feed, because the next line is in the fence
             return
         self._line_begin, self._may_begin = starts.line_begin, starts.inline
         if self._quoted:
@@ -187,7 +192,7 @@ class Markdown:
             self.end_line()
         elif self.fence:
             if char != self.fence or self._column > self._fence_column + 3:
-                self.phase = BODY  # after the first character, where a marker was searched for
+                self.phase = BODY  # `seek` has already searched for a marker at this character
                 return True
             self.phase, self._run = CLOSING, 1
         elif char == "~":
@@ -200,7 +205,7 @@ class Markdown:
         elif char in _DIGITS:
             self.phase, self._digits = ORDINAL, 1
         else:
-            self.phase = BODY  # at a back-slash, which the body reads
+            self.phase = BODY  # the character is a back-slash, which the phase BODY reads
             return False
         return True
 
@@ -272,7 +277,7 @@ class Markdown:
 
 
 _RUNS = {ESCAPED: "`", QUOTE: " \t>"}
-"""The characters that continue a phase. Any other character is the text of the line."""
+"""The characters that continue a phase. Any other character begins the phase BODY."""
 
 _READ = {
     ESCAPE: Markdown._read_escape,

@@ -1,14 +1,15 @@
-"""Near misses: text that looks like a call but is not. They are reported, so that a drift of the model is measurable.
+"""Near misses: text that looks like a call but is not. They are reported, so that users can measure model errors.
 
-A near miss is visible text, and is shown immediately. Its warning follows the character that completes it, so no text
-is pending for it. A candidate begins only where the search for markers stops anyway. It is one bounded pattern:
+A near miss is visible text, and is shown immediately. Its warning follows directly after the character that completes
+it. So no text is delayed. A near miss can begin only where the search for markers stops. It has one of these forms, and
+each form is a pattern of limited length:
 
-- a marker in code or a quote, where markers do not count,
-- a marker with a fault, as its dialect describes it,
+- a marker in code or a quote, where markers do not begin calls,
+- a wrong variant of a marker that the dialect lists,
 - JSON of a declared tool without a marker.
 
-Text after the pattern is never read. Of candidates that overlap, only the first to be complete is reported. A turn
-reports at most as many near misses as it may hold calls.
+The text after a near miss is not read for it. If near misses overlap, only the first complete one is reported. The
+limit of calls in a turn is also the limit of reported near misses.
 """
 
 from __future__ import annotations
@@ -24,26 +25,30 @@ from streamtools.parsing.marker_starts import starts_of
 from streamtools.parsing.markers import BLANKS, LINE_END, SPACES, Marker, Markers, OneOf, Some
 
 Recognise: TypeAlias = Callable[[str, int, bool], tuple[str, int] | Literal[False] | None]
-"""Given a text, a place, and whether the text has ended: the message and the end of the near miss that stands there.
+"""A function that recognizes a near miss. Its arguments are a text, an index in it, and whether the stream has ended.
 
-Returns None if one may still stand there, and False if not.
+Returns the message and the end of the near miss at that index. Returns None if more text is needed to decide, and False
+if there is none.
 """
 
 Known: TypeAlias = tuple[Marker, str]
 """The marker of a near miss, and the message of its warning."""
 
-_NEVER: Final = 2**62  # a place that no text reaches
-_WINDOW = 256  # characters of JSON that must hold the name of a declared tool
-_JSON_STARTS = "{`~"  # a brace, or a fence before it
+_NEVER: Final = 2**62  # a position after the end of every text
+_WINDOW = 256  # the name of a declared tool must be within this number of characters
+_JSON_STARTS = "{`~"  # the brace of the JSON, or the first character of a fence around it
 _WITHOUT_MARKER = "the JSON of a declared tool without a marker is text"
 _LABEL = (BLANKS, Some("A-Za-z0-9_+-", 0, 16), BLANKS, LINE_END, SPACES, "{")
 
 
 class NearMisses:
-    """The near misses of a set of dialects, by the place where they count."""
+    """The near misses of a set of dialects, grouped by where they are recognized."""
 
     def __init__(self, prose: Sequence[Known], code: Sequence[Known], names: Sequence[str]) -> None:
-        """`prose` and `code` are the near misses there. JSON of the tools `names` is one at the start of a message."""
+        """`prose` and `code` are the near misses in prose and in code.
+
+        JSON of a tool in `names` is a near miss at the start of a message.
+        """
         self.in_prose, self.in_code = (
             [
                 _any_of([(marker, message) for marker, message in known if at_start or marker.where == "anywhere"])
@@ -51,7 +56,10 @@ class NearMisses:
             ]
             for known in (prose, code)
         )
-        """What recognises them within a line, and at the start of a line; the same in code or a quote."""
+        """Two functions each: one recognizes near misses within a line, the other at the start of a line.
+
+        `in_code` is for code and quotes.
+        """
         self.anywhere = starts_of(marker for marker, _ in prose if marker.where == "anywhere")
         self.line_start = starts_of(marker for marker, _ in prose if marker.where != "anywhere")
         self.anywhere_in_code = starts_of(marker for marker, _ in code if marker.where == "anywhere")
@@ -60,14 +68,14 @@ class NearMisses:
         """The first characters of a near miss at the start of a message."""
 
     def at_start(self, first: str) -> Recognise | None:
-        """Return what recognises near misses at the start of a message, given its `first` character."""
+        """Return a function that recognizes a near miss at the start of a message. `first` is its first character."""
         return self._json if first in _JSON_STARTS else None
 
 
 def json_call(names: Sequence[str]) -> Known:
-    """Return the near miss of an object whose first members are the name of one of these tools, and arguments.
+    """Return the near miss of a JSON object that begins with the name of one of these tools, and arguments.
 
-    An object in an array, or on its own line, is left out: it may belong to a marker that is a near miss itself.
+    An object directly after `[` or a line feed is excluded, because it may belong to a marker that is a near miss.
     """
     key, tool, arguments = (
         OneOf(tuple(f'"{word}"' for word in words)) for words in (NAME_FIELDS, names, ARGUMENT_FIELDS)
@@ -81,7 +89,7 @@ def _any_of(known: Sequence[Known]) -> Recognise | None:
 
 
 def _json_at_start(names: Sequence[str]) -> Recognise:
-    """Return what recognises JSON, in a fence or not, that names one of these tools within the window."""
+    """Return a function that recognizes a JSON object, with or without a fence, that names one of these tools."""
     fences = [Marker((mark * 3, Some(mark, 0, 13), *_LABEL)) for mark in "`~"]
     fenced = Markers([(fence, None) for fence in fences]).at
     keys, tools = "|".join(NAME_FIELDS), "|".join(map(re.escape, names))
@@ -102,7 +110,11 @@ def _json_at_start(names: Sequence[str]) -> Recognise:
 
 
 class Candidate(msgspec.Struct, eq=False):
-    """Text that may become a near miss: `before`, then the current text from `origin` on. It begins at `at` in that."""
+    """Text that may become a near miss.
+
+    The text is `before`, followed by the current text from the index `origin` on. The candidate begins at the index
+    `at` of that text.
+    """
 
     recognise: Recognise
     before: str
@@ -111,7 +123,7 @@ class Candidate(msgspec.Struct, eq=False):
 
 
 class NearMissCandidates:
-    """The candidates of one turn, and the reports about complete ones."""
+    """The candidates of one turn, and the reports of complete near misses."""
 
     def __init__(self) -> None:
         self.begin(0)
@@ -122,18 +134,21 @@ class NearMissCandidates:
         self.clear()
 
     def clear(self) -> None:
-        """Drop the candidates, because something that is not visible text stands here."""
+        """Drop all candidates and reports, because text that is not visible follows."""
         self._reports: list[tuple[int, str, str]] = []
         self._drop()
-        self.open = False  # there is a candidate or a report
+        self.open = False  # whether there is a candidate or a report
 
     def _drop(self) -> None:
         self._candidates: list[Candidate] = []
         self._found = ("", "")  # the message and the text of the first complete candidate
-        self._end = _NEVER  # where that ends
+        self._end = _NEVER  # the index in the current text where that candidate ends
 
     def add(self, recognise: Recognise, last: str, text: str, at: int, ended: bool) -> None:
-        """Add a candidate at a place of the current text, if one can stand there. `last` is the text before it."""
+        """Add a candidate at the index `at` of `text`, if a near miss can begin there.
+
+        `text` is the current text, and `last` is the visible text before it.
+        """
         if self._end <= at:
             self._complete(at)
             if not self.left:
@@ -145,21 +160,21 @@ class NearMissCandidates:
             self._accept(Candidate(recognise, before, at, len(before)), found, whole, place)
 
     def report(self, shown: int) -> list[tuple[int, str, str]]:
-        """Return the near misses that are complete in the text up to `shown`: their ends, messages and texts."""
+        """Return the end, the message and the text of each near miss that is complete before the index `shown`."""
         self._complete(shown)
         reports, self._reports = self._reports, []
         self.open = bool(self._candidates)
         return reports
 
     def _complete(self, at: int) -> None:
-        """Report the near miss that ends before a place. It stands for all candidates that overlap with it."""
+        """Report the near miss that ends at or before the index `at`. Drop all candidates that overlap with it."""
         if self._end <= at:
             self._reports.append((self._end, *self._found))
             self.left -= 1
             self._drop()
 
     def resume(self, text: str, ended: bool) -> None:
-        """Try the undecided candidates again, with more text."""
+        """Try the undecided candidates again with more text."""
         undecided = self._candidates
         self.clear()
         for candidate in undecided:
@@ -167,13 +182,16 @@ class NearMissCandidates:
             self._accept(candidate, candidate.recognise(whole, candidate.at, ended), whole, candidate.at)
 
     def pause(self, text: str, shown: int) -> None:
-        """Keep what the candidates need of `text`: only the text after `shown` remains current."""
+        """Store the text of the candidates before the index `shown`. The text after it stays current."""
         for candidate in self._candidates:
             candidate.before += text[candidate.origin : shown]
             candidate.origin = 0
 
     def _accept(self, candidate: Candidate, found: tuple[str, int] | Literal[False] | None, text: str, at: int) -> None:
-        """Keep a candidate that may stand `at` a place of `text`, which ends like the current text."""
+        """Keep the candidate unless `found`, the result of its function for `text` and `at`, is False.
+
+        If the candidate is complete and ends first, store it as the next report.
+        """
         if found is False:
             return
         self._candidates.append(candidate)

@@ -1,7 +1,7 @@
 """The options of a parser, with their defaults.
 
-Dialects decide which text is a call. Options decide what happens to it: where calls count, whether markup is shown,
-whether JSON is repaired. Each option holds for all dialects.
+Dialects define which text is a call. Options define how calls and text are handled: where calls are recognized, what
+events hold, and whether JSON is repaired. An option applies to all dialects.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ParserOptions:
-    """How text is read. The defaults fit a model that a prompt has taught a dialect."""
+    """The options that control how text is read. The defaults fit a model that learned its dialect from the prompt."""
 
     in_reasoning: bool = False
     """Whether the prompt template has already opened the reasoning, so that the text starts inside it."""
@@ -30,29 +30,33 @@ class ParserOptions:
     call_partials: bool = False
     """Whether `partial` events with the call's id report arguments while they arrive, as parsed values."""
     reasoning: Literal["start", "anywhere", "off"] = "start"
-    """Where tags like `<think>` count: at the start of the text and after a call; anywhere but in code; never."""
+    """Where tags such as `<think>` begin reasoning. `start`: at the start of the text and after a call. `anywhere`:
+    everywhere except in code. `off`: nowhere."""
     on_malformed: Literal["error", "text"] = "error"
     """Whether a malformed call is an `error` and stays hidden, or a `warning` and is shown as text."""
     after_call: Literal["show", "hide", "stop"] = "show"
-    """What happens to text after a call, where weak models invent the tool's result: it is shown, it is hidden, or the
-    answer ends."""
+    """What happens to text after a call, because weak models invent the tool's result there. `show`: it is shown.
+    `hide`: it is hidden. `stop`: the answer ends."""
     in_code: Literal["text", "call"] | None = None
-    """Whether a complete call inside Markdown code or a quote is text or a call; None leaves it to each dialect."""
+    """Whether a complete call inside Markdown code or a quote is text or a call. With None, each dialect decides."""
     strict: bool = False
-    """Whether raw control characters inside JSON strings are an error. Accepting them is the only repair that is on by
-    default."""
+    """Whether raw control characters inside JSON strings are an error. By default they are accepted, which is the only
+    repair that is on by default."""
     repair: bool = False
-    """Whether malformed JSON of a call is repaired by a guess (extra `repair`). A call that was cut off never is."""
+    """Whether the malformed JSON of a call is repaired by guessing (extra `repair`). A call that was cut off is never
+    repaired."""
     calls_at: Literal["start", "anywhere"] = "start"
-    """Where a dialect without a marker finds calls: only at the start of a message, or after prose too."""
+    """Where dialects without a marker find calls. `start`: only at the start of a message. `anywhere`: after prose
+    too."""
     trim: bool = False
     """Whether white space next to a call is removed from the visible text."""
     keep_markup: bool = False
-    """Whether the parser yields `markup` events too, so that its events together hold every character."""
+    """Whether hidden text, such as markers and tags, is reported by `markup` events. The events then hold every
+    character of the text."""
     limits: Limits = DEFAULT_LIMITS
-    """Size limits on what a model sends."""
+    """The size limits for the text of a model."""
     new_id: IdFactory = new_call_id
-    """A function that returns a new call id. A deterministic one makes replays repeatable."""
+    """A function that returns a new call id. A deterministic function makes replays repeatable."""
 
     def __post_init__(self) -> None:
         for name, allowed in _CHOICES.items():
@@ -67,16 +71,16 @@ class ParserOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class Options(ParserOptions):
-    """All options of a `Parser`: how text is read, and what is changed in the visible text."""
+    """All options of a `Parser`. They control how text is read, and how the visible text is changed."""
 
     text_rules: Sequence[Rule] = ()
-    """Rules that find and replace, remove or mark parts of the visible text. `streamtools.rules` creates them."""
+    """Rules that find parts of the visible text, and replace, remove or mark them. `streamtools.rules` creates them."""
     rules_in_reasoning: bool = False
-    """Whether the rules apply to reasoning too, separately from the text."""
+    """Whether the rules also apply to reasoning. A match cannot span text and reasoning."""
     history: Literal["as_written", "as_shown"] = "as_written"
-    """Whether the history sent back to the model holds the text as the model wrote it, or as the rules left it."""
+    """Whether the history that is sent back to the model holds the original text, or the text after the rules."""
     pace: Literal["as_it_comes", "words", "graphemes"] = "as_it_comes"
-    """How visible text is split: as it arrives, in whole words, or in whole graphemes (no half emoji)."""
+    """How visible text is split into events: as it arrives, in whole words, or in whole graphemes, such as an emoji."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -103,7 +107,7 @@ _CHOICES: dict[str, tuple[object, ...]] = {
 
 
 class OtherOptions(TypedDict, total=False):
-    """The fields of `Options` that `Parser` takes as keywords only."""
+    """The fields of `Options` that `Parser` accepts only as keyword arguments."""
 
     reasoning: Literal["start", "anywhere", "off"]
     on_malformed: Literal["error", "text"]
@@ -124,7 +128,7 @@ class OtherOptions(TypedDict, total=False):
 
 
 class ParserKeywords(OtherOptions, total=False):
-    """All fields of `Options`, as keywords."""
+    """All fields of `Options`, as keyword arguments."""
 
     in_reasoning: bool
     call_deltas: bool

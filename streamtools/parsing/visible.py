@@ -1,7 +1,7 @@
-"""Visible text where an option changes it: `after_call` and `trim`.
+"""Applies the options `after_call` and `trim` to visible text.
 
-`after_call` hides text after a call, or stops the turn at it, because weak models invent the result of the tool. `trim`
-removes white space next to a call. With the defaults, `Prose` shows text without this class.
+`after_call` hides text after a call, or stops the turn there, because weak models invent the result of the tool. `trim`
+removes white space next to a call. With the defaults of both options, `Prose` shows text without this class.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ class Visible:
         self._after_call = options.after_call
         self._trim = options.trim
         self._keep_markup = options.keep_markup
-        self._limit = options.limits.call  # characters of hidden text, or of white space, that are kept
+        self._limit = options.limits.call  # how many characters of hidden text, or of white space, are stored
         self.reset()
 
     def reset(self) -> None:
         """Begin a turn."""
-        self._called = False  # the turn holds a call
-        self._right_after_call = False  # only white space has followed the last call
-        self._space: list[str] = []  # pending white space, which a call may follow
+        self._called = False  # whether the turn has had a call
+        self._right_after_call = False  # whether only white space has followed the last call
+        self._space: list[str] = []  # pending white space; it is removed if a call follows
         self._space_length = 0
-        self._hidden: list[str] = []
-        self._hidden_length = 0
-        self.stopped = False
+        self._hidden: list[str] = []  # hidden text, up to the limit
+        self._hidden_length = 0  # the length of all hidden text
+        self.stopped = False  # whether text after a call has stopped the turn
 
     def show(self, text: str) -> None:
         """Show text that is not a call."""
@@ -44,7 +44,7 @@ class Visible:
             self._output.add(Text, text)
 
     def show_raw(self, text: str) -> bool:
-        """Show the raw text of a malformed call. Returns whether that stops the turn."""
+        """Show the raw text of a malformed call. Returns True if the turn is stopped."""
         if self._called and self._after_call != "show":
             self._withhold(text)
             self._report_hidden()
@@ -54,12 +54,12 @@ class Visible:
 
     @property
     def shows(self) -> bool:
-        """Whether text is shown, and not hidden after a call."""
+        """Whether text is now shown. False if `after_call` hides it or stops the turn."""
         return not self._called or self._after_call == "show"
 
     @property
     def refuses(self) -> bool:
-        """Whether the next text that is not white space stops the turn."""
+        """Whether the next text other than white space stops the turn."""
         return self._called and self._after_call == "stop"
 
     def begin_call(self) -> None:
@@ -68,11 +68,11 @@ class Visible:
         self._drop(self._take_space())
 
     def end_call(self) -> None:
-        """Apply the options to the text after a call from here on."""
+        """Record that a call has ended. Text from here on is text after a call."""
         self._called = self._right_after_call = True
 
     def flush(self) -> None:
-        """Show or report pending text, because neither text nor a call follows."""
+        """Show pending white space, and report hidden text, because neither text nor a call follows."""
         self._report_hidden()
         if self._space:
             self._output.add(Text, self._take_space())
@@ -103,12 +103,12 @@ class Visible:
         self._keep_space(text[len(shown) :])
 
     def _keep_space(self, space: str) -> None:
-        """Buffer white space up to the limit, and show the rest."""
+        """Buffer white space. If there is more than the limit, show a part of it immediately."""
         if space:
             self._space.append(space)
             self._space_length += len(space)
         if self._space_length > self._limit:
-            kept = self._space_length % (self._limit + 1)  # the same as for single characters
+            kept = self._space_length % (self._limit + 1)  # as if each character had arrived separately
             text = self._take_space()
             self._output.add(Text, text[: len(text) - kept])
             self._keep_space(text[len(text) - kept :])
