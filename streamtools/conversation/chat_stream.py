@@ -46,9 +46,9 @@ log = Logger(__name__)
 Review: TypeAlias = Callable[
     [list[dict[str, Any]]], "list[dict[str, Any]] | Awaitable[list[dict[str, Any]] | None] | None"
 ]
-"""A function that reviews the follow-up messages, in OpenAI's format, before they are sent.
+"""A function that reviews the messages of a follow-up request before they are sent.
 
-It returns the messages to send, which it may change. None ends the run."""
+It gets the messages in OpenAI's format, and returns the messages to send. If it returns None, the run ends."""
 
 NOT_EMULATED = "no function tools: calls of other tools are not emulated"
 
@@ -69,15 +69,15 @@ class Chat(ToolStream):
     After a turn with calls, their results are sent to the model, and its answer is the next step. With
     `follow_up="never"`, no results are sent. If `follow_up` is a function, it reviews the messages before each
     follow-up request. If the function raises an exception, the run ends with an error and the exception is raised
-    again. A chat has at most `max_steps` steps. Calls of the last step do not run and remain pending. A `tool_choice`
-    that forces a call applies only to the first step. An answer that does not fit the type `output` is requested again
-    up to `OutputOptions.retries` times.
+    again. A chat has at most `max_steps` steps. If the answer of step number `max_steps` contains calls, they do not
+    run and remain pending. A `tool_choice` that forces a call applies only to the first step. An answer that does not
+    fit the type `output` is requested again up to `OutputOptions.retries` times.
 
     If the model's `native_tool_calls` is False, the system prompt teaches it a dialect. Other models get the
-    definitions of the tools. By default, the `dialects` are those known for the model's name, followed by the others of
-    `"auto"`. If `native_tool_calls` is None, a native call in the messages sets it to True. Messages from a front end
-    mark every call as native, so only a call with a provider's id has this effect there. With a `Fallback`, the next
-    model continues when a model fails.
+    definitions of the tools. By default, the `dialects` are the dialects known for the model's name, followed by the
+    other dialects of `"auto"`. If `native_tool_calls` is None, a native call in the messages sets it to True. Messages
+    from a front end mark every call as native, so only a call with a provider's id has this effect in them. With a
+    `Fallback`, the next model continues when a model fails.
 
     The caller may answer pending calls in text with a user message. The message contains the results in the form of
     the calls' dialect (`~~~tool_result get_weather`). Without such results, the model is informed that the calls did
@@ -172,7 +172,7 @@ class Chat(ToolStream):
         """The messages of the conversation, with which another chat can continue it.
 
         If the run has finished or waits for a decision (`suspension`), calls that have not run have no result.
-        Otherwise each of these calls gets the result that it was cancelled.
+        Otherwise each of these calls gets a result which says that the call did not run.
         """
         history = [*self._messages, *steps_to_history(self.result.steps[self._sent :])]
         continues = self.suspension is not None or self.result.reason in (None, "finished")
@@ -265,7 +265,7 @@ class Chat(ToolStream):
             self._retries_left -= 1
             complaint = neutralise(complaint, self._writer.dialects)  # it may contain names that the model chose
             new.append(User(f"{complaint}. Answer again, with the JSON value alone."))
-        resumed = () if self._sent else self.result.resumed  # only the first follow-up answers the resumed calls
+        resumed = () if self._sent else self.result.resumed  # the first follow-up has the results of resumed calls
         messages = write_continuation(resumed, new, "openai", dialects=self._writer.dialects)
         if self._review is not None and not is_paused:
             reviewed = self._review(deepcopy(messages))

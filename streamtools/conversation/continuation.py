@@ -23,7 +23,7 @@ WINDOW = 16 * 1024
 class Continuation:
     """Reads the deltas of the second answer, and returns their new text.
 
-    `shown` is the shown text. `how` says what makes the second model continue it:
+    `shown` is the whole shown text. `how` says what makes the second model continue it:
 
     - `"prefilled"`: The request ends with the shown text.
     - `"echoed"`: The request ends with the shown text, and the server may repeat that text in its answer.
@@ -42,7 +42,8 @@ class Continuation:
         self._shown = shown
         self._instructed = instructed = how == "instructed"
         self._first = max(0, len(shown) - WINDOW)  # index in `shown` at which the search begins
-        # For an instruction: the index in `shown` at which the buffered text occurs. For an echo: its length so far.
+        # With "instructed", the index in `shown` at which the buffered text occurs.
+        # With "echoed", the number of characters of the prefill that the answer has repeated.
         self._at = self._first if instructed else 0
         self._pending = ""
         self._white = "" if instructed else shown[len(shown.rstrip()) :]
@@ -62,7 +63,7 @@ class Continuation:
         return "" if may_repeat else self._decide()
 
     def close(self) -> str:
-        """End the answer. Returns the buffered text, without a repetition."""
+        """End the answer. Returns the buffered text that is not a repetition."""
         if self._decided:
             return ""
         if self._instructed:

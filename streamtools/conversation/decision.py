@@ -45,7 +45,7 @@ _DECISIONS = Dialect(
     id="decisions",
     openers=(),
     write_call=write_json,
-    unmarked=(('"', r"(?:name|tool|function)|[A-Za-z_]{0,8}\\+u"),),  # the keys of decisions, escaped or not
+    unmarked=(('"', r"(?:name|tool|function)|[A-Za-z_]{0,8}\\+u"),),  # keys of decisions, with or without escapes
 )
 """The keys of decisions as a dialect. Text in which this dialect is neutralized is not read as a decision."""
 
@@ -152,7 +152,7 @@ def without(options: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any
     return kept
 
 
-_UNRELATED_STATUSES = (401, 402, 403, 408, 409, 429)  # statuses that have causes other than tools
+_UNRELATED_STATUSES = (401, 402, 403, 408, 409, 429)  # statuses with which no provider reports missing support of tools
 _TOOLS = r"\b(?:tool(?:s|[ _-]?(?:use|call|calls|calling|choice))?|function(?:s|[ _-]?(?:call|calls|calling))?)\b"
 _refusal = re.compile(
     rf"{_TOOLS}[^.\n]{{0,60}}(?:\bnot|n't|\bun)[ -]?(?:\w+ ){{0,2}}(?:support|available|enabled)"  # "tools are not …"

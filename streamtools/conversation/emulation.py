@@ -220,7 +220,7 @@ class EmulatedReply:
     def _answer(self, warnings: Sequence[SourceEvent], decision_usage: Usage | None) -> Sequence[SourceEvent]:
         """Continue with an answer without tools: the normal answer or the answer to the final request.
 
-        Returns the events before the answer, or with it if the normal answer is reused.
+        Returns the events that come before the answer. If the normal answer is reused, the result includes its events.
         """
         if self._first_answer is not None and self.emulation.reuse_upstream_answer:
             self._next = None

@@ -51,7 +51,7 @@ class RequestOptions:
 
 
 class RequestWriter:
-    """Adapts an `Ask` to a model: to how the model calls tools, and to how it accepts the output type."""
+    """Adapts an `Ask` to a model, depending on how the model calls tools and how it accepts an output type."""
 
     def __init__(
         self,

@@ -7,14 +7,14 @@ the extra `web`. Both use `Rewrite`, which does no I/O. A custom driver can use 
     exchange = rewrite.begin(client, body, host=…)     # client is client_of(method, path), if that is not None
     while (request := exchange.request) is not None:
         …POST request.body to path_for(path, request.endpoint), with headers_for(client, headers)…
-        exchange.begin(status, headers)                # of the upstream's response
+        exchange.begin(status, headers)                # the status and headers of the upstream's response
         …exchange.feed(chunk)…                         # for each chunk of the decoded body; returns the client's bytes
         …exchange.close(cause)…                        # also returns bytes; cause is a word if the body is incomplete
     exchange.head                                      # ResponseHead(status, headers) for the client
 
-`client_of` returns None for requests that are forwarded unchanged. Check `head` after each step. It is None until the
-status is certain. It is set when a streamed answer begins, and otherwise when the last `close` returns. If the gateway
-refuses the client's request, `request` is None, `head` is set from the start, and `close()` returns the body.
+If `client_of` returns None, forward the request unchanged. Check `head` after each step. It is None until the status is
+certain. It is set when a streamed answer begins, and otherwise when the last `close` returns. If the gateway refuses
+the client's request, `request` is None, `head` is set from the start, and `close()` returns the body.
 
 A model may be asked to repeat a malformed call, which delays the answer. Meanwhile, send `KEEP_ALIVE` of `outputs.sse`
 to keep the client's connection open. `begin(…, watch=function)` calls `function` with the events of the answer, except

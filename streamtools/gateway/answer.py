@@ -61,7 +61,7 @@ class ClientAnswer:
 
     - `make_machine` creates a state machine for each answer of the model.
     - `make_encoder` creates the encoder when the first event arrives.
-    - `dialects`: The request was neutralized in these dialects. The arguments of calls are restored from them.
+    - `dialects` are the dialects in which the request was neutralized. The arguments of calls are restored.
     - `max_calls` is the number of calls that the client accepts; None means no limit.
     - `shows_malformed` says whether the client's format can show a call that has begun and is malformed.
     - `malformed_as_text` says whether malformed calls that remain after `ask_again` become text.
@@ -254,7 +254,7 @@ class ForcedCallReader:
         self._leading_space: list[str] = []
 
     def read(self, events: Iterable[SourceEvent]) -> list[SourceEvent]:
-        """Return `events` with the marker inserted before the call, where the text is a JSON object or array."""
+        """Insert the marker if the text begins with a JSON object or array. Returns the resulting events."""
         read: list[SourceEvent] = []
         for event in events:
             if type(event) is TextDelta and not self._begun:

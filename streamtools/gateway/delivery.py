@@ -30,7 +30,7 @@ from streamtools.serving.shutdown import Shutdown
 from streamtools.stream.long_work import in_thread, in_thread_if
 
 CLIENT_LEFT = 499
-"""The status in the metrics for a request whose client disconnected before it got a status."""
+"""The status that the metrics count for a client that disconnected before a response was sent."""
 
 _ABOUT_UPSTREAM = {
     "accept-ch", "activate-storage-access", "alt-svc", "authorization", "clear-site-data", "critical-ch", "date",
@@ -261,7 +261,7 @@ def without_key(send: Send, key: bytes) -> Send:
         piece = (pending + message["body"]).replace(key, hidden)
         more = message.get("more_body", False)
         ends = (size for size in range(min(len(key) - 1, len(piece)), 0, -1) if piece.endswith(key[:size]))
-        kept = next(ends, 0) if more and piece[-1:] in key else 0  # fast path: frames end with a line feed
+        kept = next(ends, 0) if more and piece[-1:] in key else 0  # most pieces end with a line feed; no key has one
         piece, pending = piece[: len(piece) - kept], piece[len(piece) - kept :]
         return send({**message, "body": piece})
 

@@ -80,9 +80,10 @@ class Exchange:
         return chunk
 
     def close(self, cause: str | None = None) -> bytes:
-        """End the upstream's response. Returns the last bytes for the client, unless `request` is set again.
+        """End the upstream's response. Returns bytes for the client.
 
-        `cause` is a word for the log if the upstream's body is incomplete, such as `"transport"`.
+        The client's response is complete unless `request` is set again or pieces of text wait for the judge. `cause` is
+        a word that says why the upstream's body is incomplete, such as `"transport"`. None means that it is complete.
         """
         return b""
 
@@ -303,7 +304,7 @@ class RewrittenExchange(Exchange):
         return sent
 
     def _end_answer(self) -> bytes:
-        """End the answer. Returns its last bytes, or the bytes before the next piece of text that the judge decides."""
+        """End the answer. If text waits for the judge, returns only the bytes before this text."""
         if self.judge is not None and self.judge.gate.ended:
             return b""
         sent = b""

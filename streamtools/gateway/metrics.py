@@ -34,9 +34,13 @@ class Metrics:
         self.errors: Counter[tuple[str, str]] = Counter()
         """The numbers of errors, by code and by the dialect of the call. The dialect is "" for other errors."""
         self.near_misses: Counter[str] = Counter()
+        """The numbers of texts that look like calls but are not, by dialect."""
         self.cut_calls: Counter[str] = Counter()
+        """The numbers of calls that are incomplete because the answer ended in them, by dialect."""
         self.rule_matches: Counter[str] = Counter()
+        """The numbers of matches of text rules, by rule."""
         self.leaks_prevented = 0
+        """The number of texts that were kept from the client's user. The module's docstring defines them."""
         self._first_tokens: Counter[float] = Counter()  # the numbers of answers, by upper bound of their bucket
         self._first_token_seconds = 0.0
 

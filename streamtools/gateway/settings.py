@@ -88,6 +88,7 @@ class Settings:
     new_answer_id: IdFactory | None = None
     now: Callable[[], int] | None = None
     parsing: Mapping[str, Any] = field(default_factory=dict)
+    """More keyword arguments for the `StreamMachine` that reads an answer."""
     circuits: Circuits = field(init=False, repr=False, compare=False)
     """The circuits of the primary upstream and of the `fallbacks`, in this order."""
     _logged: set[tuple[str, ...]] = field(default_factory=set, init=False, repr=False, compare=False)

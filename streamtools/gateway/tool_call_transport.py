@@ -179,7 +179,7 @@ async def _close(response: Any, blocking: bool) -> None:
 class _ClientBody:
     """The body of the client's response, as an iterator of bytes. It reads the upstream's responses in order.
 
-    For a blocking client, the same coroutines run to their end without a pause, because they await nothing.
+    For a blocking client, the same coroutines are used. They never suspend, because all of their I/O is blocking.
     """
 
     _exchange: Exchange

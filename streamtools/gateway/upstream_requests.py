@@ -90,8 +90,8 @@ class CallPlan(NamedTuple):
 def mode_of(modes: CallModes, model: str) -> CallMode:
     """Return the mode of the first pattern that matches the name `model`, or `"text"` if no pattern matches.
 
-    A pattern with `*`, `?` or `[` must match the whole name. Any other pattern must be a part of the name. Upper and
-    lower case are equal.
+    A pattern with `*`, `?` or `[` must match the whole name. Any other pattern must be a part of the name. The case of
+    letters is ignored.
 
     >>> mode_of({"gemma": "text", "*": "native"}, "google/Gemma-3-4b")
     'text'

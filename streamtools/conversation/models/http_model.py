@@ -48,14 +48,15 @@ def calls_natively_at(host: str) -> bool:
 class HTTPModel(ABC):
     """A model that is called over HTTP.
 
-    `base_url` is the base URL of the API, or the whole URL of the endpoint. Its default is the provider's. `api_key` is
-    the key, or a function that returns the key. If it is None, the key is read from the provider's environment variable
-    for each request. With `""`, no key is sent. `client` is an asynchronous client of httpx or httpx2, or any object
-    with the same `stream` method. The model never closes `client`. If `client` is None, each request creates its own
-    client. `headers` replace headers that the model sets. `native_tool_calls` says whether the model makes native
-    calls. Its default is True at the address of a company whose models all make native calls, else None for unknown.
-    `timeout` is a `Timeouts`, a timeout of httpx, or a number of seconds for each limit. `retries` is the number of
-    times that a failed request is sent again. It is sent again only if no byte of the answer has arrived.
+    `base_url` is the base URL of the API, or the whole URL of the endpoint. Its default is the provider's base URL.
+    `api_key` is the key, or a function that returns the key. If it is None, the key is read from the provider's
+    environment variable for each request. With `""`, no key is sent. `client` is an asynchronous client of httpx or
+    httpx2, or any object with the same `stream` method. The model never closes `client`. If `client` is None, each
+    request creates its own client. `headers` replace headers that the model sets. `native_tool_calls` says whether the
+    model makes native calls. Its default is True if `base_url` belongs to a company whose models all make native calls.
+    Otherwise its default is None, which means unknown. `timeout` is a `Timeouts`, a timeout of httpx, or a number of
+    seconds for each limit. `retries` is the number of times that a failed request is sent again. A request is sent
+    again only if no byte of its answer has arrived.
 
     `send_reasoning` says for which turns a request for chat completions includes reasoning: `"with_calls"`,
     `"always"`, `"since_user"` or `"never"`. `reasoning_field` is the name of the reasoning field. It is needed for a
@@ -75,7 +76,7 @@ class HTTPModel(ABC):
     key_names: ClassVar[tuple[str, ...]]
     """Names of environment variables. The first variable that is set contains the key."""
     _key_header: ClassVar[str] = "Authorization"  # the header for the key; `Authorization` adds `Bearer` before the key
-    _own_headers: ClassVar[Mapping[str, str]] = {}
+    _own_headers: ClassVar[Mapping[str, str]] = {}  # headers that the provider requires in every request
     _previous: ClassVar[str] = ""  # the body's field for the id of an earlier response; "" if none are stored
 
     def __init__(

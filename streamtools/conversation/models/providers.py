@@ -29,7 +29,7 @@ from streamtools.tools.registry import ToolsLike
 ANTHROPIC_MAX_TOKENS = 8192
 """The default of Anthropic's `max_tokens`, which every request must contain."""
 
-# Each table maps names of options to the names that a provider uses. It accepts OpenAI's and the provider's names.
+# Each table maps the accepted names of options to the names that a provider uses.
 _RESPONSES = {"max_tokens": "max_output_tokens", "max_completion_tokens": "max_output_tokens"}
 _ANTHROPIC = {"stop": "stop_sequences", "max_completion_tokens": "max_tokens"}
 _COHERE = {"stop": "stop_sequences", "max_completion_tokens": "max_tokens", "top_p": "p", "top_k": "k"}
