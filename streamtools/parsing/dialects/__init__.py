@@ -1,22 +1,22 @@
-'''The dialects: the ways in which models write calls into their text.
+'''Defines the dialects. A dialect is one way in which models write calls into their text.
 
-A family module holds the dialects that share a form. Its docstring shows the forms.
+Each family module contains the dialects with a similar form. Its docstring shows examples.
 
-| module | the calls of its dialects |
+| module | form of the calls in its dialects |
 | --- | --- |
-| `hash_and_tilde` | the two dialects that a prompt teaches by default |
+| `hash_and_tilde` | JSON after `###:`, or between lines with `~~~`: prompts teach these dialects by default |
 | `json_with_name` | JSON that contains the name of the tool |
 | `json_after_name` | a name, and then the JSON of the arguments |
 | `parameter_xml` | `<function=NAME>`, or a name and pairs of tags |
 | `attribute_xml` | `<invoke name="NAME">`, or tags with the names of tools |
-| `message_headers` | messages whose headers say what they contain |
+| `message_headers` | messages whose headers name the content or the recipient |
 | `pythonic` | `NAME(argument=value)`, and the notation of the Gemma models |
 
 To add a dialect:
 
-1. Choose the family module with the same form, or make a new one.
-2. Write a function in it that returns the `Dialect`. Its name is the id. Its docstring names the models and the source
-   of the form, like a chat template or the parser of an inference server.
+1. Choose the family module with the most similar form, or create a new one.
+2. Write a function in this module that returns a `Dialect`. The name of the function is the id of the dialect. The
+   docstring names the models, and the source of the form, such as a chat template or a parser of an inference server.
 
        def my_model_json() -> Dialect:
            """Return the dialect of example/my-model, by its chat template."""
@@ -27,15 +27,16 @@ To add a dialect:
                reserved=("<call", "</call"),
            )
 
-   An opener has a marker (`parts`) and a grammar that reads the call after it. `ahead` is the next text, which makes
-   sure that it is a call. The grammars are in `streamtools.parsing.bodies`. `reserved` names the texts that a tool
-   result must not contain. The fields of `Opener`, `Tag` and `Dialect` in `base` explain the rest.
-3. Add the id and the module to `table`, and the models to `model_names`.
-4. Describe its markers in `tests/families`, for the property tests. Run `python -m tests.whole.dialects_page`, which
-   writes the documentation, and `python -m conformance run --dialect my_model_json`.
+   An opener has a marker (`parts`), and a grammar that reads the call after the marker. `ahead` is the text that must
+   follow the marker. It distinguishes a call from a mention of the marker. The grammars are in
+   `streamtools.parsing.bodies`. `reserved` holds the texts that a tool result must not contain. `Opener`, `Tag` and
+   `Dialect` in `base` document the other fields.
+3. Add the id to its family module in `table`, and the models to `model_names`.
+4. Describe the markers in `tests/families`, for the property tests. Run `python -m tests.whole.dialects_page` to
+   generate the documentation. Then run `python -m conformance run --dialect my_model_json`.
 
-The sources of the forms are chat templates where we had them. If a template differs from a dialect, the template is
-right.
+If the chat template of a model is public, it is the source of the dialect. If a dialect differs from that template, the
+dialect has a bug.
 '''
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Calls in XML with names as attributes or as tags. The tags have brackets, or they are made of tokens.
+"""Dialects of XML calls in which names are attributes or tags. In some of them, the tags consist of tokens.
 
     <function_calls><invoke name="get_weather"><parameter name="city">Paris</parameter></invoke></function_calls>
     <|open|>call tool="get_weather" index="1"<|sep|><|open|>argument key="city" type="string"<|sep|>Paris<|close|>…
     <get_weather><city>Paris</city></get_weather>
 
-Values are text. The JSON schema of the tool gives them their types, unless an attribute does.
+Values are text. The type of a value comes from an attribute, or else from the JSON schema of the tool.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from streamtools.parsing.markers import SPACES, Maybe, OneOf, Part, Some
 
 
 def anthropic_xml() -> Dialect:
-    """Return the dialect that a prompt taught to the first Claude models, and that many models imitate.
+    """Return the dialect that prompts taught to the first Claude models. Many other models imitate it.
 
-    Another dialect has the same wrapper, and the text after it distinguishes them. Source: the prompt format of
+    Another dialect has the same wrapper tag. The text after the tag distinguishes them. Source: the prompt format in
     Anthropic's tool use cookbook.
     """
     form = Invocations("function_calls")
@@ -52,9 +52,10 @@ def anthropic_xml() -> Dialect:
 def atem_xml() -> Dialect:
     """Return the dialect of Muse Glimmer, by its chat template.
 
-    Each message begins with a header that names its recipient: `to=self` is reasoning, `to=user` the answer, and a call
-    goes to its tool. Without that header, text that looks like a call is an example. The prompt contains the beginning
-    of the first header, up to a space. Other dialects have such headers too, so "auto" does not include this one.
+    Each message begins with a header that names its recipient. `to=self` means reasoning, `to=user` means the answer,
+    and any other recipient is the tool of a call. Without this header, text that looks like a call is an example. The
+    prompt contains the beginning of the first header, up to a space. Other dialects have similar headers, so `"auto"`
+    does not include this dialect.
     """
     ends, name, start = ("<|eom|>", "<|eot|>"), Some(r"^\s<>|", 1, 128), "<|start|>assistant "
     form = Invocations("function_calls", prefix="atem:", ends=ends, read_name=_without_namespace)
@@ -81,15 +82,15 @@ def atem_xml() -> Dialect:
 
 
 def _without_namespace(name: str) -> str:
-    """Remove a namespace that only repeats the name: `f.f` is `f`."""
+    """Remove a namespace that is equal to the name: `f.f` becomes `f`."""
     half = name[: len(name) // 2]
     return half if half and name == f"{half}.{half}" else name
 
 
 def minicpm5_xml() -> Dialect:
-    """Return the dialect of openbmb/MiniCPM5, by its chat template: calls stand alone.
+    """Return the dialect of openbmb/MiniCPM5, by its chat template. Calls have no wrapper.
 
-    A value that could be read as tags stands in a CDATA section.
+    A value that contains `<` or `&` stands in a CDATA section.
     """
     end = "<|im_end|>"
     form = Invocations(invoke="function", parameter="param", ends=(end,), xml=True)
@@ -103,10 +104,11 @@ def minicpm5_xml() -> Dialect:
 
 
 def deepseek_dsml() -> Dialect:
-    """Return the dialect of DeepSeek V3.2, V4 and V4.1. An attribute says whether a value is text or JSON.
+    """Return the dialect of DeepSeek V3.2, V4 and V4.1. An attribute of each argument tells if it is text or JSON.
 
-    The wrapper is `function_calls` in V3.2. In V4.1 it is `calls`, and a space stands before the name of each tag. The
-    bars are full-width, U+FF5C. Source: the encoding scripts of deepseek-ai/DeepSeek-V3.2 and its successors.
+    The wrapper tag is `function_calls` in V3.2. In V4.1 it is `calls`, and a space precedes the name of each tag. The
+    bars in the tags are full-width, U+FF5C. Source: the encoding scripts of deepseek-ai/DeepSeek-V3.2 and its
+    successors.
     """
     dialect = _with_mark("deepseek_dsml", "DSML", "<｜end▁of▁sentence｜>", "function_calls", "calls", line_feeds=2)
     return replace(
@@ -118,12 +120,12 @@ def deepseek_dsml() -> Dialect:
 
 
 def gigachat35() -> Dialect:
-    """Return the dialect of GigaChat 3.5, by SGLang's parser: deepseek_dsml with another mark."""
+    """Return the dialect of GigaChat 3.5, by SGLang's parser. It is deepseek_dsml with GCML instead of DSML."""
     return _with_mark("gigachat35", "GCML", "</s>", line_feeds=1)
 
 
 def _with_mark(id: str, word: str, end: str, *wrappers: str, line_feeds: int) -> Dialect:
-    """Return a dialect with a mark before the name in each tag: `word` between two full-width bars."""
+    """Return a dialect with a mark before the name in each tag. The mark is `word` between two full-width bars."""
     mark = f"\uff5c{word}\uff5c"
     form = Invocations("tool_calls", *wrappers, prefix=mark, spaced=bool(wrappers), ends=(end,))
     return Dialect(
@@ -139,7 +141,7 @@ def _with_mark(id: str, word: str, end: str, *wrappers: str, line_feeds: int) ->
 
 
 def dots_xml() -> Dialect:
-    """Return the dialect of the dots models of rednote-hilab, by the parsers of vLLM and SGLang. It reads JSON too."""
+    """Return the dialect of rednote-hilab's dots models, by the parsers of vLLM and SGLang. Calls are XML or JSON."""
     opening, close = "<dots_function_call>", "</dots_function_call>"
     form = Invocations("dots_function_call")
     return Dialect(
@@ -155,9 +157,9 @@ def dots_xml() -> Dialect:
 
 
 def step3_xml() -> Dialect:
-    """Return the dialect of stepfun-ai/step3, by its chat template: a call in XML between tokens.
+    """Return the dialect of stepfun-ai/step3, by its chat template. Calls are XML between tokens.
 
-    Models leave out the type of the call, which is always `function`. A line feed after a call belongs to the template.
+    The model often omits the type of a call, which is always `function`. One line feed after a call is hidden.
     """
     begin, end = "<｜tool_calls_begin｜>", "<｜tool_calls_end｜>"
     begin_call, kind, end_call = "<｜tool_call_begin｜>", "function<｜tool_sep｜>", "<｜tool_call_end｜>"
@@ -194,7 +196,7 @@ def minimax_m2_xml() -> Dialect:
 def minimax_m3_xml() -> Dialect:
     """Return the dialect of MiniMaxAI/MiniMax-M3, by its chat template.
 
-    A token stands before each tag, and the names of parameters are tags:
+    A token precedes each tag. The tag of an argument has the name of the parameter:
     `]<]minimax[>[<tool_call>]<]minimax[>[<invoke name="f">]<]minimax[>[<a>1]<]minimax[>[</a>]<]minimax[>[</invoke>…`.
     """
     lead = "]<]minimax[>["
@@ -225,7 +227,7 @@ def _write_minimax_result(name: str, text: str) -> str:
 
 
 def _bare_openers(form: Invocations, *inner: str) -> tuple[Opener, ...]:
-    """Return the openers of a call without a wrapper. One of the `inner` tags distinguishes it from a mere mention."""
+    """Return the openers of a call without a wrapper. One of `inner` must follow the tag, else it is only a mention."""
     named = ("name=", Some("^<>", 1, 160))
     return (
         Opener(form.invoke, form.bare, ahead=(*named, ">", SPACES, OneOf(inner))),
@@ -245,11 +247,12 @@ def _writer(
     xml: bool = False,
     line: str = "\n",
 ) -> Callable[[str, dict[str, Any]], str]:
-    """Return a `write_call` that puts a call between two texts.
+    """Return a `write_call` function. It writes a call between the texts `before` and `after`.
 
-    With `typed`, an attribute says whether a value is a string. With `xml`, CDATA sections hold text that could be read
-    as a tag. Otherwise the closing tags of a value and of a call cannot stand in the value, and get a word joiner
-    (U+2060). `end` is a common beginning of these closing tags.
+    `prefix`, `invoke` and `parameter` are those of `Invocations`. `line` is the text between two tags. With
+    `typed=True`, an attribute tells if a value is a string. With `xml=True`, values with `<` or `&` are CDATA sections.
+    Otherwise, the closing tags of a value and of a call get a word joiner (U+2060) if they occur in a value. `end` is
+    the common beginning of these closing tags, or "" if they have none.
     """
     invoke, parameter = prefix + invoke, prefix + parameter
     closes = (end,) if end else (f"</{parameter}", f"</{invoke}")
@@ -266,11 +269,13 @@ def _writer(
 
 
 def kimi_k3_xtml() -> Dialect:
-    """Return the dialect of moonshotai/Kimi-K3, by its chat template, which calls it XTML.
+    """Return the dialect of moonshotai/Kimi-K3, by its chat template. The template names the form XTML.
 
-    A turn is a `think`, a `response` and perhaps a `tools` element. The first one is reasoning, and the template has
-    mostly opened it. The tags of the others are hidden, and each call is a span. The tags count in code too: the end of
-    the response follows its text directly. So a fence in the last line would otherwise hide it and the calls after it.
+    A turn consists of a `think`, a `response` and sometimes a `tools` element. `think` contains reasoning, and the
+    prompt often contains its opening tag. The tags of all elements are hidden.
+
+    Tags are read inside code too. The closing tag of `response` directly follows the text. If the last line of the text
+    is in a code block, this tag and the calls after it would otherwise be read as code.
     """
     attributes, end = Some("^<", 0, 192), "<|close|>message<|sep|>"
     result = ('<|open|>message role="tool"', attributes, "<|sep|>")
@@ -306,7 +311,7 @@ _XTML_TYPES = {bool: "boolean", int: "number", float: "number", str: "string", l
 
 
 def _write_xtml(name: str, arguments: dict[str, Any]) -> str:
-    """Write a call. If a value holds the closing tag of a value, all arguments are one JSON object."""
+    """Return a call. If a value contains the closing tag of values, all arguments are written as one JSON object."""
     end = "<|close|>argument<|sep|>"
     inside = ""
     for key, value in arguments.items():
@@ -332,11 +337,12 @@ _is_name = re.compile(r"[^\W\d][\w.\-]{0,127}").fullmatch
 
 
 def morph_xml() -> Dialect:
-    """Return a dialect for models that know no other. A prompt teaches it.
+    """Return a dialect that a prompt can teach to models without a dialect.
 
-    `<get_weather><city>Paris</city><days><item>1</item></days></get_weather>`: the name of the outer tag is the name of
-    the tool, and the inner tags are its parameters. Only declared tools have tags. If a tool declares parameters, the
-    first inner tag must be one of them. Otherwise the text is an answer that holds HTML.
+    In `<get_weather><city>Paris</city><days><item>1</item></days></get_weather>`, the outer tag has the name of the
+    tool, and the inner tags have the names of its parameters. Only tags with the names of declared tools are calls. If
+    a tool declares parameters, the first inner tag must have the name of one of them. Any other text may be HTML in an
+    answer.
     """
     return Dialect(
         id="morph_xml",

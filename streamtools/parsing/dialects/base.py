@@ -1,7 +1,8 @@
-"""The parts of a dialect.
+"""Defines `Dialect` and its parts.
 
-A `Dialect` reads calls with its openers: each is a marker and the grammar of the text after it. It writes calls and
-results with two functions, and it reads what it writes. At the end of this module are parts that many dialects have.
+A `Dialect` reads calls with its openers. An opener consists of a marker and the grammar of the text after the marker.
+Two functions of a dialect write calls and results. The dialect must be able to read the calls that it writes. The end
+of this module contains parts that many dialects share.
 """
 
 from __future__ import annotations
@@ -22,10 +23,11 @@ ALONE = "A call is the whole answer: nothing comes before it."
 
 @dataclass(frozen=True, eq=False)
 class Opener:
-    """A marker and the grammar of the text after it: a call, or a tool result that the model made up.
+    """A marker, and the grammar of the text after it: a call, or a tool result that the model invented.
 
-    The commit point is the end of `parts` and `ahead`. The grammar in `body` starts after `parts`, so it reads the text
-    of `ahead` too. `where` and `not_after` are those of `Marker`.
+    `parts` is the marker. `ahead` is the text that must follow it, so that the parser recognizes the call. `body` is
+    the grammar. It begins to read after `parts`, so it reads the text of `ahead` too. `where` and `not_after` have the
+    same meaning as for `Marker`. `kind` tells if the text is a call or a result.
     """
 
     parts: tuple[Part, ...]
@@ -35,19 +37,22 @@ class Opener:
     not_after: str = ""
     kind: Literal["call", "result"] = "call"
     line_feeds: int = 0
-    """The template writes up to this many line feeds before the marker. They are markup, not text."""
+    """The largest number of line feeds that the chat template writes before the marker. They are hidden."""
     auto: bool | Where = True
-    """Whether `dialects="auto"` includes this opener.
+    """True if `dialects="auto"` includes this opener.
 
-    False for a marker of another dialect that reads it as well. A place (`"line_start"`) narrows `where`: a marker that
-    begins with a letter would be looked for at each occurrence of that letter.
+    It is False for the marker of another dialect, which `"auto"` includes anyway. A value like `"line_start"` includes
+    the opener and replaces `where`. This makes a search cheaper for a marker that begins with a letter.
     """
     announces: bool = True
-    """Whether a call begins with this marker. False for a wrapper whose grammar begins each call inside it."""
+    """True if a call begins with this marker. False for a wrapper, whose grammar reports the begin of each call."""
     unless: str = ""
-    """The id of a dialect that reads the same text. While that dialect is enabled, this opener is not."""
+    """The id of another dialect that reads the same text. If that dialect is enabled, this opener is ignored."""
     tag: int | None = None
-    """How many of `parts` are a complete tag. A stream that ends after that tag cut off a call: see `Marker`."""
+    """The number of `parts` that form a complete tag. If the stream ends after this tag, a call was cut off.
+
+    With None, `Marker` finds the end of the tag.
+    """
     marker: Marker = field(init=False)
 
     def __post_init__(self) -> None:
@@ -58,20 +63,20 @@ class Opener:
 
 @dataclass(frozen=True, eq=False)
 class Tag:
-    """A tag of the chat template that is no part of a call. It is hidden."""
+    """A tag of the chat template that is not part of a call. The parser hides it."""
 
     parts: tuple[Part, ...]
     closings: tuple[str, ...] = ()
-    """With closings, the tag opens reasoning, which ends with the first of them. Without, only the tag is hidden."""
+    """The tags that end the reasoning which this tag opens. () if this tag does not open reasoning."""
     before: tuple[str, ...] = ()
-    """Texts that end the reasoning as well, but are not part of it: they are read again."""
+    """Texts that also end the reasoning. Each begins something else, so the parser reads it again."""
     where: Where = "anywhere"
     auto: bool = True
-    """Whether `dialects="auto"` includes this tag. False for words that other models write as text."""
+    """True if `dialects="auto"` includes this tag. False for words that other models write as ordinary text."""
     ends_turn: bool = False
-    """Whether the tag ends the message."""
+    """True if the tag ends the message."""
     line_feeds: int = 0
-    """Up to this many line feeds before the tag are hidden too.
+    """The largest number of line feeds before the tag that are hidden with it.
 
     At the start of a message, one line feed before a tag that opens reasoning is always hidden.
     """
@@ -83,10 +88,11 @@ class Tag:
 
 @dataclass(frozen=True, eq=False)
 class NearMiss:
-    """A faulty opener: text that looks like a call but is not. It stays text, and a warning `says` what is wrong.
+    """A faulty form of an opener: text that looks like a call but is not. It is kept as text, with a warning.
 
-    The last part is the character that decides, and it belongs to no call. A near miss must cost nothing in prose. So
-    it begins with the first character of an opener, or it counts only at the start of a line.
+    `says` is the text of the warning. The last of `parts` is the character that makes the text a near miss. A near miss
+    must not slow down the search in prose. So it begins with the first character of an opener, or its `where` is
+    `"line_start"`.
     """
 
     parts: tuple[Part, ...]
@@ -103,9 +109,9 @@ class NearMiss:
 class Dialect:
     """One way in which models write calls into their text.
 
-    `write_call` takes a tool name and arguments. `write_result` takes a tool name and the text of the result. Both
-    return the block of text that represents it in the history. Raises ValueError if the id is empty, or if one marker
-    begins with another one.
+    `write_call` takes a tool name and arguments. `write_result` takes a tool name and the text of the result. Each
+    returns the text of the call or the result for the message history. Raises ValueError if the id is empty, or if one
+    marker begins with another marker.
     """
 
     id: str
@@ -113,32 +119,35 @@ class Dialect:
     write_call: Callable[[str, dict[str, Any]], str]
     write_result: Callable[[str, str], str] = write_response
     in_code: Literal["text", "call"] = "text"
-    """What a complete call inside a Markdown fence, a code span or a quote is."""
+    """How a complete call inside Markdown code or a quote is read: as text, or as a call."""
     in_reasoning: Literal["text", "call"] = "text"
-    """What an opener inside reasoning is: a part of it, or, for models that forget its closing tag, a call."""
-    reserved: tuple[str, ...] = ()
-    """Texts that a result must not contain, because they would end the result or begin a call."""
-    unmarked: tuple[tuple[str, str], ...] = ()
-    """The same for calls without a marker: for each a pattern of the first character, and one of the rest."""
-    tags: tuple[Tag, ...] = ()
-    """The tags that its template puts around text and reasoning."""
-    space_at_start: bool = False
-    """Whether a space before the first tag of a message, or before a call there, is markup."""
-    openers_for: Callable[[tuple[str, ...]], tuple[Opener, ...]] | None = None
-    """Makes openers from the names of the declared tools."""
-    openers_of: Callable[[str, tuple[str, ...]], tuple[Opener, ...]] | None = None
-    """Makes openers from the name of one declared tool and the names of its parameters."""
-    auto: bool | Literal["marked"] = True
-    """Whether `dialects="auto"` includes this dialect: its markers are unmistakable.
+    """How an opener inside reasoning is read: as part of the reasoning, or as a call.
 
-    `"marked"` includes only the calls that have a marker.
+    `"call"` is for models that forget the closing tag of their reasoning.
+    """
+    reserved: tuple[str, ...] = ()
+    """The texts that a tool result must not contain, because they would end the result or begin a call."""
+    unmarked: tuple[tuple[str, str], ...] = ()
+    """Like `reserved`, for calls without a marker. Each item has a pattern of the first character, and of the rest."""
+    tags: tuple[Tag, ...] = ()
+    """The tags that the chat template puts around text and reasoning."""
+    space_at_start: bool = False
+    """True if a space before a tag or a call at the start of a message is hidden."""
+    openers_for: Callable[[tuple[str, ...]], tuple[Opener, ...]] | None = None
+    """A function that takes the names of the declared tools and returns more openers."""
+    openers_of: Callable[[str, tuple[str, ...]], tuple[Opener, ...]] | None = None
+    """A function that takes the name and the parameter names of one declared tool and returns more openers."""
+    auto: bool | Literal["marked"] = True
+    """True if `dialects="auto"` includes this dialect, because its markers hardly ever occur in ordinary text.
+
+    `"marked"` includes only the openers that have a marker.
     """
     near: tuple[NearMiss, ...] = ()
-    """Faulty forms of its openers. An opener in code or in a quote is a near miss without being listed here."""
+    """Faulty forms of the openers. Openers in code or in quotes are near misses too, and are not listed here."""
     has_nonce: bool = False
-    """Whether its markers contain a secret of the conversation, so that only the model can have written a call."""
+    """True if the markers contain a nonce, a secret of the conversation, so that other authors cannot write a call."""
     notes: str = ""
-    """What the instructions add to an example."""
+    """A text that `instructions` adds after its example."""
 
     def __post_init__(self) -> None:
         if not self.id:
@@ -154,9 +163,9 @@ class Dialect:
                     raise ValueError(f"in dialect {self.id!r} the marker {_show(other[0])} begins with {_show(one[0])}")
 
     def instructions(self, name: str = "get_weather", arguments: Mapping[str, Any] | None = None) -> str:
-        """Return a prompt that teaches a model to call a tool in this dialect. It does not list the tools.
+        """Return a prompt that teaches a model to call tools in this dialect. It does not list the tools.
 
-        The example in it calls the tool `name` with `arguments`.
+        The prompt contains an example call of the tool `name` with `arguments`.
         """
         call = self.write_call(name, {"city": "Paris"} if arguments is None else dict(arguments))
         rules = [*self._rules(name, call), "Stop after your calls: the results come in the next message, in this form:"]
@@ -169,7 +178,7 @@ class Dialect:
         return "\n\n".join(parts) + "\n"
 
     def _rules(self, name: str, call: str) -> Iterator[str]:
-        """Yield the rules that the example does not show."""
+        """Yield the rules that the example call does not show."""
         openers = (*self.openers, *(self.openers_for((name,)) if self.openers_for is not None else ()))
         places = {opener.where for opener in openers if re.match(opener.marker.search_pattern(), call)}
         if places == {"start"} and ALONE not in self.notes:
@@ -183,13 +192,13 @@ class Dialect:
 
     @property
     def teachable(self) -> bool:
-        """Whether instructions can teach it. No prompt can write a call that holds tokens of a chat template."""
+        """True if a prompt can teach this dialect: its calls contain no tokens of a chat template."""
         example = self.write_call("f", {"a": "b"})
         return not ("<|" in example or "<\uff5c" in example or finds_structure(()).search(example))
 
 
 def pieces(parts: tuple[Part, ...]) -> list[Part]:
-    """Split the literals of a marker into characters; keep its other parts."""
+    """Split the strings in `parts` into characters. Other parts are kept."""
     return [piece for part in parts for piece in (part if isinstance(part, str) else (part,))]
 
 
@@ -197,22 +206,22 @@ def _show(parts: tuple[Part, ...]) -> str:
     return repr("".join(part if isinstance(part, str) else "…" for part in parts))
 
 
-# Parts that many dialects have.
+# Parts that many dialects share.
 
 AFTER_WRAPPER: Final = (Some(r"^ \t\r\n", 1, 1),)
-"""Any character after the opening tag of a wrapper. If the message ends there instead, a call was cut off."""
+"""Any character except white space, for `ahead` of a wrapper. A message that ends before it has a cut call."""
 
 NO_JSON: Final = Some(r"^ \t\r\n\[{<", 1, 1)
-"""A character that begins no JSON. After a special token, which certainly begins a call, the call is malformed."""
+"""A character that cannot begin JSON. After a special token that always begins a call, it makes the call malformed."""
 
 
 def ends_of_turn(*tokens: str) -> tuple[Tag, ...]:
-    """Return tags for the tokens that end a message. They are hidden after a call; elsewhere they may be text."""
+    """Return tags for the tokens that end a message. The parser hides them only after a call."""
     return tuple(Tag((token,), where="behind_call", ends_turn=True) for token in tokens)
 
 
 def closed_again(*tags: str) -> tuple[Tag, ...]:
-    """Return tags for closing tags that some models repeat after a call. They are hidden there."""
+    """Return tags for the closing tags that some models repeat after a call. The parser hides them only there."""
     return tuple(Tag((tag,), where="behind_call") for tag in tags if tag)
 
 

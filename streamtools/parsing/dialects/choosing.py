@@ -1,8 +1,8 @@
-"""Which dialects a parser reads: chosen by the caller, by the name of the model, or `"auto"`.
+"""Chooses the dialects that a parser reads: by the caller's choice, by the name of the model, or `"auto"`.
 
-`"auto"` means all dialects with an unmistakable marker. A model that makes native calls must not obey a call in text
-that it quotes. So if the caller names no dialect, none is enabled for such a model. Text that looks like a call stays
-text, and a near miss is reported.
+`"auto"` enables all dialects whose marker hardly ever occurs in ordinary text. If a model makes native calls, a call in
+its text may be a quotation, which must not run. So if the caller names no dialect, no dialect is enabled for a model
+with native calls. Text that looks like a call is then kept as text, and reported as a near miss.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from streamtools.parsing.dialects.model_names import dialects_for, families_for
 from streamtools.parsing.dialects.table import DIALECTS
 
 Dialects: TypeAlias = "Sequence[str | Dialect] | Dialect | str | None"
-"""Ids and `Dialect` objects, one or several. `"auto"` among them adds all others of `"auto"`.
+"""An id or a `Dialect`, or a sequence of them. `"auto"` in the sequence adds all other dialects of `"auto"`.
 
-None means `"auto"` until a native call arrives. `()` means no dialect.
+None means `"auto"`, until the model makes a native call. `()` enables no dialect.
 """
 
 _NATIVE = "no dialect is enabled for a model with native calls"
@@ -29,7 +29,7 @@ _NOT_NAMED = "the dialect is not enabled"
 
 
 def choose_dialects(dialects: Dialects) -> tuple[Dialect, ...]:
-    """Return the chosen dialects. Raises ValueError for an unknown id, and if an id occurs twice."""
+    """Return the dialects for a caller's choice. Raises ValueError for an unknown id, or if an id occurs twice."""
     if dialects is None or dialects == "auto":
         return _auto()
     if isinstance(dialects, ByName):
@@ -60,7 +60,7 @@ def _suggestion(choice: object) -> str:
 
 @cache
 def _auto() -> tuple[Dialect, ...]:
-    """Return the dialects of `"auto"`, each without its calls that have no unmistakable marker."""
+    """Return the dialects of `"auto"`, without the openers and tags that may occur in ordinary text."""
     return tuple(
         replace(
             dialect,
@@ -80,12 +80,15 @@ def _opener_for_auto(opener: Opener) -> Opener:
 
 
 def _tag_for_auto(tag: Tag) -> Tag:
-    """Let a tag of reasoning count only where `<think>` does. The header of a channel counts anywhere."""
+    """Limit a tag that opens reasoning to the start of the message, like `<think>`. Other tags are not changed.
+
+    A tag with `before` is the header of a message, which may stand anywhere.
+    """
     return replace(tag, where="start") if tag.closings and not tag.before else tag
 
 
 def _beside(dialect: Dialect, named: Iterable[Dialect]) -> Dialect:
-    """Return a dialect of `"auto"` without the tags with which an opener of a `named` dialect begins."""
+    """Return a dialect of `"auto"` without the tags with which an opener of a dialect in `named` begins."""
     openers = [pieces(opener.parts + opener.ahead) for each in named for opener in each.openers]
 
     def begins_opener(tag: Tag) -> bool:
@@ -98,17 +101,17 @@ def _beside(dialect: Dialect, named: Iterable[Dialect]) -> Dialect:
 
 
 class ByName(tuple[Dialect, ...]):
-    """Dialects chosen by the name of a model, not by the caller. Like None, they count only without native calls."""
+    """The dialects for the name of a model. Like None, they are enabled only until the model makes a native call."""
 
     taught: Dialect | None = None
-    """The first dialect of the model that has a marker and that a prompt can teach."""
+    """The first dialect of the model that a prompt can teach and that `"auto"` includes. None if there is none."""
 
 
 def for_model(model_name: str, native_tool_calls: bool | None = None) -> ByName | None:
-    """Return the dialects that models of this name write, and after them the others of `"auto"`.
+    """Return the dialects that models of this name write, then the other dialects of `"auto"`.
 
-    A prompt may teach one of the others. Returns no dialects for a model whose calls are always native, unless
-    `native_tool_calls` is False. Returns None if the name is unknown.
+    The others are included because a prompt may teach one of them. If the calls of the model are always native, the
+    result is empty, unless `native_tool_calls` is False. Returns None if the name is unknown.
     """
     families = families_for(model_name)
     if families and families[0].native and native_tool_calls is not False:
@@ -123,20 +126,20 @@ def for_model(model_name: str, native_tool_calls: bool | None = None) -> ByName 
 
 
 def unnamed(dialects: Dialects) -> bool:
-    """Whether the caller has named no dialect."""
+    """Return True if `dialects` was not chosen by the caller."""
     return dialects is None or isinstance(dialects, ByName)
 
 
 def enabled_dialects(dialects: Dialects, native_tool_calls: bool | None) -> tuple[Dialect, ...]:
-    """Return the dialects in which calls are read. Raises as `choose_dialects` does."""
+    """Return the dialects in which calls are read. Raises the errors of `choose_dialects`."""
     return () if native_tool_calls and unnamed(dialects) else choose_dialects(dialects)
 
 
 @cache
 def auto_as_near_misses(*, tags: bool = False, says: str = _NATIVE) -> tuple[Dialect, ...]:
-    """Return the dialects of `"auto"` with every opener turned into a near miss that `says` why it is no call.
+    """Return the dialects of `"auto"` with a near miss in place of each opener. `says` is the text of the warning.
 
-    With `tags`, their tags still count, as they did before the model made its first native call.
+    With `tags=True`, the tags of the dialects are kept, so that they are hidden as before the first native call.
     """
     return tuple(
         replace(
@@ -154,6 +157,6 @@ def auto_as_near_misses(*, tags: bool = False, says: str = _NATIVE) -> tuple[Dia
 
 
 def others_as_near_misses(dialects: Sequence[Dialect]) -> list[Dialect]:
-    """Return the other dialects of `"auto"` as near misses. Returns none if no dialect is enabled."""
+    """Return the dialects of `"auto"` that are not in `dialects`, as near misses. Returns [] if `dialects` is empty."""
     ids = {dialect.id for dialect in dialects}
     return [dialect for dialect in auto_as_near_misses(says=_NOT_NAMED) if dialect.id not in ids] if ids else []

@@ -1,4 +1,4 @@
-"""The two dialects that a prompt teaches by default. No chat template uses them.
+"""Dialects that prompts teach by default. No chat template uses them.
 
     ###:{"toolName": "getWeather", "parameters": {"city": "Paris"}}
 
@@ -6,17 +6,17 @@
     {"name": "get_weather", "arguments": {"city": "Paris"}}
     ~~~
 
-Three hashes are usually a Markdown heading. The colon, the brace and the quote after them make a call. There is no
-closing mark: the call ends where its JSON object ends.
+Three hashes usually begin a Markdown heading. With a colon, a brace and a quote after them, they begin a call. The
+dialect has no closing tag. A call ends where its JSON object ends.
 
-The fence of tildes stands on lines of its own. Its body is a JSON object or an array of them. The body may stand in a
-fence of back-ticks, as some models write it. If the JSON is broken, the next line that begins with three tildes ends
-the call. It does so even inside an open string, because valid JSON has no line feed in a string.
+The two lines with tildes contain nothing else. Between them stands a JSON object or an array of objects. Some models
+put this JSON into a fence of back-ticks, which is accepted. If the JSON is malformed, the call ends with the next line
+that begins with three tildes. This is true even inside a string, because JSON strings contain no line feeds.
 
-A nonce is a secret of the conversation in the markers: `###k7:{…}`, `~~~tool_call k7`. An attacker can plant a call in
-a web page for the model to quote. But the secret is in the system prompt, so the attacker does not know it. With a
-nonce only `###k7:{…}` and `~~~tool_call k7` open calls. Only `###result k7 getWeather: {…}` and
-`~~~tool_result k7 get_weather` open results. A marker with no nonce, or with another one, is text.
+A nonce is a secret word of the conversation, which the markers contain: `###k7:{…}`, `~~~tool_call k7`. It protects
+against calls that an attacker writes into a web page, which the model then quotes. The nonce is in the system prompt,
+so the attacker does not know it. With the nonce k7, only `###k7:{…}` and `~~~tool_call k7` begin calls. Only
+`###result k7 getWeather: {…}` and `~~~tool_result k7 get_weather` begin results. A marker without the nonce is text.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from streamtools.parsing.reader import Closing
 from streamtools.parsing.span import Span
 
 _NONCE_LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"  # without letters and digits that look alike
-_NONCE_LENGTH = 6  # about 2**29 nonces
+_NONCE_LENGTH = 6  # there are about 2**29 nonces
 _NONCE = re.compile("[A-Za-z0-9]{1,16}")
 _ANY_NONCE = Some("A-Za-z0-9", 1, 16)
 
 
 def new_nonce() -> str:
-    """Return six random letters and digits. Make one for each conversation and keep it with the history.
+    """Return a nonce of six random letters and digits. Use one for each conversation, and store it with the history.
 
     >>> len(new_nonce())
     6
@@ -52,7 +52,7 @@ def new_nonce() -> str:
 
 
 def _check(nonce: str | None) -> str:
-    """Return the nonce, or "" for None. Raises ValueError unless it consists of 1 to 16 ASCII letters and digits."""
+    """Return `nonce`, or "" for None. Raises ValueError if it is not 1 to 16 ASCII letters and digits."""
     if nonce is None:
         return ""
     if not _NONCE.fullmatch(nonce):
@@ -74,8 +74,8 @@ def hash_marker(
 ) -> Dialect:
     """Return the `###:{…}` dialect.
 
-    `marker_at` says where the marker counts. `in_code` is `Dialect.in_code`. `nonce` comes from `new_nonce`. Raises
-    ValueError for an invalid nonce.
+    With `marker_at="line_start"`, the marker must stand at the start of a line. `in_code` is `Dialect.in_code`. `nonce`
+    is the result of `new_nonce`, or None. Raises ValueError for an invalid nonce.
     """
     nonce = _check(nonce)
     mark, named, word = f"###{nonce}", (_BLANK, nonce) if nonce else (), f"{nonce} " if nonce else ""
@@ -141,7 +141,8 @@ _IN_STRING, _CLOSING = Pattern(*_CLOSING_LINE), Closing(_CLOSING_LINE)
 def tilde_fence(*, in_code: Literal["text", "call"] = "text", nonce: str | None = None) -> Dialect:
     """Return the `~~~tool_call` dialect.
 
-    `in_code` is `Dialect.in_code`. `nonce` comes from `new_nonce`. Raises ValueError for an invalid nonce.
+    `in_code` is `Dialect.in_code`. `nonce` is the result of `new_nonce`, or None. Raises ValueError for an invalid
+    nonce.
     """
     nonce = _check(nonce)
     named = (_BLANK, nonce) if nonce else ()
@@ -218,7 +219,7 @@ def _read_call(span: Span) -> Generator[None, None, None]:
 
 
 def _read_closing(span: Span, fenced: bool) -> Generator[None, None, None]:
-    """Read the end of the fence of back-ticks, if there is one, and the tildes."""
+    """Read the three closing tildes. With `fenced`, the end of a fence of back-ticks may precede them."""
     char = yield from span.peek()
     if fenced and char == "`":
         run = yield from _read_ticks(span)
@@ -240,7 +241,7 @@ def _warn_missing_close(span: Span) -> None:
 
 
 def _read_ticks(span: Span) -> Generator[None, None, int]:
-    """Read a run of back-ticks and return its length."""
+    """Read consecutive back-ticks. Returns their number."""
     count = 0
     while True:
         end = _run_of_ticks(span.text, span.at).end()  # type: ignore[union-attr]  # it matches "" too
@@ -257,7 +258,7 @@ def _read_result(span: Span) -> Generator[None, None, None]:
 
 
 def _skip_to_closing(span: Span) -> Generator[None, None, None]:
-    """Read through the three tildes at the start of the next line that begins with them."""
+    """Skip to the end of three tildes at the start of a line."""
     begin = span.place
     if span.at_line_start and (yield from span.accept(_TILDES)):
         span.before_closing = begin

@@ -1,10 +1,11 @@
-"""Calls with the name of the tool before the JSON of the arguments, after a token or in an id.
+"""Dialects of calls with the name of the tool before the JSON of the arguments.
+
+The name follows a token, or it is part of an id:
 
     [TOOL_CALLS]get_weather[ARGS]{"city": "Paris"}
     <|tool_call_begin|>functions.get_weather:0<|tool_call_argument_begin|>{"city": "Paris"}<|tool_call_end|>
 
-This module also has the forms that other versions of these models write. They have the name inside the JSON, or as a
-key:
+This module also contains the forms of other versions of these models. In them, the name is in the JSON, or it is a key:
 
     [TOOL_CALLS] [{"name": "get_weather", "arguments": {"city": "Paris"}}]
     <|tools_prefix|>[{"get_weather": {"city": "Paris"}}]<|tools_suffix|>
@@ -25,11 +26,11 @@ from streamtools.parsing.dialects.writing import name_and_json, write_json
 from streamtools.parsing.json_scanner import CallsUnderNames
 from streamtools.parsing.markers import SPACES, Maybe, OneOf, Part, Some
 
-# Mistral has two forms after one token, and the text after it tells them apart. If only one of the two dialects is
-# enabled, it reads both forms. The token certainly begins a call, except in "auto", where a model may write about it.
-# Neither form has a closing tag: a call ends where its JSON does. Text that has neither form ends with its
-# paragraph. Source: mistral-common, and the chat templates of Mistral-7B-Instruct-v0.3, Mistral-Small-3.2, Magistral
-# and Ministral 3.
+# Mistral models write two forms after the same token. The text after the token distinguishes them. If only one of the
+# two dialects is enabled, it reads both forms. The token always begins a call. Only in "auto", it may also be part of
+# an answer about the token. Neither form has a closing tag. A call ends with its JSON, and malformed text ends with
+# the next blank line. Source: mistral-common, and the chat templates of Mistral-7B-Instruct-v0.3, Mistral-Small-3.2,
+# Magistral and Ministral 3.
 
 _MISTRAL = "[TOOL_CALLS]"
 _LISTED, _NAMED = json_calls(), bare(NamedCall("[ARGS]", id_tag="[CALL_ID]", optional=True), _MISTRAL)
@@ -38,7 +39,7 @@ _MISTRAL_RESERVED = (_MISTRAL, "[/TOOL_CALLS]", "[TOOL_RESULTS]", "[/TOOL_RESULT
 
 
 def mistral_list() -> Dialect:
-    """Return the dialect of the older models, with tokenizers up to v7.
+    """Return the dialect of the older Mistral models, with tokenizers up to v7.
 
     `[TOOL_CALLS] [{"name": "get_weather", "arguments": {"city": "Paris"}, "id": "9Ae3bDc2F"}]`
     """
@@ -56,9 +57,9 @@ def mistral_list() -> Dialect:
 
 
 def mistral_args() -> Dialect:
-    """Return the dialect of the newer models: tokenizer v11, with an id after the name, and v13.
+    """Return the dialect of the newer Mistral models, with tokenizers v11 and v13. In v11, an id follows the name.
 
-    `[TOOL_CALLS]get_weather[CALL_ID]9Ae3bDc2F[ARGS]{"city": "Paris"}`. Each call repeats the token.
+    Each call begins with the token: `[TOOL_CALLS]get_weather[CALL_ID]9Ae3bDc2F[ARGS]{"city": "Paris"}`.
     """
     after_name = OneOf(("[ARGS]", "[CALL_ID]", "{"))
     return Dialect(
@@ -77,11 +78,11 @@ def mistral_args() -> Dialect:
     )
 
 
-# DeepSeek has two forms between the same tokens, in which the bars are full-width and the blanks are U+2581. A call of
-# V3 has a type, which is always `function`, and then a name. A call of V3.1 has a name and then JSON. If only one of
-# the two dialects is enabled, it reads both forms, and the token of a call certainly begins one. Models leave out the
-# outer tokens, the token of the first call, and the fence. Some conversions of the models write ASCII bars. Source: the
-# chat templates of deepseek-ai/DeepSeek-V3-0324, DeepSeek-R1-0528 and DeepSeek-V3.1.
+# DeepSeek models write two forms between the same tokens. The bars in the tokens are full-width, and the blanks are
+# U+2581. In V3, a call has a type, which is always `function`, and then the name. In V3.1, a call has the name and then
+# JSON. If only one of the two dialects is enabled, it reads both forms, and any text after the token is a call. Models
+# omit the tokens of the wrapper, the token of the first call, or the fence. Some converted models write ASCII bars.
+# Source: the chat templates of deepseek-ai/DeepSeek-V3-0324, DeepSeek-R1-0528 and DeepSeek-V3.1.
 
 _CALLS, _END_OF_CALLS = "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"
 _CALL, _END_OF_CALL, _SEPARATOR = "<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>", "<｜tool▁sep｜>"
@@ -91,7 +92,7 @@ _ANYTHING = (SPACES, Some(r"^ \t\r\n", 1, 1))
 
 
 def deepseek_v3() -> Dialect:
-    """Return the dialect of V3, R1 and their distillates: a type, a name, and JSON in a fence."""
+    """Return the dialect of DeepSeek V3, R1 and their distillates: a type, a name, and JSON in a fence."""
     function = "function" + _SEPARATOR
     return _deepseek(
         "deepseek_v3",
@@ -104,7 +105,7 @@ def deepseek_v3() -> Dialect:
 
 
 def deepseek_v31() -> Dialect:
-    """Return the dialect of V3.1: a name and JSON. If nothing separates them, the call is malformed."""
+    """Return the dialect of DeepSeek V3.1: a name and JSON. Without the separator between them, a call is malformed."""
     return _deepseek(
         "deepseek_v31",
         (GAP, NAME, GAP, _SEPARATOR, GAP, OneOf(("{", '"', "`", _END_OF_CALL))),
@@ -124,9 +125,9 @@ def _deepseek(
     write_call: Callable[[str, dict[str, object]], str],
     write_result: Callable[[str, str], str],
 ) -> Dialect:
-    """Return a dialect of calls in a wrapper, in a wrapper without the token of the first call, or without a wrapper.
+    """Return a dialect of DeepSeek. The wrapper, or the token of the first call in it, may be missing.
 
-    One of `aheads` follows the token that begins a call. The `other` dialect has the same tokens.
+    One of `aheads` must follow the token that begins a call. `other` is the id of the dialect with the same tokens.
     """
     bars, openers, tags = ("｜", "|"), list[Opener](), list[Tag]()
     for bar in bars:
@@ -139,7 +140,7 @@ def _deepseek(
             openers += [Opener((call,), alone, ahead)]
         openers.append(Opener((calls, GAP, call), wrapped, _ANYTHING, auto=False, unless=other))
         openers.append(Opener((call,), alone, _ANYTHING, auto=False, unless=other))
-        # the end of a wrapper that was not opened, an empty wrapper, the end of the message
+        # the end of a wrapper without its begin, an empty wrapper, the end of the message
         tags += [Tag((end_of_calls,)), Tag((calls, GAP, end_of_calls)), Tag((end_of_turn,))]
     return Dialect(
         id=id,
@@ -158,11 +159,11 @@ def _with_bar(part: Part, bar: str) -> Part:
 
 
 def kimi_k2() -> Dialect:
-    """Return the dialect of Kimi K2: a section of calls with the names in their ids.
+    """Return the dialect of Kimi K2. The id of each call contains the name of the tool.
 
-    An id is `functions.`, which some models leave out, the name, and the number of the call. Source: the chat template
-    of moonshotai/Kimi-K2-Instruct, and its guide to tool calls for the ids. Models were seen to write the singular
-    spelling of the section.
+    An id looks like `functions.get_weather:0`. Some models omit `functions.`. Some models write `tool_call_section`
+    instead of `tool_calls_section` in the tags around the calls. Source: the chat template of
+    moonshotai/Kimi-K2-Instruct. Its guide to tool calls describes the ids.
     """
     call, arguments_begin, end = "<|tool_call_begin|>", "<|tool_call_argument_begin|>", "<|tool_call_end|>"
     begins, ends = (tuple(f"<|tool_call{s}_section_{which}|>" for s in ("s", "")) for which in ("begin", "end"))
@@ -187,9 +188,9 @@ _kimi_id = re.compile(r"(?:functions\.)?(.+):[0-9]+").fullmatch
 
 
 def _read_id(word: str, declared: Declared) -> Identity | None:
-    """Return the name in an id, and the id. Returns None for the id of something else.
+    """Return the name in the id `word`, and the id. Returns None if the id names no tool.
 
-    An id without a number names a declared tool. A number without a name is a call if only one tool is declared.
+    The number may be missing from the id of a declared tool. The name may be missing if only one tool is declared.
     """
     if len(declared.names) == 1 and _is_number(word):
         return Identity(declared.names[0], word)
@@ -199,7 +200,7 @@ def _read_id(word: str, declared: Declared) -> Identity | None:
 
 
 def apertus_list() -> Dialect:
-    """Return the dialect of swiss-ai/Apertus-8B-Instruct, which may write calls inside its reasoning."""
+    """Return the dialect of swiss-ai/Apertus-8B-Instruct. The model also writes calls inside its reasoning."""
     begin, end, ends = "<|tools_prefix|>", "<|tools_suffix|>", ("<|assistant_end|>",)
     reasoning, end_of_reasoning = "<|inner_prefix|>", "<|inner_suffix|>"
     calls = json_calls(end, ends=ends, envelope=CallsUnderNames)
@@ -224,8 +225,9 @@ def apertus_list() -> Dialect:
 def gigachat3() -> Dialect:
     """Return the dialect of GigaChat 3. GigaChat 3.1 writes `<|function_call|>` before the same JSON.
 
-    There is no closing tag. If special tokens do not arrive, `function call` stands alone. Source: the parsers of
-    inference servers for ai-sage/GigaChat3-10B-A1.8B and its successors. We did not have their templates.
+    Calls have no closing tag. If the server removes special tokens, only the words `function call` precede the JSON.
+    Source: the parsers of inference servers for ai-sage/GigaChat3-10B-A1.8B and its successors. Their chat templates
+    were not available.
     """
     call, message, word, role = json_calls(), "<|message_sep|>", "function call", "<|role_sep|>"
     return Dialect(
@@ -243,7 +245,7 @@ def gigachat3() -> Dialect:
 
 
 def plamo3() -> Dialect:
-    """Return the dialect of PLaMo 3, by vLLM's parser. The model writes each of its tags in several tokens."""
+    """Return the dialect of PLaMo 3, by vLLM's parser. Each of its tags consists of several tokens."""
 
     def both(name: str) -> tuple[str, str]:
         return f"<|plamo:begin_{name}:plamo|>", f"<|plamo:end_{name}:plamo|>"
@@ -268,7 +270,7 @@ def plamo3() -> Dialect:
 def solar_open() -> Dialect:
     """Return the dialect of upstage/Solar-Open-100B, by its chat template: an id, a name and JSON between tokens.
 
-    A message begins with a token that says what it is: reasoning, an answer, or calls.
+    The token at the start of a message tells if the message contains reasoning, an answer or calls.
     """
     begin, name, args, end = (f"<|tool_call:{part}|>" for part in ("begin", "name", "args", "end"))
     id_word, reasoning = Some(r"^ \t\r\n<>|", 0, 96), "<|think|>"
@@ -296,5 +298,5 @@ def solar_open() -> Dialect:
             Tag(("<|tool_response|>",)),
             *(Tag((token,)) for token in ends),
         ),
-        auto=False,  # other models have the tokens `<|end|>` and `<|think|>` too
+        auto=False,  # other models also have the tokens `<|end|>` and `<|think|>`
     )

@@ -1,11 +1,11 @@
-"""Calls that are JSON with the name of the tool in it: between tags, after a tag, or with nothing around them.
+"""Dialects of calls in JSON that contains the name of the tool. It stands between tags, after a tag, or without tags.
 
     <tool_call>{"name": "get_weather", "arguments": {"city": "Paris"}}</tool_call>
     functools[{"name": "get_weather", "arguments": {"city": "Paris"}}]
     {"name": "get_weather", "parameters": {"city": "Paris"}}
 
-The sources are the chat templates of the models that each dialect names. Some dialects also read the tag of another
-dialect. That opener, or the whole dialect, has `auto=False`, so that in "auto" only the other dialect reads it.
+The sources are the chat templates of the models that the docstrings name. Some dialects also read a tag of another
+dialect. These openers or dialects have `auto=False`, so that `"auto"` includes each tag only once.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from streamtools.parsing.markers import SPACES, Maybe, OneOf, Part, Some
 
 
 def hermes_json() -> Dialect:
-    """Return the dialect of Hermes, Qwen 2.5 and 3, and most models that a prompt teaches.
+    """Return the dialect of Hermes, of Qwen 2.5 and 3, and of most prompts that teach tool calls.
 
-    Other dialects have the tag too. The text after it distinguishes them, here a brace or a bracket. Source: the chat
+    Other dialects have the same tag. Calls of this dialect have a brace or a bracket after the tag. Source: the chat
     templates of NousResearch/Hermes-3 and Qwen/Qwen3.
     """
     return _tagged(
         "hermes_json",
         ("<tool_call>\n", "\n</tool_call>"),
-        ("<|im_end|>", "<|eot_id|>", "<|end_of_text|>", "</s>"),  # of all models that write this dialect
+        ("<|im_end|>", "<|eot_id|>", "<|end_of_text|>", "</s>"),  # the tokens of all models that write this dialect
         reserved=both_tags("tool_call", "tool_response"),
         line_feeds=1,
         tags=(ROLE_END,),
@@ -42,7 +42,7 @@ def hermes_json() -> Dialect:
 
 
 def ernie45_json() -> Dialect:
-    """Return the dialect of baidu/ERNIE-4.5-21B-A3B-Thinking: hermes_json, and an answer in tags."""
+    """Return the dialect of baidu/ERNIE-4.5-21B-A3B-Thinking: hermes_json, with tags around the answer."""
     hermes = hermes_json()
     openers = tuple(replace(opener, auto=False) for opener in hermes.openers)
     tags = (*_answer_tags("<response>", "</response>"), *hermes.tags)
@@ -56,10 +56,10 @@ def granite20b_function_call() -> Dialect:
 
 
 def granite_list() -> Dialect:
-    """Return the dialect of ibm-granite/granite-3.0-8b-instruct. Granite 3.1 to 3.3 write the tag of Hermes.
+    """Return the dialect of ibm-granite/granite-3.0-8b-instruct. Granite 3.1 to 3.3 write the tag of hermes_json.
 
-    Phi-4-mini closes it with `<|/tool_call|>`. Granite 3.2 writes its reasoning after a sentence, and 3.3 puts tags
-    around its answer.
+    Phi-4-mini writes `<|/tool_call|>` after its calls. Granite 3.2 begins its reasoning with a fixed sentence. Granite
+    3.3 writes tags around its answer.
     """
     reasoning = Tag(
         ("Here", OneOf((" is", "'s")), " my thought process:"),
@@ -87,7 +87,7 @@ def longcat_json() -> Dialect:
 
 
 def lm_studio() -> Dialect:
-    """Return the dialect that LM Studio teaches to models whose template has no tools."""
+    """Return the dialect that LM Studio teaches to models whose chat template has no tool calls."""
     return _tagged("lm_studio", ("[TOOL_REQUEST]", "[END_TOOL_REQUEST]"), ())
 
 
@@ -129,7 +129,7 @@ def internlm2() -> Dialect:
 
 
 def interns1() -> Dialect:
-    """Return internlm2 under the name that Intern-S1 has in the tables of inference servers."""
+    """Return internlm2 under the name that inference servers use for Intern-S1."""
     return replace(internlm2(), id="interns1", auto=False)
 
 
@@ -153,18 +153,18 @@ def cohere_legacy_action() -> Dialect:
         write_call=_json_writer("Action:\n```json\n[\n", "\n]\n```", keys=("tool_name", "parameters")),
         reserved=("Action:",),
         tags=ends_of_turn("<|END_OF_TURN_TOKEN|>"),
-        auto=False,  # other forms of agents write this word before their JSON too
+        auto=False,  # other agent formats also have this word before JSON
     )
 
 
 def cohere_action_json() -> Dialect:
-    """Return the dialect of Command R7B and Command A. Tokens surround reasoning and answers too.
+    """Return the dialect of Command R7B and Command A. Tokens also surround reasoning and answers.
 
     `<|START_ACTION|>[{"tool_call_id": "0", "tool_name": "get_weather", "parameters": {"city": "Paris"}}]<|END_ACTION|>`
 
-    The tokens count in code too: the end of an answer follows its text directly. So a fence or a quote in the last line
-    would otherwise hide it. Source: the chat templates of CohereLabs/c4ai-command-r7b-12-2024 and
-    CohereLabs/c4ai-command-a-03-2025.
+    Tokens are read inside code too. The token at the end of an answer directly follows the text. If the last line of
+    the text is code or a quote, this token would otherwise be read as part of it. Source: the chat templates of
+    CohereLabs/c4ai-command-r7b-12-2024 and CohereLabs/c4ai-command-a-03-2025.
     """
     call, end_of_result = json_calls("<|END_ACTION|>"), "<|END_TOOL_RESULT|>"
 
@@ -202,9 +202,9 @@ def cohere_action_json() -> Dialect:
 
 
 def hyperclovax_think() -> Dialect:
-    """Return the dialect of naver-hyperclovax/HyperCLOVAX-SEED-Think-14B, by its maker's plugin for vLLM.
+    """Return the dialect of naver-hyperclovax/HyperCLOVAX-SEED-Think-14B, by Naver's plugin for vLLM.
 
-    A turn is a chain of messages with headers: reasoning, calls, or the answer.
+    A turn consists of messages. The header of a message tells if the message contains reasoning, calls or the answer.
     """
     header, tool, think, end = "<|im_start|>assistant", " -> tool/function_call\n", "/think\n", "<|im_end|>"
     return Dialect(
@@ -226,7 +226,7 @@ def hyperclovax_think() -> Dialect:
 
 
 def json_begin_end() -> Dialect:
-    """Return a dialect with words as its tags. A prompt teaches it."""
+    """Return a dialect for prompts. Its tags are the words JSON_BEGIN and JSON_END."""
     calls = json_calls("JSON_END", envelope=CallsInContainer)
 
     def write_call(name: str, arguments: dict[str, Any]) -> str:
@@ -251,10 +251,11 @@ def _tagged(
     tags: tuple[Tag, ...] = (),
     auto: bool = True,
 ) -> Dialect:
-    """Return a dialect of JSON between two tags, or after one.
+    """Return a dialect of JSON between two tags, or after one tag.
 
-    `layout` is what the template writes before and after a call, and `ends` are its tokens that end a message. `firsts`
-    are the characters that may begin the JSON. `reserved` defaults to the beginnings of the two tags.
+    `layout` holds the texts that the chat template writes before and after a call. The tags are in these texts. `ends`
+    are the tokens that end a message. `firsts` are the characters with which the JSON may begin. `reserved` defaults to
+    the beginnings of the two tags.
     """
     opening, close = layout[0].rstrip("[ \n"), layout[1].lstrip("] \n")
     body = json_calls(close, ends=ends)
@@ -271,7 +272,7 @@ def _tagged(
 
 
 def _answer_tags(opening: str, close: str) -> tuple[Tag, ...]:
-    """Return the tags around an answer. The template adds a line feed inside each of them, and one after both."""
+    """Return the tags around an answer. A line feed after each tag, and one before the closing tag, is hidden."""
     return Tag((opening, OneOf(("\n", "")))), Tag((close, OneOf(("\n", ""))), line_feeds=1)
 
 
@@ -281,18 +282,19 @@ def _json_writer(
     return lambda name, arguments: before + compact({keys[0]: name, keys[1]: arguments}) + after
 
 
-# An answer in JSON looks like a call without a marker. So such a call counts only at the start of a message or directly
-# after another call, with white space or a semicolon between them. It counts only for declared tools. To be certain
-# soon, its name must come first, or only a type or an id before it. After the name, the key of the arguments or the end
-# of the object is the commit point. An object that begins with its arguments is text. `"auto"` reads no bare JSON.
+# Bare JSON is a call without a marker. An answer in JSON looks similar. So bare JSON is a call only at the start of a
+# message, or directly after another call, with white space or a semicolon between them. The tool must be declared. The
+# name must be the first member of the object, or only a type or an id may precede it, so that text is not buffered for
+# long. The parser recognizes the call when the name is followed by the key of the arguments or the end of the object.
+# An object that begins with its arguments is text. `"auto"` does not read bare JSON.
 
 
 _UNMARKED = (('"', '(?:name|toolName|tool_name|tool|function)"'),)
-"""How the name of a call in bare JSON begins, for `Dialect.unmarked`."""
+"""The key of the name in bare JSON, for `Dialect.unmarked`."""
 
 
 def llama3_json() -> Dialect:
-    """Return the dialect of Llama 3.1 to 4 where it is not pythonic: bare, or after a token that counts anywhere.
+    """Return the JSON dialect of Llama 3.1 to 4: bare JSON, or JSON after `<|python_tag|>`, which may stand anywhere.
 
     Source: the chat template of meta-llama/Llama-3.1.
     """
@@ -311,7 +313,7 @@ def llama3_json() -> Dialect:
 
 
 def raw_json() -> Dialect:
-    """Return the dialect of one object or several, bare or in a fence."""
+    """Return the dialect of calls that are JSON objects without tags, bare or in a fence of back-ticks."""
     return Dialect(
         id="raw_json",
         openers=(),
@@ -324,12 +326,12 @@ def raw_json() -> Dialect:
 
 
 def json_array() -> Dialect:
-    """Return the dialect of an array of calls, bare or in a fence."""
+    """Return the dialect of calls in a JSON array without tags, bare or in a fence of back-ticks."""
     return replace(raw_json(), id="json_array", openers_for=_array_openers, write_call=_json_writer("[", "]"))
 
 
 def xlam_json() -> Dialect:
-    """Return the dialect of Salesforce/Llama-xLAM-2-8b-fc-r, which writes bare arrays, and the tags of others."""
+    """Return the dialect of Salesforce/Llama-xLAM-2-8b-fc-r: bare arrays, and the tags of two other dialects."""
     return Dialect(
         id="xlam_json",
         openers=(
@@ -363,9 +365,10 @@ def _fenced(begin: tuple[Part, ...]) -> tuple[Opener, ...]:
 
 
 def _call(names: tuple[str, ...]) -> tuple[Part, ...]:
-    """Return the beginning of an object that calls one of these tools, up to its commit point.
+    """Return the beginning of an object that calls one of these tools, up to the point that makes it a call.
 
-    Names take time to compile, so they occur once. A colon directly after a name, which is broken JSON, commits too.
+    The names occur only once in the result, because compiling them takes time. A colon directly after the name is
+    malformed JSON. It also makes the object a call.
     """
     return (
         *("{", _GAP, _ID, _TYPE, _ID, _NESTED),
@@ -375,7 +378,7 @@ def _call(names: tuple[str, ...]) -> tuple[Part, ...]:
 
 
 def _quoted(words: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the words as JSON strings, each with characters beyond ASCII as they are and escaped."""
+    """Return each word as a JSON string. A word that is not ASCII gives two strings: unchanged and escaped."""
     return tuple(dict.fromkeys(json.dumps(word, ensure_ascii=ascii) for word in words for ascii in (True, False)))
 
 

@@ -1,11 +1,11 @@
-"""Messages with headers that say what they contain, or whether they go to a tool or to the user.
+"""Dialects of messages with headers. A header names the content of its message, or the recipient: a tool or the user.
 
     <|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{"city": "Paris"}<|call|>
     <|message_model|>get_weather<|content_invoke_tool_json|>{"name": "get_weather", "args": {"city": "Paris"}}
     Let me see.>>>get_weather
     {"city": "Paris"}
 
-The content of a call is JSON.
+A message that is a call contains JSON.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ _BEGINS = ("<|start|>", "<|channel|>")
 _BLANKS = Some(r" \t", 0, 4)
 _CONTENT_TYPE = (OneOf(("<|constrain|>", "")), Some(r"A-Za-z0-9_.+/ \t-", 0, 24))
 _MESSAGE: tuple[Part, ...] = (_BLANKS, *_CONTENT_TYPE, "<|message|>")
-"""The end of a header: the type of the content, like `json`, and the token after which the content begins."""
+"""The end of a header: the type of the content, such as `json`, and the token before the content."""
 _CHANNEL: tuple[Part, ...] = ("<|channel|>", Some("A-Za-z_-", 1, 16))
 _ANALYSIS, _USER = "<|channel|>analysis", OneOf(("assistant", "user"))
 _TO: tuple[Part, ...] = (Some(r" \t", 1, 4), "to=")
 _TOOL = Some(r"^ \t\r\n<>|", 1, 96)
 _ROLES: tuple[tuple[Part, ...], ...] = ((), ("<|start|>assistant",))
-"""The beginnings of a header: models leave out the role."""
+"""The beginnings of a header. Models often omit the role."""
 
 
 def harmony() -> Dialect:
-    """Return the dialect of gpt-oss: messages with a header that names their channel.
+    """Return the dialect of gpt-oss. The header of each message names a channel.
 
-    The channel `analysis` is reasoning, also in a message to the user. Every other channel is visible. A message of any
-    channel to another recipient is a call. `functions.` before the name is the namespace of the caller's tools; the
-    built-in tools (`python`, `browser.search`) have none. Source: the harmony response format of openai/gpt-oss, and
-    its template.
+    The channel `analysis` contains reasoning, even if the recipient is the user. Other channels contain the answer. A
+    message whose recipient is not the user is a call, in any channel. `functions.` before the name is the namespace of
+    the caller's tools. The built-in tools (`python`, `browser.search`) have no namespace. Source: the harmony response
+    format of openai/gpt-oss, and its chat template.
 
-    The tokens count in code too, because they follow the text of a message without a line end. Otherwise a fence or a
-    quote in its last line would hide the end of the message and the next call.
+    Tokens are read inside code too, because they directly follow the text of a message. If the last line of the text is
+    code or a quote, the end of the message and the next call would otherwise be read as part of it.
     """
     message = AddressedCall(r"to=(?:functions\.)?([^ \t\r\n<>|]+)", ends=_ENDS, begins=_BEGINS)
     result: tuple[Part, ...] = ("<|start|>functions.", _TOOL, *_TO, "assistant", _BLANKS, *_CHANNEL, *_MESSAGE)
@@ -81,7 +81,7 @@ def harmony() -> Dialect:
 
 
 def _reasoning_headers() -> Iterator[tuple[Part, ...]]:
-    """Yield the headers of reasoning. The last of two channels counts, and the recipient may be the user."""
+    """Yield the headers of reasoning. Of two channels, the last one is used. The recipient may be the user."""
     for role in _ROLES:
         yield (*role, _ANALYSIS, *_MESSAGE)
         yield (*role, *_CHANNEL, _BLANKS, _ANALYSIS, *_MESSAGE)
@@ -90,9 +90,9 @@ def _reasoning_headers() -> Iterator[tuple[Part, ...]]:
 
 
 def _headers(recipient: Part) -> tuple[tuple[Part, ...], ...]:
-    """Return the headers of a message to a recipient, which follows the channel or, in the role, precedes it.
+    """Return the headers of a message to `recipient`, which stands after the channel, or before it in the role.
 
-    Models also name the channel twice, on both sides.
+    Models also write the channel twice, before and after the recipient.
     """
     after_channel = [(*role, *_CHANNEL, *_TO, recipient) for role in _ROLES]
     in_role = ("<|start|>assistant", *_TO, recipient)
@@ -101,12 +101,13 @@ def _headers(recipient: Part) -> tuple[tuple[Part, ...], ...]:
 
 
 def inkling() -> Dialect:
-    """Return the dialect of Inkling, whose messages say whether they are a call, text, or reasoning.
+    """Return the dialect of Inkling. A token tells if a message contains a call, text or reasoning.
 
     `<|message_model|>get_weather<|content_invoke_tool_json|>{"name": "get_weather", "args": {...}}<|end_message|>`
 
-    The name stands in the JSON again, and that one counts. The token that ends the turn may stand in the place of the
-    token that ends a message. Source: the parsers of inference servers. We did not have the template of the model.
+    The header and the JSON both contain the name. The name in the JSON is used. Instead of the token that ends a
+    message, the token that ends the turn may follow. Source: the parsers of inference servers. The chat template of the
+    model was not available.
     """
     message, end, stop = "<|message_model|>", "<|end_message|>", "<|content_model_end_sampling|>"
     invoke, text, reasoning = "<|content_invoke_tool_json|>", "<|content_text|>", "<|content_thinking|>"
@@ -128,11 +129,11 @@ def inkling() -> Dialect:
 
 
 def functionary_v32() -> Dialect:
-    """Return the dialect of functionary v3.2: a chain of messages to recipients. The recipient `all` is the user.
+    """Return the dialect of functionary v3.2. Each message begins with its recipient. `all` means the user.
 
-    `all`, a line end, and `Let me see.>>>get_weather`, a line end, and `{"city": "Paris"}`. The template has written
-    the `>>>` of the first message. Its line looks like prose, so only the names of declared tools count. Source: the
-    chat template of meetkai/functionary-small-v3.2.
+    A turn consists of messages like `>>>get_weather`, a line end, and `{"city": "Paris"}`. The prompt contains the
+    `>>>` of the first message. The line of its recipient therefore looks like prose. So only names of declared tools
+    are recipients. Source: the chat template of meetkai/functionary-small-v3.2.
     """
     return Dialect(
         id="functionary_v32",
@@ -151,7 +152,7 @@ def functionary_v32() -> Dialect:
 
 
 def _recipient_openers(names: tuple[str, ...]) -> tuple[Opener, ...]:
-    """Return one opener for all names with the same first letter, because names take time to compile."""
+    """Return the openers of calls. Names with the same first letter share an opener, because compiling takes time."""
     known = [name for name in names if name != "all"]
     begins: list[tuple[str, OneOf, Where]] = [(">>>", OneOf(tuple(known)), "anywhere")] if known else []
     for first in dict.fromkeys(name[0] for name in known):
@@ -163,6 +164,6 @@ def _recipient_openers(names: tuple[str, ...]) -> tuple[Opener, ...]:
 
 
 def _read_addressed(span: Span) -> Generator[None, None, None]:
-    """Read one call. Its name is in the marker."""
+    """Read one call. The marker contains the name of the tool."""
     name = span.marker.removeprefix(">>>").rstrip(" \t\r\n")
     return bare(NamedCall(identify=lambda word, declared: Identity(name)), ">>>")(span)

@@ -1,11 +1,11 @@
-"""Which dialects a model writes, by its name: a table of model families with their sources.
+"""Finds the dialects that a model writes, by the name of the model. The table lists model families and sources.
 
-Names are written in many ways: `Qwen/Qwen3-8B`, `qwen3:8b`, `accounts/fireworks/models/qwen3-8b`, `llama-v3p1-8b`,
-`unsloth/Qwen3-8B-bnb-4bit`, `Qwen3-8B-Q4_K_M.gguf`. A name begins with the model and then says what it is based on. So
-of the families that match a name, the earliest match comes first, and the longest of those. An unlisted fine-tune is
-known by the name of its base, if its name contains that.
+Model names have many spellings: `Qwen/Qwen3-8B`, `qwen3:8b`, `accounts/fireworks/models/qwen3-8b`, `llama-v3p1-8b`,
+`unsloth/Qwen3-8B-bnb-4bit`, `Qwen3-8B-Q4_K_M.gguf`. A name may contain two families: first the model, and after it the
+model on which it is based. So the family whose match begins first in the name is the best. Of two matches that begin
+together, the longer one is better. A fine-tuned model that is not listed is found if its name contains its base model.
 
-A source is where the form was looked up:
+The source of a family is one of these:
 
 - a chat template in llama.cpp;
 - a parser in the registries of vLLM 0.33 or SGLang 0.5.23, or the options in their recipes and cookbooks;
@@ -26,25 +26,25 @@ _Find: TypeAlias = "Callable[[str], re.Match[str] | None]"
 
 
 class ModelFamily(NamedTuple):
-    """Models that write alike."""
+    """Models that write calls and reasoning in the same way."""
 
     name: str
     pattern: str
-    """A pattern for their names in lower case, with dashes in the place of underscores and blanks."""
+    """A regular expression for their names in lower case, with dashes instead of underscores and spaces."""
     dialects: tuple[str, ...]
-    """The ids of the dialects that they write, the best first. () if their calls are always native."""
+    """The ids of the dialects that they write, best first. () if their calls are always native."""
     reasoning: str
-    """The text that opens their reasoning. "" if they write none."""
+    """The tag that opens their reasoning. "" if they write no reasoning."""
     in_reasoning: bool | None
-    """Whether an answer begins inside the reasoning, like `in_reasoning` of a parser.
+    """True if an answer begins inside reasoning, without an opening tag. The value for `in_reasoning` of a parser.
 
-    None if that depends on the request, which switches thinking on or off.
+    None if it depends on the request, which can turn reasoning on or off.
     """
     source: str
 
     @property
     def native(self) -> bool:
-        """Whether only their makers serve them, so that their calls arrive separately from the text."""
+        """True if the models are available only from the API of their maker, so that all their calls are native."""
         return self.source.endswith(" API")
 
 
@@ -270,19 +270,19 @@ _ROWS: tuple[tuple[str, str, str, str, bool | None, str], ...] = (
     ("dots", r"dots[.-]?(?:llm|vlm|\d)", "dots_xml", THINK, None, "vLLM parser dots"),
     ("IQuest Q1", "iquest-q1", "iquest_q1", THINK, True, "SGLang parser iquest_q1"),
 )  # fmt: skip
-"""The fields of `ModelFamily`, with all dialects in one string. A source `@NAME` is a chat template in llama.cpp."""
+"""The fields of each `ModelFamily`, with all dialects in one string. A source `@NAME` is a llama.cpp chat template."""
 
 MODELS: Final = tuple(
     ModelFamily(name, pattern, tuple(dialects.split()), reasoning, inside, source.replace("@", "llama.cpp template "))
     for name, pattern, dialects, reasoning, inside, source in _ROWS
 )
-"""The known families of models, by vendor."""
+"""All known model families, grouped by vendor."""
 
 _point = re.compile(r"(?<=\d)p(?=\d)")
 
 
 def families_for(model_name: str) -> tuple[ModelFamily, ...]:
-    """Return the families that a name matches, the best first. Returns () for an unknown name.
+    """Return the families that match a model name, best first. Returns () for an unknown name.
 
     >>> families_for("unsloth/Qwen3.5-4B-GGUF")[0].in_reasoning
     True
@@ -293,7 +293,7 @@ def families_for(model_name: str) -> tuple[ModelFamily, ...]:
 
 
 def dialects_for(model_name: str) -> tuple[str, ...]:
-    """Return the ids of the dialects that a model of this name is known to write, the best first.
+    """Return the ids of the dialects that a model of this name writes, best first. Returns () for an unknown name.
 
     >>> dialects_for("Qwen/Qwen3-8B")
     ('hermes_json',)
@@ -303,5 +303,5 @@ def dialects_for(model_name: str) -> tuple[str, ...]:
 
 @cache
 def _finders() -> list[tuple[_Find, ModelFamily]]:
-    """Return a search for each family. A match begins at a word, and does not split a number."""
+    """Return the search function of each family. A match begins at the start of a word and does not split a number."""
     return [(re.compile(rf"(?<![a-z0-9])(?:{family.pattern})(?:(?<!\d)|(?!\d))").search, family) for family in MODELS]

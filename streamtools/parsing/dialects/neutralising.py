@@ -1,12 +1,12 @@
-"""Word joiners that keep data from being read as structure.
+"""Neutralizes data, so that neither a parser nor a model reads markers or tokens in it as structure.
 
-A tool result is data. A model that repeats it must not thereby call a tool or begin a turn. So a word joiner (U+2060)
-goes into each text that a dialect reserves, and into each token of a chat template. It is invisible and stands after
-the first character. `restore` removes the joiners from text that the model repeats. This is defence in depth, not a
-boundary.
+A tool result is data. A model that repeats the result must not call a tool or begin a turn by doing so. `neutralise`
+finds each text that a dialect reserves, and each token of a chat template. It inserts a word joiner (U+2060), which is
+invisible, after the first character of each. `restore` removes these joiners from text that the model repeats. This
+makes attacks harder, but it is not a security boundary.
 
-Such texts may overlap and contain one another: `<|[INST]|>` holds two tokens. So the search looks for the place where
-one begins, and passes over nothing. A joiner is removed if, without any joiners, structure would begin in its place.
+The texts may overlap. For example, `<|[INST]|>` contains two tokens. So the search finds the first character of each
+text, even inside another text. `restore` removes a joiner only if `neutralise` would insert one at its position.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _TEMPLATE_TOKENS = (
     (r"\[", r"(?:[gs]MASK|BOS|EOS|EOT|(?:start|end)_header_id|\|[^\[\]\n]{1,64}\|)\]|e~\["),
     (r"\]", r"~!?b[\[\]]"),  # MiniMax
 )
-"""Tokens of chat templates: for each a pattern of the first character, and one of the rest."""
+"""The tokens of chat templates. Each item has a pattern of the first character, and a pattern of the rest."""
 
-_BLOCK = 64 * 1024  # characters searched in one call of `re`
-_OVERLAP = 4 * 1024  # characters after a block in which a token that begins in the block may end
+_BLOCK = 64 * 1024  # the number of characters that one call of `re` searches
+_OVERLAP = 4 * 1024  # the number of characters after a block in which its last token may end
 
 
 class Reserving(Protocol):
-    """The part of a `Dialect` that matters here."""
+    """The fields of a `Dialect` that this module reads."""
 
     @property
     def reserved(self) -> tuple[str, ...]: ...
@@ -50,23 +50,23 @@ class Reserving(Protocol):
 
 
 def neutralise(text: str, dialects: Iterable[Reserving]) -> str:
-    """Return `text` with word joiners wherever these dialects or a chat template would find structure."""
+    """Return `text` with a word joiner in each text that one of `dialects` or a chat template reserves."""
     return _insert_joiners(text, finds_structure(dialects))
 
 
 def neutralise_all(value: Any, dialects: Iterable[Reserving]) -> Any:
-    """Return a JSON value with all its texts neutralised, member names included."""
+    """Return a JSON value with all its strings and keys neutralized."""
     structure = finds_structure(dialects)
     return with_texts(value, lambda text: _insert_joiners(text, structure))
 
 
 def restore(value: Any, dialects: Iterable[Reserving]) -> Any:
-    """Undo `neutralise` in a text, or in all texts of a JSON value."""
+    """Undo `neutralise` in a string, or `neutralise_all` in a JSON value."""
     return _restore(value, finds_structure(dialects)) if _holds_joiner(value) else value
 
 
 def finds_structure(dialects: Iterable[Reserving]) -> re.Pattern[str]:
-    """Return a pattern that matches the first character of everything that could be read as structure."""
+    """Return a pattern that matches the first character of each reserved text and of each chat template token."""
     known = tuple(dialects)
     words = frozenset(word for dialect in known for word in dialect.reserved)
     return _compile(words, tuple(pair for dialect in known for pair in dialect.unmarked))
@@ -74,7 +74,7 @@ def finds_structure(dialects: Iterable[Reserving]) -> re.Pattern[str]:
 
 @lru_cache(maxsize=64)
 def _compile(reserved: frozenset[str], unmarked: tuple[tuple[str, str], ...]) -> re.Pattern[str]:
-    rests: dict[str, list[str]] = {}  # by first character, so that one search serves all
+    rests: dict[str, list[str]] = {}  # the patterns by first character, for one search
     for first in sorted({re.escape(word[0]) for word in reserved}):
         rests[first] = [_any_of({word[1:] for word in reserved if re.escape(word[0]) == first})]
     for first, rest in (*unmarked, *_TEMPLATE_TOKENS):
@@ -83,8 +83,8 @@ def _compile(reserved: frozenset[str], unmarked: tuple[tuple[str, str], ...]) ->
 
 
 def _any_of(words: set[str]) -> str:
-    """Return a pattern for texts that begin with one of `words`. It looks at each character once."""
-    firsts = sorted({word[:1] for word in words})  # "" means that a word ends here, so nothing has to follow
+    """Return a pattern that matches one of `words`. The pattern reads each character only once."""
+    firsts = sorted({word[:1] for word in words})  # "" if a word ends here
     ways = [re.escape(first) + _any_of({word[1:] for word in words if word[:1] == first}) for first in firsts if first]
     return "" if "" in firsts else ways[0] if len(ways) == 1 else f"(?:{'|'.join(ways)})"
 
@@ -93,7 +93,7 @@ def _insert_joiners(text: str, structure: re.Pattern[str]) -> str:
     if len(text) <= _BLOCK:
         return structure.sub(rf"\g<0>{JOINER}", text)
     places = [0]
-    for begin in range(0, len(text), _BLOCK):  # in blocks, so that other threads get the interpreter in between
+    for begin in range(0, len(text), _BLOCK):  # in blocks, so that other threads can run between them
         ends = (match.end() for match in structure.finditer(text, begin, begin + _BLOCK + _OVERLAP))
         places += takewhile((begin + _BLOCK).__ge__, ends)
     return JOINER.join(text[at:end] for at, end in zip(places, (*places[1:], None), strict=True))
@@ -112,7 +112,7 @@ def _restore(value: Any, structure: re.Pattern[str]) -> Any:
         return _remove_joiners(value, structure) if JOINER in value else value
     if isinstance(value, dict):
         keys = [_restore(key, structure) for key in value]
-        keys = keys if len(set(keys)) == len(keys) else list(value)  # two keys must not become one
+        keys = keys if len(set(keys)) == len(keys) else list(value)  # two keys must not become equal
         return {key: _restore(member, structure) for key, member in zip(keys, value.values(), strict=True)}
     return [_restore(item, structure) for item in value] if isinstance(value, list) else value
 

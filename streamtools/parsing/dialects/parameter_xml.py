@@ -1,11 +1,11 @@
-"""Calls in tags with a name after an equals sign, or as a name and pairs of tags.
+"""Dialects of calls in tags like `<function=NAME>`, or in a name and pairs of tags.
 
     <tool_call><function=get_weather><parameter=city>Paris</parameter></function></tool_call>
     <function=get_weather>{"city": "Paris"}</function>
     <tool_call>get_weather<arg_key>city</arg_key><arg_value>Paris</arg_value></tool_call>
     <tool: get_weather>{"city": "Paris"}</tool>
 
-Values are text. The JSON schema of the tool gives them their types.
+Values are text. The type of a value comes from the JSON schema of the tool.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _FUNCTION_TAGS = ("<function=", "</function", "<parameter=", "</parameter")
 def qwen3_coder_xml() -> Dialect:
     """Return the dialect of Qwen/Qwen3-Coder and nvidia/Nemotron-3-Nano, by their chat templates.
 
-    Qwen3-Coder often forgets the opening tag of the wrapper, and then writes the closing tag.
+    Qwen3-Coder often forgets the opening tag of the wrapper, but writes its closing tag.
     """
     ends = ("<|im_end|>", "<|endoftext|>")
     functions = FunctionTags(ends=ends)
@@ -49,12 +49,12 @@ def qwen3_coder_xml() -> Dialect:
 
 
 def k_exaone2_xml() -> Dialect:
-    """Return the dialect of K-EXAONE 2, which is that of Qwen3-Coder."""
+    """Return the dialect of K-EXAONE 2. It is qwen3_coder_xml under another id."""
     return replace(qwen3_coder_xml(), id="k_exaone2_xml", auto=False)
 
 
 def seed_oss_xml() -> Dialect:
-    """Return the dialect of ByteDance-Seed/Seed-OSS, by its chat template, which puts no line feeds around values."""
+    """Return the dialect of ByteDance-Seed/Seed-OSS, by its chat template. There are no line feeds around values."""
     end = "<seed:eos>"
     functions = FunctionTags("seed:tool_call", ends=(end,), verbatim=True)
     return Dialect(
@@ -63,7 +63,7 @@ def seed_oss_xml() -> Dialect:
         write_call=_function_writer(
             "<seed:tool_call>",
             "</seed:tool_call>",
-            # a line feed at an end of the value would be read as part of the tags
+            # a line feed at the begin or end of a value would otherwise be read as part of the tags
             lambda value: f"\n{value}\n" if value.startswith("\n") or value.endswith("\n") else value,
         ),
         reserved=(*both_tags("seed:tool_call"), *_FUNCTION_TAGS),
@@ -76,7 +76,7 @@ def seed_oss_xml() -> Dialect:
 
 
 def llama31_function_tag() -> Dialect:
-    """Return the dialect of Llama 3.1's prompt format for custom tools: JSON stands in the tag of the function."""
+    """Return the dialect of Llama 3.1's prompt format for custom tools: JSON between `<function=NAME>` tags."""
     body = Enclosed(NamedCall(">"), "<function=", "</function>")
     return Dialect(
         id="llama31_function_tag",
@@ -88,7 +88,7 @@ def llama31_function_tag() -> Dialect:
 
 
 def _function_writer(opening: str, close: str, lay_out: Callable[[str], str]) -> Callable[[str, dict[str, Any]], str]:
-    """Return a `write_call` that puts a function between two tags. `lay_out` adds line feeds around a value."""
+    """Return a `write_call` function. It writes a function between two tags. `lay_out` adds line feeds to a value."""
     tags = ("</parameter", "<parameter=", "</function", close[:-1])
 
     def write_call(name: str, arguments: dict[str, Any]) -> str:
@@ -99,28 +99,28 @@ def _function_writer(opening: str, close: str, lay_out: Callable[[str], str]) ->
     return write_call
 
 
-# Other dialects have the tag of pairs too. A name, and the tag after it, distinguish this form.
+# Pairs of tags. Other dialects also have the tag `<tool_call>`. In this form, a name and another tag follow it.
 
 _PAIR_TAGS = (*both_tags("tool_call", "tool_response"), "<arg_", "</arg_")
 _AS_NAMED: Mapping[str, str] = MappingProxyType({})
 
 
 def _name_and(following: tuple[Part, ...]) -> tuple[Part, ...]:
-    """Return the parts of a name and what follows it. JSON is no name, and neither is `...`."""
+    """Return the parts of a name, and then `following`. JSON and `...` do not match as a name."""
     return (SPACES, Some(rf"^<>{{}}\[\]\s{PROSE}", 1, 1), Some(r"^<>\s", 0, 95), SPACES, *following)
 
 
 def _pairs_writer(
     before: str, between: str, after: str, spelled: Mapping[str, str] = _AS_NAMED
 ) -> Callable[[str, dict[str, Any]], str]:
-    """Return a `write_call` that writes the name and the pairs between three texts.
+    """Return a `write_call` function. It writes `before`, the name, `between`, the pairs and `after`.
 
-    `spelled` is as in `ArgumentPairs`.
+    `spelled` has the same meaning as for `ArgumentPairs`.
     """
     names = ("arg_key", "/arg_key", "arg_value", "/arg_value", "/tool_call")
     key_tag, end_key, value_tag, end_value, end = (spelled.get(name, f"<{name}>") for name in names)
     line_feed = "\n" if value_tag else ""
-    stop = -1 if value_tag else None  # a tag may have a suffix before its last character, a token has none
+    stop = -1 if value_tag else None  # a suffix may precede the last character of a tag, but not of a token
 
     def write_call(name: str, arguments: dict[str, Any]) -> str:
         values = {key: write_value(value, end_value[:stop], end[:stop]) for key, value in arguments.items()}
@@ -131,7 +131,7 @@ def _pairs_writer(
 
 
 def glm_xml() -> Dialect:
-    """Return the dialect of zai-org/GLM-4.5 and GLM-4.7 (without line feeds), by their chat templates."""
+    """Return the dialect of zai-org/GLM-4.5 and GLM-4.7, by their chat templates. GLM-4.7 writes no line feeds."""
     ends = ("<|observation|>", "<|user|>", "<|endoftext|>")
     pairs = ArgumentPairs(ends=ends)
     return Dialect(
@@ -147,7 +147,7 @@ def glm_xml() -> Dialect:
 
 
 def poolside_xml() -> Dialect:
-    """Return the dialect of poolside/Laguna, by its chat template: glm_xml, and JSON between the same tags."""
+    """Return the dialect of poolside/Laguna, by its chat template. It is glm_xml, or JSON between the same tags."""
     json_body, pairs = json_calls("</tool_call>"), ArgumentPairs()
 
     def body(span: Span) -> Generator[None, None, None]:
@@ -167,7 +167,7 @@ def poolside_xml() -> Dialect:
 def hunyuan_xml() -> Dialect:
     """Return the dialect of tencent/Hunyuan 3, by its chat template.
 
-    In its published vocabulary all tags end with `:opensource`, including those of its reasoning.
+    In the published vocabulary, all tags have the suffix `:opensource`, including the tags of reasoning.
     """
     pairs = ArgumentPairs(separator="tool_sep", wrapper="tool_calls", suffixed=True)
     return Dialect(
@@ -184,7 +184,7 @@ def hunyuan_xml() -> Dialect:
 
 
 def iquest_q1() -> Dialect:
-    """Return the dialect of IQuest Q1, by SGLang's parser: glm_xml with another tag around the call."""
+    """Return the dialect of IQuest Q1, by SGLang's parser. It is glm_xml with another tag around the call."""
     opening, close = "<iquest_tool_call>", "</iquest_tool_call>"
     spelled = {"tool_call": opening, "/tool_call": close}
     pairs = ArgumentPairs(spelled=spelled)
@@ -200,7 +200,7 @@ def iquest_q1() -> Dialect:
 def k2_horizon() -> Dialect:
     """Return the dialect of K2 Horizon and Jais 3, by the parsers of vLLM and SGLang.
 
-    A tag may give the type of a value. JSON that contains the name may stand in the place of the name and the pairs.
+    A tag before a value may give its type. Instead of the name and the pairs, a call may be JSON with the name in it.
     """
     names = ("tool_calls", "tool_call", "arg_key", "arg_type", "arg_value")
     spelled = {slash + name: f"<{slash}ifm|{name}>" for name in names for slash in ("", "/")}
@@ -227,7 +227,7 @@ def k2_horizon() -> Dialect:
 
 
 def solar_open2() -> Dialect:
-    """Return the dialect of upstage/Solar-Open2, by vLLM's parser: tokens in the place of tags."""
+    """Return the dialect of upstage/Solar-Open2, by vLLM's parser. It is like glm_xml, with tokens as tags."""
     names = ("tool_call", "/tool_call", "arg_key", "/arg_key", "/arg_value")
     tokens = ("call:start", "call:end", "arg:start", "arg:value", "arg:end")
     spelled = {name: f"<|tool_{token}|>" for name, token in zip(names, tokens, strict=True)} | {"arg_value": ""}
@@ -242,9 +242,10 @@ def solar_open2() -> Dialect:
 
 
 def cwm_tool() -> Dialect:
-    """Return the dialect of facebook/cwm, by its prompting guide: a tag with the name, around text or JSON.
+    """Return the dialect of facebook/cwm, by its prompting guide. A tag with the name surrounds text or JSON.
 
-    `<tool: bash>`, a line end, `ls`, a line end and `</tool>`. Text can only be the argument of a tool that has one.
+    A call consists of `<tool: bash>`, a line end, `ls`, a line end and `</tool>`. The content may be text only if the
+    tool has one parameter.
     """
     opening, close, end = "<tool: ", "</tool>", "<|eot_id|>"
     return Dialect(

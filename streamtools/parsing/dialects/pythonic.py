@@ -1,7 +1,9 @@
-"""Calls in the syntax of a language: as Python writes them, or in the notation of the Gemma models.
+"""Dialects of calls in Python syntax, and in the notation of the Gemma models.
 
-[get_weather(city="Paris"), get_time()]
-<|tool_call>call:get_weather{city:<|"|>Paris<|"|>,days:3}<tool_call|>
+The first example is Python, and the second one is Gemma's notation:
+
+    [get_weather(city="Paris"), get_time()]
+    <|tool_call>call:get_weather{city:<|"|>Paris<|"|>,days:3}<tool_call|>
 """
 
 from __future__ import annotations
@@ -34,10 +36,10 @@ _LITERALS_ONLY = "Arguments are literals and always have names."
 
 
 def pythonic() -> Dialect:
-    """Return the dialect without a tag, of ToolACE and, by its model card, of meta-llama/Llama-3.2.
+    """Return the dialect of ToolACE, and, by its model card, of meta-llama/Llama-3.2. Calls have no tags.
 
-    Only a list at the start of a message that begins with a declared name is a call. Inference servers read the tags of
-    Llama 4 under this name too.
+    A list is read as calls only at the start of a message, and only if its first call names a declared tool. The tags
+    of Llama 4 are read too, as inference servers do under this name.
     """
     return replace(
         pythonic_llama4(),
@@ -50,8 +52,8 @@ def pythonic() -> Dialect:
 def pythonic_llama4() -> Dialect:
     """Return the dialect of meta-llama/Llama-4, by its model card.
 
-    The tags are tokens, as those of LFM 2. The model may forget them, and a tokenizer may drop them. A list without
-    tags is read as in `pythonic`. If the prompt has JSON, the model writes JSON between the tags.
+    The tags around calls are tokens. The model may forget them, and a tokenizer may remove them. A list without tags is
+    read as in `pythonic`. If the prompt contains calls in JSON, the model writes JSON between the tags.
     """
     opening, close = "<|python_start|>", "<|python_end|>"
     dialect = _tagged("pythonic_llama4", opening, close, ends=("<|eot|>", "<|eom|>", "<|eot_id|>", "<|eom_id|>"))
@@ -61,7 +63,7 @@ def pythonic_llama4() -> Dialect:
 def olmo3_pythonic() -> Dialect:
     """Return the dialect of allenai/Olmo-3, by its chat template.
 
-    One call stands on each line, with the words of JSON in the place of Python's.
+    Each call stands on a separate line. The literal words are `true`, `false` and `null`, as in JSON.
     """
     opening, close = "<function_calls>", "</function_calls>"
     dialect = _tagged("olmo3_pythonic", opening, close, ends=("<|im_end|>", "<|endoftext|>"))
@@ -76,7 +78,8 @@ def olmo3_pythonic() -> Dialect:
 def lfm2_pythonic() -> Dialect:
     """Return the dialect of LiquidAI/LFM2, by its chat template. The model also writes JSON between its tags.
 
-    It writes Python loosely: months that begin with a zero, sets, and unescaped quotes in commands.
+    It deviates from Python: numbers may begin with a zero, and strings may contain unescaped quotes. It also writes
+    sets.
     """
     opening, close = "<|tool_call_start|>", "<|tool_call_end|>"
     begin, end = "<|tool_response_start|>", "<|tool_response_end|>"
@@ -101,8 +104,8 @@ def lfm2_pythonic() -> Dialect:
 def minicpm4_python() -> Dialect:
     """Return the dialect of openbmb/MiniCPM3-4B and MiniCPM4-8B, by their chat templates: Python between tokens.
 
-    The calls stand in a fence, one on each line. Models leave out the fence. Reasoning stands between tokens before
-    them.
+    The calls stand in a fence of back-ticks, one on each line. Models sometimes omit the fence. Reasoning precedes the
+    calls, between other tokens.
     """
     opening, close = "<|tool_call_start|>", "<|tool_call_end|>"
     fenced, bare = pythonic_calls(opening, close, fenced=True), pythonic_calls(opening, close)
@@ -124,9 +127,9 @@ def minicpm4_python() -> Dialect:
 
 
 def tool_code() -> Dialect:
-    """Return the dialect that Google's guide to function calling teaches to Gemma 3: a fence called `tool_code`.
+    """Return the dialect that Google's guide to function calling teaches to Gemma 3: a fence named `tool_code`.
 
-    Other answers hold such fences too, so only calls of declared tools count.
+    Ordinary answers may contain this fence too. So it is read as calls only if it begins with a declared tool.
     """
 
     def openers_for(names: tuple[str, ...]) -> tuple[Opener, ...]:
@@ -148,10 +151,10 @@ def tool_code() -> Dialect:
 
 
 def granite_lines() -> Dialect:
-    """Return the form that Granite 3.3 and 4.0 sometimes write: a call on each line, without a tag.
+    """Return a dialect that Granite 3.3 and 4.0 sometimes write: a call on each line, without tags.
 
-    Source: a parser for them in a pull request of vLLM. Code looks like that too. So only lines at the start of a
-    message count, and only with a declared tool and a named argument.
+    Code looks similar. So a line is read as a call only at the start of a message or after another call. It must call a
+    declared tool with named arguments, or without arguments. Source: a parser in a pull request of vLLM.
     """
     word = NAME.characters
     key = rf"[{word}]{{1,128}}[ \t\r\n]{{0,32}}"
@@ -168,7 +171,7 @@ def granite_lines() -> Dialect:
 
 
 def _line_openers(names: tuple[str, ...]) -> tuple[Opener, ...]:
-    """Return openers for all names with the same first letter together, because names take time to compile."""
+    """Return the openers of calls. Names with the same first letter share openers, because compiling takes time."""
     known = [name for name in names if is_writable(name)]
     argument = (NAME, SPACES, "=")
     return tuple(
@@ -180,7 +183,7 @@ def _line_openers(names: tuple[str, ...]) -> tuple[Opener, ...]:
 
 
 def _tagged(id: str, opening: str, close: str, *, ends: tuple[str, ...], loose: bool = False) -> Dialect:
-    """Return a dialect with calls between two tags, in a list or not, or with a list without tags."""
+    """Return a dialect of Python calls between two tags, with or without a list. It also reads lists without tags."""
     body = pythonic_calls(opening, close, loose=loose)
     return Dialect(
         id=id,
@@ -198,7 +201,7 @@ def _tagged(id: str, opening: str, close: str, *, ends: tuple[str, ...], loose: 
 
 
 def _json_openers(opening: str, close: str) -> tuple[Opener, ...]:
-    """Return the openers of JSON between the same tags."""
+    """Return the openers of calls in JSON between the two tags."""
     body = json_calls(close)
     return tuple(Opener((opening, SPACES), body, ahead=ahead) for ahead in (("{",), ("[", SPACES, "{")))
 
@@ -211,11 +214,11 @@ def _list_openers(names: tuple[str, ...]) -> tuple[Opener, ...]:
 def _write(name: str, arguments: dict[str, Any], literal: Callable[[Any], str]) -> str:
     if all(map(is_writable, arguments)):
         return f"{name}({', '.join(f'{key}={literal(value)}' for key, value in arguments.items())})"
-    return f"{name}(**{literal(arguments)})"  # the only form that allows such a name
+    return f"{name}(**{literal(arguments)})"  # only this form allows any key
 
 
 def _python(value: Any) -> str:
-    """Return a JSON value as Python writes it, with strings in double quotes."""
+    """Return a JSON value as a Python literal, with strings in double quotes."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{_python(key)}: {_python(member)}" for key, member in value.items()) + "}"
     if isinstance(value, list):
@@ -228,7 +231,7 @@ def _python(value: Any) -> str:
 def gemma4() -> Dialect:
     """Return the dialect of google/gemma-4, by its chat template: tokens surround strings and reasoning.
 
-    A message ends with the tag that opens a result. The backend writes the result after it.
+    A message with calls ends with the opening tag of a result. The inference server then adds the result.
     """
     return _gemma(
         "gemma4",
@@ -241,7 +244,7 @@ def gemma4() -> Dialect:
 
 
 def functiongemma() -> Dialect:
-    """Return the dialect of google/functiongemma-270m-it, by its chat template. Its messages end like those of Gemma.
+    """Return the dialect of google/functiongemma-270m-it, by its chat template.
 
     `<start_function_call>call:get_weather{city:<escape>Paris<escape>}<end_function_call>`
     """
@@ -254,7 +257,7 @@ def functiongemma() -> Dialect:
 
 
 def _gemma(id: str, syntax: Syntax, around: tuple[str, str, str, str], *tags: Tag) -> Dialect:
-    """Return a dialect in Gemma's notation. The first two tags stand `around` calls, the others around results."""
+    """Return a dialect in Gemma's notation. `around` holds the tags around a call, and then those around a result."""
     opening, close, result, end_of_result = around
     mark = syntax.quotes[0].mark
     literal = _gemma_writer(mark)
@@ -273,7 +276,7 @@ _plain_key = re.compile(r"[^\W\d][\w.-]*").fullmatch
 
 
 def _gemma_writer(mark: str) -> Callable[[Any], str]:
-    """Return a function that writes values with strings between two marks. Strings that hold the mark become JSON."""
+    """Return a function that writes a value. Strings stand between two marks, or are JSON if they contain the mark."""
 
     def write(value: Any) -> str:
         if isinstance(value, dict):

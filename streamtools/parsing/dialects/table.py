@@ -1,7 +1,7 @@
-"""The table of all dialects: `DIALECTS` maps an id to its dialect.
+"""Defines `DIALECTS`, which maps the id of each dialect to the dialect.
 
-To make a dialect takes a module and some compiled patterns. So the table lists only ids and family modules, and makes a
-dialect when it is requested. The documentation lists them in this order.
+Creating a dialect loads a module and compiles patterns, which takes time. So the table contains only ids and family
+modules, and creates a dialect on first use. The documentation lists the dialects in the order of this table.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ _FAMILIES = {
         granite_lines
     """,
 }
-"""The ids of the dialects by family module. A function in the module with the name of the id returns the dialect."""
+"""Maps each family module to the ids of its dialects. The function in the module that creates a dialect has its id."""
 
 _FAMILY_OF = {id: family for family, ids in _FAMILIES.items() for id in ids.split()}
 
 
 class _LazyDialects(Mapping[str, Dialect]):
-    """Makes each dialect once, when it is requested."""
+    """Creates each dialect on first use."""
 
     def __init__(self) -> None:
         self._made: dict[str, Dialect] = {}
@@ -49,7 +49,7 @@ class _LazyDialects(Mapping[str, Dialect]):
     def __getitem__(self, id: str) -> Dialect:
         if id not in self._made:
             family = import_module(f"streamtools.parsing.dialects.{_FAMILY_OF[id]}")
-            self._made.setdefault(id, getattr(family, id)())  # another thread may have been faster
+            self._made.setdefault(id, getattr(family, id)())  # another thread may have created it first
         return self._made[id]
 
     def __iter__(self) -> Iterator[str]:
@@ -60,7 +60,7 @@ class _LazyDialects(Mapping[str, Dialect]):
 
 
 DIALECTS: Mapping[str, Dialect] = _LazyDialects()
-"""Every dialect by its id."""
+"""Maps each id to its dialect."""
 
 TAUGHT_DIALECTS = ("hash_marker", "tilde_fence")
-"""The dialects that a prompt teaches unless the caller chooses. No chat template uses them."""
+"""The ids of the dialects that prompts teach by default. No chat template uses them."""

@@ -1,4 +1,4 @@
-"""How chat templates write values, calls and results."""
+"""Writes values, calls and results in the forms that chat templates use."""
 
 from __future__ import annotations
 
@@ -11,22 +11,25 @@ from streamtools.parsing.dialects.neutralising import JOINER
 
 
 def write_json(name: str, arguments: dict[str, Any]) -> str:
-    """Write a call as JSON, with the keys that most templates use."""
+    """Return a call as JSON, with the keys `name` and `arguments`."""
     return compact({"name": name, "arguments": arguments})
 
 
 def name_and_json(before: str, between: str, after: str = "") -> Callable[[str, dict[str, Any]], str]:
-    """Return a `write_call` for calls whose arguments follow the name as JSON."""
+    """Return a `write_call` function for a name and the JSON of the arguments, with texts around them."""
     return lambda name, arguments: f"{before}{name}{between}{compact(arguments)}{after}"
 
 
 def as_text(value: Any) -> str:
-    """Return a string unchanged, anything else as JSON."""
+    """Return a string unchanged, and any other value as JSON."""
     return value if isinstance(value, str) else compact(value)
 
 
 def write_value(value: Any, *tags: str) -> str:
-    """Return `as_text(value)` without `tags`: a string gets word joiners, JSON gets escaped angle brackets."""
+    """Return `as_text(value)`, changed so that it contains none of `tags`.
+
+    A string gets word joiners. In JSON, each `<` is escaped.
+    """
     if isinstance(value, str):
         return keep_from(value, *tags)
     text = compact(value)
@@ -34,14 +37,14 @@ def write_value(value: Any, *tags: str) -> str:
 
 
 def keep_from(text: str, *tags: str) -> str:
-    """Put a word joiner after the first character of each of `tags` in the text, as `neutralise` does."""
+    """Insert a word joiner after the first character of each of `tags` in the text, like `neutralise`."""
     for tag in tags:
         text = text.replace(tag, tag[0] + JOINER + tag[1:])
     return text
 
 
 def as_object(text: str, key: str) -> dict[str, Any]:
-    """Return the JSON object in `text`. Any other text becomes an object with that value under `key`."""
+    """Return the JSON object that `text` contains. Any other text or JSON value becomes `{key: value}`."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
@@ -50,10 +53,10 @@ def as_object(text: str, key: str) -> dict[str, Any]:
 
 
 def both_tags(*names: str) -> tuple[str, ...]:
-    """Return the beginnings of the opening and closing tags of these names, for `Dialect.reserved`."""
+    """Return the beginnings of the opening and closing tags with these names, for `Dialect.reserved`."""
     return tuple(bracket + name for name in names for bracket in ("<", "</"))
 
 
 def write_response(name: str, text: str) -> str:
-    """Write a result as most templates do, without the name of the tool."""
+    """Return a result between `<tool_response>` tags, which most templates use. `name` is not written."""
     return f"<tool_response>\n{text}\n</tool_response>"
