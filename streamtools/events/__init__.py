@@ -1,11 +1,12 @@
-"""The events: `SourceEvent`, which sources produce, and `UIEvent`, which a user of the library iterates over.
+"""Defines two closed unions of events: `SourceEvent`, which sources produce, and `UIEvent`, which a stream yields.
 
-Both are closed unions. An event travels as a JSON object with a `type`. `event.to_json()` writes it, `read_ui_event`
-and `read_source_event` read it, and `json_schema` describes it for a front end. Each type also works as a field of a
-pydantic model and as a response model.
+Each event has a JSON form, which is an object with a `type`. `event.to_json()` returns this form. `read_ui_event` and
+`read_source_event` parse it. `json_schema` returns its JSON schema for a front end. Each event type can also be a field
+of a pydantic model, or the response model of an endpoint.
 
-Events are frozen msgspec structs that the garbage collector does not track, because every delta creates at least one.
-`seq` rises from 1 in a run. It is 0 if events are not numbered, as those of a bare parser.
+Events are frozen msgspec structs. The garbage collector does not track most of them, because every delta of a stream
+creates at least one. `seq` is the number of an event in its run, counted from 1. It is 0 if no run has numbered the
+event, for example if a `Parser` returned it.
 """
 
 from streamtools.calls import ToolCall

@@ -1,7 +1,7 @@
-"""Makes event sequences of the same stream comparable, however the stream was cut.
+"""Normalizes event sequences, so that tests can compare two runs over the same stream.
 
-The cut of a stream decides how many events there are, and chance decides ids, times, and the order of concurrent tools.
-`coalesce` removes these differences, so that tests can compare the rest.
+Two such runs may differ in the number of events, because the stream was divided into other chunks. Ids and times differ
+too, as does the order of events from concurrent tools. `coalesce` removes these differences.
 """
 
 from __future__ import annotations
@@ -35,10 +35,11 @@ _REPORTS = (ApprovalRequested, Executing, Progress, Executed)
 
 
 def coalesce(events: Iterable[EventT]) -> list[EventT]:
-    """Return events in a form that all runs over the same stream share.
+    """Return events in a normalized form, which is equal for all runs over the same stream.
 
-    Adjacent texts, argument pieces of one call, and reasoning up to a signature are joined. `seq` and times are
-    dropped. Run and call ids are numbered in order of appearance. Events of concurrent tools are sorted by call.
+    Adjacent texts are joined. So are argument pieces of one call, and reasoning up to a signature. `seq` and times are
+    removed. Run and call ids are replaced with numbers in the order of their first event. Events of concurrent tools
+    are sorted by call.
 
     >>> coalesce([Text("a", seq=1), Text("b", seq=2)])
     [Text(text='ab', seq=0)]
@@ -48,10 +49,10 @@ def coalesce(events: Iterable[EventT]) -> list[EventT]:
     def rename(kind: str, name: str | None) -> str | None:
         return None if name is None else names.setdefault(kind + name, f"{kind}_{len(names) + 1}")
 
-    signed = 0  # reasoning blocks
+    signed = 0  # the number of reasoning blocks that a signature has ended
 
     def identity(event: Event) -> tuple[type[Event], Any]:
-        """Return a key; adjacent events with the same key are joined."""
+        """Return the key of an event. Adjacent events with equal keys are joined."""
         nonlocal signed
         match event:
             case CallDelta(call_id):
@@ -88,11 +89,11 @@ def coalesce(events: Iterable[EventT]) -> list[EventT]:
 
 
 def _in_call_order(events: Iterable[EventT]) -> Iterable[EventT]:
-    """Yield events with adjacent reports of tools sorted by call. The reports of one call keep their order."""
+    """Yield events, with adjacent events of tools sorted by call. The events of one call keep their order."""
     order: dict[str, int] = {}
     for is_report, group in itertools.groupby(events, lambda event: isinstance(event, _REPORTS) or _is_of_call(event)):
         members = list(group)
-        if not is_report:  # the cut decides where `partial` events are between texts
+        if not is_report:  # the position of `partial` events among texts depends on the chunks
             runs = itertools.groupby(members, lambda event: isinstance(event, Text | CallDelta) or _is_of_output(event))
             members = [event for grows, run in runs for event in (sorted(run, key=_is_of_output) if grows else run)]
         for event in members:
@@ -104,7 +105,7 @@ def _is_of_output(event: Event) -> bool:
     return isinstance(event, Partial) or (isinstance(event, Warning) and event.code is Code.INVALID_OUTPUT)
 
 
-def _is_of_call(event: Event) -> bool:  # not of the stream, or of a malformed call
+def _is_of_call(event: Event) -> bool:  # errors of the stream and of malformed calls have no `call`
     return isinstance(event, Error) and event.call is not None
 
 

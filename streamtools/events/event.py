@@ -1,4 +1,4 @@
-"""The base class of events, token usage, and the size of events in memory."""
+"""Defines the base class of events and the token usage, and estimates the size of events in memory."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 
 EMPTY_EVENT = 64
-"""Approximate bytes of an event without its content."""
+"""The approximate size in bytes of an event without its content."""
 LARGE = 4096
-"""Characters from which an event is counted by itself; smaller ones are counted together."""
+"""The text length, in characters, above which an event is processed immediately and not in a batch."""
 BATCH_BYTES = 256 * 1024
-"""Bytes that a reader takes in one batch, unless a single event is larger."""
-_UNKNOWN_SIZE = 4096  # of an event that cannot be serialized
+"""The maximum size in bytes of a batch of events that a reader receives. A batch may be larger if it is one event."""
+_UNKNOWN_SIZE = 4096  # the assumed size in bytes of an event that cannot be serialized
 
 _encode = msgspec.json.Encoder().encode
 
 
 class Event(msgspec.Struct, frozen=True, gc=False, tag_field="type", omit_defaults=True):
-    """The base class of all events: a `type`, and JSON."""
+    """The base class of all events. An event has a `type` and can be serialized as JSON."""
 
     type: ClassVar[str]
 
     def to_json(self) -> str:
-        """Return the event as one line of JSON. A lone surrogate, which UTF-8 cannot hold, becomes U+FFFD."""
+        """Return the event as one line of JSON. Lone surrogates become U+FFFD, because UTF-8 cannot encode them."""
         try:
             return _encode(self).decode()
         except UnicodeEncodeError:
@@ -56,23 +56,26 @@ class Event(msgspec.Struct, frozen=True, gc=False, tag_field="type", omit_defaul
 
 
 class RuledEvent(Event, frozen=True, gc=True, dict=True):
-    """An event whose content rules may have changed."""
+    """An event whose content may have been changed by text rules. It can store the original content."""
 
     @property
     def written(self) -> Any:
-        """The content as the model wrote it, for the history; None in another process, or if rules changed nothing."""
+        """The original content from the model, for the history.
+
+        None if no rule has changed the content, or if the event was deserialized.
+        """
         return self.__dict__.get("written")
 
     def set_written(self, written: Any) -> None:
-        """Store the content as the model wrote it."""
+        """Store the original content from the model. It is never serialized."""
         self.__dict__["written"] = written
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Tokens of one provider turn, or of a run. None means that the provider does not report the value.
+    """Token counts of one provider turn or of a run. A value is None if the provider does not report it.
 
-    `input` includes tokens read from a cache, and `output` includes reasoning. `cost` is the price in the provider's
-    currency, if it reports one (OpenRouter: US dollars).
+    `input` includes tokens read from a cache. `output` includes reasoning. `cost` is the price in the currency of the
+    provider. OpenRouter, for example, reports it in US dollars.
     """
 
     input: int | None = None
@@ -90,22 +93,22 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def weigh(event: Event) -> int:
-    """Return the approximate size of an event in bytes, from its text or else its JSON."""
+    """Return the approximate size of an event in bytes, from its text, or from its JSON if it has no text."""
     text = getattr(event, "text", None)
     try:
         size = size_of(text if type(text) is str else event.to_json())
-    except Exception:  # data of a tool or an SDK that JSON cannot hold
+    except Exception:  # it contains data of a tool or an SDK that cannot be serialized
         return _UNKNOWN_SIZE
     return EMPTY_EVENT + size + len(getattr(event, "signature", None) or "")
 
 
 def size_of(text: str) -> int:
-    """Return the memory that a text takes, in bytes: one per character for ASCII, up to four for others."""
+    """Return the size of a text in memory, in bytes. ASCII needs one byte per character, other text up to four."""
     return len(text) if text.isascii() else text.__sizeof__()
 
 
 def batch_length(events: Iterable[Event]) -> int:
-    """Return how many of the first events a reader takes in one batch."""
+    """Return how many of the first events fit into one batch. At least one event always fits."""
     count, remaining = 0, BATCH_BYTES
     for event in events:
         remaining -= weigh(event)
@@ -116,7 +119,7 @@ def batch_length(events: Iterable[Event]) -> int:
 
 
 def schema_of(types: Any) -> dict[str, Any]:
-    """Return the JSON schema (2020-12) of an event type or a union of them, without references."""
+    """Return the JSON schema (2020-12) of an event type or a union of event types. It contains no references."""
     (schema,), definitions = msgspec.json.schema_components([types], ref_template="#/{name}")
 
     def inline(node: Any) -> Any:

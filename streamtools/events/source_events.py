@@ -1,4 +1,4 @@
-"""Source events: what adapters make of a provider's stream. One closed union for all providers."""
+"""Defines source events, into which adapters convert a provider's stream. All providers share one closed union."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from streamtools.events.event import Event, Usage
 FinishReason: TypeAlias = Literal[
     "stop", "tool_calls", "length", "content_filter", "error", "pause", "cancelled", "other"
 ]
-"""Why a provider's turn ended, in one spelling for all providers; `raw_finish_reason` has the provider's own."""
+"""Why a provider's turn ended, normalized for all providers. `raw_finish_reason` holds the value that it sent."""
 
 
 class TextDelta(Event, frozen=True, gc=False, tag="text-delta"):
-    """A piece of the response text."""
+    """A piece of the answer's text."""
 
     type: ClassVar[Literal["text-delta"]] = "text-delta"
     text: str
@@ -25,9 +25,10 @@ class TextDelta(Event, frozen=True, gc=False, tag="text-delta"):
 class ReasoningDelta(Event, frozen=True, gc=False, tag="reasoning-delta"):
     """A piece of reasoning that the provider sends separately from the text.
 
-    A `signature` ends one block. It is sent back to the provider unchanged, and so is the `id` that some providers give
-    the block. `redacted`: the provider hides the text, and there is only the signature. `own` holds the fields in which
-    the reasoning of the turn is sent back, by message format; null stands for the text.
+    A `signature` ends one block of reasoning. The next request must contain it unchanged. The same applies to the `id`,
+    which some providers send for the block. If `redacted` is true, the provider hides the text, and the event has only
+    a signature. `own` maps a message format to the fields in which the next request repeats the reasoning. In `own`,
+    null is a placeholder for the text.
     """
 
     type: ClassVar[Literal["reasoning-delta"]] = "reasoning-delta"
@@ -39,9 +40,9 @@ class ReasoningDelta(Event, frozen=True, gc=False, tag="reasoning-delta"):
 
 
 class ToolCallStart(Event, frozen=True, gc=False, tag="tool-call-start"):
-    """A native call starts, or its id or final name becomes known.
+    """A native call starts. Sent again when its id or final name becomes known.
 
-    `key` is unique for each call of a turn, even if the provider repeats its indexes and ids.
+    `key` identifies the call in its turn. It is unique, even if the provider uses an index or id twice.
     """
 
     type: ClassVar[Literal["tool-call-start"]] = "tool-call-start"
@@ -59,15 +60,15 @@ class ToolCallDelta(Event, frozen=True, gc=False, tag="tool-call-delta"):
 
 
 class NativeToolCall(Event, frozen=True, gc=False, tag="tool-call"):
-    """A complete native call, with or without an earlier `tool-call-start`.
+    """A complete native call. A `tool-call-start` may have preceded it.
 
-    - `arguments` is JSON text or an object. With None, the arguments are those of the deltas.
-    - `signature` is sent back to the provider unchanged with the call. `own` holds other members that are sent back, by
-      message format; for a call that the provider executed, the whole call.
-    - `provider_executed`: the provider runs the tool, and it must not run here.
-    - `answerable`: if False, the provider takes no result, so the call is reported and stays pending.
-    - `fault`: the provider sent something that is no call.
-    - `emulated`: the call comes from an emulation request, so `native_tool_calls` does not apply to it.
+    - `arguments` is JSON text or an object. If it is None, the deltas of the call contain the arguments.
+    - `signature` must be in the next request, unchanged and with the call. `own` maps a message format to other fields
+      of the call that the next request must contain. If the provider has run the call, `own` holds the whole call.
+    - If `provider_executed` is true, the provider runs the tool, and streamtools must not run it.
+    - If `answerable` is false, the provider accepts no result. The call is reported and remains pending.
+    - `fault` says why the data from the provider is not a valid call. It is None for a valid call.
+    - If `emulated` is true, the call comes from an emulation request. `native_tool_calls` does not apply to it.
     """
 
     type: ClassVar[Literal["tool-call"]] = "tool-call"
@@ -84,17 +85,18 @@ class NativeToolCall(Event, frozen=True, gc=False, tag="tool-call"):
 
 
 class SourceUsage(Event, frozen=True, gc=False, tag="usage"):
-    """The tokens of this turn up to now. The last event of a turn counts."""
+    """The token usage of this turn up to now. A later event of the same turn replaces it."""
 
     type: ClassVar[Literal["usage"]] = "usage"
     usage: Usage
 
 
 class ProviderCompleted(Event, frozen=True, gc=False, tag="provider-completed"):
-    """A provider's turn has ended, and its complete calls count.
+    """A provider's turn has ended, and its complete calls may run.
 
-    `text` is the whole text, if the provider repeats it. `response_id` and `model` are the provider's names for the
-    response and the model. `ends_run` is False in formats whose runs hold several turns and end with `chain-completed`.
+    `text` is the whole text of the turn, if the provider repeats it at the end. `tool_calls` holds calls that only the
+    end of the turn contains. `response_id` is the provider's id of the response, and `model` its name of the model.
+    `ends_run` is False in formats that send several turns in one stream. `chain-completed` then ends the run.
     """
 
     type: ClassVar[Literal["provider-completed"]] = "provider-completed"
@@ -118,8 +120,9 @@ class ChainCompleted(Event, frozen=True, gc=False, tag="chain-completed"):
 class SourceError(Event, frozen=True, gc=False, tag="error"):
     """The provider or the transport reports an error.
 
-    `cause` is for the log, never for the interface. `failed_generation` is the complete text of the model, if the
-    provider could not parse a call in it. `url` is the host and path of the request, without credentials, for the log.
+    `message` may be shown to users. `cause` is only for the log. `failed_generation` is the complete text of the model,
+    if the provider could not parse a call in it. `url` is the host and path of the request, only for the log. It holds
+    no credentials.
     """
 
     type: ClassVar[Literal["error"]] = "error"
@@ -132,7 +135,7 @@ class SourceError(Event, frozen=True, gc=False, tag="error"):
 
 
 class SourceWarning(Event, frozen=True, gc=False, tag="warning"):
-    """The adapter could not read a part of the stream, and continues."""
+    """The adapter could not read a part of the stream. It continues with the next part."""
 
     type: ClassVar[Literal["warning"]] = "warning"
     code: Code
@@ -144,8 +147,9 @@ class SourceWarning(Event, frozen=True, gc=False, tag="warning"):
 class SourceRaw(Event, frozen=True, gc=False, tag="raw"):
     """Provider data that the adapter does not interpret.
 
-    With a message `format` it is part of the turn, and is sent back to that provider in its place. It is an `"item"` of
-    its own, or holds members of the `"text"` since the previous part.
+    If `format` is set, the data is part of the turn. The next request must contain it at the same position of the turn.
+    `format` is the message format of the provider. `about` is `"item"` if the data is a separate item. It is `"text"`
+    if the data holds additional fields of the text since the previous part.
     """
 
     type: ClassVar[Literal["raw"]] = "raw"
@@ -159,12 +163,12 @@ SourceEvent: TypeAlias = (
     | ChainCompleted | SourceError | SourceWarning | SourceRaw
 )  # fmt: skip
 SOURCE_EVENTS: tuple[type[Event], ...] = get_args(SourceEvent)
-"""The types of the union."""
+"""The event types of the union."""
 
 _decoder = msgspec.json.Decoder(SourceEvent)
 
 
 def read_source_event(data: str | bytes) -> SourceEvent:
-    """Return the source event that `to_json` wrote. Raises `msgspec.ValidationError`, a ValueError, for others."""
+    """Parse the JSON of a source event. Raises `msgspec.ValidationError`, which is a ValueError, for any other JSON."""
     event: SourceEvent = _decoder.decode(data)
     return event

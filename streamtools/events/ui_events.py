@@ -1,4 +1,4 @@
-"""UI events: what a user of the library iterates over. One closed union."""
+"""Defines UI events, which a stream yields to the application. They form one closed union."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from streamtools.calls import ToolCall
 from streamtools.errors import Code
 from streamtools.events.event import Event, RuledEvent, Usage, schema_of
 
-_DIALECT = re.compile(r"\bdialect (\w+)(?=$| in )")  # in the message of a near miss
+_DIALECT = re.compile(r"\bdialect (\w+)(?=$| in )")  # finds the dialect in the message of a near miss
 
 DoneReason: TypeAlias = Literal["finished", "truncated", "failed", "stopped", "cancelled"]
-"""How a run ended: complete, truncated by the provider, with an error, at one of our limits, or cancelled."""
+"""How a run ended: completed, truncated by the provider, failed, stopped by a limit or a tool, or cancelled."""
 
 
 class Start(Event, frozen=True, gc=False, tag="start"):
-    """The run starts; nothing has been read yet."""
+    """The run starts. No data has been read from the provider yet."""
 
     type: ClassVar[Literal["start"]] = "start"
     run_id: str
@@ -26,9 +26,10 @@ class Start(Event, frozen=True, gc=False, tag="start"):
 
 
 class StepStart(Event, frozen=True, gc=False, tag="step-start", repr_omit_defaults=True):
-    """A step starts: one turn of the model, and the execution of its calls. The first is step 1.
+    """A step starts. It consists of one turn of the model and the execution of its calls. Steps are counted from 1.
 
-    `format` is the message format of the provider, if the source knows it. Signatures of the turn belong to it.
+    `format` is the message format of the provider, or None if the source does not know it. Only a request in this
+    format may contain the signatures of the turn.
     """
 
     type: ClassVar[Literal["step-start"]] = "step-start"
@@ -38,9 +39,9 @@ class StepStart(Event, frozen=True, gc=False, tag="step-start", repr_omit_defaul
 
 
 class StepEnd(Event, frozen=True, gc=False, tag="step-end", repr_omit_defaults=True):
-    """The turn of the model has ended, and so have the executions of its calls.
+    """A step has ended: the turn of the model is complete, and so is the execution of its calls.
 
-    `response_id` and `model` are the provider's names for the response and the model, if it sends them.
+    `response_id` is the provider's id of the response, and `model` its name of the model. Each may be None.
     """
 
     type: ClassVar[Literal["step-end"]] = "step-end"
@@ -52,9 +53,9 @@ class StepEnd(Event, frozen=True, gc=False, tag="step-end", repr_omit_defaults=T
 
 
 class StepSuperseded(Event, frozen=True, gc=False, tag="step-superseded"):
-    """The last step failed and is discarded, because another model starts the response again.
+    """The last step failed and is discarded. Another model generates the response from the beginning.
 
-    An interface removes its content, and the history does not contain it. None of its calls has run.
+    An interface must remove the content of the step. The history does not contain it. None of its calls has run.
     """
 
     type: ClassVar[Literal["step-superseded"]] = "step-superseded"
@@ -73,7 +74,7 @@ class Text(Event, frozen=True, gc=False, tag="text"):
 class Reasoning(Event, frozen=True, gc=False, tag="reasoning", repr_omit_defaults=True):
     """A piece of the model's reasoning.
 
-    `signature`, `id`, `redacted` and `own` are for the next request to the provider, as in `ReasoningDelta`.
+    `signature`, `id`, `redacted` and `own` are for the next request to the provider. `ReasoningDelta` explains them.
     """
 
     type: ClassVar[Literal["reasoning"]] = "reasoning"
@@ -86,16 +87,16 @@ class Reasoning(Event, frozen=True, gc=False, tag="reasoning", repr_omit_default
 
 
 class RuledReasoning(Reasoning, RuledEvent, frozen=True, gc=True, dict=True, tag="reasoning", repr_omit_defaults=True):
-    """The end of a reasoning block whose text rules may have changed; the original stays in this process."""
+    """The end of a reasoning block that text rules may have changed. The original text is never serialized."""
 
 
 class Partial(Event, frozen=True, gc=False, tag="partial", repr_omit_defaults=True):
     """The typed value of `output` has grown: `value` was added at `path`.
 
-    With a `call_id`, the arguments of that call have grown instead (`call_partials`).
-    A string grows by pieces. A number, true, false or null comes complete. An object or an array starts empty, and its
-    members and items follow with their own paths. `complete`: nothing follows at `path`; for an object or an array,
-    this event then adds nothing.
+    If `call_id` is set, the arguments of that call have grown instead (`call_partials`). A string arrives in pieces. A
+    number, true, false or null arrives complete. An object or an array is first added empty. Its members or items
+    follow in later events with longer paths. If `complete` is true, the value at `path` is complete. For an object or
+    an array, such an event only reports this and adds no value.
     """
 
     type: ClassVar[Literal["partial"]] = "partial"
@@ -107,12 +108,12 @@ class Partial(Event, frozen=True, gc=False, tag="partial", repr_omit_defaults=Tr
 
     @property
     def instance(self) -> Any:
-        """The validated value, if this event completes it and it is valid. None in another process."""
+        """The validated value, if this event completes it and it is valid. Else None, also if it was deserialized."""
         return None
 
 
 class ValidPartial(Partial, RuledEvent, frozen=True, gc=True, dict=True, tag="partial", repr_omit_defaults=True):
-    """The last `partial` of a valid value. A class of its own, because events with a dict are slower to create."""
+    """The last `partial` of a valid value. A separate class, because events with a `__dict__` are slower to create."""
 
     @property
     def instance(self) -> Any:
@@ -121,8 +122,8 @@ class ValidPartial(Partial, RuledEvent, frozen=True, gc=True, dict=True, tag="pa
 
 
 class Thinking(Event, frozen=True, gc=False, tag="thinking"):
-    """The model has started (`active` is true) or finished writing a call; an interface can show a spinner
-    meanwhile."""
+    """The model has started to write a call (`active` is true) or has finished it. An interface can show a spinner
+    until then."""
 
     type: ClassVar[Literal["thinking"]] = "thinking"
     active: bool
@@ -131,7 +132,7 @@ class Thinking(Event, frozen=True, gc=False, tag="thinking"):
 
 
 class CallStart(Event, frozen=True, gc=False, tag="call-start"):
-    """The name of the call that the model is writing is known."""
+    """The name of a call is known. The model is still writing the call."""
 
     type: ClassVar[Literal["call-start"]] = "call-start"
     call_id: str
@@ -140,7 +141,7 @@ class CallStart(Event, frozen=True, gc=False, tag="call-start"):
 
 
 class CallDelta(Event, frozen=True, gc=False, tag="call-delta"):
-    """A piece of the arguments as JSON text. All pieces together are what the model wrote."""
+    """A piece of the arguments of a call, as JSON text. All pieces together are the text that the model wrote."""
 
     type: ClassVar[Literal["call-delta"]] = "call-delta"
     call_id: str
@@ -149,7 +150,7 @@ class CallDelta(Event, frozen=True, gc=False, tag="call-delta"):
 
 
 class Call(RuledEvent, frozen=True, gc=True, tag="call"):
-    """A call is complete and well formed."""
+    """A call is complete and well-formed."""
 
     type: ClassVar[Literal["call"]] = "call"
     call: ToolCall
@@ -159,7 +160,7 @@ class Call(RuledEvent, frozen=True, gc=True, tag="call"):
 class ApprovalRequested(Event, frozen=True, gc=False, tag="approval-requested"):
     """The call needs approval before `expires` (seconds since 1970).
 
-    An approval with this `digest` applies to exactly this call.
+    `digest` identifies the name and the arguments of the call. An approval with this digest applies only to this call.
     """
 
     type: ClassVar[Literal["approval-requested"]] = "approval-requested"
@@ -178,7 +179,7 @@ class Executing(Event, frozen=True, gc=False, tag="executing"):
 
 
 class Progress(Event, frozen=True, gc=False, tag="progress"):
-    """Progress data from a running tool; the model never gets it."""
+    """Progress data from a running tool. It is not sent to the model."""
 
     type: ClassVar[Literal["progress"]] = "progress"
     call_id: str
@@ -187,7 +188,7 @@ class Progress(Event, frozen=True, gc=False, tag="progress"):
 
 
 class Executed(Event, frozen=True, gc=False, tag="executed"):
-    """The tool has returned. `message` is the `message` of the result, if it has one. `elapsed` is in seconds."""
+    """The tool has returned. `message` is the `message` field of the result, or None. `elapsed` is in seconds."""
 
     type: ClassVar[Literal["executed"]] = "executed"
     call: ToolCall
@@ -198,10 +199,10 @@ class Executed(Event, frozen=True, gc=False, tag="executed"):
 
 
 class Error(RuledEvent, frozen=True, gc=True, tag="error"):
-    """A call failed or does not run (with `call_id`), or the whole stream failed (without).
+    """A call failed or does not run, or the whole stream failed. `call_id` is None if the stream failed.
 
-    `message` may be shown. `call` is the call, if it is well formed. `raw` is the text of a malformed call, and
-    `dialect` its dialect.
+    `message` may be shown to users. `call` is the call, if it is well-formed. `raw` is the text of a malformed call,
+    and `dialect` its dialect.
     """
 
     type: ClassVar[Literal["error"]] = "error"
@@ -216,7 +217,7 @@ class Error(RuledEvent, frozen=True, gc=True, tag="error"):
 
 
 class Warning(Event, frozen=True, gc=False, tag="warning"):
-    """A diagnostic for developers, not for readers."""
+    """A diagnostic message for developers. It should not be shown to users."""
 
     type: ClassVar[Literal["warning"]] = "warning"
     code: Code
@@ -227,7 +228,7 @@ class Warning(Event, frozen=True, gc=False, tag="warning"):
 
     @property
     def dialect(self) -> str | None:
-        """The dialect that the text of a near miss resembles."""
+        """The dialect that the text of a near miss resembles. None for any other warning."""
         match = _DIALECT.search(self.message) if self.code is Code.NEAR_MISS else None
         return match[1] if match else None
 
@@ -235,7 +236,7 @@ class Warning(Event, frozen=True, gc=False, tag="warning"):
 class FollowUp(RuledEvent, frozen=True, gc=True, tag="follow-up"):
     """The messages that are sent to the model next. Encoders leave this event out by default.
 
-    If rules have changed them, `written` holds the messages that the model gets.
+    If text rules have changed the messages, `written` holds the original messages, which the model receives.
     """
 
     type: ClassVar[Literal["follow-up"]] = "follow-up"
@@ -244,7 +245,7 @@ class FollowUp(RuledEvent, frozen=True, gc=True, tag="follow-up"):
 
 
 class UsageReport(Event, frozen=True, gc=False, tag="usage", repr_omit_defaults=True):
-    """Token usage of the turn that ends. If several models answered, one event for each, with its name."""
+    """Token usage of the turn that ends. If several models were used, each has one event, with `model` as its name."""
 
     type: ClassVar[Literal["usage"]] = "usage"
     usage: Usage
@@ -255,8 +256,8 @@ class UsageReport(Event, frozen=True, gc=False, tag="usage", repr_omit_defaults=
 class Raw(RuledEvent, frozen=True, gc=True, tag="raw", repr_omit_defaults=True):
     """Provider data that the adapter does not interpret.
 
-    `format` and `about` are for the next request to the provider, as in `SourceRaw`. `item` is sent back instead of
-    `data`, if it is set.
+    `format` and `about` are for the next request to the provider. `SourceRaw` explains them. If `item` is set, the next
+    request contains it instead of `data`.
     """
 
     type: ClassVar[Literal["raw"]] = "raw"
@@ -268,7 +269,7 @@ class Raw(RuledEvent, frozen=True, gc=True, tag="raw", repr_omit_defaults=True):
 
 
 class Done(Event, frozen=True, gc=False, tag="done"):
-    """The run has ended; no event follows. `pending` holds the calls that have not run."""
+    """The run has ended. This is its last event. `pending` holds the calls that have not run."""
 
     type: ClassVar[Literal["done"]] = "done"
     reason: DoneReason
@@ -280,7 +281,7 @@ class Done(Event, frozen=True, gc=False, tag="done"):
 
 
 class Markup(Event, frozen=True, gc=False, tag="markup"):
-    """Tags of a dialect, and the white space around them. Only the parser sends it, with `keep_markup`."""
+    """Tags of a dialect with the white space around them. Only a parser with `keep_markup` returns this event."""
 
     type: ClassVar[Literal["markup"]] = "markup"
     text: str
@@ -290,8 +291,9 @@ class Markup(Event, frozen=True, gc=False, tag="markup"):
 class Matched(RuledEvent, frozen=True, gc=True, tag="matched", repr_omit_defaults=True):
     """A text rule has matched, and the match was removed from the text or the reasoning (`where`).
 
-    `position` and `length` count characters of the turn's text, or reasoning, as the model wrote it. The replacement
-    follows as text of `shown` characters. `fields` is what the rule reports about the match.
+    `position` is the start of the match in the original text or reasoning of the turn. `length` is the length of the
+    match. Both are in characters. The replacement follows as a text of `shown` characters. `fields` holds the data that
+    the rule reports about the match.
     """
 
     type: ClassVar[Literal["matched"]] = "matched"
@@ -306,11 +308,11 @@ class Matched(RuledEvent, frozen=True, gc=True, tag="matched", repr_omit_default
 
     @property
     def match(self) -> str | None:
-        """The matched text. Only in this process: it is never serialized."""
+        """The matched text. It is never serialized, so it is None in a deserialized event."""
         return self.__dict__.get("match")
 
     def set_match(self, match: str, *, written: bool) -> None:
-        """Store the matched text. `written`: the history contains it."""
+        """Store the matched text. With `written`, the history contains it."""
         self.__dict__["match"] = match
         if written:
             self.set_written(match)
@@ -322,17 +324,17 @@ UIEvent: TypeAlias = (
     | Done | Markup | Matched
 )  # fmt: skip
 UI_EVENTS: tuple[type[Event], ...] = get_args(UIEvent)
-"""The types of the union."""
+"""The event types of the union."""
 
 _decoder = msgspec.json.Decoder(UIEvent)
 
 
 def read_ui_event(data: str | bytes) -> UIEvent:
-    """Return the UI event that `to_json` wrote. Raises `msgspec.ValidationError`, a ValueError, for others."""
+    """Parse the JSON of a UI event. Raises `msgspec.ValidationError`, which is a ValueError, for any other JSON."""
     event: UIEvent = _decoder.decode(data)
     return event
 
 
 def json_schema(types: Any = UIEvent) -> dict[str, Any]:
-    """Return the JSON schema (2020-12) of an event type or a union of them, without references."""
+    """Return the JSON schema (2020-12) of an event type or a union of event types. It contains no references."""
     return schema_of(types)

@@ -1,4 +1,4 @@
-"""The type that an answer must have, and the validation of the answer."""
+"""Validates the typed output of a stream: an answer that must have a given type."""
 
 from streamtools.typed.output_type import OutputType
 

@@ -1,4 +1,4 @@
-"""The type that an answer must have: its JSON schema for the provider, and the validation of the complete answer."""
+"""Defines the type that an answer must have. Creates its JSON schema for the provider and validates the answer."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pydantic import TypeAdapter  # which is slow to import, and most streams have no type
+    from pydantic import TypeAdapter  # imported on first use: the import is slow, and most streams have no type
 
 _KINDS = {dict: "object", list: "array", str: "string", int: "number", float: "number", bool: "boolean"}
 _ANNOTATIONS = frozenset(
     ("$defs", "definitions", "title", "description", "default", "examples", "$schema", "$id")
-)  # keywords that restrict nothing
+)  # keywords that do not restrict the value
 _UNCHECKED = frozenset(("$ref", "anyOf", "oneOf", "allOf", "not", "if", "patternProperties", "prefixItems"))
 
 
 class OutputType:
     """The type of an answer: a pydantic model, a dataclass, a TypedDict, any other type, or a JSON schema.
 
-    `schema` is its JSON schema. pydantic validates the JSON as it was written. An answer to a JSON schema becomes plain
-    data, and is checked for types, enumerations, and required and forbidden members.
+    `schema` is the JSON schema of the type. If the type is a JSON schema, an answer becomes plain data. Its types,
+    enumerations, and required and forbidden fields are then checked. For other types, pydantic validates the JSON text.
     """
 
     def __init__(self, kind: Any) -> None:
-        """Raises what pydantic raises for a type that it cannot validate."""
+        """Create the type. If pydantic cannot validate `kind`, its exception is raised."""
         self._adapter: TypeAdapter[Any] | None = None
         if isinstance(kind, Mapping):
             self.schema = dict(kind)
@@ -37,9 +37,9 @@ class OutputType:
             self.name = getattr(kind, "__name__", "output")
 
     def validate(self, text: str) -> Any:
-        """Return the validated instance of an answer from its JSON text.
+        """Return the validated instance from the JSON text of an answer.
 
-        Raises ValueError, which says what is wrong and where without repeating the answer.
+        Raises ValueError for an invalid answer. The message names the fault and its path, but repeats no values.
         """
         if self._adapter is None:
             plain = json.loads(text)
@@ -58,14 +58,18 @@ class OutputType:
 
 
 class _JsonSchema:
-    """Checks a value against the plain keywords of a JSON schema. Combinations other than `anyOf` are not checked."""
+    """Checks a value against the simple keywords of a JSON schema.
+
+    Of the keywords that refer to or combine schemas, only a lone `$ref`, `anyOf` or `oneOf` is checked. `oneOf` is
+    checked like `anyOf`.
+    """
 
     def __init__(self, root: Mapping[str, Any]) -> None:
         self._root = root
-        self._followed: dict[tuple[str, str], str | None] = {}  # the fault by reference and path
+        self._followed: dict[tuple[str, str], str | None] = {}  # the result by reference and path
 
     def find_fault(self, schema: Any, value: Any, path: str = "") -> str | None:
-        """Return why a value at `path` violates the schema, or None."""
+        """Return a message that says why the value at `path` violates the schema. Returns None if it is valid."""
         if not isinstance(schema, Mapping):
             return None
         keywords = schema.keys() - _ANNOTATIONS
@@ -101,7 +105,7 @@ class _JsonSchema:
     def _follow(self, reference: str, value: Any, path: str) -> str | None:
         known = reference, path
         if known not in self._followed:
-            self._followed[known] = None  # a reference to itself restricts nothing
+            self._followed[known] = None  # ends the recursion of a schema that refers to itself
             target: Any = self._root
             for part in reference.removeprefix("#/").split("/"):
                 target = target.get(part) if isinstance(target, Mapping) else None
