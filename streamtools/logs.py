@@ -1,10 +1,11 @@
-"""Logging: to the standard `logging` under `streamtools`, or to structlog if the application has configured it.
+"""Logging to the standard `logging` module, or to structlog if the application has configured it.
 
-A record holds names, codes, sizes and times, and never content. If code of the application fails, the record holds the
-traceback too, without locals and without the inputs that pydantic repeats in its messages.
+The loggers are children of the logger `streamtools`. A record holds names, codes, sizes and times, and never content.
+If application code fails, the record also holds the traceback. This traceback has no local variables, and no input
+values in pydantic's error messages.
 
-This module configures nothing. Without configuration, Python writes warnings and errors to standard error. The values
-of a record are in its message, and in its attribute `streamtools` as a dict.
+This module does not configure logging. Without configuration, Python writes warnings and errors to standard error. The
+values of a record are part of its message. They are also a dict in its attribute `streamtools`.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from typing import Any
 import structlog
 from pydantic_core import ValidationError
 
-_STACK_LEVEL = 6  # frames from `logging` to the caller of `Logger`
+_STACK_LEVEL = 6  # the number of stack frames from `logging` to the caller of `Logger`
 
 
 class Logger:
-    """The logger of a module."""
+    """Logs the events of one module."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -41,7 +42,7 @@ class Logger:
         self._write("warning", event, values)
 
     def error(self, event: str, error: BaseException | None = None, /, **values: Any) -> None:
-        """Log an error. `error` is the exception of application code, which is logged with its traceback."""
+        """Log an error. `error` is an exception of application code. It is logged with its traceback."""
         if error is not None:
             values |= loggable(error) | {"exc_info": without_inputs(error)}
         self._write("error", event, values)
@@ -50,22 +51,22 @@ class Logger:
         logger = self._logging
         if structlog.is_configured():
             logger = structlog.get_logger(self._name).bind(logger=self._name)
-            if "exc_info" in values:  # as text, because structlog's renderers may write locals
+            if "exc_info" in values:  # convert it here, because structlog's renderers may include local variables
                 values["exception"] = "".join(traceback.format_exception(values.pop("exc_info"))).rstrip()
         getattr(logger, level)(event, **values)
 
 
 def _to_logging(logger: Any, level: str, values: structlog.typing.EventDict) -> tuple[tuple[str, str], dict[str, Any]]:
-    """Return the arguments for `logging`. The last processor of structlog."""
+    """Convert an event to arguments for a `logging` call. This must be the last structlog processor."""
     event, error = values.pop("event"), values.pop("exc_info", None)
     text = " ".join([event, *(f"{name}={value!r}" for name, value in values.items())])
     return ("%s", text), {"exc_info": error, "extra": {"streamtools": values}, "stacklevel": _STACK_LEVEL}
 
 
 def loggable(error: BaseException) -> dict[str, str]:
-    """Return the type of an exception and the line that raised it, which are safe to log.
+    """Return the type of an exception and the line that raised it. Both are safe to log.
 
-    For a group, those of its first exception.
+    For an exception group, this describes its first exception.
     """
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
@@ -77,7 +78,7 @@ def loggable(error: BaseException) -> dict[str, str]:
 
 
 def without_inputs(error: BaseException) -> BaseException:
-    """Return the exception, or a copy without inputs if its chain contains a validation error of pydantic."""
+    """Return `error`, or a copy without input values if its chain contains a pydantic ValidationError."""
     chain: dict[int, BaseException] = {}
     remaining: list[BaseException | None] = [error]
     while remaining:
@@ -88,7 +89,7 @@ def without_inputs(error: BaseException) -> BaseException:
     if not any(isinstance(linked, ValidationError) for linked in chain.values()):
         return error
     copies: dict[int, BaseException] = {}
-    for linked in reversed(chain.values()):  # members of a group before the group
+    for linked in reversed(chain.values()):  # copy the exceptions of a group before the group
         copies[id(linked)] = _copy(linked, copies).with_traceback(linked.__traceback__)
     for linked in chain.values():
         copied = copies[id(linked)]
@@ -101,19 +102,19 @@ def _copy(error: BaseException, copies: dict[int, BaseException]) -> BaseExcepti
     if isinstance(error, ValidationError):
         return _InputlessValidationError(error)
     if isinstance(error, BaseExceptionGroup):
-        return error.derive([copies.get(id(member), member) for member in error.exceptions])
+        return error.derive([copies.get(id(part), part) for part in error.exceptions])
     copied = type(error).__new__(type(error), *error.args)
     copied.__dict__.update(error.__dict__)
     return copied
 
 
 class _InputlessValidationError(ValueError):
-    """The errors that pydantic found, without the inputs. It is logged under pydantic's name."""
+    """A copy of pydantic's ValidationError without input values. Logs show it as `ValidationError`."""
 
     def __init__(self, error: ValidationError) -> None:
         details = error.errors(include_url=False, include_context=False, include_input=False)
-        lines = [f"{'.'.join(map(str, item['loc']))}: {item['msg']} [{item['type']}]" for item in details]
-        super().__init__("\n".join([f"{error.title} does not fit", *lines]))
+        lines = [f"{'.'.join(map(str, detail['loc']))}: {detail['msg']} [{detail['type']}]" for detail in details]
+        super().__init__("\n".join([f"Invalid input for {error.title}:", *lines]))
 
 
 _InputlessValidationError.__qualname__ = ValidationError.__qualname__

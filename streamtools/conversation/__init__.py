@@ -1,4 +1,6 @@
-"""The chat loop and what it needs: models, prompts, emulation and failover.
+"""The chat loop, its models and prompts, tool calls for models without native ones (emulation), and failover.
+
+`latitude_request` writes the request body for a run on Latitude, which has no model class here.
 
 async with chat(model, messages, tools=tools) as events:
     async for event in events:

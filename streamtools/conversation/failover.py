@@ -21,10 +21,10 @@ import anyio
 
 from streamtools import observing
 from streamtools.conversation.models.model import Ask, Model, origin_of
-from streamtools.conversation.models.output_format import in_words
+from streamtools.conversation.models.output_format import with_type_in_prompt
 from streamtools.conversation.models.prefill import prefill_of
 from streamtools.conversation.reply import Reply
-from streamtools.conversation.shared_answer import GO_ON, Circuit, Circuits, SharedAnswer
+from streamtools.conversation.shared_answer import CONTINUE_PROMPT, Circuit, Circuits, SharedAnswer
 from streamtools.errors import Code, check_word
 from streamtools.events import ProviderCompleted, SourceError, SourceEvent, SourceWarning
 from streamtools.history import Assistant, Origin, User
@@ -147,7 +147,7 @@ class FailoverReply:
     @property
     def _model(self) -> Model:
         """The current model, or the first model to call if no request was sent yet."""
-        first = self._fallback.known.order(self._failures.failed)[0] if self._answer is None else self._answer.at
+        first = self._fallback.known.order(self._failures.failed)[0] if self._answer is None else self._answer.index
         return self._fallback.models[first]
 
     async def __anext__(self) -> Sequence[SourceEvent]:
@@ -183,8 +183,8 @@ class FailoverReply:
         If another model can answer, its request is prepared. Otherwise the events end with `fault`.
         """
         fallback, policy = self._fallback, self._fallback.on_break
-        fallback.known.note(answer.at, failed=True)
-        self._failures.failed.add(answer.at)
+        fallback.known.note(answer.index, failed=True)
+        self._failures.failed.add(answer.index)
         if answer.next is None or (answer.begun and (policy == "fail" or self._take_back is None)):
             self._over = True
             return [*answer.take_pending_text(), fault]
@@ -214,9 +214,9 @@ class FailoverReply:
         if not shown.strip():
             return ask
         if ask.output is not None:  # with a schema, the provider would start a new JSON value
-            ask = replace(ask, output=None, history=in_words(ask.history, ask.output))
+            ask = replace(ask, output=None, history=with_type_in_prompt(ask.history, ask.output))
         prefill = prefill_of(self._model, ask.options)
         answer.continue_text(shown, prefill)
         if prefill is not None:
             return replace(ask, prefill=shown.rstrip())
-        return replace(ask, history=(*ask.history, Assistant(shown), User(GO_ON)))
+        return replace(ask, history=(*ask.history, Assistant(shown), User(CONTINUE_PROMPT)))

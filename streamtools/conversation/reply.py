@@ -1,7 +1,7 @@
 """`Reply`: a model's reply to one request, as a source of events.
 
-The request is sent when the first event is read, so a reply that is never read sends nothing. A long history takes long
-to write, so it is written in a thread.
+The request is sent when the first event is read, so a reply that is never read sends nothing. Serializing a long
+history would block the event loop, so a worker thread serializes it.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from typing import Any, Self
 
 from streamtools.conversation.models.http_model import HTTPModel
 from streamtools.conversation.models.model import Ask, Model, origin_of
-from streamtools.conversation.models.output_format import AnswerCall
+from streamtools.conversation.models.output_format import AnswerToolReader
 from streamtools.events import SourceEvent
 from streamtools.history import Message, Origin, User
 from streamtools.stream.long_work import in_thread
 
-_LONG_HISTORY = 200  # messages, parts, calls and results
+_LONG_HISTORY = 200  # the number of messages, parts, calls and results
 
 
 class Reply:
-    """The events of a model's reply to `ask`, after the events in `before`."""
+    """An asynchronous iterator of event batches: first `before`, then the events of the model's reply to `ask`."""
 
     def __init__(self, model: Model, ask: Ask, before: Sequence[SourceEvent] = ()) -> None:
         self._model = model
         self._ask = ask
         self._before = before
-        self._answer_call = AnswerCall() if ask.output is not None and not ask.tools else None
-        self._opened: AbstractAsyncContextManager[Any] | None = None
+        self._answer_tool = AnswerToolReader() if ask.output is not None and not ask.tools else None
+        self._stream_context: AbstractAsyncContextManager[Any] | None = None
         self._source: Any = None
 
     def __aiter__(self) -> Self:
@@ -37,7 +37,7 @@ class Reply:
 
     @property
     def origin(self) -> Origin:
-        """The origin of the answer."""
+        """The format, host and model that produce the reply."""
         return origin_of(self._model)
 
     @property
@@ -47,7 +47,7 @@ class Reply:
 
     @property
     def history(self) -> Sequence[Message]:
-        """The history that the model is sent."""
+        """The history in the request."""
         return self._ask.history
 
     async def __anext__(self) -> Sequence[SourceEvent]:
@@ -57,22 +57,22 @@ class Reply:
         if self._source is None:
             model, ask = self._model, self._ask
             if isinstance(model, HTTPModel) and _is_long(ask.history):
-                opened = await in_thread(partial(model.stream, ask))
+                stream_context = await in_thread(partial(model.stream, ask))
             else:
-                opened = model.stream(ask)
-            self._source = await opened.__aenter__()
-            self._opened = opened
+                stream_context = model.stream(ask)
+            self._source = await stream_context.__aenter__()
+            self._stream_context = stream_context
         batch: Sequence[SourceEvent] = await anext(self._source)
-        return batch if self._answer_call is None else self._answer_call.read(batch)
+        return batch if self._answer_tool is None else self._answer_tool.read(batch)
 
     async def aclose(self) -> None:
-        opened, self._opened = self._opened, None
-        if opened is not None:
-            await opened.__aexit__(None, None, None)
+        stream_context, self._stream_context = self._stream_context, None
+        if stream_context is not None:
+            await stream_context.__aexit__(None, None, None)
 
 
 def _is_long(history: Sequence[Message]) -> bool:
-    """Return whether writing a history would block the event loop for too long."""
+    """Return whether serializing `history` would block the event loop for too long."""
     parts = 0
     for message in history:
         content = message.content if isinstance(message, User) else getattr(message, "results", ())

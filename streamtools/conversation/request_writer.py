@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from streamtools.conversation.emulation import Emulation, Mode
 from streamtools.conversation.models.model import Ask, Model
-from streamtools.conversation.models.output_format import in_words, takes_schema
+from streamtools.conversation.models.output_format import takes_schema, with_type_in_prompt
 from streamtools.conversation.prompts import Example, add_teaching, augment_system_prompt
 from streamtools.conversation.prompts import few_shot as write_examples
 from streamtools.errors import check_word
@@ -93,7 +93,7 @@ class RequestWriter:
         calls_natively = not len(self._registry) or bool(ask.tools)  # a call in text does not fit a schema
         if calls_natively and takes_schema(model, self._output, ask.options, tools=bool(ask.tools)):
             return replace(ask, output=self._output)
-        return replace(ask, history=in_words(ask.history, self._output))
+        return replace(ask, history=with_type_in_prompt(ask.history, self._output))
 
     def _teach(self, history: list[Message]) -> list[Message]:
         """Return a history whose system prompt teaches how to call tools."""

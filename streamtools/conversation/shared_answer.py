@@ -1,7 +1,7 @@
-"""`SharedAnswer`: one answer that several models give in turn, because each one before the last failed. Sans-IO.
+"""`SharedAnswer`: one answer, continued by the next model each time a model fails. Sans-IO.
 
-It decides which model is asked next, finds failures, and removes repetitions. A chat uses it for its models, and the
-gateway for its upstreams. `Circuits` remember failures across answers.
+It chooses the next model, detects failures, and removes text that the next model repeats. A chat uses it for its
+models, and the gateway uses it for its upstreams. `Circuits` count failures across answers.
 """
 
 from __future__ import annotations
@@ -24,26 +24,30 @@ from streamtools.events import (
     TextDelta,
 )
 
-GO_ON = (
+CONTINUE_PROMPT = (
     "Your last answer was interrupted by a technical fault, and the reader has already seen everything that you wrote. "
     "Go on exactly where it stops, in the middle of a word if need be. Repeat nothing, and do not mention this."
 )
-AGAIN = (408, 429)
-"""Statuses below 500 after which another model gets the request."""
+RETRYABLE_STATUSES = (408, 429)
+"""The HTTP statuses below 500 after which the next model is tried."""
 
 
 @dataclass
 class Circuit:
-    """The recent failures of one model. While its circuit is open, the model is asked last."""
+    """The recent failures of one model. While its circuit is open, the model is tried after the others."""
 
     failures: int = 0
     """The number of consecutive failures."""
     open_until: float = 0.0
-    """The time of the clock at which the circuit closes."""
+    """The clock time at which the circuit closes."""
 
 
 class Circuits:
-    """The circuits of `count` models: `failures` consecutive failures open one for `rest` seconds of the clock."""
+    """Circuit breakers for `count` models.
+
+    After `failures` consecutive failures, a model's circuit stays open for `rest` seconds. Raises ValueError if
+    `failures` is less than 1, or `rest` is not above 0.
+    """
 
     def __init__(
         self, count: int, clock: Callable[[], float] = monotonic, *, failures: int = 5, rest: float = 30.0
@@ -59,13 +63,15 @@ class Circuits:
         self._lock = threading.Lock()  # the gateway reads long answers in threads
 
     def order(self, failed: Collection[int] = ()) -> list[int]:
-        """Return the indexes of the models in the order in which they are asked; models that `failed` come last."""
+        """Return the model indexes in the order in which to try them. The models in `failed` come last."""
         now = self._clock()
-        return sorted(range(len(self.each)), key=lambda at: (at in failed, self.each[at].open_until > now, at))
+        return sorted(
+            range(len(self.each)), key=lambda index: (index in failed, self.each[index].open_until > now, index)
+        )
 
-    def note(self, at: int, *, failed: bool) -> None:
-        """Record that a model has failed or has answered."""
-        circuit = self.each[at]
+    def note(self, index: int, *, failed: bool) -> None:
+        """Record whether the model at `index` failed or answered."""
+        circuit = self.each[index]
         with self._lock:
             circuit.failures = circuit.failures + 1 if failed else 0
             if not failed:
@@ -75,28 +81,31 @@ class Circuits:
 
 
 class SharedAnswer:
-    """One answer of the models that `circuits` count; those that `failed` are asked last."""
+    """One answer. The models of `circuits` are tried in order; the models in `failed` come last."""
 
     def __init__(self, circuits: Circuits, failed: Collection[int] = ()) -> None:
         self.fault: SourceError | None = None
         """The failure of the current model."""
         self.begun = False
-        """Whether a part of the answer was returned."""
+        """Whether `read` has returned a part of the answer."""
         self.complete = False
-        """Whether the answer, or a turn of it, is complete."""
+        """Whether at least one turn of the answer is complete. Later failures no longer switch models."""
         self._circuits = circuits
         self._untried = circuits.order(failed)
-        self.at = self._untried.pop(0)
+        self.index = self._untried.pop(0)
         """The index of the current model."""
         self._continuation: Continuation | None = None
 
     @property
     def next(self) -> int | None:
-        """The index of the next model; None if all were asked."""
+        """The index of the next model; None if all models were tried."""
         return self._untried[0] if self._untried else None
 
     def read(self, events: Iterable[SourceEvent], *, may_fail: bool = True) -> list[SourceEvent]:
-        """Return the new events of the answer up to a failure, which becomes `fault` if the answer `may_fail`."""
+        """Return the events before the first failure, and store this failure in `fault`.
+
+        With `may_fail=False`, failures are returned as events.
+        """
         read: list[SourceEvent] = []
         for event in events:
             if self.fault is not None:
@@ -107,7 +116,7 @@ class SharedAnswer:
                 break
             if isinstance(event, ProviderCompleted | ChainCompleted):
                 self.complete = True
-                self._circuits.note(self.at, failed=fault is not None)
+                self._circuits.note(self.index, failed=fault is not None)
             elif isinstance(event, SourceError):
                 self.complete = True
             elif not isinstance(event, SourceUsage | SourceWarning):
@@ -119,7 +128,7 @@ class SharedAnswer:
         return read
 
     def take_pending_text(self) -> list[SourceEvent]:
-        """Return text of the failed model that was kept back as a possible repetition."""
+        """Return the failed model's text that is still buffered as a possible repetition."""
         continuation, self._continuation = self._continuation, None
         pending = continuation.close() if continuation is not None else ""
         return [TextDelta(pending)] if pending else []
@@ -127,10 +136,13 @@ class SharedAnswer:
     def move_on(self) -> None:
         """Make the next model the current one."""
         self.fault = None
-        self.at = self._untried.pop(0)
+        self.index = self._untried.pop(0)
 
     def continue_text(self, written: str, prefill: Prefill | None) -> None:
-        """Expect that the current model continues `written`, after a prefill or an instruction."""
+        """From now on, remove repetitions of `written` from the current model's text.
+
+        With `prefill`, the server continues the prefilled text. Without it, an instruction asked the model to continue.
+        """
         how: Literal["echoed", "prefilled", "instructed"] = "instructed"
         if prefill is not None:
             how = "echoed" if prefill.echoes else "prefilled"
@@ -138,10 +150,10 @@ class SharedAnswer:
 
 
 def failure_of(event: SourceEvent) -> SourceError | None:
-    """Return the failure that an event reports, if another model can get the request."""
+    """Return the failure that `event` reports. Returns None if another model must not be tried."""
     if isinstance(event, ProviderCompleted) and event.finish_reason == "error":
         return SourceError("the provider ended the turn with an error")
     if not isinstance(event, SourceError) or event.failed_generation:
         return None
     status = event.status
-    return event if status is None or status in AGAIN or status >= 500 or 200 <= status < 300 else None
+    return event if status is None or status in RETRYABLE_STATUSES or status >= 500 or 200 <= status < 300 else None

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from streamtools.conversation.models.prefill import PREFILLS, Prefill
-from streamtools.conversation.shared_answer import AGAIN, GO_ON, SharedAnswer
+from streamtools.conversation.shared_answer import CONTINUE_PROMPT, RETRYABLE_STATUSES, SharedAnswer
 from streamtools.events import SourceError, SourceEvent
 from streamtools.gateway.settings import FallbackUpstream, Settings
 from streamtools.gateway.upstream_requests import UpstreamRequest
@@ -47,7 +47,7 @@ class AnswerFailover:
     @property
     def upstream(self) -> FallbackUpstream | None:
         """The current upstream if it is a fallback; None for the primary upstream."""
-        at = self._answer.at
+        at = self._answer.index
         return self._settings.fallbacks[at - 1] if at else None
 
     def address(self, request: UpstreamRequest) -> UpstreamRequest:
@@ -56,11 +56,11 @@ class AnswerFailover:
         if self._written.strip() and prefill is not None and not self._answer.complete:
             body = prefill.write(msgspec.json.decode(request.body), self._written.rstrip())
             request = request._replace(body=to_json(body))
-        return request._replace(at=self._answer.at)
+        return request._replace(at=self._answer.index)
 
     def check_status(self, status: int) -> None:
         """Record a failure if the error `status` may be temporary and another upstream is left."""
-        if self.has_next and (status in AGAIN or status >= 500):
+        if self.has_next and (status in RETRYABLE_STATUSES or status >= 500):
             self._answer.fault = SourceError(f"the upstream answered with status {status}", status=status)
 
     def read(self, events: Iterable[SourceEvent], *, may_continue: bool) -> list[SourceEvent]:
@@ -81,16 +81,19 @@ class AnswerFailover:
         `begun` says whether the client already got text. It is only logged.
         """
         answer = self._answer
-        failed, fault = answer.at, answer.fault
+        failed, fault = answer.index, answer.fault
         self._settings.circuits.note(failed, failed=True)
         answer.move_on()
         status = fault.status if fault is not None else None
-        log.warning("failed_over", upstream=failed, next=answer.at, begun=begun, status=status)
+        log.warning("failed_over", upstream=failed, next=answer.index, begun=begun, status=status)
         self._written, self.instructions = written, []
         if not written.strip():
             return
         if self._prefill is None:
-            self.instructions = [{"role": "assistant", "content": written}, {"role": "user", "content": GO_ON}]
+            self.instructions = [
+                {"role": "assistant", "content": written},
+                {"role": "user", "content": CONTINUE_PROMPT},
+            ]
         answer.continue_text(written, self._prefill)
 
     @property

@@ -24,7 +24,7 @@ MALFORMED = "$malformed"
 _FOREIGN_MEMBERS = ("type", "parts", "tool_calls", "tool_call_id")  # fields of other formats
 
 
-def is_one(message: Mapping[str, Any]) -> bool:
+def is_message(message: Mapping[str, Any]) -> bool:
     """Return whether a message has this format: a role, an id, and no field that only other formats have."""
     if not isinstance(message.get("id"), str) or message.get("role") not in _ROLES:
         return False
@@ -42,13 +42,13 @@ def read(message: Mapping[str, Any], reader: HistoryReader) -> None:
         case "assistant":
             _read_assistant(message, reader)
         case "reasoning":
-            said, text = reader.open_turn(None), text_in(read_content(content))
-            data = _protected(message, said)
+            turn, text = reader.open_turn(None), text_in(read_content(content))
+            data = _protected(message, turn)
             if entries := encrypted(data.get("reasoning_details")):
-                said.parts.append(Thought(text, own=ProviderItem("openai", {"reasoning_details": entries})))
+                turn.parts.append(Thought(text, own=ProviderItem("openai", {"reasoning_details": entries})))
             else:
                 redacted = data.get("redacted") is True
-                said.add_thought(text, data.get("signature"), data.get("id"), redacted=redacted)
+                turn.add_thought(text, data.get("signature"), data.get("id"), redacted=redacted)
         case "tool":
             error = given(message, "error")
             text = text_in(_content(content)) or error
@@ -56,19 +56,19 @@ def read(message: Mapping[str, Any], reader: HistoryReader) -> None:
 
 
 def _read_assistant(message: Mapping[str, Any], reader: HistoryReader) -> None:
-    said = reader.open_turn(None)
-    data = _protected(message, said)
+    turn = reader.open_turn(None)
+    data = _protected(message, turn)
     text = text_in(read_content(message.get("content")))
-    if said.format == "gemini" and (signature := given(data, "signature")):
-        said.add_text(text, {"thoughtSignature": signature})
+    if turn.format == "gemini" and (signature := given(data, "signature")):
+        turn.add_text(text, {"thoughtSignature": signature})
     elif text:
-        said.add_text(text)
+        turn.add_text(text)
     calls = message.get("toolCalls")
     for call in calls if isinstance(calls, list | tuple) else ():
         id = given(call, "id")
         if isinstance(call, Mapping) and id and not reader.is_open(id):
-            signed = _protected(call, said).get("signature")
-            reader.add_call(said, read_call(_as_written(call), id, id, reader.budget, signature=signed))
+            signed = _protected(call, turn).get("signature")
+            reader.add_call(turn, read_call(_as_written(call), id, id, reader.budget, signature=signed))
 
 
 def _as_written(call: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -88,7 +88,7 @@ def _as_written(call: Mapping[str, Any]) -> Mapping[str, Any]:
     return call
 
 
-def _protected(message: Mapping[str, Any], said: TurnDraft) -> Mapping[str, Any]:
+def _protected(message: Mapping[str, Any], turn: TurnDraft) -> Mapping[str, Any]:
     """Return the data in the `encryptedValue` of a message or a call.
 
     The data is empty if there is none, or if it comes from a different provider than the data of its turn.
@@ -98,7 +98,7 @@ def _protected(message: Mapping[str, Any], said: TurnDraft) -> Mapping[str, Any]
     except Rejected:
         return {}
     format = given(data, "format")
-    return data if isinstance(data, Mapping) and format and said.is_of(format) else {}
+    return data if isinstance(data, Mapping) and format and turn.claim_format(format) else {}
 
 
 def _content(content: object) -> Content:

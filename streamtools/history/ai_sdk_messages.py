@@ -29,7 +29,7 @@ _FORMATS |= {"openai": "responses", "azure": "responses", "google": "gemini", "v
 _FORMATS |= {"openaiCompatible": "openai", "openrouter": "openai"}
 
 
-def is_one(message: Mapping[str, Any]) -> bool:
+def is_message(message: Mapping[str, Any]) -> bool:
     """Return whether a message has this format. Its parts have the field `type`, which Gemini's parts do not have."""
     parts = message.get("parts")
     if not isinstance(parts, list | tuple) or message.get("role") not in _ROLES:
@@ -71,7 +71,7 @@ class _UIStep:
 
     def __init__(self, reader: HistoryReader) -> None:
         self._reader = reader
-        self._said = TurnDraft(reader.index, reader.budget, client=True)
+        self._turn = TurnDraft(reader.index, reader.budget, client=True)
         self._results: list[CallResult] = []
         self._ids: set[str] = set()
 
@@ -79,7 +79,7 @@ class _UIStep:
         kind = given(part, "type")
         if kind == "text":
             format, held = self._metadata(part, "providerMetadata")
-            self._said.add_text(given(part, "text"), held if format == "gemini" else None)
+            self._turn.add_text(given(part, "text"), held if format == "gemini" else None)
         elif kind == "reasoning":
             self._read_reasoning(part)
         elif kind.startswith("tool-") or kind == "dynamic-tool":
@@ -88,8 +88,8 @@ class _UIStep:
 
     def end(self) -> None:
         """Add the step to the history."""
-        if self._said.parts:
-            self._reader.add_turn(self._said.finish())
+        if self._turn.parts:
+            self._reader.add_turn(self._turn.finish())
             for result in self._results:
                 self._reader.add_result(result)
 
@@ -97,19 +97,19 @@ class _UIStep:
         text = given(part, "text")
         format, held = self._metadata(part, "providerMetadata")
         if hidden := given(held, "redactedData"):
-            self._said.add_thought("", hidden, redacted=True)
+            self._turn.add_thought("", hidden, redacted=True)
         elif entries := encrypted(held.get("reasoning_details")) if format == "openai" else []:
-            self._said.parts.append(Thought(text, own=ProviderItem("openai", {"reasoning_details": entries})))
+            self._turn.parts.append(Thought(text, own=ProviderItem("openai", {"reasoning_details": entries})))
         elif format == "responses":
-            self._said.add_thought(text, given(held, "reasoningEncryptedContent"), given(held, "itemId") or None)
+            self._turn.add_thought(text, given(held, "reasoningEncryptedContent"), given(held, "itemId") or None)
         else:
-            self._said.add_thought(text, given(held, "signature") or given(held, "thoughtSignature"))
+            self._turn.add_thought(text, given(held, "signature") or given(held, "thoughtSignature"))
 
     def _metadata(self, part: Mapping[str, Any], name: str) -> tuple[str | None, Mapping[str, Any]]:
         """Return the format and the metadata of the turn's provider. Metadata of other providers is ignored."""
         metadata = part.get(name)
         for provider, held in metadata.items() if isinstance(metadata, Mapping) else ():
-            if isinstance(held, Mapping) and (format := _FORMATS.get(provider)) and self._said.is_of(format):
+            if isinstance(held, Mapping) and (format := _FORMATS.get(provider)) and self._turn.claim_format(format):
                 return format, held
         return None, {}
 
@@ -122,7 +122,7 @@ class _UIStep:
         written = part.get("input") if part.get("input") is not None else part.get("rawInput")
         signature = given(held, "thoughtSignature") or None
         call = read_call({"name": name, "input": written}, id, id, self._reader.budget, signature=signature)
-        self._said.parts.append(call)
+        self._turn.parts.append(call)
         if (result := _result(call, state, part)) is not None:
             self._results.append(result)
 

@@ -16,7 +16,7 @@ from streamtools.calls import ToolCall
 from streamtools.history.content import Content, data_of, given, is_text, without, write_parts
 from streamtools.history.history_reader import HistoryReader, TurnDraft, provider_item
 from streamtools.history.parts import Assistant, CallResult, Message, Origin, Results, System, TextPart, Thought
-from streamtools.history.writing import INVALID_IN_NAMES, beside, beside_call, in_order
+from streamtools.history.writing import INVALID_IN_NAMES, call_provider_fields, in_order, provider_fields
 
 FORMAT = "anthropic"
 _FAILED = "the call failed"  # an error must have text
@@ -31,19 +31,19 @@ def is_change(message: Mapping[str, Any], parts: Sequence[Mapping[str, Any]]) ->
     return "output_config" in message or any(part.get("type") in ("tool_addition", "tool_removal") for part in parts)
 
 
-def read_block(part: Mapping[str, Any], said: TurnDraft) -> None:
-    """Add a block of an assistant message to the turn `said`."""
+def read_block(part: Mapping[str, Any], turn: TurnDraft) -> None:
+    """Add a block of an assistant message to `turn`."""
     if part.get("type") != "thinking" or "signature" in part:  # a `thinking` block without a signature may be Cohere's
-        said.format = FORMAT
+        turn.format = FORMAT
     match part:
         case {"type": "thinking", "thinking": str() as text}:
-            said.add_thought(text, part.get("signature"), own=without(part, "type", "thinking", "signature"))
+            turn.add_thought(text, part.get("signature"), provider_data=without(part, "type", "thinking", "signature"))
         case {"type": "redacted_thinking", "data": str() as data}:
-            said.add_thought("", data, redacted=True)
+            turn.add_thought("", data, redacted=True)
         case {"type": "tool_use"}:
-            said.add_call(part, part.get("id"), without(part, "type", "id", "name", "input"))
+            turn.add_call(part, part.get("id"), without(part, "type", "id", "name", "input"))
         case {"type": str()}:
-            said.add_item(part)
+            turn.add_item(part)
 
 
 def read_result(part: Any, reader: HistoryReader) -> bool:
@@ -56,7 +56,7 @@ def read_result(part: Any, reader: HistoryReader) -> bool:
     own = provider_item(
         FORMAT, without(part, "type", "tool_use_id", "content", *(["is_error"] if is_error else [])) | members
     )
-    reader.add_native_result(part.get("tool_use_id"), content, is_error=is_error, own=own)
+    reader.add_native_result(part.get("tool_use_id"), content, is_error=is_error, provider_data=own)
     return True
 
 
@@ -84,7 +84,7 @@ def write(history: Sequence[Message]) -> list[dict[str, Any]]:
     messages: list[dict[str, Any]] = []
     for message in history:
         if isinstance(message, System):
-            messages += [own] if (own := beside(message)) else []
+            messages += [own] if (own := provider_fields(message)) else []
         elif isinstance(message, Assistant):
             ids.begin_turn(message)
             _add("assistant", _assistant(message, ids), messages)
@@ -146,10 +146,10 @@ def _assistant(message: Assistant, ids: _Ids) -> list[dict[str, Any]]:
     blocks: list[dict[str, Any]] = []
     for part in in_order(message):
         if isinstance(part, TextPart):
-            blocks += [{"type": "text", "text": part.text, **beside(part)}] if part.text.strip() else []
+            blocks += [{"type": "text", "text": part.text, **provider_fields(part)}] if part.text.strip() else []
         elif isinstance(part, ToolCall):
             block = {"type": "tool_use", "id": ids.of_turn[part.id], "name": part.name, "input": part.arguments}
-            blocks.append(block | beside_call(part, FORMAT))
+            blocks.append(block | call_provider_fields(part, FORMAT))
         elif isinstance(part, Thought):
             blocks += _thought(part)
         elif part.data.get("type") != _CONTAINER:
@@ -166,7 +166,7 @@ def _thought(thought: Thought) -> list[dict[str, Any]]:
         return []
     if thought.redacted:
         return [{"type": "redacted_thinking", "data": thought.signature}]
-    return [{"type": "thinking", "thinking": thought.text, "signature": thought.signature, **beside(thought)}]
+    return [{"type": "thinking", "thinking": thought.text, "signature": thought.signature, **provider_fields(thought)}]
 
 
 def _result(result: CallResult, ids: _Ids) -> dict[str, Any]:
@@ -175,7 +175,7 @@ def _result(result: CallResult, ids: _Ids) -> dict[str, Any]:
         written["content"] = content
     elif text := result.text or (_FAILED if result.is_error else ""):
         written["content"] = text
-    return written | ({"is_error": True} if result.is_error else {}) | beside(result)
+    return written | ({"is_error": True} if result.is_error else {}) | provider_fields(result)
 
 
 class _Ids:

@@ -37,24 +37,24 @@ def is_block(part: object) -> bool:
     return isinstance(part, Mapping) and "type" not in part and len(part) == 1
 
 
-def read_block(part: Mapping[str, Any], said: TurnDraft) -> bool:
-    """Add a block to the turn `said` if it is a block of Converse. Returns False for any other part."""
+def read_block(part: Mapping[str, Any], turn: TurnDraft) -> bool:
+    """Add a block to `turn` if it is a block of Converse. Returns False for any other part."""
     if not is_block(part):
         return False
-    said.format = FORMAT
+    turn.format = FORMAT
     match part:
         case {"text": str() as text}:
-            said.add_text(text)
+            turn.add_text(text)
         case {"toolUse": {"toolUseId": id, **call}} if call.get("type") is None:
-            said.add_call({"name": call.get("name"), "input": call.get("input")}, id)
+            turn.add_call({"name": call.get("name"), "input": call.get("input")}, id)
         case {"reasoningContent": {"reasoningText": {"text": str() as text, **rest}}}:
-            said.add_thought(text, rest.get("signature"), own=None if rest else part)
+            turn.add_thought(text, rest.get("signature"), provider_data=None if rest else part)
         case {"reasoningContent": {"redactedContent": str() as data}}:
-            said.add_thought("", data, redacted=True)
+            turn.add_thought("", data, redacted=True)
         case {"citationsContent": {"content": list() as content}}:
-            said.add_text("".join(given(block, "text") for block in content), part)
+            turn.add_text("".join(given(block, "text") for block in content), part)
         case _:
-            said.add_item(part)
+            turn.add_item(part)
     return True
 
 
@@ -69,7 +69,7 @@ def read_result(part: object, reader: HistoryReader) -> bool:
     is_error = result.get("status") == "error"
     own = without(result, "toolUseId", "content", "type", *(["status"] if is_error else []))
     data = provider_item(FORMAT, own if plain or not blocks else own | {"content": blocks})
-    reader.add_native_result(result.get("toolUseId"), content, is_error=is_error, own=data)
+    reader.add_native_result(result.get("toolUseId"), content, is_error=is_error, provider_data=data)
     return True
 
 

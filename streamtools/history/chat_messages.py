@@ -20,7 +20,7 @@ from streamtools.history.content import Content, data_of, given, is_text, read_p
 from streamtools.history.history_reader import HistoryReader, TurnDraft, provider_item
 from streamtools.history.parts import Assistant, CallResult, Message, Results, System, TextPart
 from streamtools.history.provider_view import FIELDS, fields_of, text_of
-from streamtools.history.writing import arguments_text, beside, beside_call, in_order
+from streamtools.history.writing import arguments_text, call_provider_fields, in_order, provider_fields
 from streamtools.json_values import compact, writable
 
 FORMAT, COHERE = "openai", "cohere"
@@ -37,16 +37,16 @@ _PART_MEMBERS = ("type", "cache_control", "prompt_cache_breakpoint")
 _OPENAI_MEMBERS = {"refusal", "prompt_cache_breakpoint"}  # fields of a part that only OpenAI uses
 
 
-def read_fields(message: Mapping[str, Any], said: TurnDraft) -> None:
-    """Add the fields of an assistant message, except its content, to the turn `said`: reasoning, a refusal, calls."""
+def read_fields(message: Mapping[str, Any], turn: TurnDraft) -> None:
+    """Add the fields of an assistant message, except its content, to `turn`: reasoning, a refusal, calls."""
     fields = {name: message[name] for name in FIELDS if message.get(name) is not None}
     thinking = text_of(fields) if fields else given(message, "thinking")
     if fields or thinking:
-        said.format = FORMAT if fields else "ollama"
-        said.add_thought(thinking, own=fields)
-        said.parts.insert(0, said.parts.pop())
+        turn.format = FORMAT if fields else "ollama"
+        turn.add_thought(thinking, provider_data=fields)
+        turn.parts.insert(0, turn.parts.pop())
     refusal, calls, legacy = given(message, "refusal"), message.get("tool_calls"), message.get("function_call")
-    if any(isinstance(part, TextPart) and part.text == refusal for part in said.parts):
+    if any(isinstance(part, TextPart) and part.text == refusal for part in turn.parts):
         refusal = ""  # already read from the content
     calls = calls if isinstance(calls, list | tuple) else ()
     legacy = legacy if given(legacy, "name") else None
@@ -56,37 +56,39 @@ def read_fields(message: Mapping[str, Any], said: TurnDraft) -> None:
     if any(chunk.get("type") in _CHUNKS for chunk in chunks):
         members["content"] = [dict(chunk) for chunk in chunks if chunk.get("type") != "thinking"]
     if refusal or calls or legacy or members:
-        said.format = said.format or FORMAT
+        turn.format = turn.format or FORMAT
     if refusal:
-        said.add_text(refusal, {"refusal": refusal})
+        turn.add_text(refusal, {"refusal": refusal})
     for call in calls:
-        _read_call(call, said)
-    said.add_call(legacy, None)
+        _read_call(call, turn)
+    turn.add_call(legacy, None)
     if members:
-        said.add_item(members)
+        turn.add_item(members)
 
 
-def _read_call(call: object, said: TurnDraft) -> None:
+def _read_call(call: object, turn: TurnDraft) -> None:
     if not isinstance(call, Mapping):
         return
     if isinstance(custom := call.get("custom"), Mapping):
         unwrapped = {"name": custom.get("name"), "arguments": {"input": given(custom, "input")}}
-        said.add_call(unwrapped, call.get("id"), {"type": "custom"})
+        turn.add_call(unwrapped, call.get("id"), {"type": "custom"})
         return
     extra = call.get("extra_content")
     signature = given(extra.get("google"), "thought_signature") if isinstance(extra, Mapping) else ""
-    said.add_call(call, call.get("id"), signature=signature or None)
+    turn.add_call(call, call.get("id"), signature=signature or None)
 
 
-def read_part_of(part: Mapping[str, Any], said: TurnDraft, default_format: str) -> bool:
+def read_part_of(part: Mapping[str, Any], turn: TurnDraft, default_format: str) -> bool:
     """Add a part of assistant content if it has a type that chat messages use. Returns False for any other part.
 
     If a text has additional fields, its turn gets the format `default_format`, unless its message reveals the format.
     """
     kind = part.get("type")
     if kind == "thinking" and isinstance(part.get("thinking"), list):
-        said.format = FORMAT
-        said.add_thought("".join(given(chunk, "text") for chunk in part["thinking"]), own={"content": [dict(part)]})
+        turn.format = FORMAT
+        turn.add_thought(
+            "".join(given(chunk, "text") for chunk in part["thinking"]), provider_data={"content": [dict(part)]}
+        )
         return True
     if kind in _CHUNKS:  # added by `read_fields`
         return True
@@ -94,10 +96,10 @@ def read_part_of(part: Mapping[str, Any], said: TurnDraft, default_format: str) 
         return False
     rest = without(part, "type", "text")  # for example `cache_control` and `citations`
     if kind != "output_text" and any(value is not None for value in rest.values()):
-        said.format = said.format or (FORMAT if rest.keys() & _OPENAI_MEMBERS else default_format)
-        said.add_text(given(part, "text") or given(part, "refusal"), rest)
+        turn.format = turn.format or (FORMAT if rest.keys() & _OPENAI_MEMBERS else default_format)
+        turn.add_text(given(part, "text") or given(part, "refusal"), rest)
     else:
-        said.add_text(given(part, "text"))
+        turn.add_text(given(part, "text"))
     return True
 
 
@@ -118,7 +120,7 @@ def read_result(message: Mapping[str, Any], reader: HistoryReader) -> None:
     name = {"name": message["name"]} if message.get("role") == "tool" and given(message, "name") else {}
     own = provider_item(format, name | ({} if plain else {"content": content}))
     documents = [_document(part) for part in parts] if format == COHERE else content
-    reader.add_native_result(id, with_images(message, documents), own=own)
+    reader.add_native_result(id, with_images(message, documents), provider_data=own)
 
 
 def _document(part: Any) -> Any:
@@ -154,7 +156,7 @@ def write_openai(history: Sequence[Message]) -> list[dict[str, Any]]:
         parts: list[dict[str, Any]] = [{"type": "text", "text": text}] if text else []
         written: dict[str, Any] = {"role": "assistant", "content": text or None}
         if any(part.own for part in texts):
-            parts = [{"type": "text", "text": part.text, **beside(part)} for part in texts]
+            parts = [{"type": "text", "text": part.text, **provider_fields(part)} for part in texts]
             written["content"] = parts
         written |= {"refusal": "".join(refused)} if refused else {}
         fields = fields_of(message)
@@ -170,7 +172,7 @@ def write_openai(history: Sequence[Message]) -> list[dict[str, Any]]:
         return written
 
     def result(result: CallResult) -> dict[str, Any]:
-        return {"role": "tool", "tool_call_id": result.call_id, "content": result.text, **beside(result)}
+        return {"role": "tool", "tool_call_id": result.call_id, "content": result.text, **provider_fields(result)}
 
     return _write(history, assistant, result, lambda content: {"content": _user(content)})
 
@@ -187,7 +189,7 @@ def _user_part(part: dict[str, Any]) -> dict[str, Any]:
 
 
 def _call(call: ToolCall) -> dict[str, Any]:
-    if beside_call(call, FORMAT).get("type") == "custom":
+    if call_provider_fields(call, FORMAT).get("type") == "custom":
         custom = {"name": call.name, "input": given(call.arguments, "input")}
         return {"id": call.id, "type": "custom", "custom": custom}
     function = {"name": call.name, "arguments": arguments_text(call)}
@@ -245,25 +247,25 @@ def _write(
     messages: list[dict[str, Any]] = []
     for message in history:
         if isinstance(message, System):
-            messages.append({"role": "system", "content": message.text, **beside(message)})
+            messages.append({"role": "system", "content": message.text, **provider_fields(message)})
         elif isinstance(message, Results):
             messages += (result(each) for each in message.results)
         elif not isinstance(message, Assistant):
-            messages.append({"role": "user", **user(message.content), **beside(message)})
+            messages.append({"role": "user", **user(message.content), **provider_fields(message)})
         elif message.text or message.calls or message.items:
             messages.append(assistant(message))
     return messages
 
 
-def read_plan(message: Mapping[str, Any], said: TurnDraft) -> None:
-    """Add the `tool_plan` and the citations of a message in Cohere's format to the turn `said`."""
+def read_plan(message: Mapping[str, Any], turn: TurnDraft) -> None:
+    """Add the `tool_plan` and the citations of a message in Cohere's format to `turn`."""
     citations = message.get("citations")
     if citations or given(message, "tool_plan"):
-        said.format = COHERE
+        turn.format = COHERE
     if plan := given(message, "tool_plan"):
-        said.add_thought(plan)
+        turn.add_thought(plan)
     if citations:
-        said.add_item({"citations": citations})
+        turn.add_item({"citations": citations})
 
 
 def write_cohere(history: Sequence[Message]) -> list[dict[str, Any]]:

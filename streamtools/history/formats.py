@@ -67,7 +67,7 @@ def read_messages(
     listed = list(messages)
     if client is None:
         client = any(
-            isinstance(message, Mapping) and (ui.is_one(message) or ag_ui.is_one(message)) for message in listed
+            isinstance(message, Mapping) and (ui.is_message(message) or ag_ui.is_message(message)) for message in listed
         )
     reader = HistoryReader(client=client, system=system)
     for index, message in enumerate(listed):
@@ -89,11 +89,11 @@ def _read(message: Mapping[str, Any] | Message, reader: HistoryReader) -> None:
             reader.add_result(result)
     elif not isinstance(message, Mapping):
         raise ValueError(f"a message must be an object, got {type(message).__name__}")
-    elif ui.is_one(message):
+    elif ui.is_message(message):
         ui.read(message, reader)
-    elif ag_ui.is_one(message):
+    elif ag_ui.is_message(message):
         ag_ui.read(message, reader)
-    elif interactions.is_one(message, reader):
+    elif interactions.is_step(message, reader):
         interactions.read(message, reader)
     elif "parts" in message and "content" not in message:
         gemini.read_content(message, reader)
@@ -138,26 +138,26 @@ def _own(message: Mapping[str, Any]) -> ProviderItem | None:
 
 
 def _read_assistant(message: Mapping[str, Any], reader: HistoryReader) -> None:
-    said = TurnDraft(reader.index, reader.budget, client=reader.client)
+    turn = TurnDraft(reader.index, reader.budget, client=reader.client)
     content = message.get("content")
     if responses.is_message(message):
-        responses.read_message(message, said)
+        responses.read_message(message, turn)
     else:
-        chat.read_plan(message, said)
+        chat.read_plan(message, turn)
         calls = isinstance(message.get("tool_calls"), list | tuple)
         default_format = chat.FORMAT if calls else reader.list_format or anthropic.FORMAT  # if no part reveals it
         for part in content if isinstance(content, list | tuple) else [content]:
             if isinstance(part, str):
-                said.add_text(part)
+                turn.add_text(part)
             elif isinstance(part, Mapping) and not (
-                chat.read_part_of(part, said, default_format) or bedrock.read_block(part, said)
+                chat.read_part_of(part, turn, default_format) or bedrock.read_block(part, turn)
             ):
-                anthropic.read_block(part, said)
-        chat.read_fields(message, said)
-    if reader.turn is not None and not said.calls:
-        reader.turn.parts += said.parts
+                anthropic.read_block(part, turn)
+        chat.read_fields(message, turn)
+    if reader.turn is not None and not turn.calls:
+        reader.turn.parts += turn.parts
     else:
-        reader.add_turn(said.finish())
+        reader.add_turn(turn.finish())
 
 
 def write_messages(

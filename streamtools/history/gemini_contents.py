@@ -15,7 +15,7 @@ from streamtools.calls import ToolCall
 from streamtools.history.content import Content, data_of, given, part_of_url, read_part, without, write_parts
 from streamtools.history.history_reader import HistoryReader, TurnDraft, provider_item
 from streamtools.history.parts import Assistant, CallResult, Message, Part, Results, System, TextPart, Thought, User
-from streamtools.history.writing import beside, beside_call, in_order
+from streamtools.history.writing import call_provider_fields, in_order, provider_fields
 from streamtools.json_values import Rejected, compact, decode_json, writable
 
 FORMAT = "gemini"
@@ -26,10 +26,10 @@ def read_content(content: Mapping[str, Any], reader: HistoryReader) -> None:
     listed = content.get("parts")
     parts = [part for part in (listed if isinstance(listed, list) else [listed]) if isinstance(part, Mapping)]
     if content.get("role") == "model":
-        said = TurnDraft(reader.index, reader.budget, format=FORMAT, client=reader.client)
+        turn = TurnDraft(reader.index, reader.budget, format=FORMAT, client=reader.client)
         for part in parts:
-            _read_part(part, said)
-        reader.add_turn(said.finish())
+            _read_part(part, turn)
+        reader.add_turn(turn.finish())
         return
     user: list[dict[str, Any]] = []
     for part in parts:
@@ -43,21 +43,21 @@ def read_content(content: Mapping[str, Any], reader: HistoryReader) -> None:
         reader.add_message(User(user))
 
 
-def _read_part(part: Mapping[str, Any], said: TurnDraft) -> None:
+def _read_part(part: Mapping[str, Any], turn: TurnDraft) -> None:
     signature = part.get("thoughtSignature")
     if isinstance(call := part.get("functionCall"), Mapping):
         beside = without(part, "functionCall", "thoughtSignature")
         rest = without(call, "name", "args", "id")
         own = beside | ({"functionCall": rest} if rest else {})
-        said.add_call({"name": call.get("name"), "args": call.get("args")}, call.get("id"), own, signature)
+        turn.add_call({"name": call.get("name"), "args": call.get("args")}, call.get("id"), own, signature)
     elif isinstance(call := part.get("function_call"), Mapping):  # field names of protobuf; sent back unchanged
-        said.add_call({"name": call.get("name"), "args": call.get("args")}, call.get("id"), part)
+        turn.add_call({"name": call.get("name"), "args": call.get("args")}, call.get("id"), part)
     elif not isinstance(text := part.get("text"), str):
-        said.add_item(part)
+        turn.add_item(part)
     elif part.get("thought") is True:
-        said.add_thought(text, signature, own=part)
+        turn.add_thought(text, signature, provider_data=part)
     else:
-        said.add_text(text, without(part, "text"))
+        turn.add_text(text, without(part, "text"))
 
 
 def _read_response(answer: Mapping[str, Any], beside: dict[str, Any], reader: HistoryReader) -> None:
@@ -70,7 +70,7 @@ def _read_response(answer: Mapping[str, Any], beside: dict[str, Any], reader: Hi
     inside = {"response": response, **without(answer, "name", "id", "response")}
     own = provider_item(FORMAT, beside if "function_response" in beside else {**beside, "functionResponse": inside})
     id = answer.get("id") or reader.find_open_call(answer.get("name"))
-    reader.add_native_result(id, text, is_error=failed, own=own)
+    reader.add_native_result(id, text, is_error=failed, provider_data=own)
 
 
 def _user_part(part: Mapping[str, Any]) -> dict[str, Any]:
@@ -161,7 +161,7 @@ def _ordered(message: Assistant) -> Sequence[Part]:
 def _write(part: Part, *, ours: bool) -> list[dict[str, Any]]:
     """Return one part of a turn in Gemini's format. `ours` is True if the turn is known to come from Gemini."""
     if isinstance(part, TextPart):
-        return [{"text": part.text, **beside(part)}]
+        return [{"text": part.text, **provider_fields(part)}]
     if isinstance(part, ToolCall):
         return [_call(part)]
     if not isinstance(part, Thought):
@@ -175,7 +175,7 @@ def _write(part: Part, *, ours: bool) -> list[dict[str, Any]]:
 
 
 def _call(call: ToolCall) -> dict[str, Any]:
-    own = beside_call(call, FORMAT)
+    own = call_provider_fields(call, FORMAT)
     if "function_call" in own:
         return dict(own)
     given: dict[str, Any] = {"name": call.name, "args": call.arguments}
@@ -196,7 +196,7 @@ def _response(result: CallResult, known: set[str]) -> dict[str, Any]:
     response |= {"id": result.call_id} if result.call_id in known else {}
     held = [part for part in write_parts(result.parts, lambda _: None, _image, _file) if "inlineData" in part]
     response = {**response, "parts": held} if held else response
-    own = beside(result)
+    own = provider_fields(result)
     if "function_response" in own:
         return own
     return {**own, "functionResponse": response | own.get("functionResponse", {})}

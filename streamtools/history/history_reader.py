@@ -1,4 +1,4 @@
-"""Builds a history while messages are read, whatever their format: `HistoryReader`, and `TurnDraft` for one turn."""
+"""Builds a history from messages of any format: `HistoryReader`, and `TurnDraft` for one turn."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from streamtools.history.parts import (
 from streamtools.json_values import Rejected, count_values, fits
 from streamtools.limits import DEFAULT_LIMITS
 
-_SHORT_TEXT = 256  # characters up to which values are counted roughly, including those in strings
+_SHORT_TEXT = 256  # characters; shorter texts get a rough count that includes punctuation inside strings
 
 
 class ValueBudget:
-    """Limits the JSON values in the arguments of all calls, if these are text.
+    """Limits the number of JSON values in all text arguments of a history. Parsed arguments are not counted.
 
-    Parsing a text blocks all other threads, and its values stay in memory.
+    Parsing a text blocks all other threads, and the parsed values stay in memory.
     """
 
     def __init__(self) -> None:
@@ -55,35 +55,40 @@ class ValueBudget:
         if len(text) > _SHORT_TEXT:
             count = count_values(text.encode(errors="surrogatepass"))
         if count > self._left:
-            raise Rejected(Code.TOO_LARGE, f"the calls hold more than {DEFAULT_LIMITS.values} values")
+            raise Rejected(
+                Code.TOO_LARGE, f"the arguments of all calls contain more than {DEFAULT_LIMITS.values} JSON values"
+            )
         self._left -= count
 
 
 class HistoryReader:
-    """The history while it is read, and the open native calls of its last turn.
+    """Collects messages into a history. Tracks open native calls: calls of the last turn without a result.
 
-    The items of a turn, and the results of its calls, may be spread over many messages. They are collected into one
-    message each, in linear time. A late result moves to its turn, and a result without an open call is dropped. Calls
-    with the same id in one turn get unique ids, and their results are assigned in order.
+    A source may spread one turn, and its results, over many messages. The reader merges them into one `Assistant` and
+    one `Results` message, in linear time. A result that arrives after a later turn moves to its turn. Results without
+    an open call are dropped. If calls of one turn share an id, they get unique ids, and their results are assigned in
+    order.
     """
 
     def __init__(self, *, client: bool = False, system: bool = False) -> None:
-        self.index = 0  # of the message that is being read
-        self.turn: TurnDraft | None = None  # the last turn, if the next item may belong to it
-        self.client = client
-        self.list_format: str | None = None  # the format of the list, once a message reveals it
+        self.index = 0  # the index of the current message
+        self.turn: TurnDraft | None = None  # the turn under construction, which the next message may continue
+        self.client = client  # whether a client sent the messages
+        self.list_format: str | None = None  # the format of the message list; None until a message reveals it
         self.budget = ValueBudget()
         self._system = system
         self._history: list[Message] = []
-        self._results: list[CallResult] = []  # of the last turn
-        self._open: dict[str, ToolCall] = {}  # calls without a result
-        # Calls in order by tool name, and all calls by None, including answered ones. Filled by `find_open_call`.
+        self._results: list[CallResult] = []  # results of the last turn
+        self._open: dict[str, ToolCall] = {}  # calls of the last turn without a result
+        # Maps a tool name to its calls in order. The key None maps to all calls. Answered calls remain.
+        # `find_open_call` fills it.
         self._calls_by_name: dict[str | None, deque[ToolCall]] = {}
-        self._renamed: dict[str, deque[str]] = {}  # the new ids of calls with the same id
-        self._numbers: dict[str, int] = {}  # the last number given to an id
+        self._renamed: dict[str, deque[str]] = {}  # maps a duplicate id to the new ids of its calls
+        self._numbers: dict[str, int] = {}  # the last suffix that was appended to a duplicate id
         self._turn_index = 0  # the index of the last turn in the history
-        self._earlier: dict[str, tuple[int, ToolCall]] = {}  # open calls of earlier turns, with the index of their turn
-        self._late: dict[int, list[CallResult]] = {}  # late results by the index of their turn
+        # Calls of earlier turns without a result, with the index of their turn.
+        self._earlier: dict[str, tuple[int, ToolCall]] = {}
+        self._late: dict[int, list[CallResult]] = {}  # results that follow a later turn, by the index of their own turn
 
     def flush(self) -> list[Message]:
         """Finish the collected turn and results. Returns the history, to which the caller may add."""
@@ -96,7 +101,7 @@ class HistoryReader:
         return self._history
 
     def finish(self) -> list[Message]:
-        """Return the whole history, with late results after their turns."""
+        """Return the whole history. Results that arrived after a later turn are moved to their turn."""
         history: list[Message] = []
         for index, message in enumerate(self.flush()):
             history.append(message)
@@ -105,34 +110,37 @@ class HistoryReader:
         return history
 
     def add_message(self, message: System | User) -> None:
-        """Add a system or user message. Of a client, only parts that any client may send are kept."""
+        """Add a system or user message.
+
+        If the history comes from a client, parts that clients must not send are dropped.
+        """
         if self.client:
             message = replace(message, own=None)
             if isinstance(message, User) and not isinstance(message.content, str):
                 message = User([kept for part in message.content if (kept := of_client(part))])
         self.flush().append(message)
 
-    def add_system(self, text: str, own: ProviderItem | None = None) -> None:
-        """Add a system message. Raises ValueError if a client sent it and that is not allowed."""
+    def add_system(self, text: str, provider_data: ProviderItem | None = None) -> None:
+        """Add a system message. Raises ValueError if a client sent it, unless `system=True` allows this."""
         if self.client and not self._system:
             raise ValueError("a client must not send system messages; pass `system=True` to allow them")
-        self.add_message(System(text, own))
+        self.add_message(System(text, provider_data))
 
-    def add_turn(self, said: Assistant) -> None:
+    def add_turn(self, turn: Assistant) -> None:
         """Add a complete turn."""
         history = self.flush()
         self._begin_turn(len(history))
-        parts = tuple(self._open_call(part) if isinstance(part, ToolCall) else part for part in said.parts)
-        history.append(said if parts == said.parts else replace(said, parts=parts))
+        parts = tuple(self._register_call(part) if isinstance(part, ToolCall) else part for part in turn.parts)
+        history.append(turn if parts == turn.parts else replace(turn, parts=parts))
 
     def is_open(self, id: str) -> bool:
         """Return whether the last turn has an open call with this id."""
         return id in self._open
 
     def open_turn(self, format: str | None, *, only_items: bool = False) -> TurnDraft:
-        """Return the turn that the next item belongs to: the last one if it is the assistant's, or a new one.
+        """Return the turn to add the next part to. This is the last message if it is a turn, or else a new turn.
 
-        With `only_items`, the item continues only a turn that consists of items.
+        With `only_items`, a preceding `Assistant` message is not continued: only a turn under construction is.
         """
         if self.turn is None:
             history = self.flush()
@@ -146,21 +154,31 @@ class HistoryReader:
         self.turn.format = format or self.turn.format
         return self.turn
 
-    def add_call(self, said: TurnDraft, call: ToolCall) -> None:
-        """Add a call to a turn of items."""
-        said.parts.append(self._open_call(call))
+    def add_call(self, turn: TurnDraft, call: ToolCall) -> None:
+        """Register a call as open, and append it to `turn`."""
+        turn.parts.append(self._register_call(call))
 
     def add_call_item(
         self, format: str, call: Mapping[str, Any], id: object, rest: Mapping[str, Any], signature: object = None
     ) -> None:
-        """Add a call that is an item of a turn. `rest` holds its other members."""
-        said = self.open_turn(format)
-        self.add_call(said, read_call(call, id, f"call_{self.index}_0", self.budget, said.own_item(rest), signature))
+        """Add a call that arrived as a separate item. `rest` holds the other JSON fields of the item."""
+        turn = self.open_turn(format)
+        item = turn.to_provider_item(rest)
+        self.add_call(turn, read_call(call, id, f"call_{self.index}_0", self.budget, item, signature))
 
     def add_native_result(
-        self, id: object, content: object, *, is_error: bool = False, own: ProviderItem | None = None, text: str = ""
+        self,
+        id: object,
+        content: object,
+        *,
+        is_error: bool = False,
+        provider_data: ProviderItem | None = None,
+        text: str = "",
     ) -> None:
-        """Add the result of a native call; drop it if there is no such call."""
+        """Add the result of the native call with this id. Does nothing if no such call is open.
+
+        `text` replaces the text of `content`.
+        """
         if isinstance(id, str) and id not in self._open and self._renamed.get(id):
             id = self._renamed[id].popleft()
         if not isinstance(id, str) or (id not in self._open and id not in self._earlier):
@@ -168,10 +186,10 @@ class HistoryReader:
         read = read_content(content)
         parts = () if isinstance(read, str) or all(part.get("type") == "text" for part in read) else tuple(read)
         if self.client:
-            parts, own = tuple(kept for part in parts if (kept := of_client(part))), None
+            parts, provider_data = tuple(kept for part in parts if (kept := of_client(part))), None
         text = text or text_in(read)
         index, call = (0, self._open[id]) if id in self._open else self._earlier[id]
-        result = CallResult(NATIVE, call.name, text, id, is_error=is_error, parts=parts, own=own)
+        result = CallResult(NATIVE, call.name, text, id, is_error=is_error, parts=parts, own=provider_data)
         if id in self._open:
             self.add_result(result)
         else:
@@ -190,13 +208,16 @@ class HistoryReader:
         self._results.append(result)
 
     def _for_model(self, call: ToolCall, result: CallResult) -> CallResult:
-        """Restore the full error message of a malformed call, which an interface gets without its end."""
+        """Append `SEND_AGAIN` to the error of a malformed call. User interfaces get the error without this suffix."""
         if self.client and call.raw:
             return result._replace(text=result.text.removesuffix(SEND_AGAIN) + SEND_AGAIN, is_error=True)
         return result
 
     def find_open_call(self, name: object) -> str | None:
-        """Return the id of the first open call of the tool `name`, or of any tool if `name` is None."""
+        """Return the id of the first open call of the tool `name`, or of any tool if `name` is None.
+
+        Returns None if no such call is open.
+        """
         if not self._calls_by_name:
             for call in self._open.values():
                 self._index_call(call)
@@ -215,8 +236,8 @@ class HistoryReader:
         self._open, self._renamed, self._numbers = {}, {}, {}
         self._calls_by_name.clear()
 
-    def _open_call(self, call: ToolCall) -> ToolCall:
-        """Register an open call of the turn. Returns it, with a new id if another call has the same."""
+    def _register_call(self, call: ToolCall) -> ToolCall:
+        """Register `call` as open. Returns it, with a new id if another open call has the same id."""
         if call.id in self._open:
             number = self._numbers.get(call.id, 1) + 1
             while (new_id := f"{call.id}_{number}") in self._open:
@@ -232,7 +253,7 @@ class HistoryReader:
 
 @dataclass
 class TurnDraft:
-    """A turn of the assistant while its message, at `index`, is read."""
+    """An assistant turn under construction. `index` is the index of its message."""
 
     index: int
     budget: ValueBudget
@@ -240,20 +261,20 @@ class TurnDraft:
     in_text: tuple[ToolCall, ...] = ()
     format: str | None = None
     """The provider format that this message reveals."""
-    count: int = 0  # of calls
-    client: bool = False  # a client wrote the message, so provider data counts only if it is signed
+    count: int = 0  # the number of calls that `add_call` added
+    client: bool = False  # whether a client sent the message; provider data is then kept only if it is signed
 
     @property
     def calls(self) -> list[ToolCall]:
         return [part for part in self.parts if isinstance(part, ToolCall)]
 
-    def add_text(self, text: str, own: Mapping[str, Any] | None = None) -> None:
-        """Add a text. `own` holds its other members."""
-        signature = (own or {}).get("thoughtSignature")
+    def add_text(self, text: str, provider_data: Mapping[str, Any] | None = None) -> None:
+        """Add text. `provider_data` holds the other JSON fields that the provider sent with it."""
+        signature = (provider_data or {}).get("thoughtSignature")
         if self.client and self.format and isinstance(signature, str) and signature:  # a client cannot forge it
             self.parts.append(TextPart(text, ProviderItem(self.format, {"thoughtSignature": signature})))
         else:
-            self.parts.append(TextPart(text, self.own_item(own)))
+            self.parts.append(TextPart(text, self.to_provider_item(provider_data)))
 
     def add_thought(
         self,
@@ -262,45 +283,51 @@ class TurnDraft:
         id: object = None,
         *,
         redacted: bool = False,
-        own: Mapping[str, Any] | None = None,
+        provider_data: Mapping[str, Any] | None = None,
     ) -> None:
-        thought = Thought(text, text_or_none(signature), text_or_none(id), redacted, self.own_item(own))
+        """Add a block of reasoning. A client's block without a signature keeps only its text."""
+        item = self.to_provider_item(provider_data)
+        thought = Thought(text, text_or_none(signature), text_or_none(id), redacted, item)
         if self.client and not thought.signature:
             thought = Thought(text)
         self.parts.append(thought)
 
     def add_call(
-        self, call: object, id: object, own: Mapping[str, Any] | None = None, signature: object = None
+        self, call: object, id: object, provider_data: Mapping[str, Any] | None = None, signature: object = None
     ) -> None:
-        """Add a call, with a generated id if it has none. Anything but an object is ignored."""
+        """Add a call. A call without an id gets a generated one. Does nothing if `call` is not a mapping."""
         if isinstance(call, Mapping):
             new_id = f"call_{self.index}_{self.count}"
             self.count += 1
-            self.parts.append(read_call(call, id, new_id, self.budget, self.own_item(own), signature))
+            item = self.to_provider_item(provider_data)
+            self.parts.append(read_call(call, id, new_id, self.budget, item, signature))
 
-    def is_of(self, format: str) -> bool:
-        """Return whether the turn has this format. A turn of unknown format gets it."""
+    def claim_format(self, format: str) -> bool:
+        """Set the format if it is unknown. Returns whether the turn has this format."""
         self.format = self.format or format
         return self.format == format
 
     def add_item(self, data: Mapping[str, Any]) -> None:
-        """Add a provider item, unless it nests too deeply to be written again."""
+        """Add a provider item, unless a client sent it or it nests too deeply to be serialized."""
         if self.format and not self.client and fits(data, DEFAULT_LIMITS.depth):
             self.parts.append(ProviderItem(self.format, dict(data)))
 
-    def own_item(self, own: Mapping[str, Any] | None) -> ProviderItem | None:
-        """Return members as provider data; see `provider_item`."""
-        return None if self.client else provider_item(self.format, own)
+    def to_provider_item(self, fields: Mapping[str, Any] | None) -> ProviderItem | None:
+        """Return the JSON fields as a ProviderItem, like `provider_item`. Returns None for a client's message."""
+        return None if self.client else provider_item(self.format, fields)
 
     def finish(self) -> Assistant:
-        """Return the turn."""
+        """Return the complete turn."""
         return Assistant(parts=self.parts, in_text=self.in_text, origin=Origin(self.format, client=self.client))
 
 
-def provider_item(format: str | None, own: Mapping[str, Any] | None) -> ProviderItem | None:
-    """Return members as provider data, or None if there are none or they nest too deeply."""
-    members = {str(name): value for name, value in (own or {}).items() if value is not None}
-    return ProviderItem(format, members) if format and members and fits(members, DEFAULT_LIMITS.depth) else None
+def provider_item(format: str | None, fields: Mapping[str, Any] | None) -> ProviderItem | None:
+    """Return the JSON fields that are not null as a ProviderItem.
+
+    Returns None if the format is unknown, or the fields are empty or nest too deeply.
+    """
+    data = {str(name): value for name, value in (fields or {}).items() if value is not None}
+    return ProviderItem(format, data) if format and data and fits(data, DEFAULT_LIMITS.depth) else None
 
 
 def read_call(
@@ -308,19 +335,19 @@ def read_call(
     id: object,
     new_id: str,
     budget: ValueBudget,
-    own: ProviderItem | None = None,
+    provider_data: ProviderItem | None = None,
     signature: object = None,
 ) -> ToolCall:
-    """Return a call of a history. It gets the id `new_id` if it has none.
+    """Return `call` as a ToolCall. It gets the id `new_id` if `id` is not a string.
 
-    A malformed call, or one that exceeds the `budget`, has no arguments, and `raw` is what the model wrote instead.
+    If the call is malformed or exceeds `budget`, `arguments` is empty. `raw` then holds the model's text.
     """
     raw = ""
     try:
         budget.take(call)
         read = read_envelope(call)
         name, arguments = read.name, read.arguments
-        if not fits(arguments, DEFAULT_LIMITS.depth):  # as for arguments in text
+        if not fits(arguments, DEFAULT_LIMITS.depth):  # arguments written in text have the same depth limit
             arguments, raw = {}, "{}"
     except Rejected:
         holders = [call, inner] if isinstance(inner := call.get("function"), Mapping) else [call]
@@ -328,7 +355,7 @@ def read_call(
         found = [holder[key] for holder in holders for key in ARGUMENT_FIELDS if holder.get(key) is not None]
         name, arguments = next(iter(names), ""), {}
         raw = next((value for value in found if isinstance(value, str) and value), "{}")
-        raw = "" if raw == "null" and name else raw  # Groq's Llama writes it for tools without parameters
+        raw = "" if raw == "null" and name else raw  # Groq's Llama writes "null" for tools without parameters
     return ToolCall(
         id=text_or_none(id) or new_id,
         name=name,
@@ -337,10 +364,10 @@ def read_call(
         raw=raw,
         provider_id=text_or_none(id) or None,
         signature=text_or_none(signature),
-        own={own.format: own.data} if own else None,
+        own={provider_data.format: provider_data.data} if provider_data else None,
     )
 
 
 def text_or_none(value: object) -> str | None:
-    """Return a signature or an id; anything but text counts as missing."""
+    """Return `value` if it is a string, else None. Used for signatures and ids."""
     return value if isinstance(value, str) else None

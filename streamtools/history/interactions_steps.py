@@ -1,7 +1,9 @@
-"""Steps of Google's Interactions: user input, thoughts, output, calls and results are separate steps.
+"""Reads and writes the steps of Google's Interactions API.
 
-A thought is sent back with its signature, before what it led to. Steps of Google's own tools are sent back unchanged,
-and so is output that is more than one text. The system prompt has its own place in the request.
+User input, thoughts, output, calls and results are separate steps. A thought is sent back with its signature, before
+the output or call that followed it. Steps of Google's built-in tools are sent back unchanged. So is output with several
+parts, or without text. `write` skips system messages, because the request carries the system prompt in a separate
+field.
 
 Source: the package `google-genai` 3.4.0 (`interactions`).
 """
@@ -15,31 +17,35 @@ from streamtools.calls import ToolCall
 from streamtools.history.content import Content, data_of, given, is_text, read_part, without, write_parts
 from streamtools.history.history_reader import HistoryReader, TurnDraft, provider_item
 from streamtools.history.parts import Assistant, CallResult, Message, Part, Results, System, TextPart, Thought, User
-from streamtools.history.writing import beside, beside_call, in_order
+from streamtools.history.writing import call_provider_fields, in_order, provider_fields
 
 FORMAT = "interactions"
-_OURS = ("user_input", "model_output", "thought", "function_result")
+_CONVERSATION_STEPS = ("user_input", "model_output", "thought", "function_result")
 _TOOLS = ("code_execution", "google_maps", "google_search", "mcp_server_tool", "processing", "retrieval", "url_context")
 _HOSTED = {f"{tool}_{kind}" for tool in _TOOLS for kind in ("call", "result")}
 _HOSTED |= {"file_search_result", "tool_search_result"}
 _CONTENT = ("text", "image", "document", "audio", "video")
-_SHARED = ("function_call", "file_search_call", "tool_search_call")  # types that items of Responses also have
+_SHARED = ("function_call", "file_search_call", "tool_search_call")  # item types that OpenAI's Responses API also uses
 
 
-def is_one(message: Mapping[str, Any], reader: HistoryReader) -> bool:
-    """Return whether a message is a step. One that may be an item of Responses is a step if steps precede it."""
+def is_step(message: Mapping[str, Any], reader: HistoryReader) -> bool:
+    """Return whether a message is a step.
+
+    An ambiguous message, which may also be a Responses item, is a step if earlier messages are steps.
+    """
     kind = message.get("type")
     if not isinstance(kind, str) or "role" in message:
         return False
     if kind in _SHARED:
-        known = (kind == "function_call" and isinstance(message.get("arguments"), Mapping)) or "signature" in message
-        of_steps = reader.list_format == FORMAT
-        return "call_id" not in message and "status" not in message and (known or of_steps)
-    return kind in _OURS or kind in _HOSTED
+        has_arguments = kind == "function_call" and isinstance(message.get("arguments"), Mapping)
+        is_certain = has_arguments or "signature" in message
+        follows_steps = reader.list_format == FORMAT
+        return "call_id" not in message and "status" not in message and (is_certain or follows_steps)
+    return kind in _CONVERSATION_STEPS or kind in _HOSTED
 
 
 def read(step: Mapping[str, Any], reader: HistoryReader) -> None:
-    """Add a step: a part of a turn, a result, or user input."""
+    """Add a step to the history: a part of a turn, a result, or user input."""
     reader.list_format = reader.list_format or FORMAT
     match step["type"]:
         case "user_input":
@@ -51,16 +57,16 @@ def read(step: Mapping[str, Any], reader: HistoryReader) -> None:
         case "function_result":
             result = step.get("result")
             parts = [_read_part(part) for part in result] if isinstance(result, list | tuple) else result
-            members = {} if isinstance(result, str) else {"result": result}
+            content_fields = {} if isinstance(result, str) else {"result": result}
             rest = without(step, "type", "call_id", "name", "result", "is_error")
-            own, failed = provider_item(FORMAT, rest | members), step.get("is_error") is True
-            reader.add_native_result(step.get("call_id"), parts, is_error=failed, own=own)
+            provider_data, failed = provider_item(FORMAT, rest | content_fields), step.get("is_error") is True
+            reader.add_native_result(step.get("call_id"), parts, is_error=failed, provider_data=provider_data)
         case "model_output":
             _read_output(step, reader.open_turn(FORMAT))
         case "thought":
             summary = step.get("summary")
             texts = (given(entry, "text") for entry in (summary if isinstance(summary, list) else [summary]))
-            reader.open_turn(FORMAT).add_thought("".join(texts), step.get("signature"), own=step)
+            reader.open_turn(FORMAT).add_thought("".join(texts), step.get("signature"), provider_data=step)
         case "function_call":
             rest = without(step, "type", "id", "name", "arguments", "signature")
             call = {"name": step.get("name"), "arguments": step.get("arguments")}
@@ -69,15 +75,15 @@ def read(step: Mapping[str, Any], reader: HistoryReader) -> None:
             reader.open_turn(FORMAT).add_item(step)
 
 
-def _read_output(step: Mapping[str, Any], said: TurnDraft) -> None:
+def _read_output(step: Mapping[str, Any], turn: TurnDraft) -> None:
     content = step.get("content")
     parts = content if isinstance(content, list) else [content]
     texts = [part["text"] for part in parts if isinstance(part, Mapping) and is_text(part)]
     if not texts:
-        said.add_item(step)
+        turn.add_item(step)
         return
     plain = len(step) == 2 and parts == [{"type": "text", "text": texts[0]}]
-    said.add_text("".join(texts), None if plain else without(step, "type"))
+    turn.add_text("".join(texts), None if plain else without(step, "type"))
 
 
 def _read_part(part: Any) -> dict[str, Any]:
@@ -92,7 +98,10 @@ def _read_part(part: Any) -> dict[str, Any]:
 
 
 def write(history: Sequence[Message]) -> list[dict[str, Any]]:
-    """Write steps. In the history, calls are paired and results of calls in text are user messages."""
+    """Return the history as steps.
+
+    `history` must hold a result for each call. Results of calls in text must already be user messages.
+    """
     steps: list[dict[str, Any]] = []
     for message in history:
         if isinstance(message, Assistant):
@@ -123,10 +132,11 @@ def _write(part: Part) -> list[dict[str, Any]]:
     match part:
         case TextPart(text, own):
             written = {"type": "model_output", "content": [{"type": "text", "text": text}]}
-            return [written | beside(part)] if text or own else []
+            return [written | provider_fields(part)] if text or own else []
         case ToolCall():
             call = {"type": "function_call", "id": part.id, "name": part.name, "arguments": part.arguments}
-            return [call | ({"signature": part.signature} if part.signature else {}) | beside_call(part, FORMAT)]
+            signature_field = {"signature": part.signature} if part.signature else {}
+            return [call | signature_field | call_provider_fields(part, FORMAT)]
         case Thought(text, signature, own=own):
             if own:
                 return [dict(own.data)]
@@ -140,4 +150,4 @@ def _result(result: CallResult) -> dict[str, Any]:
     content: Any = parts or result.text
     error = {"is_error": True} if result.is_error else {}
     written = {"type": "function_result", "call_id": result.call_id, "name": result.name, "result": content}
-    return written | error | beside(result)
+    return written | error | provider_fields(result)

@@ -48,9 +48,9 @@ def pair_results(history: Iterable[Message], unanswered: Unanswered = None) -> l
 class _TurnResults:
     """Collects the results of the calls of one turn, and the other messages before the next turn."""
 
-    def __init__(self, said: Assistant) -> None:
-        self._native = {call.id: call for call in said.calls}
-        self._in_text = said.in_text
+    def __init__(self, turn: Assistant) -> None:
+        self._native = {call.id: call for call in turn.calls}
+        self._in_text = turn.in_text
         self._results: dict[str, CallResult] = {}
         self._text_results: dict[str, CallResult] = {}
         self.later: list[Message] = []

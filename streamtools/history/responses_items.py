@@ -26,7 +26,7 @@ from streamtools.history.parts import (
     TextPart,
     Thought,
 )
-from streamtools.history.writing import arguments_text, beside, beside_call, in_order
+from streamtools.history.writing import arguments_text, call_provider_fields, in_order, provider_fields
 
 FORMAT = "responses"
 _CUSTOM = "custom_tool_call"
@@ -61,13 +61,13 @@ def is_message(message: Mapping[str, Any]) -> bool:
     return message.get("type") == "message" and (not types or "output_text" in types or "refusal" in types)
 
 
-def read_message(message: Mapping[str, Any], said: TurnDraft) -> None:
-    """Add an output message to the turn `said`, as a text part that also keeps the whole item."""
-    said.format = FORMAT
+def read_message(message: Mapping[str, Any], turn: TurnDraft) -> None:
+    """Add an output message to `turn`, as a text part that also keeps the whole item."""
+    turn.format = FORMAT
     content = message.get("content")
     parts = content if isinstance(content, list) else [content]
     texts = [given(part, "text") or given(part, "refusal") if isinstance(part, Mapping) else part for part in parts]
-    said.add_text("".join(text for text in texts if isinstance(text, str)), message)
+    turn.add_text("".join(text for text in texts if isinstance(text, str)), message)
 
 
 def read_item(item: Mapping[str, Any], reader: HistoryReader) -> None:
@@ -77,17 +77,17 @@ def read_item(item: Mapping[str, Any], reader: HistoryReader) -> None:
         output = item.get("output")
         members = {} if isinstance(output, str) else {"output": output}
         own = provider_item(FORMAT, without(item, "type", "call_id", "output") | members)
-        reader.add_native_result(item.get("call_id"), output, own=own)
+        reader.add_native_result(item.get("call_id"), output, provider_data=own)
     elif kind == "reasoning":
-        said = reader.open_turn(FORMAT, only_items=True)
+        turn = reader.open_turn(FORMAT, only_items=True)
         parts = [item.get("summary"), item.get("content")]
         texts = (given(entry, "text") for part in parts if isinstance(part, list) for entry in part)
         complete = isinstance(item.get("summary"), list) and isinstance(item.get("id"), str)
-        said.add_thought(
+        turn.add_thought(
             "\n\n".join(filter(None, texts)),
             item.get("encrypted_content"),
             item.get("id"),
-            own=item if complete else None,
+            provider_data=item if complete else None,
         )
     elif kind in ("function_call", _CUSTOM):
         arguments = {"arguments": {"input": given(item, "input")}} if kind == _CUSTOM else {}
@@ -110,9 +110,9 @@ def write(history: Sequence[Message]) -> list[dict[str, Any]]:
     answered = _answered(history)
     for message in history:
         if isinstance(message, System):
-            items.append({"role": "system", "content": message.text, **beside(message)})
+            items.append({"role": "system", "content": message.text, **provider_fields(message)})
         elif isinstance(message, Assistant):
-            custom = {call.id for call in message.calls if beside_call(call, FORMAT).get("type") == _CUSTOM}
+            custom = {call.id for call in message.calls if call_provider_fields(call, FORMAT).get("type") == _CUSTOM}
             stored = bool(message.items)
             for part in in_order(message):
                 if not _is_unanswered(part, answered):
@@ -125,7 +125,7 @@ def write(history: Sequence[Message]) -> list[dict[str, Any]]:
         else:
             content = message.content
             parts = content if isinstance(content, str) else _parts(content)
-            items.append({"role": "user", "content": parts, **beside(message)})
+            items.append({"role": "user", "content": parts, **provider_fields(message)})
     return items
 
 
@@ -167,9 +167,9 @@ def _write(part: Part, *, stored: bool) -> list[dict[str, Any]]:
     """Return one part of a turn as items. `stored` is True if the turn holds provider items."""
     match part:
         case TextPart(text):
-            return [{"role": "assistant", "content": text, **beside(part)}]
+            return [{"role": "assistant", "content": text, **provider_fields(part)}]
         case ToolCall():
-            own = beside_call(part, FORMAT)
+            own = call_provider_fields(part, FORMAT)
             if own.get("type") == _CUSTOM:
                 return [{"call_id": part.id, "name": part.name, "input": given(part.arguments, "input"), **own}]
             made = {"type": "function_call", "call_id": part.id, "name": part.name, "arguments": arguments_text(part)}
@@ -195,4 +195,4 @@ def _result(result: CallResult, custom: set[str]) -> dict[str, Any]:
         known = ("input_text", "input_image", "input_file")
         output = [part for part in _parts(result.parts) if part.get("type") in known] or text_in(list(result.parts))
     kind = _OUTPUTS[result.call_id in custom]
-    return {"type": kind, "call_id": result.call_id, "output": output, **beside(result)}
+    return {"type": kind, "call_id": result.call_id, "output": output, **provider_fields(result)}

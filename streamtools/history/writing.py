@@ -44,12 +44,12 @@ def arguments_text(call: ToolCall) -> str:
     return call.raw if call.raw and call.dialect == NATIVE else compact(writable(call.arguments))
 
 
-def beside(part: TextPart | Thought | CallResult | System | User) -> dict[str, Any]:
+def provider_fields(part: TextPart | Thought | CallResult | System | User) -> dict[str, Any]:
     """Return the additional JSON fields of a part, a result or a message that its provider sent."""
     return dict(part.own.data) if part.own else {}
 
 
-def beside_call(call: ToolCall, format: str) -> dict[str, Any]:
+def call_provider_fields(call: ToolCall, format: str) -> dict[str, Any]:
     """Return the additional JSON fields of a call that a provider with this message format sent."""
     own = (call.own or {}).get(format)
     return own if isinstance(own, dict) else {}

@@ -1,4 +1,4 @@
-"""Compare a request with recorded requests, and explain how it differs from the nearest one.
+"""Compares a request with recorded requests, and explains how it differs from the most similar one.
 
 Requests are compared in their recorded form, without credentials. JSON bodies are compared by value.
 """
@@ -15,42 +15,44 @@ from streamtools.recording.format import RecordedRequest
 
 FIELDS = ("method", "url", "body")
 Match: TypeAlias = Collection[str] | Callable[[RecordedRequest, RecordedRequest], bool]
-"""The `FIELDS` that must be equal, or a function of the request and the recorded request."""
+"""The fields that must be equal, or a function that compares the sent request with a recorded one."""
 
 _EXCERPT_LENGTH = 60
-_MAX_LISTED = 5  # differences in a message
-_MAX_COUNTED = 1000  # differences that are counted to find the nearest request
+_MAX_LISTED = 5  # the number of differences that an error message lists
+_MAX_COUNTED = 1000  # differences to count per request when searching for the most similar one
 _MISSING = object()
 
 
 class SentRequest(NamedTuple):
-    """A request in its recorded form, with its body and with the size of the body alone."""
+    """A sent request in two recorded forms: with its body, and with only the body's size."""
 
     with_body: RecordedRequest
     with_size: RecordedRequest
 
-    def like(self, recorded: RecordedRequest) -> RecordedRequest:
-        """Return the form that corresponds to a recorded request."""
+    def in_form_of(self, recorded: RecordedRequest) -> RecordedRequest:
+        """Return the form to compare with `recorded`: size only, if the recording left out the body."""
         return self.with_size if recorded.left_out else self.with_body
 
 
 def make_matcher(match: Match) -> Callable[[RecordedRequest, RecordedRequest], bool]:
-    """Return a function that compares a request with a recorded one. Raises ValueError for unknown fields."""
+    """Return a function that compares a sent request with a recorded one. Raises ValueError for unknown fields."""
     if callable(match):
         return match
     if unknown := [match] if isinstance(match, str) else [field for field in match if field not in FIELDS]:
-        raise ValueError(f"match must be a list of {', '.join(FIELDS)}, got {unknown[0]!r}")
+        raise ValueError(
+            f"`match` must be a list of field names from {', '.join(FIELDS)}, or a function, got {unknown[0]!r}."
+        )
     fields = tuple(match)
     return lambda sent, recorded: next(differences(sent, recorded, fields), None) is None
 
 
 def describe(request: RecordedRequest | None) -> str:
-    """Return how a message names a request."""
+    """Return the method and URL of a request, for use in messages."""
     return "any request" if request is None else f"{request.method} {request.url}"
 
 
 def differences(sent: RecordedRequest, recorded: RecordedRequest, fields: Sequence[str] = FIELDS) -> Iterator[str]:
-    """Yield the differences in these fields, as a message shows them."""
+    """Yield one line of text for each difference in `fields`."""
     if "method" in fields and sent.method.upper() != recorded.method.upper():
         yield _difference("method", sent.method, recorded.method)
     if "url" in fields and sent.url != recorded.url:
@@ -62,9 +64,9 @@ def differences(sent: RecordedRequest, recorded: RecordedRequest, fields: Sequen
 def explain(
     sent: SentRequest, unplayed: Iterable[RecordedExchange], played: Collection[RecordedExchange]
 ) -> str | None:
-    """Return how a request differs from the most similar exchange. None if no exchange has a request."""
+    """Return how `sent` differs from the most similar recorded request. Returns None if no request was recorded."""
     found = {
-        exchange: list(itertools.islice(differences(sent.like(exchange.request), exchange.request), _MAX_COUNTED))
+        exchange: list(itertools.islice(differences(sent.in_form_of(exchange.request), exchange.request), _MAX_COUNTED))
         for exchange in (*unplayed, *played)
         if exchange.request is not None
     }
@@ -78,7 +80,8 @@ def explain(
     nearest = min(found, key=distance)
     name = f"{nearest} (already played)" if nearest in played else str(nearest)
     if not found[nearest]:
-        return f" {'again' if nearest in played else 'but `match` rejects it'}: the same request is {name}"
+        why = "which was already played" if nearest in played else "but `match` rejected it"
+        return f"; it equals {nearest}, {why}"
     lines = [f"    {difference}" for difference in found[nearest][:_MAX_LISTED]]
     if len(found[nearest]) > _MAX_LISTED:
         lines.append(f"    and {len(found[nearest]) - _MAX_LISTED} more")
@@ -101,25 +104,25 @@ def _differences(path: str, sent: Any, recorded: Any) -> Iterator[str]:
             key_path = f"{path}.{key}" if key.isidentifier() else f"{path}[{json.dumps(key, ensure_ascii=False)}]"
             yield from _differences(key_path, sent.get(key, _MISSING), recorded.get(key, _MISSING))
     elif isinstance(sent, list) and isinstance(recorded, list):
-        for index, (one, other) in enumerate(itertools.zip_longest(sent, recorded, fillvalue=_MISSING)):
-            yield from _differences(f"{path}[{index}]", one, other)
+        for index, (left, right) in enumerate(itertools.zip_longest(sent, recorded, fillvalue=_MISSING)):
+            yield from _differences(f"{path}[{index}]", left, right)
     elif isinstance(sent, str) and isinstance(recorded, str):
         if sent != recorded:
             yield _difference(path, *_excerpts(sent, recorded))
-    elif sent != recorded or isinstance(sent, bool) is not isinstance(recorded, bool):  # in Python, 1 == True
+    elif sent != recorded or isinstance(sent, bool) is not isinstance(recorded, bool):  # because 1 == True in Python
         yield _difference(path, _shown(sent), _shown(recorded))
 
 
-def common_prefix_length(one: str, other: str) -> int:
-    """Return the length of the common beginning of two texts."""
-    different = (index for index, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1])
-    return next(different, min(len(one), len(other)))
+def common_prefix_length(first: str, second: str) -> int:
+    """Return the length of the longest common prefix of two strings."""
+    different = (index for index, pair in enumerate(zip(first, second, strict=False)) if pair[0] != pair[1])
+    return next(different, min(len(first), len(second)))
 
 
-def _excerpts(one: str, other: str) -> tuple[str, str]:
-    """Return excerpts of two different strings as JSON, from a little before their first difference."""
-    start = max(0, common_prefix_length(one, other) - _EXCERPT_LENGTH // 3)
-    return _excerpt(one, start), _excerpt(other, start)
+def _excerpts(first: str, second: str) -> tuple[str, str]:
+    """Return an excerpt of each string as JSON. Both start shortly before the first difference."""
+    start = max(0, common_prefix_length(first, second) - _EXCERPT_LENGTH // 3)
+    return _excerpt(first, start), _excerpt(second, start)
 
 
 def _excerpt(text: str, start: int = 0) -> str:

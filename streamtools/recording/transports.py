@@ -283,7 +283,7 @@ class ReplayTransport(Transport):
     def _choose(self, sent: SentRequest) -> RecordedExchange:
         candidates: list[RecordedExchange] = [*self.unplayed, *(reversed(self._played) if self._repeat else ())]
         for exchange in candidates:
-            if exchange.request is None or self._matches(sent.like(exchange.request), exchange.request):
+            if exchange.request is None or self._matches(sent.in_form_of(exchange.request), exchange.request):
                 self._played.append(exchange)
                 return exchange
         explanation = explain(sent, self.unplayed, self._played)

@@ -100,7 +100,7 @@ class EventReader:
         """Record that the client has left, and stop reading. May be called from any task, and more than once."""
         self.left = True
         if self._driver is not None:
-            self._driver.cut()
+            self._driver.cancel()
 
     async def stop(self) -> None:
         """End the run or the stream for all of its readers. `read` still sends the last events."""
@@ -111,7 +111,7 @@ class EventReader:
         elif not self._stopped:
             self._stopped = True
             if self._driver is not None:
-                self._driver.cut()
+                self._driver.cancel()
 
     async def read(self, sink: EventSink) -> None:
         """Open the run or the stream, pass all of its events to `sink`, and close it. Raises its exceptions."""

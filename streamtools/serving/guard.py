@@ -1,4 +1,4 @@
-"""Protection of a local server against other pages: checks of requests, and headers for browsers."""
+"""Protects a local server from requests by web pages of other sites."""
 
 from __future__ import annotations
 
@@ -15,19 +15,21 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 _HOST = re.compile(r"\A(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:@/?#\\\s]+))(?::[0-9]*)?\Z", re.ASCII)
-"""The whole `Host` header: a name or an address, and a port (RFC 9110, 7.2)."""
+"""Matches a `Host` header: a name or an address, and an optional port (RFC 9110, section 7.2)."""
 
 
 def refuse(status: int, message: str) -> Response:
+    """Return a JSON response with `message` as its `error`."""
     return JSONResponse({"error": message}, status)
 
 
 def digest(text: str) -> str:
-    """Return the source of a Content-Security-Policy that allows exactly this text."""
+    """Return a Content-Security-Policy hash source that allows exactly this inline script or style."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
 def is_local(client: Address | None) -> bool:
+    """Return whether the client has a loopback address."""
     try:
         return client is not None and ip_address(client.host).is_loopback
     except ValueError:
@@ -36,17 +38,19 @@ def is_local(client: Address | None) -> bool:
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class Guard:
-    """Wraps an application: checks requests, and restricts by headers what browsers may do with the responses.
+    """ASGI middleware: refuses unsafe requests, and adds security headers to every response.
 
-    Any page that the user opens in a browser can reach a local server. So the host name must be known, because
-    another name may be made to point here (DNS rebinding). A request that changes something must come from our own page
-    (its origin is the host), must be JSON (which a form of another page cannot send), and has a size limit. The policy
-    allows no resource, frame or script that is not on the page.
+    Any page that the user opens in a browser can send requests to a local server. Requests for an unknown host name are
+    refused, because an attacker's domain may resolve to this server (DNS rebinding). Requests other than GET, HEAD and
+    OPTIONS must have this server's origin. They must be JSON, which cross-site forms cannot send. `max_body` limits
+    their size in bytes.
 
-    `hosts` are the names, in lower case, of the server; `localhost` and addresses are always allowed. `policy` is the
-    Content-Security-Policy of all responses. With `origins`, clients other than browsers, which send no origin, may
-    change something too, and so may the pages of these origins. `forms` are paths that also accept the body of a form.
-    `refusal` makes the response to a refused request.
+    `hosts` are the names of this server in lower case. `localhost` and IP addresses are always allowed. `policy` is the
+    Content-Security-Policy of all responses. It should allow only resources, frames and scripts of this page.
+
+    If `origins` is not None, requests without an `Origin` header are accepted, because clients other than browsers send
+    none. So are requests from these origins. Requests to a path in `forms` may also be `multipart/form-data`. `refusal`
+    makes the response to a refused request.
     """
 
     app: ASGIApp = field(kw_only=False)
@@ -75,7 +79,8 @@ class Guard:
             await self.app(scope, receive, send)
             return
 
-        def send_with_headers(message: Message) -> Awaitable[None]:  # no coroutine: each chunk of a stream passes here
+        # Not `async`: that would create an extra coroutine for each chunk.
+        def send_with_headers(message: Message) -> Awaitable[None]:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 for name, value in self._headers.items():
@@ -94,10 +99,12 @@ class Guard:
         origins = headers.getlist("origin")
         is_allowed = self.origins is not None and (not origins or (len(origins) == 1 and origins[0] in self.origins))
         if origins not in ([f"http://{hosts[0]}"], [f"https://{hosts[0]}"]) and not is_allowed:
-            return self.refusal(403, "Only the page of this server may do that.")
+            return self.refusal(
+                403, "The request has a foreign or missing Origin header. Send it from a page of this server."
+            )
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "application/json" and not (kind == "multipart/form-data" and path in self.forms):
-            return self.refusal(415, "The body must be JSON, with Content-Type: application/json.")
+            return self.refusal(415, "The body must be JSON, with the header Content-Type: application/json.")
         length = headers.get("content-length", "0")
         if not length.isdecimal() or len(length) > 9 or int(length) > self.max_body:
             return self.refusal(413, f"The body may have at most {self.max_body} bytes.")

@@ -462,7 +462,7 @@ class RemoteRun(Run):
         if not self.ended:
             raise OwnerUnreachable("The run was asked to stop, but has not ended yet.") from unreachable
 
-    def cancel(self, *, leaving: bool = False) -> None:
+    def cancel(self, *, cancel_cleanup: bool = False) -> None:
         raise NotImplementedError("Another process drives the run. Stop it with `await run.stop()`.")
 
     async def questions(self) -> list[Question]:
@@ -473,6 +473,6 @@ class RemoteRun(Run):
         request = {"kind": "decide", "call_id": call_id, "decision": msgspec.to_builtins(decision)}
         answer = {"over": True} if self.ended else await self._store.process.messages.ask(self._key, request)
         if answer.get("over"):
-            raise DecisionRefused(f"call {call_id[:64]!r} waits for no decision: the run has ended")
+            raise DecisionRefused(f"call {call_id[:64]!r} does not wait for a decision: the run has ended")
         if "refused" in answer:
             raise DecisionRefused(answer["refused"])

@@ -1,7 +1,7 @@
-"""One run: a task of its own reads a stream and writes its events into a log, which any number of readers read.
+"""One run: a separate task reads a stream and writes its events into a log, which any number of readers read.
 
-The run ends by itself, by `stop`, or when its `Runs` close. Its last events, `done` above all, are logged like the
-others.
+A run ends when its stream ends, on `stop`, or when its `Runs` object is closed. Its last events, including `done`, are
+also written to the event log.
 """
 
 from __future__ import annotations
@@ -32,17 +32,18 @@ from streamtools.tools.failures import is_failure
 
 log = Logger(__name__)
 
-_YIELD_EVERY_AFTER_STOP = 10_000  # events: a stopped stream is read only as far as it does not wait
+# After a stop, only available events are read. Yield to other tasks after this many events.
+_YIELD_EVERY_AFTER_STOP = 10_000
 
 
 class Run:
-    """A stream that is read to its end, with or without readers. `Runs.start` makes it.
+    """A stream that is read to its end, with or without readers. `Runs.start` creates it.
 
-    With a `RedisStore` a run behaves alike in every process. Methods that need an answer from the process that drives
-    the run are awaited, and raise `OwnerUnreachable` if no answer arrives within the store's `lease`.
+    With a `RedisStore`, every process can use the run through the same methods. Async methods may call the process that
+    drives the run. They raise `OwnerUnreachable` if it does not respond within the store's `lease`.
 
-    `id` is that of the `start` event; only `owner` finds the run. `conversation` and `note` are those of `Runs.start`:
-    `Runs.latest` finds the run by its conversation, and the note is any value of the application.
+    `id` is the run id in the `start` event. Only lookups with the same `owner` find the run. `conversation` and `note`
+    are the arguments of `Runs.start`. `Runs.latest` finds runs by `conversation`. `note` is any application value.
     """
 
     def __init__(
@@ -62,15 +63,15 @@ class Run:
         self.conversation = conversation
         self.note = note
         self.mailbox: Mailbox | None = None
-        """Receives results for its tools from clients, over any connection."""
+        """Receives the results of tools that clients execute, over any connection."""
         self.journal = Journal(events, owner, run_id)
         """Writes the events. A Redis store replaces it before `drive`."""
         self.supersedes: bool = getattr(stream, "supersedes", False)
-        """Whether steps may be superseded after readers have seen them."""
-        self._driver = None if stream is None else Driver(stream)  # until the end
-        self._collector = None if stream is None else Collector(())  # unless the stream has a result of its own
+        """Whether the stream may replace steps that readers have already received."""
+        self._driver = None if stream is None else Driver(stream)  # None after the run has ended
+        self._collector = None if stream is None else Collector(())  # None if the stream provides a `result`
         self._result = TurnResult()
-        self._suspended: tuple[Suspension, list[Any]] | None = None  # of an ended run, with its history
+        self._suspended: tuple[Suspension, list[Any]] | None = None  # after a suspended run has ended, with its history
         self._error: BaseException | None = None
         self._traceback: TracebackType | None = None
         self._on_end = on_end
@@ -87,13 +88,14 @@ class Run:
     def ended(self) -> bool:
         """Whether the run has ended and its stream is closed.
 
-        Readers see `done` earlier: `await run.wait()` before you use state that the stream's own code has set.
+        Readers receive `done` before the stream is closed. Await `run.wait()` before you use state that the stream
+        sets.
         """
         return self._finished.is_set()
 
     @property
     def result(self) -> TurnResult:
-        """The result of the run until now; complete once it has ended."""
+        """The current result of the run. It is complete once the run has ended."""
         if self._collector is not None:
             return self._collector.read()
         return result if isinstance(result := getattr(self._events, "result", None), TurnResult) else self._result
@@ -102,7 +104,8 @@ class Run:
     def suspension(self) -> Suspension | None:
         """The calls that await a decision after the run has ended; None if there are none.
 
-        It is stored with the run, and only its owner finds it. Resume the run with it after the client has decided.
+        The suspension is stored with the run, and only lookups with the run's `owner` find it. Use it to resume the run
+        after the client has decided.
         """
         if self._suspended is not None:
             return self._suspended[0]
@@ -110,47 +113,46 @@ class Run:
 
     @property
     def history(self) -> list[Any]:
-        """The conversation with which to resume a chat that continues or is suspended; otherwise empty."""
+        """The messages with which to resume the chat. Empty unless the chat is suspended or can continue."""
         return list(getattr(self._events, "history", ()) if self._suspended is None else self._suspended[1])
 
     async def questions(self) -> list[Question]:
-        """Return the open questions of a stream with `ask="now"`, in order."""
+        """Return the pending approval questions, in order. Only a stream with `ask="now"` has any."""
         return self._events.questions if isinstance(self._events, Decidable) else []
 
     async def decide(self, call_id: str, decision: Decision) -> None:
-        """Decide about a call that waits for it. Returns when the decision counts.
+        """Decide a call that waits for a decision. Returns once the decision is in effect.
 
         May be called from any task of the event loop. `decide`, `approve`, `deny` and `answer` raise `DecisionRefused`
         if the call does not wait for such a decision.
         """
         if not isinstance(self._events, Decidable):
-            raise DecisionRefused(f"call {call_id[:64]!r} waits for no decision: there is nothing that asks")
+            raise DecisionRefused(f"call {call_id[:64]!r} does not wait for a decision: this run never asks")
         self._events.decide(call_id, decision)
 
     async def approve(self, call_id: str, *, digest: str | None = None) -> None:
-        """Let a call run. With `digest`, only if it is the call that was shown."""
+        """Approve a call. With `digest`, raises DecisionRefused if the call is not the one that was shown."""
         await self.decide(call_id, Approve(digest))
 
     async def deny(self, call_id: str, reason: str = "") -> None:
-        """End a call without running it. The model reads the reason."""
+        """Reject a call, so that it does not run. `reason` is sent to the model."""
         await self.decide(call_id, Deny(reason))
 
     async def answer(self, call_id: str, result: Any = None, *, error: str | None = None) -> None:
-        """Give the result of a call that was carried out elsewhere, or the `error` with which it failed."""
+        """Set the result of a call that was executed elsewhere, or the message of its `error`."""
         await self.decide(call_id, Answer(result, error))
 
     @property
     def _events(self) -> object:
-        """The result of entering the stream."""
+        """The object that the stream's `__aenter__` returned. None before that, and after the run has ended."""
         return self._driver and self._driver.events
 
     def attach(self, after: int = 0) -> Attachment:
-        """Return an iterator of the events after the `seq` `after` (0: from the first), then of new ones.
+        """Return an iterator over the stored events with `seq` above `after`, then over new events.
 
-        If events after it are no longer kept, or the run has not reached it, the iterator first yields one
-        `warning(resync)` with the `seq` of the last dropped event, then all events that are kept. Raises TypeError if
-        `after` is not an integer. Readers see `done` before the stream is closed: `await run.wait()` before you use
-        state that its own code has set.
+        If events after `after` were dropped, or `after` is too high, the first event is `warning(resync)`. Its `seq` is
+        that of the last dropped event. All stored events follow. Raises TypeError if `after` is not an integer. Readers
+        receive `done` before the stream is closed. Await `run.wait()` before you use state that the stream sets.
         """
         attachment = Attachment(self.journal, after, self._on_detach)
         self._readers.add(id(attachment))
@@ -164,18 +166,18 @@ class Run:
     async def stop(self) -> None:
         """End the run with `done(cancelled)` for all of its readers, and wait until its stream is closed.
 
-        May be called from any task. A run that has ended, or has announced its end, does not change.
+        May be called from any task. Has no effect on a run that has ended or has already sent `done`.
         """
         self.cancel()
         await self._finished.wait()
 
-    def cancel(self, *, leaving: bool = False) -> None:
-        """Stop the run without waiting. With `leaving`, also cancel the closing of its stream."""
+    def cancel(self, *, cancel_cleanup: bool = False) -> None:
+        """Stop the run without waiting. With `cancel_cleanup`, also cancel the closing of its stream."""
         if self._driver is not None:
-            self._driver.cut(leaving=leaving)
+            self._driver.cancel(cancel_cleanup=cancel_cleanup)
 
     async def wait(self) -> TurnResult:
-        """Return the result of the run after its end. Raises what its stream raised instead of reporting an event."""
+        """Wait for the end of the run, and return its result. Raises the exception that the stream raised, if any."""
         await self._finished.wait()
         if self._error is not None:
             raise self._error.with_traceback(self._traceback)  # each `raise` extends the traceback of the exception
@@ -183,7 +185,7 @@ class Run:
 
     def _on_detach(self, attachment: Attachment) -> None:
         self._readers.discard(id(attachment))
-        if not self._readers and threading.get_ident() == self._thread:  # garbage may be collected in any thread
+        if not self._readers and threading.get_ident() == self._thread:  # not by garbage collection in another thread
             self._restart_abandoned_timer()
 
     def _restart_abandoned_timer(self) -> None:
@@ -191,14 +193,14 @@ class Run:
             self._driver.scope.deadline = anyio.current_time() + self._stop_when_abandoned
 
     def note_reader_elsewhere(self) -> None:
-        """Record that another process reads the run, so that it does not count as abandoned."""
+        """Record that another process reads the run, which is therefore not abandoned."""
         if not self._readers:
             self._restart_abandoned_timer()
 
-    # The task.
+    # The methods that the task of the run calls.
 
     async def drive(self) -> None:
-        """Enter the stream, write its events into the log, and leave it."""
+        """Enter the stream, write its events into the log, and leave the stream. An exception is stored for `wait`."""
         assert self._driver is not None
         DRIVEN_RUN.set(self.journal.driven)
         try:
@@ -213,40 +215,41 @@ class Run:
                 await self._end()
 
     async def end_without_driving(self) -> None:
-        """End a run whose task asyncio cancelled before its first step, as at the end of a program."""
+        """End a run whose task asyncio cancelled before it started, as at the end of a program."""
         try:
             await close(self._driver and self._driver.stream)
         finally:
             await self._end()
 
     async def begin(self) -> None:
-        """Use the result of the stream if it has one. See `streamtools.stream.driver.Sink`."""
+        """Stop collecting a result if the stream provides one. Part of `streamtools.stream.driver.Sink`."""
         if isinstance(getattr(self._events, "result", None), TurnResult):
             self._collector = None
 
     @property
     def take(self) -> Callable[[UIEvent], Coroutine[Any, Any, bool]]:
-        """Write an event; end after `done`. Usually the journal does this alone. See `Sink`."""
+        """The function that writes an event and returns whether it is `done`. Usually it is the journal's `write`."""
         return self.journal.write if self._collector is None and self._stop_when_abandoned is None else self._write
 
     async def finish(self) -> None:
-        """Do nothing: `drive` writes the end after it has left the stream. See `Sink`."""
+        """Do nothing, because `drive` writes the last events after it has left the stream. Part of `Sink`."""
 
     async def _write(self, event: UIEvent) -> bool:
         if self._collector is not None:
             self._collector.take((event,))
         is_last = await self.journal.write(event)
         if not self._readers and self._driver is not None and self._driver.scope.deadline == math.inf:
-            self._restart_abandoned_timer()  # the last reader was collected in another thread
+            # The garbage collector detached the last reader in another thread, so the timer starts here.
+            self._restart_abandoned_timer()
         return is_last
 
     async def _end(self) -> None:
-        """Write the only `done`, and wake all tasks that wait for the end."""
+        """Write `done` if the stream has not sent it, and wake all waiting tasks."""
         stored: TurnResult | None = None
         try:
             await self._write_end()
             stored = await self.journal.flush()
-        finally:  # a cancellation by asyncio ignores shields
+        finally:  # asyncio's own cancellation ignores shields
             self.journal.close()
             self._result = self.result if stored is None else stored
             if (suspension := self.suspension) is not None:
@@ -258,7 +261,7 @@ class Run:
     async def _write_end(self) -> None:
         driver = self._driver
         assert driver is not None
-        if driver.is_cut and not driver.was_cut:
+        if driver.is_cancelled and not driver.cancel_requested:
             log.info("run_abandoned", run_id=self.id)
         if self.journal.done is None and driver.events is not None:
             with anyio.CancelScope() as scope, suppress(Exception):  # an iterable may refuse to be read again
@@ -266,9 +269,9 @@ class Run:
                 await read_into(driver.events, self.take, yield_every=_YIELD_EVERY_AFTER_STOP)
         if self.journal.done is None:
             reason: DoneReason = "cancelled"
-            if driver.is_exhausted or (self._error is not None and not driver.is_cut):
-                is_ours = self._error is not None  # not an error of the provider
-                message = "the run failed on the server" if is_ours else "the stream ended before it was complete"
+            if driver.is_exhausted or (self._error is not None and not driver.is_cancelled):
+                failed_here = self._error is not None
+                message = "the run failed on the server" if failed_here else "the stream ended before it was complete"
                 await self._write(Error(Code.STREAM_INTERRUPTED, message))
                 reason = "failed"
             await self._write(Done(reason, None, None, []))

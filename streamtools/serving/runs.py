@@ -236,7 +236,7 @@ class Runs:
             for run in running:
                 await run.stop()
         for run in running:  # a run that has ended ignores this
-            run.cancel(leaving=True)
+            run.cancel(cancel_cleanup=True)
         for run in running:
             await run.stop()
 

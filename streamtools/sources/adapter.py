@@ -143,10 +143,10 @@ class FrameAdapter(Adapter):
         return events
 
     def take(self, item: object) -> list[SourceEvent]:
-        return self.feed(item) if type(item) is bytes else self._take_other(item)
+        return self.feed(item) if type(item) is bytes else self._read_sdk_object(item)
 
-    def _take_other(self, item: object) -> list[SourceEvent]:
-        """Return the events of an item whose type is not `bytes`."""
+    def _read_sdk_object(self, item: object) -> list[SourceEvent]:
+        """Return the events of an item whose type is not `bytes`, such as an SDK object or a dict."""
         if isinstance(item, bytes | bytearray | memoryview):
             return self.feed(bytes(item))
         if (made := as_frame(item)) is not None:
@@ -159,7 +159,7 @@ class FrameAdapter(Adapter):
         if not self._over:
             self._end(events)
             if not self.ended:
-                fault = self._foreign(events) if cause is None else interrupted(cause)
+                fault = self._wrong_format_error(events) if cause is None else interrupted(cause)
                 events += [] if fault is None else [fault]
             self._over = True
         return events
@@ -178,7 +178,7 @@ class FrameAdapter(Adapter):
         """Append the last events when the transport ends before a terminator or an error has arrived."""
         self._flush(events)
 
-    def _foreign(self, events: list[SourceEvent]) -> SourceError | None:
+    def _wrong_format_error(self, events: list[SourceEvent]) -> SourceError | None:
         """Return an error if the stream has another format, else None.
 
         This is so if the adapter understood neither the earlier data of the stream nor `events`.
@@ -313,7 +313,7 @@ class FrameAdapter(Adapter):
     def _pass_over(self, frame: Framed, events: list[SourceEvent]) -> None:
         if type(frame) is Damaged and not self._over:
             if frame.final:
-                self._fail(self._foreign(events) or Fault(frame.why, "framing", None), events)
+                self._fail(self._wrong_format_error(events) or Fault(frame.why, "framing", None), events)
             else:
                 events.append(_bad_frame(frame.why, ""))
         elif type(frame) is Skipped and not self._over:

@@ -37,14 +37,14 @@ class Sink(Protocol):
         """Receive the next event. Return True to end the reading."""
 
     async def finish(self) -> None:
-        """Called after the last event, before the stream is left. `Driver.cut` cancels this method too."""
+        """Called after the last event, before the stream is left. `Driver.cancel` cancels this method too."""
 
 
 class Driver:
     """Drives one stream in the task that calls `drive`. Any task may call the other methods.
 
-    With `shield=True`, cancelling the task does not stop the stream; only `cut` does. The shield is opened before the
-    stream is entered, because the stream may open cancel scopes and task groups, and scopes must be nested. Leaving
+    With `shield=True`, cancelling the task does not stop the stream; only `cancel` does. The shield is opened before
+    the stream is entered, because the stream may open cancel scopes and task groups, and scopes must be nested. Leaving
     the stream is cancelled after `closing` seconds.
     """
 
@@ -53,28 +53,28 @@ class Driver:
         """The iterator of events that the stream returned; None before the stream was entered."""
         self.is_exhausted = False
         """True after all events have been read."""
-        self.was_cut = False
-        """True after a call of `cut`."""
+        self.cancel_requested = False
+        """True after a call of `cancel`."""
         self.stream = stream
         self._closing = closing
         self._whole = anyio.CancelScope(shield=shield)
         self._reading = anyio.CancelScope()
         self.scope = self._whole
-        """The cancel scope of the current phase: entering, reading, or `finish`. `cut` cancels it.
+        """The cancel scope of the current phase: entering, reading, or `finish`. `cancel` cancels it.
 
         Before `drive`, a caller may set its `deadline`, which limits entering and reading together.
         """
 
     @property
-    def is_cut(self) -> bool:
-        """True if `cut` or the deadline has ended entering or reading."""
-        return self.was_cut or (self._whole if self.events is None else self._reading).cancel_called
+    def is_cancelled(self) -> bool:
+        """True if `cancel` or the deadline has ended entering or reading."""
+        return self.cancel_requested or (self._whole if self.events is None else self._reading).cancel_called
 
-    def cut(self, *, leaving: bool = False) -> None:
-        """End entering or reading, so that the task leaves the stream. With `leaving=True`, cancel the leaving too."""
-        self.was_cut = True
+    def cancel(self, *, cancel_cleanup: bool = False) -> None:
+        """Stop entering or reading, so that the task leaves the stream. With `cancel_cleanup`, cancel leaving too."""
+        self.cancel_requested = True
         self.scope.cancel()
-        if leaving:
+        if cancel_cleanup:
             self._whole.cancel()
 
     async def drive(self, sink: Sink) -> None:

@@ -1,7 +1,7 @@
 """Names from OpenTelemetry's semantic conventions for generative AI, version 1.41.
 
-Version 1.41 is the latest release, and the one that dashboards read. Its successor is still in development, in the
-repository `semantic-conventions-genai`.
+Version 1.41 is the latest release. Dashboards expect it. The next version is still in development, in the repository
+`semantic-conventions-genai`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ PROVIDERS = {
     "cohere": "cohere",
     "mistral": "mistral_ai",
 }
-"""`gen_ai.provider.name` by the wire format. A format that the conventions do not know keeps its own name."""
+"""Maps a wire format to `gen_ai.provider.name`. The name of a format that is missing here is used unchanged."""
 
 HOSTS = {
     "deepseek.com": "deepseek",
@@ -31,11 +31,11 @@ HOSTS = {
     "x.ai": "x_ai",
     "aiplatform.googleapis.com": "gcp.vertex_ai",
 }
-"""`gen_ai.provider.name` by the end of the host name, for the providers that share OpenAI's format."""
+"""Maps a domain to `gen_ai.provider.name`. Subdomains and regional prefixes match too."""
 
 
 def provider_name(format: str | None, host: str | None) -> str:
-    """Return `gen_ai.provider.name` for a wire format and a host.
+    """Return the `gen_ai.provider.name` of a provider with this wire format and this host name.
 
     >>> provider_name("openai", "api.groq.com"), provider_name("openai", "127.0.0.1"), provider_name(None, None)
     ('groq', 'openai', '_OTHER')

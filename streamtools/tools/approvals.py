@@ -238,7 +238,7 @@ def read_resumption(
     given = read_decisions(decisions or {})
     for call_id, decision in given.items():
         if call_id not in questions:
-            raise DecisionRefused(f"call {call_id[:64]!r} waits for no decision")
+            raise DecisionRefused(f"call {call_id[:64]!r} does not wait for a decision")
         questions[call_id].check(decision)
     return Resumption(suspension.run_id, questions, given, suspension.trace) if suspension else None
 
@@ -352,7 +352,7 @@ class Approvals:
         """Decide about a call. Raises `DecisionRefused` if the call waits for no decision or is already decided."""
         waiting = self._open.get(call_id)
         if waiting is None:
-            why = "has been decided already" if call_id in self._closed else "waits for no decision"
+            why = "has been decided already" if call_id in self._closed else "does not wait for a decision"
             hint = "" if self.attended else "; decide about its suspension with resume= and decisions="
             raise DecisionRefused(f"call {call_id[:64]!r} {why}{hint}")
         waiting.decision = waiting.question.judge(decision, self.clock())

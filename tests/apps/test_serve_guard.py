@@ -152,7 +152,7 @@ async def test_a_call_is_decided_whatever_its_id() -> None:
         run = await page.ask("Hi")
         decided = await page.tell(f"/runs/{run}/calls/a%2Fb", {"approve": False})
 
-    assert (409, "call 'a/b' waits for no decision") == (decided.status_code, decided.json()["error"])
+    assert (409, "call 'a/b' does not wait for a decision") == (decided.status_code, decided.json()["error"])
 
 
 async def test_a_conversation_that_is_refused_its_first_answer_is_forgotten() -> None:

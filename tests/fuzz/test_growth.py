@@ -86,24 +86,24 @@ def calls_are_searched(patch: pytest.MonkeyPatch) -> None:
 
 def calls_are_gathered_again(patch: pytest.MonkeyPatch) -> None:
     """All that wait, for a result that names its tool alone, after each further call."""
-    ask = HistoryReader._open_call
+    ask = HistoryReader._register_call
 
     def gather_again(reader: HistoryReader, call: Any) -> Any:
         reader._calls_by_name.clear()
         return ask(reader, call)
 
-    patch.setattr(HistoryReader, "_open_call", gather_again)
+    patch.setattr(HistoryReader, "_register_call", gather_again)
 
 
 def numbers_are_tried_again(patch: pytest.MonkeyPatch) -> None:
     """From the first, for each further call of an id."""
-    ask = HistoryReader._open_call
+    ask = HistoryReader._register_call
 
     def try_again(reader: HistoryReader, call: Any) -> Any:
         reader._numbers.clear()
         return ask(reader, call)
 
-    patch.setattr(HistoryReader, "_open_call", try_again)
+    patch.setattr(HistoryReader, "_register_call", try_again)
 
 
 def any_number_of_chat_calls(patch: pytest.MonkeyPatch) -> None:

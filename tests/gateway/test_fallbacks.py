@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamtools import rules
-from streamtools.conversation.shared_answer import GO_ON
+from streamtools.conversation.shared_answer import CONTINUE_PROMPT
 from streamtools.gateway import Exchange, FallbackUpstream, ToolCallTransport
 from streamtools.gateway.service import app
 from tests.support.gateway import CLIENTS, HEADERS, begin, collect, request, stream, whole
@@ -89,7 +89,7 @@ def test_every_cut_of_an_answer(client: str) -> None:
                     assert body["continue_final_message"] is True
                 elif shown:
                     assert [each["role"] for each in body["messages"][-2:]] == ["assistant", "user"]
-                    assert body["messages"][-1]["content"] == GO_ON
+                    assert body["messages"][-1]["content"] == CONTINUE_PROMPT
                 else:
                     assert body["messages"][-1]["role"] == "user"
                 sent += give(exchange, 200, stream([answer[i : i + 4] for i in range(0, len(answer), 4)]))

@@ -51,7 +51,7 @@ async def test_what_was_played_is_played_again_only_when_told(tmp_path: Path) ->
 
     once = ReplayTransport(path)
     assert [b"1", b"2"] == [await post(once, ask("one")) for _ in range(2)]
-    with pytest.raises(UnrecordedRequest, match=re.escape("again: the same request is " + str(path))):
+    with pytest.raises(UnrecordedRequest, match=re.escape(f"; it equals {path}, exchange 1, which was already played")):
         await post(once, ask("one"))
 
 

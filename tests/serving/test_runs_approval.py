@@ -34,7 +34,7 @@ async def held(bank: Bank, decide: Any) -> Any:
                         await decide(run)
         await run.wait()
         assert [] == await run.questions()
-        with pytest.raises(DecisionRefused, match="'n0' waits for no decision"):
+        with pytest.raises(DecisionRefused, match="'n0' does not wait for a decision"):
             await run.approve("n0")
         return run
 

@@ -106,7 +106,7 @@ async def test_a_tool_ends_the_run_while_another_waits() -> None:
 
     held = await hold(calls(("pay", ANN), ("stop", {})), tools=bank.tools.merge(stop), ask="now")
     assert "done stopped: tool_stop (None), pending n0" == held.shown[-1]
-    with pytest.raises(DecisionRefused, match="waits for no decision"):
+    with pytest.raises(DecisionRefused, match="does not wait for a decision"):
         held.chat.approve("n0")
 
 
@@ -211,7 +211,7 @@ async def test_resuming_needs_a_ledger() -> None:
     [
         pytest.param({"ask": "soon"}, "ask must be one of 'later', 'now', got 'soon'", id="ask"),
         pytest.param({"decision_timeout": 0}, "timeout must be a positive number", id="no time"),
-        pytest.param({"decisions": {"x": True}}, "call 'x' waits for no decision", id="nothing to decide"),
+        pytest.param({"decisions": {"x": True}}, "call 'x' does not wait for a decision", id="nothing to decide"),
         pytest.param({"resume": "{}", "ledger": MemoryLedger()}, "run_id", id="no suspension"),
     ],
 )

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict
 from streamtools import OutputOptions, chat
 from streamtools.conversation import Ask, Fallback, OpenAIChat, OpenAIResponses, ScriptedModel
 from streamtools.conversation.models import AnthropicMessages
-from streamtools.conversation.models.output_format import ANSWER, AnswerCall, takes_schema
+from streamtools.conversation.models.output_format import ANSWER_TOOL, AnswerToolReader, takes_schema
 from streamtools.events import (
     NativeToolCall,
     ProviderCompleted,
@@ -83,7 +83,7 @@ def claude(*events: dict[str, Any]) -> Loopback:
 @pytest.mark.anyio
 async def test_claude_answers_in_a_call() -> None:
     """The value grows from its pieces; the history has it as the text of the answer, and no call is anybody's."""
-    block = {"type": "tool_use", "id": "toolu_1", "name": ANSWER, "input": {}}
+    block = {"type": "tool_use", "id": "toolu_1", "name": ANSWER_TOOL, "input": {}}
     answer = claude(
         {"type": "content_block_start", "index": 0, "content_block": block},
         *(
@@ -103,7 +103,7 @@ async def test_claude_answers_in_a_call() -> None:
         (body,) = server.bodies
 
     assert body["tools"][0]["input_schema"] == City.model_json_schema()
-    assert body["tool_choice"] == {"type": "tool", "name": ANSWER, "disable_parallel_tool_use": True}
+    assert body["tool_choice"] == {"type": "tool", "name": ANSWER_TOOL, "disable_parallel_tool_use": True}
     assert stream.result.output == OSLO
     assert (stream.result.reason, stream.result.finish_reason) == ("finished", "stop")
     assert sum(event.type == "partial" for event in events) == 4
@@ -134,19 +134,19 @@ def test_models_that_take_a_schema() -> None:
 @given(st.integers(1, 40), st.booleans(), st.booleans())
 def test_an_answer_in_a_call_is_a_text(size: int, told_again: bool, at_once: bool) -> None:
     """In pieces, whole, or both: once. Calls of other names stay calls."""
-    call = NativeToolCall("0", ANSWER, WRITTEN if told_again or at_once else None, "id")
-    events: list[SourceEvent] = [ToolCallStart("0", "id", ANSWER)]
+    call = NativeToolCall("0", ANSWER_TOOL, WRITTEN if told_again or at_once else None, "id")
+    events: list[SourceEvent] = [ToolCallStart("0", "id", ANSWER_TOOL)]
     if not at_once:
         events += [ToolCallDelta("0", WRITTEN[at : at + size]) for at in range(0, len(WRITTEN), size)]
     other = NativeToolCall("1", "other", "{}", "id1")
     ends = ProviderCompleted(tool_calls=[call] if told_again else None, finish_reason="tool_calls")
-    read = AnswerCall().read([*events, call, other, ends])
+    read = AnswerToolReader().read([*events, call, other, ends])
 
     assert "".join(event.text for event in read if isinstance(event, TextDelta)) == WRITTEN
     assert [event for event in read if isinstance(event, NativeToolCall)] == [other]
     assert isinstance(read[-1], ProviderCompleted)
     assert (read[-1].finish_reason, read[-1].tool_calls) == ("stop", None)
-    assert AnswerCall().read([other, ProviderCompleted(tool_calls=[other], finish_reason="tool_calls")])[-1] == (
+    assert AnswerToolReader().read([other, ProviderCompleted(tool_calls=[other], finish_reason="tool_calls")])[-1] == (
         ProviderCompleted(tool_calls=[other], finish_reason="tool_calls")
     )
 

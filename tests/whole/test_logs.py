@@ -57,7 +57,7 @@ async def test_a_tool_that_fails_is_found_in_the_standard_log(
     assert ("look_up", "tool_failed", "RuntimeError") == (values["tool"], values["code"], values["error"])
     assert record.exc_info is not None
     assert isinstance(record.exc_info[1], RuntimeError)
-    assert "City does not fit\npeople: Input should be a valid integer" in caplog.text
+    assert "Invalid input for City:\npeople: Input should be a valid integer" in caplog.text
     assert "RuntimeError: the weather is not to be had" in caplog.text
     assert 'raise RuntimeError("the weather is not to be had") from error' in caplog.text
     assert "an argument" not in caplog.text

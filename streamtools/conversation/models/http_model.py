@@ -20,7 +20,7 @@ import msgspec
 
 from streamtools.conversation.models.bodies import merge
 from streamtools.conversation.models.model import Ask, Body
-from streamtools.conversation.models.output_format import schema_members
+from streamtools.conversation.models.output_format import schema_fields
 from streamtools.conversation.models.prefill import PREFILLS, known_prefill, prefill_of
 from streamtools.conversation.models.sending import HTTPClient, ModelRequest, Sending, Timeouts
 from streamtools.errors import check_word, did_you_mean
@@ -163,7 +163,7 @@ class HTTPModel(ABC):
     def _request(self, ask: Ask) -> ModelRequest:
         body = self.body(ask)
         if ask.output is not None:
-            body = merge(dict(schema_members(self.format, ask.output)), body)
+            body = merge(dict(schema_fields(self.format, ask.output)), body)
         if ask.prefill and (prefill := prefill_of(self, ask.options)) is not None:
             body = prefill.write(body, ask.prefill)
         try:

@@ -220,7 +220,7 @@ class ChatCalls:
             if call is not None and not call.closed:
                 call.fault = call.fault or fault
             return False
-        news = call is None
+        has_changed = call is None
         if call is None:
             if piece.id is None and piece.name is None and piece.text is None and piece.value is None:
                 return False  # a signature without a call, or an unreadable piece
@@ -232,7 +232,7 @@ class ChatCalls:
         if piece.id is not None and call.id is None:
             call.id = piece.id
             self._by_id[piece.slot, piece.id] = self._anywhere[piece.id] = call
-            news = True
+            has_changed = True
         if piece.name and not call.certain:
             known = call.name or ""
             call.name = piece.name if piece.name.startswith(known) else known + piece.name
@@ -240,7 +240,7 @@ class ChatCalls:
         brings = (piece.text is not None or piece.value is not None) and not call.holds(piece)
         call.begun = call.begun or brings
         certain = call.name is not None and (call.begun or len(call.name) > _LONGEST_NAME)
-        if news or (certain and not call.certain):
+        if has_changed or (certain and not call.certain):
             call.announce(events, certain=certain)
         if brings and piece.text is not None:
             call.brackets.feed(piece.text)

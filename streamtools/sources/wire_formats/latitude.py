@@ -77,7 +77,7 @@ class Latitude(TurnsAdapter):
 
     def _read(self, frame: Frame, events: list[SourceEvent]) -> None:
         if frame.data.startswith(b"[DONE]"):
-            if (fault := self._foreign(events)) is not None:
+            if (fault := self._wrong_format_error(events)) is not None:
                 self._fail(fault, events)
             else:
                 self._complete_chain({}, events)

@@ -46,8 +46,8 @@ class Ollama(FrameAdapter):
                 fault = fault._replace(message=bounded(f"{fault.message}; sign in at {where}"))
             self._fail(fault, events)
         elif done is True:
-            if message is None and (foreign := self._foreign(events)) is not None:
-                self._fail(foreign, events)
+            if message is None and (wrong_format := self._wrong_format_error(events)) is not None:
+                self._fail(wrong_format, events)
                 return
             reason = value.get("done_reason")
             self._finish(reason if isinstance(reason, str) else None, value, events)

@@ -284,8 +284,8 @@ def _place_of(event: dict[str, Any]) -> tuple[Any, Any]:
 
 def _is_answer(last: list[Any]) -> bool:
     """Return whether the last item of a response is an answer of the model. Comments on its next step are not."""
-    said = [item for item in objects(last) if item.get("type") == "message" and item.get("phase") != "commentary"]
-    return any(text_of(objects(item.get("content"))) for item in said)
+    messages = [item for item in objects(last) if item.get("type") == "message" and item.get("phase") != "commentary"]
+    return any(text_of(objects(item.get("content"))) for item in messages)
 
 
 _WHOLE: dict[str, Callable[[Responses, dict[str, Any], list[SourceEvent]], None]] = {
