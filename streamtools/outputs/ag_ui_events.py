@@ -9,9 +9,11 @@ with the id of the run. All calls of a turn belong to one assistant message, unl
 call that has ended has a result. The front end itself runs the calls that have none.
 
 The outcome `cancelled`, `pendingToolCallIds` and `usage` are new in version 1.0. They are sent only to a client that
-declares version 1.0, because earlier clients refuse them. The outcome `interrupt` is sent to all clients. It is older
-than 1.0 (CopilotKit uses 0.0.59), and clients before that ignore outcomes. Clients parse the arguments of a call before
-they send them back. So the arguments of a malformed call are an object that contains the text of the model.
+declares version 1.0, because earlier clients refuse them. The outcome `interrupt` is sent to all clients. Version
+0.0.59, which CopilotKit uses, already has this outcome, and older clients ignore outcomes.
+
+Clients parse the arguments of a call before they send them back. So the arguments of a malformed call are an object
+that contains the text of the model.
 
 Source: the packages `@ag-ui/client` 0.0.27 to 0.0.59 and 1.0.0 (`verify`, `apply/default`, `legacy/convert`) and
 `ag-ui-protocol` 1.0.0, whose models are generated from the schema of 1.0.

@@ -149,7 +149,7 @@ class FrontEndEncoder(ABC):
             return b""
         return self._finish(None)
 
-    # The open items and their ends.
+    # The start and the end of each item.
 
     def _begin(self, run_id: str | None = None) -> bytes:
         if self._begun:
@@ -257,7 +257,7 @@ class FrontEndEncoder(ABC):
             parts.append(self._write_end(done))
         return b"".join(parts)
 
-    # The protocol.
+    # Methods that write the parts of the protocol.
 
     @abstractmethod
     def _write_start(self, run_id: str | None) -> bytes:

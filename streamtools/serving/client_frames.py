@@ -1,7 +1,7 @@
 """Parses the frames that a websocket client sends. Each frame is a text that contains one JSON object.
 
-A control frame has a key of `_CONTROL_FRAMES`. An object without these keys is a message for the application. An
-invalid frame raises `FrameError`, whose message is sent to the client.
+A control frame has a key of `_CONTROL_FRAMES` and no unknown keys. An object without a key of `_CONTROL_FRAMES` is a
+message for the application. An invalid frame raises `FrameError`, whose message is sent to the client.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ Id: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=1024)]
 
 
 class FrameError(Exception):
-    """An invalid frame. The client receives `answer`. If it sends too many of them, the websocket is closed with
-    `close_code`.
+    """An invalid frame. The client receives `answer`.
+
+    If the client sends too many invalid frames, the websocket is closed with the `close_code` of the last one.
     """
 
     def __init__(self, code: str, message: str, close_code: int = 1008) -> None:

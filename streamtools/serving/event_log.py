@@ -58,7 +58,7 @@ class EventLog(Protocol):
         The iterator first yields `warning(resync)` if events after `after` were dropped, or if `after` is above the
         last `seq` of the run. The `seq` of the warning is that of the last dropped event, or 0 if no event was dropped.
         All stored events follow. For an unknown key, `read` or the first step of the iterator raises `RunNotFound`. The
-        iterator may be an asynchronous generator. After a cancelled read, the caller closes it and calls `read` again.
+        iterator may be an asynchronous generator. After a cancelled read, callers make a new iterator.
         """
         ...
 
@@ -144,7 +144,7 @@ class _RunEvents:
         self.events: list[UIEvent] = []
         self.sizes: list[int] = []
         self.size = 0  # the sum of `sizes`, in bytes
-        self.first = 0  # how many events were dropped: the number of `events[0]`, counted from the start of the run
+        self.first = 0  # the number of dropped events
         self.dropped = first_seq - 1  # the seq of the last dropped event
         self.last = 0  # the seq of the last event
         self.ended = False
@@ -181,8 +181,8 @@ class MemoryReader:
     def __init__(self, run: _RunEvents, after: int) -> None:
         self._run = run
         self._closed = False
-        # The number of the next event, counted from the start of the run. If that event was dropped, or with -1, the
-        # reader first returns a resync.
+        # The index of the next event among all events of the run, including dropped events. If the next event was
+        # dropped, or the index is -1, the reader first returns a resync.
         self._index = -1
         if run.dropped <= after <= run.last:
             self._index = run.first + bisect_right(run.events, after, key=_seq_of)

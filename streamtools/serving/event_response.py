@@ -67,11 +67,12 @@ class EventStreamResponse(Response):
     used. Formats that cannot be resumed start with the first event. When the client leaves, a stream is stopped. A run
     continues, unless `on_disconnect` is `"stop"`.
 
-    After `keep_alive` seconds without data, a comment is sent if the format has comments (None: never). If the client
-    accepts no data for `send_timeout` seconds, it is treated as disconnected (None: never). `headers` are added to the
-    headers of the format and replace those with the same name. When `shutdown` begins, the response may finish during
-    the drain, and is stopped after it. If a stream would start after the begin, the stream is closed and the status is
-    503 with `Retry-After`. `background` runs after the response.
+    After `keep_alive` seconds without data (None: never), a comment is sent if the format has comments. If the client
+    accepts no data for `send_timeout` seconds (None: no limit), it is treated as disconnected. `headers` are added to
+    the headers of the format and replace those with the same name. `background` runs after the response.
+
+    When `shutdown` begins, the response may finish during the drain, and is stopped after it. If `shutdown` has begun
+    before a stream starts, the stream is closed, and the response is 503 with `Retry-After`.
 
     Raises ValueError for values that are not allowed, and TypeError for an object without events. Exceptions of the
     stream are raised to the server: immediately if no data was sent, otherwise after the end of the body.
@@ -220,7 +221,7 @@ class _EventBody:
     def _encode(self, events: Sequence[UIEvent]) -> bytes:
         if self._run is None:
             return b"".join(map(self._encoder.encode, events))
-        if not self._encoder.resumable:  # skip repeated events: the log may have lost events and received them again
+        if not self._encoder.resumable:  # skip events that a log has lost and received again
             events = [event for event in events if event.seq > self._position or not self._position]
             self._position = max(self._position, *(event.seq for event in events), 0)
         return self._run.shared_frames.encode(self._encoder, events) if events else b""

@@ -26,7 +26,7 @@ from streamtools.tools.at_most_once import DrivenRun
 
 log = Logger(__name__)
 
-_LOG_TIMEOUT_S = 10.0  # for one event. After a timeout, the log is not called for the same time.
+_LOG_TIMEOUT_S = 10.0  # maximum time to write one event, and the pause of writing after a timeout
 
 
 class Journal:
@@ -42,7 +42,7 @@ class Journal:
         """Set when the log has an event of the run, so that it can be read, or when the run has ended."""
         self.waiting_reads: set[anyio.CancelScope] = set()
         self.driven: DrivenRun | None = None
-        """The run as the call ledger sees it, if another process may take the run over; otherwise None."""
+        """The run in the form that the call ledger needs, if another process may take it over; otherwise None."""
         self.shared_frames = SharedFrames()
         self.in_memory = type(events) is MemoryEventLog  # then writing never fails and never waits
         self._run_id = run_id

@@ -103,7 +103,7 @@ class OwnedRun:
             self._pending_size += len(data)
 
     def next_batch(self) -> list[tuple[int, bytes]]:
-        """Return the events to write next, with their seqs. They are pending until `confirm`."""
+        """Return the events to write next, with their seqs. They remain pending until `confirm` is called."""
         batch, size = list[tuple[int, bytes]](), 0
         for entry in self._pending:
             size += len(entry[1])

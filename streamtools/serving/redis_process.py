@@ -47,7 +47,7 @@ _MAX_RUNS_PER_RENEWAL = 100
 _PAGE = 256  # maximum number of events that a slow reader fetches with one command
 _MAX_LISTEN_S = 5.0  # maximum duration of one blocking read
 END_TIMEOUT_S = 10.0
-"""Maximum seconds that a task waits until the end of a run is written. After that, the task continues."""
+"""Maximum number of seconds that a task waits until the end of a run is written. After that, the task continues."""
 
 WINDOW = 512
 """Maximum number of events that a `Feed` keeps in memory for the readers of one run."""
@@ -92,7 +92,7 @@ class RedisProcess:
         self._claiming: set[str] = set()
 
     def start(self) -> None:
-        """Start the three tasks. After a cancellation, they continue until the end of each run is written."""
+        """Start the three tasks. After a cancellation, they continue until the ends of the runs are written."""
         self._tasks.start_soon(self._run)
 
     async def _run(self) -> None:
@@ -120,7 +120,7 @@ class RedisProcess:
         """Add a run to the runs of this process, which has just acquired the lease."""
         self.owned[run.key] = run
         run.renew = self._renew
-        run.lease_until = anyio.current_time() + self._settings.lease / 2  # it was acquired before this call
+        run.lease_until = anyio.current_time() + self._settings.lease / 2  # half: acquired before this call
 
     def disown(self, run: OwnedRun) -> None:
         """Remove a run from the runs of this process, which writes nothing more to it."""

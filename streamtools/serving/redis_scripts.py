@@ -1,17 +1,19 @@
 """The Lua scripts that change the runs on Redis.
 
-Redis keeps three keys for a run: a stream of events (`log`), a hash (`meta`) and a key that expires (`lease`). One
+Redis keeps three main keys for a run: a stream of events (`log`), a hash (`meta`) and a key that expires (`lease`). One
 process at a time drives the run. The field `token` of `meta` names this process: it is `<epoch>:<process id>`. The
 epoch starts at 1 and grows by 1 with each claim, so each claim has a different token. The driving process renews the
 lease. After the lease has expired, another process may claim the run, which replaces the token. Scripts that pass the
 old token then write nothing.
 
-If the reply to a script was lost, the process sends the script again. The repetition changes nothing, because each
-script checks the stored state before it writes. The id of an event in the stream is `<seq>-0`, so the `seq` at which a
-reader continues is also an id of the stream. An entry of the stream has one field. The name of the field is the epoch
+If the reply to `BEGIN`, `APPEND` or `END` is lost, the process sends the script again. The repetition changes nothing,
+because these scripts check the stored state before they write. An event with the seq 7 has the id `7-0` in the stream,
+so a reader can fetch the events after a seq. An entry of the stream has one field. The name of the field is the epoch
 under which the event was written, and its value is the event as JSON.
 
-A run also belongs to a *user*: the `owner` that was passed to `Runs.start`. The users' keys list their runs.
+Another key of a run, `readers`, exists while another process reads the run. All runs share the sorted set `running`,
+which contains the keys of the running runs with the times at which their leases expire. A run also belongs to a *user*:
+the `owner` that was passed to `Runs.start`. Each user has keys that list the user's runs.
 """
 
 from __future__ import annotations
@@ -144,7 +146,9 @@ return answers
 )
 """Renews the leases of several runs. Returns three integers for each run.
 
-They are whether the token is still valid (1 or 0), the last `seq`, and whether another process reads the run (1 or 0).
+The integers are: whether the token is still valid (1 or 0), the last `seq`, and whether another process reads the run
+(1 or 0). The lease of a run that has ended is not renewed.
+
 `KEYS`: running, and for each run: log, meta, lease, readers. `ARGV`: lease in milliseconds, and for each run: token,
 key of the run.
 """
@@ -200,9 +204,10 @@ return {first, last, kept[1], tonumber(kept[2]), kept[3] and 1 or 0, #entry > 0 
 )
 """Returns the state of a run as six values.
 
-They are the first `seq` and the last `seq` in the log, the token (`''` if the run is unknown), the last `seq` at the
-time of the last claim, whether the run has ended (1 or 0), and the epoch under which the requested event was written (0
-if the log does not contain the event). `KEYS`: log, meta. `ARGV`: the seq of the requested event, or `''` for the last.
+The values are the first `seq` and the last `seq` in the log, the token (`''` if the run is unknown), the last `seq` at
+the time of the last claim, whether the run has ended (1 or 0), and the epoch under which the requested event was
+written (0 if the log does not contain the event). `KEYS`: log, meta. `ARGV`: the seq of the requested event, or `''`
+for the last event.
 """
 
 SEND = """

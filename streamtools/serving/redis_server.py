@@ -23,7 +23,7 @@ from streamtools.tools.redis_client import RedisClient, Word
 log = Logger(__name__)
 
 FIRST_RETRY_S, LAST_RETRY_S = 0.05, 1.0
-"""Seconds of the first and of the longest pause between attempts to reach the server. Each pause doubles the last."""
+"""Seconds of the first and of the longest pause between attempts to reach the server. Each is twice the last."""
 
 
 class StoreSettings(NamedTuple):

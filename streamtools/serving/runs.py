@@ -37,9 +37,9 @@ class Runs:
     ended runs are kept. A run that has had no reader for `stop_when_abandoned` seconds is stopped (None: never). A
     caller that waits for the result is not a reader.
 
-    When `shutdown` begins or the context ends, no new run starts. The runs then have `drain` seconds to finish; with
-    `shutdown`, its `drain` applies. After that, the remaining runs are stopped. A stopped stream may take `grace`
-    seconds to close and is then cancelled. Raises ValueError for a limit that is out of range.
+    When `shutdown` begins or the context ends, no new run starts. The runs then have `drain` seconds to finish (by
+    default 0). With `shutdown`, its `drain` applies. After that, the remaining runs are stopped. A stopped stream may
+    take `grace` seconds to close and is then cancelled. Raises ValueError for a limit that is out of range.
 
     If a run fails, its events report the error and `run.wait()` raises it. Other runs are not affected.
     """

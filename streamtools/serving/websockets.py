@@ -58,8 +58,10 @@ class Socket:
             await self._websocket.accept()
 
     async def refuse(self) -> None:
-        """Refuse the client during a shutdown. Sends the status 503 if the websocket is not accepted yet and the server
-        supports HTTP responses to websockets; otherwise closes the websocket.
+        """Refuse the client during a shutdown.
+
+        Sends the status 503 if the websocket is not accepted yet and the server supports HTTP responses to websockets.
+        Otherwise, closes the websocket.
         """
         scope: Any = getattr(self._websocket, "scope", {})
         if self._is_new and "websocket.http.response" in (scope.get("extensions") or ()):
