@@ -69,8 +69,8 @@ class Loopback:
 
     async def _serve(self, stream: SocketStream) -> None:
         async with stream:
-            self.requests.append(await _request(stream))
             try:
+                self.requests.append(await _request(stream))
                 await stream.send(self._head.encode())
                 for piece in self._script:
                     if isinstance(piece, bytes):
