@@ -1,7 +1,7 @@
-"""Test a backend that streams: replayed recordings, expected events, and laws for custom dialects.
+"""Tools for tests of streaming backends: replayed recordings, expected events, and laws for custom dialects.
 
-Installing streamtools gives pytest the fixture and the marker `recording`. This package is what tests import. It needs
-the extra `test` (pytest and hypothesis), which is imported when it is used.
+Installing streamtools also installs a pytest plugin with the fixture and the marker `recording`. Tests import the other
+tools from this package. It needs the extra `test` (pytest and hypothesis). Both are imported on first use.
 """
 
 from __future__ import annotations

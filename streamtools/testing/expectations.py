@@ -1,7 +1,7 @@
-"""Compare events with those that a test expects, and show the differences.
+"""Compares events with the expected events of a test, and shows the differences.
 
-Only the fields that a test states are compared. Call ids, the run id, times and `seq` differ from run to run, so they
-are compared only if they are stated.
+Only the fields that are set in the expected event are compared. So call ids, the run id, times and `seq`, which differ
+in each run, are ignored unless the test sets them.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ Expected: TypeAlias = "Event | type[Event] | UnionType | Mapping[str, Any] | Ell
 """An item in the list of expected events."""
 
 _MISSING = object()
-_fields_of = cache(msgspec.structs.fields)  # slower than the rest of a comparison
-_CONTEXT = 20  # common characters that are shown before the first difference of two texts
+_fields_of = cache(msgspec.structs.fields)  # cached, because it takes longer than the rest of a comparison
+_CONTEXT = 20  # number of equal characters that are shown before the first difference of two texts
 
 
 class EventDifference(NamedTuple):
-    """The path to a value that differs in two events, and both values."""
+    """A difference between two events: the path to a value, the expected value, and the actual value."""
 
     path: str
     expected: object
     actual: object
 
     def show(self, side: object) -> str:
-        """Return a short repr of one of the values. Texts start a little before their first difference."""
+        """Return a short repr of `side`, one of the two values. Text is shown from near the first difference."""
         if isinstance(self.expected, str) and isinstance(self.actual, str) and isinstance(side, str):
             common = common_prefix_length(self.expected, self.actual)
             return show(side) if common < 2 * _CONTEXT else "…" + show(side[common - _CONTEXT :])
@@ -46,13 +46,13 @@ class EventDifference(NamedTuple):
 
 
 def matches(expected: Any, actual: Any) -> bool:
-    """Return whether an event is as expected."""
+    """Return True if an event has no difference from the expected event."""
     return difference(expected, actual) is None
 
 
 def difference(expected: Any, actual: Any, path: str = "") -> EventDifference | None:
-    """Return the first difference, or None."""
-    if expected is _MISSING or actual is _MISSING:  # not equal even to `ANY`
+    """Return the first difference between two values. Returns None if they match."""
+    if expected is _MISSING or actual is _MISSING:  # a missing value differs from every value, even from `ANY`
         return EventDifference(path, expected, actual)
     if isinstance(expected, type | UnionType) and isinstance(actual, Event):
         return None if isinstance(actual, expected) else EventDifference(path, expected, actual)
@@ -83,7 +83,7 @@ def _fields(struct: msgspec.Struct) -> dict[str, Any]:
 
 
 def _stated(struct: msgspec.Struct) -> dict[str, Any]:
-    """Return the fields that do not have their default value."""
+    """Return the fields of an event whose values differ from the defaults."""
     return {
         field.name: value
         for field in _fields_of(type(struct))
@@ -93,7 +93,10 @@ def _stated(struct: msgspec.Struct) -> dict[str, Any]:
 
 
 def show(value: object, width: int = 100) -> str:
-    """Return a short repr: an event without fields that have their default, long texts cut in the middle."""
+    """Return a repr of at most about `width` characters, shortened in the middle.
+
+    Fields with their default value are omitted.
+    """
     if value is _MISSING:
         return "nothing"
     if isinstance(value, type):
@@ -112,20 +115,25 @@ def _show_struct(struct: msgspec.Struct) -> str:
     return f"{type(struct).__name__}({', '.join(fields)})"
 
 
-_SEARCH_WINDOW = 200  # events in which an expected event is searched for, so that the cost stays linear
-_MAX_EXCERPT = 200  # characters of an invalid body in a message
-_CONTEXT_LINES = 3  # equal lines that are shown around a difference
+_SEARCH_WINDOW = 200  # number of events that are searched for an expected event, so that the time stays linear
+_MAX_EXCERPT = 200  # number of characters of an invalid body that a message shows
+_CONTEXT_LINES = 3  # number of equal lines that are shown before and after a difference
 
 
 def assert_events(events: Iterable[UIEvent], expected: Sequence[Expected], *, coalesced: bool = True) -> None:
-    """Fail unless the events are as expected, in order.
+    """Raise AssertionError if the events differ from the expected events.
 
-    An item of `expected` is an event, of which the fields without a default value are compared; a dict of fields by
-    their JSON names, of which all are compared: `{"type": "text"}`; a class or a union of classes; or `...` for any
-    number of events, including none. `unittest.mock.ANY`, and any object that compares equal, can stand for an event
-    or a value. With `coalesced`, the events are compared as `coalesce` returns them: neighbouring texts are joined,
-    and ids are numbered in order. The message shows the differences line by line, `-` for expected and `+` for actual.
-    Raises TypeError for anything but events, such as the text of a response.
+    An item of `expected` is one of these:
+
+    - An event. Its fields that differ from their defaults are compared.
+    - A dict of fields by their JSON names, such as `{"type": "text"}`. All these fields are compared.
+    - A class or a union of classes. The event must be an instance.
+    - `...` for any number of events, including none.
+
+    An event or a value can also be `unittest.mock.ANY` or another object that compares equal. With `coalesced=True`,
+    the events are first passed to `coalesce`, which joins adjacent texts and numbers ids in order. The message shows
+    the differences line by line, with `-` for expected and `+` for actual events. Raises TypeError if `events` contains
+    other objects, or is the text of a response.
     """
     __tracebackhide__ = True
     if isinstance(events, str | bytes):  # type: ignore[unreachable] # callers may not check types
@@ -140,9 +148,10 @@ def assert_events(events: Iterable[UIEvent], expected: Sequence[Expected], *, co
 
 
 def read_events(body: str | bytes) -> list[UIEvent]:
-    """Return the UI events in the body that a backend sent: native server-sent events, or one JSON event per line.
+    """Parse the UI events in the body of a response of a backend.
 
-    Raises ValueError for a body without UI events, or with anything else.
+    The body consists of server-sent events in the native format, or of one JSON event per line. Raises ValueError for a
+    body without UI events, and for a body with other data.
     """
     data = body.encode() if isinstance(body, str) else body
     decoder = LineDecoder() if data.lstrip()[:1] == b"{" else SSEDecoder()
@@ -164,7 +173,10 @@ def _beginning(data: bytes) -> str:
 
 
 class _Row(NamedTuple):
-    """An expected and an actual event, of which one may be missing; or `...` and the events that it matches."""
+    """A row of the comparison: an expected and an actual event, of which one may be missing.
+
+    If `expected` is `...`, `actual` holds the events that it matches.
+    """
 
     is_equal: bool
     expected: Any
@@ -172,7 +184,10 @@ class _Row(NamedTuple):
 
 
 def _align(expected: Sequence[Any], actual: Sequence[Event]) -> list[_Row]:
-    """Return both side by side. The part between two `...` is aligned with the first events that match it."""
+    """Align the expected events with the actual events.
+
+    The expected events between two `...` are aligned with the first actual events that match them.
+    """
     gaps = [index for index, item in enumerate(expected) if item is ...]
     if not gaps:
         return _compare(expected, actual)
@@ -186,7 +201,10 @@ def _align(expected: Sequence[Any], actual: Sequence[Event]) -> list[_Row]:
 
 
 def _find(part: Sequence[Any], actual: Sequence[Event], at: int, *, last: bool) -> slice:
-    """Return where `part` matches from an index on, or the most similar place. The `last` part must be at the end."""
+    """Return the first slice of `actual` from the index `at` that matches `part`, or else the most similar slice.
+
+    With `last=True`, the slice must be at the end of `actual`.
+    """
     end = max(at, len(actual) - len(part))
     places = [slice(begin, begin + len(part)) for begin in range(end if last else at, end + 1)]
     for place in places:
@@ -207,7 +225,7 @@ def _similarity(expected: Any, actual: Event) -> int:
 
 
 def _compare(expected: Sequence[Any], actual: Sequence[Event]) -> list[_Row]:
-    """Return both side by side, as difflib aligns them. Each expected event is assigned the first event it matches."""
+    """Align expected and actual events with difflib. Each expected event is paired with the first event it matches."""
     left = dict(enumerate(actual))
     assigned: list[int | None] = []
     for item in expected:
@@ -222,7 +240,7 @@ def _compare(expected: Sequence[Any], actual: Sequence[Event]) -> list[_Row]:
 
 
 def _write(rows: Sequence[_Row]) -> Iterator[str]:
-    """Yield the rows as text. Equal rows are shown only next to a difference."""
+    """Yield the rows as lines of text. Equal rows that are not near a difference are replaced by their number."""
     differ = [at for at, row in enumerate(rows) if not row.is_equal]
     near = {at + step for at in differ for step in range(-_CONTEXT_LINES, _CONTEXT_LINES + 1)}
     for shown, group in itertools.groupby(enumerate(rows), lambda item: item[0] in near):
@@ -234,7 +252,7 @@ def _write(rows: Sequence[_Row]) -> Iterator[str]:
 
 
 def _write_row(row: _Row) -> Iterator[str]:
-    """Yield a row as text. After two events of one type, yield where they differ."""
+    """Yield a row as lines of text. For two events of the same type, the last line shows the first difference."""
     if row.expected is ...:
         names = Counter(map(_name, row.actual)).items()
         matched = ", ".join(f"{count} {name}" if count > 1 else name for name, count in names)
@@ -250,7 +268,7 @@ def _write_row(row: _Row) -> Iterator[str]:
 
 
 def _name(event: Event) -> str:
-    """Return the type of an event. An error comes with its message, which may explain why other events are missing."""
+    """Return the type of an event. For an error, add its message, which may explain why other events are missing."""
     if not isinstance(event, Error):
         return event.type
     return f"error({event.code}: {event.message}{'' if event.status is None else f', {event.status}'})"

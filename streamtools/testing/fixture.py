@@ -1,4 +1,4 @@
-"""The fixture `recording`: replays the provider's responses to a test, or records them while the test runs."""
+"""The fixture `recording`. It replays recorded responses of a provider in a test, or records them during the test."""
 
 from __future__ import annotations
 
@@ -27,38 +27,41 @@ from streamtools.recording.writer import create_private_file
 from streamtools.tools.registry import ToolsLike
 
 Mode: TypeAlias = Literal["replay", "record", "extend"]
-"""Replay only; record everything; or replay recorded requests and record the others."""
+"""`"replay"` only replays, `"record"` records all requests. `"extend"` replays recorded requests and records the
+others."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RecordingSettings:
-    """The keywords of the marker `recording` and of the fixture `recording_options`, besides those of `Playback`.
+    """The options of the marker `recording` and of the fixture `recording_options`.
 
-    Raises ValueError for an invalid value.
+    The marker and the fixture also accept the fields of `Playback` as keywords. Raises ValueError for an invalid value.
     """
 
     source: str = DETECT
     """The wire format of the stream. By default, it is detected when the stream is read."""
     match: Match = FIELDS
-    """What must be equal in a request and a recorded request, see `ReplayTransport`."""
+    """The fields that must be equal in a request and a recorded request, or a function, see `ReplayTransport`."""
     repeat: bool = False
-    """Whether a recorded response can be used more than once."""
+    """True if a recorded response can be replayed more than once."""
     unplayed: Literal["fail", "ignore"] = "fail"
-    """Whether a recorded exchange that was not requested fails the test."""
+    """With `"fail"`, a recorded exchange that was not requested fails the test. `"ignore"` allows it."""
     allow_hosts: Sequence[str] = ()
-    """Hosts that can be reached while the recording is replayed. This machine always can."""
+    """Hosts that the test can reach during a replay. The local machine is always allowed."""
     inner: Callable[[], Any] | None = None
-    """Creates the transport that is recorded; by default, one of the client's library."""
+    """A function that creates the transport for recorded requests. None uses the HTTP transport of the client's
+    library."""
     redact: Sequence[Secret] = ()
-    """More secrets to overwrite, in the recording and in the requests that are compared with it."""
+    """Additional secrets to overwrite, in the recording and in the requests that are compared with it."""
     record_body: bool = True
-    """Whether request bodies are recorded. Without them, requests are told apart by the size of the body."""
+    """True if request bodies are recorded. Otherwise requests are compared by the size of the body."""
     edit: Edit | None = None
-    """Takes each head before it is recorded and returns the head to write, for example without a date. Later requests
-    are not edited: if `edit` changes the request, `match` must accept the difference."""
+    """A function of each head, which returns the head to write, for example without a date. It is not applied to the
+    requests during a replay. So if `edit` changes the request, `match` must accept the difference."""
     record_clock: Callable[[], float] = time.perf_counter
-    """The clock for recorded times, in seconds."""
+    """A function that returns the time in seconds for recorded times."""
     playback: PlaybackOptions = field(default_factory=PlaybackOptions)
+    """The options of `Playback` for the replay."""
 
     def __post_init__(self) -> None:
         check_word("unplayed", self.unplayed, ("fail", "ignore"))
@@ -68,9 +71,10 @@ class RecordingSettings:
 
 
 class FixtureTransport(Transport):
-    """The transport of a test's clients: it replays, records, or both.
+    """The HTTP transport for the clients of a test. It replays, records, or does both.
 
-    The recording is written to a temporary file until the test has ended. So a test that fails keeps the old recording.
+    A new recording is written to a temporary file. After the test, it replaces the old recording if every response is
+    complete. If the test failed, every status must also be below 400.
     """
 
     def __init__(self, path: Path, settings: RecordingSettings, mode: Mode, advice: str = "") -> None:
@@ -109,7 +113,11 @@ class FixtureTransport(Transport):
                 await transport._forward(closing)
 
     def faults(self, *, check_unplayed: bool) -> list[str]:
-        """Return requests that are not recorded, and, if there are none, recorded exchanges that were not used."""
+        """Return messages about requests that are not recorded.
+
+        If there are none and `check_unplayed` is True, return messages about injected faults that were not reached, or
+        about recorded exchanges that were not requested.
+        """
         if self._replay is None or not self._only_replays:
             return []
         faults = [str(fault) for fault in self._replay.faults]
@@ -123,7 +131,10 @@ class FixtureTransport(Transport):
         return faults
 
     def save(self, *, test_passed: bool) -> str | None:
-        """Replace the recording by the new one. Returns why not, if the new one is not worth keeping."""
+        """Replace the old recording by the new recording, if there is one.
+
+        If the new recording is incomplete, keep the old recording and return the reason. Returns None otherwise.
+        """
         if self._file is None:
             return None
         try:
@@ -174,7 +185,10 @@ class FixtureTransport(Transport):
 
 
 class _NetworkTransport(Transport):
-    """Sends requests with a transport of the client's library. It is created on demand: a test may use both kinds."""
+    """Sends requests with the HTTP transports of the client's library.
+
+    It creates the asynchronous or the blocking transport at the first request of this kind.
+    """
 
     async_transport: Any = None
     blocking_transport: Any = None
@@ -196,11 +210,11 @@ class _NetworkTransport(Transport):
 class RecordingFixture:
     """The value of the fixture `recording`: the exchanges of a test with its provider, in a file next to the test.
 
-    `new_id` creates call ids that are the same in each run, as `replay` uses them.
+    `new_id` is a function that creates call ids. It returns the same ids in each test run. `replay` uses it.
     """
 
     def __init__(self, path: Path, settings: RecordingSettings, mode: Mode, advice: str = "") -> None:
-        """`advice` is added to the message if a request differs from the recorded ones."""
+        """`advice` is added to the error message for a request that is not recorded."""
         self._path = path
         self.new_id: Callable[[], str] = map("call_{}".format, itertools.count(1)).__next__
         self._settings = settings
@@ -212,25 +226,28 @@ class RecordingFixture:
 
     @property
     def path(self) -> Path:
-        """The file of the recording."""
+        """The path of the recording."""
         self._path_was_used = True
         return self._path
 
     @property
     def transport(self) -> FixtureTransport:
-        """The transport for clients of httpx or httpx2. Several clients can share it."""
+        """The HTTP transport for clients of httpx or httpx2. Several clients can share it."""
         if self._transport is None:
             self._transport = FixtureTransport(self.path, self._settings, self._mode, self._advice)
         return self._transport
 
     def client(self, **options: Any) -> httpx.AsyncClient:
-        """Return an httpx client with the transport."""
+        """Return a new `httpx.AsyncClient` with `transport`. `options` are other arguments of the client."""
         return httpx.AsyncClient(transport=self.transport, **options)
 
     def replay(
         self, *, exchange: int | None = None, tools: ToolsLike | None = None, **options: Unpack[ReplayOptions]
     ) -> EventReplay:
-        """Return the UI events of the recorded stream, as `streamtools.replay` does, with the same ids in each run."""
+        """Replay the recorded stream with `streamtools.replay`. Call ids and the run id are the same in each test run.
+
+        Raises RecordingError if the recording does not exist.
+        """
         if not self.path.exists():
             raise RecordingError(
                 f"{self.path} does not exist: `recording.replay` sends no request. Record the stream with a test that "
@@ -244,12 +261,11 @@ class RecordingFixture:
 
     @property
     def exchanges(self) -> list[Recording]:
-        """The exchanges in the file. Raises RecordingError."""
+        """The exchanges in the file. Raises RecordingError if the file cannot be read."""
         return read_recordings(self.path)
 
     def faults(self, *, check_unplayed: bool) -> list[str]:
-        """Return the faults of the test: unrecorded requests, or, with `check_unplayed`, a recording that was not
-        used."""
+        """Return messages about unrecorded requests. With `check_unplayed=True`, also report unused recordings."""
         if self._transport is not None:
             return self._transport.faults(check_unplayed=check_unplayed)
         if self._path_was_used or not check_unplayed or self._settings.unplayed == "ignore":
@@ -260,7 +276,7 @@ class RecordingFixture:
         ]
 
     def save(self) -> str | None:
-        """Replace the recording by the new one, if there is one. Returns why not."""
+        """Replace the old recording by the new recording, if there is one. Returns the reason if that fails."""
         return None if self._transport is None else self._transport.save(test_passed=self.test_passed)
 
 
@@ -274,13 +290,15 @@ def every_cut(recording: TestT) -> TestT: ...
 @overload
 def every_cut(recording: str | Path | None = None, *, seeds: Sequence[int] = (1, 2, 3)) -> Callable[[TestT], TestT]: ...
 def every_cut(recording: Any = None, *, seeds: Sequence[int] = (1, 2, 3)) -> Any:
-    """Run a test once for each way to cut its recording: as recorded, by event, by byte, whole, and at random.
+    """Run a test several times, each time with other chunk boundaries in its recording.
+
+    The chunks are the recorded chunks, events, single bytes, the whole body, and chunks of random sizes:
 
         @every_cut
         async def test_weather(recording): ...
 
-    All runs share one recording. `@every_cut("weather")` names it, as with the marker. Each of `seeds` is one random
-    cut.
+    All runs share one recording. `@every_cut("weather")` sets the name of the recording, as the marker does. `seeds`
+    holds the seeds of the runs with random sizes.
     """
     import pytest
 

@@ -1,8 +1,12 @@
-"""The laws of parsing for every text, dialect and cut: one function each that fails if the law is broken.
+"""The laws of parsing, which hold for every text, every dialect and all chunk boundaries.
 
-`assert_laws` checks a dialect with texts that contain good and bad calls, at random cuts. Only the events of a parser
-or a machine are checked; `sections` reconstructs the text from them. `may_become` implements promptness: it reads a
-marker part by part, without the regular expressions of the parser.
+A law is a rule for the events of a parser, such as: each character is in exactly one event. For each law, a function
+raises AssertionError if the law is broken. `assert_laws` checks all laws for a dialect, with random texts that contain
+valid and malformed calls and are split at random positions.
+
+The functions use only the events of a parser or a machine. `sections` reconstructs the text from the events.
+`may_become` decides if a text is the beginning of a marker. It does not use the regular expressions of the parser, so
+that it can find errors in them.
 """
 
 from __future__ import annotations
@@ -34,30 +38,35 @@ if TYPE_CHECKING:
 
 
 def cut(text: str, places: Iterable[int]) -> list[str]:
-    """Return `text` cut at `places`, in any order."""
+    """Split `text` at the positions in `places`, which need not be sorted."""
     bounds = [0, *sorted(min(place, len(text)) for place in places), len(text)]
     return [text[begin:end] for begin, end in itertools.pairwise(bounds)]
 
 
 def feed(deltas: Iterable[str], **options: Any) -> list[UIEvent]:
-    """Return the events of a text in `deltas`. The options are those of `Parser`."""
+    """Feed a parser with `deltas`, and return its events. `options` are the options of `Parser`."""
     parser = Parser(**options)
     events = [event for delta in deltas for event in parser.feed(delta)]
     return events + parser.close()
 
 
 class FeedStep(NamedTuple):
-    """The result of one feed: its events, and the text, the events and the buffered text so far."""
+    """The state of a parser after one delta."""
 
     delta: str
+    """The delta."""
     new: list[UIEvent]
+    """The events that the parser returned for the delta."""
     fed: str
+    """The text of all deltas up to this one."""
     events: list[UIEvent]
+    """The events of all deltas up to this one."""
     pending: str
+    """The text that the parser buffers."""
 
 
 def steps(deltas: Iterable[str], **options: Any) -> Iterator[FeedStep]:
-    """Yield the state after each delta. `events` grows with the next steps."""
+    """Yield the state of a parser after each delta. All states share one list `events`, which later deltas extend."""
     parser = Parser(**options)
     fed, events = "", []
     for delta in deltas:
@@ -68,18 +77,21 @@ def steps(deltas: Iterable[str], **options: Any) -> Iterator[FeedStep]:
 
 
 LIMITS = (Code.TOO_LARGE, Code.TOO_DEEP, Code.TOO_MANY_CALLS)
-"""Codes that are reported while their call continues."""
+"""The codes of errors that are reported before the end of the call."""
 
 MALFORMED = {
     *(Code.INVALID_JSON, Code.MISSING_TOOL_NAME, Code.INVALID_ARGUMENTS, Code.CONFLICTING_FIELDS, Code.TRUNCATED),
     *(Code.UNRECOGNISED_TOOL_CALL, Code.DUPLICATE_KEY, Code.NOT_A_NUMBER, Code.NUMBER_TOO_LONG, Code.LONE_SURROGATE),
     *LIMITS,
 }
-"""Codes of malformed calls."""
+"""The codes of malformed calls."""
 
 
 def assert_chunk_invariant(text: str, ways: Iterable[Sequence[str]], **options: Any) -> list[UIEvent]:
-    """Check that every cut of `text` gives the same coalesced events, and return them."""
+    """Check that `text` gives the same coalesced events for every way to split it. Return these events.
+
+    Each item of `ways` holds the deltas of one way to split the text.
+    """
     expected = coalesce(feed([text], **options))
     for deltas in ways:
         assert expected == coalesce(feed(deltas, **options)), f"cut as {deltas!r}"
@@ -87,7 +99,10 @@ def assert_chunk_invariant(text: str, ways: Iterable[Sequence[str]], **options: 
 
 
 def assert_defined_per_character(deltas: Sequence[str], **options: Any) -> None:
-    """Check that events and buffered text at each cut are the same as if every character were fed alone."""
+    """Check the events and the buffered text after each delta.
+
+    They must be equal to those after the same text is fed character by character.
+    """
     alone = steps("".join(deltas), **options)
     for step in steps(deltas, **options):
         if step.delta:
@@ -100,20 +115,20 @@ Kind: TypeAlias = Literal["text", "reasoning", "tag", "space", "call", "refused"
 
 
 class InputSection(NamedTuple):
-    """A section of the input, and its kind in the events."""
+    """A section of the input text, and the kind of event that contains it."""
 
     kind: Kind
     text: str
 
 
 def sections(text: str, events: Iterable[UIEvent], before: Kind | None = None) -> list[InputSection]:
-    """Return the sections of `text` that `events` contain. Fails if they contain anything else.
+    """Split `text` into sections, one for each event with text. Fails if the events contain other text.
 
-    `before` is the kind of the section before `text`.
+    `before` is the kind of the section before `text`, or None if `text` is the beginning.
     """
     found: list[InputSection] = []
     at = 0
-    refused = False  # a malformed call is shown as text
+    refused = False  # True if the next text event contains a malformed call
     for event in events:
         kind: Kind
         match event:
@@ -147,9 +162,9 @@ def sections(text: str, events: Iterable[UIEvent], before: Kind | None = None) -
 
 
 def assert_conserved(text: str, events: Iterable[UIEvent], *, stopped: bool = False) -> None:
-    """Check that every character of `text` is in exactly one event, in order. Needs `keep_markup`.
+    """Check that every character of `text` is in exactly one event, in order. The parser needs `keep_markup=True`.
 
-    A parser that `stopped` has not read the text after a call.
+    With `stopped=True`, the parser stopped after a call, so the text after this call may be missing.
     """
     found = sections(text, events)
     rest = text[sum(len(piece.text) for piece in found) :]
@@ -161,7 +176,7 @@ def assert_conserved(text: str, events: Iterable[UIEvent], *, stopped: bool = Fa
 
 
 def assert_in_order(events: Iterable[UIEvent], *, run: bool = True) -> None:
-    """Check the order of the events of a complete run, or with `run=False`, of a parser."""
+    """Check the order of the events of a complete run. With `run=False`, check the events of a parser."""
     try:
         validate(events, run=run)
     except EventOrderError as error:
@@ -169,7 +184,10 @@ def assert_in_order(events: Iterable[UIEvent], *, run: bool = True) -> None:
 
 
 def assert_deltas_tell_the_arguments(events: Iterable[UIEvent]) -> None:
-    """Check that the call deltas of each call join to the JSON of its arguments, and its partials to the arguments."""
+    """Check that the joined call deltas of each call are the JSON of its arguments.
+
+    If a call has `Partial` events, check that they build the same arguments.
+    """
     written: dict[str, str] = defaultdict(str)
     drafts: dict[str, Draft] = defaultdict(Draft)
     for event in events:
@@ -189,7 +207,7 @@ _LINE_ENDS = OneOf(("\n", "\r\n"))
 
 
 def may_become(text: str, parts: Parts) -> bool:
-    """Return whether `text` is the beginning of a marker, but not a whole one."""
+    """Return True if `text` is the beginning of the marker with these parts, but not the whole marker."""
     if not parts:
         return False
     if not text:
@@ -224,16 +242,25 @@ def assert_laws(
     calls: SearchStrategy[tuple[str, dict[str, Any]]] | None = None,
     examples: int = 100,
 ) -> None:
-    """Fail if a dialect, or the dialect with this id, breaks a law. The message has the shortest text that shows it.
+    """Check that a dialect keeps all laws. `dialect` is a dialect or the id of one.
 
-    The laws, with so many `examples` each: totality (no text raises), chunk invariance (cuts do not matter),
-    conservation (each character is in exactly one event), promptness (only text that may become a marker is buffered,
-    and a call is reported with its last character), the paired lifecycle of calls, one truthful ending of a run,
-    limits, round trip (written calls are read), and results (written results contain no call).
+    Raises AssertionError if a law is broken. The message contains the shortest text that breaks it.
+
+    Each law is checked with `examples` random texts, which are the same in each test run:
+
+    - Totality: no text raises an exception.
+    - Chunk invariance: the chunk boundaries do not change the events.
+    - Conservation: each character is in exactly one event.
+    - Promptness: only text that may become a marker is buffered. A call is reported with its last character.
+    - Paired lifecycle: each call that starts also ends.
+    - One ending: a run ends with one `done`, which has the correct reason.
+    - Limits: calls and errors do not exceed the limits.
+    - Round trip: a call that the dialect writes is read with the same name and arguments.
+    - Results: a result that the dialect writes contains no call.
 
     `calls` is a hypothesis strategy of names and arguments, and `tools` declares their tools. By default, there are
-    tools with arguments of all types. The texts are the same in each run. Raises ImportError without hypothesis,
-    ValueError for an unknown id.
+    tools with arguments of all types. Raises ImportError if hypothesis is not installed, and ValueError for an unknown
+    id.
     """
     __tracebackhide__ = True
     try:
@@ -262,7 +289,7 @@ def assert_laws(
 
     def hold(given: SearchStrategy[Any], *laws: Callable[[Any, list[int]], None]) -> None:
         __tracebackhide__ = True
-        law = ""  # the law that is being checked; in the end, the one that the shortest text breaks
+        law = ""  # the law that is checked now; after the search, the law that the shortest text breaks
 
         @settings
         @hypothesis.given(given, material.cuts)
@@ -277,7 +304,7 @@ def assert_laws(
         except Exception as error:
             raise AssertionError(f"dialect {dialect.id!r} breaks the law of {law}: {error}") from error
 
-    hold(  # the simplest laws first: a fault may break several
+    hold(  # the simplest laws first, because an error in a dialect may break several laws
         matter.texts,
         *(check.totality, check.conservation, check.chunk_invariance, check.promptness),
         *(check.paired_lifecycle, check.one_ending, check.limits),
@@ -286,13 +313,13 @@ def assert_laws(
 
 
 class _Laws:
-    """One method for each law. It takes a text, or a document with known calls, and places to cut it at."""
+    """Has one method for each law. Its arguments are a text or a document, and the positions at which to split it."""
 
     def __init__(self, dialect: Dialect, tools: Any, markers: Sequence[Parts], silent: Sequence[str]) -> None:
         self._dialect = dialect
         self._options: dict[str, Any] = {"dialects": [dialect], "tools": tools}
         self._markers = markers
-        self._silent = silent  # patterns of markers that hide text but begin no call: forged results, sections
+        self._silent = silent  # patterns of markers that hide text without beginning a call: forged results, sections
 
     def totality(self, text: str, places: list[int]) -> None:
         feed(cut(text, places), **self._options)
@@ -305,8 +332,11 @@ class _Laws:
         assert_conserved(text, feed(cut(text, places), keep_markup=True, **self._options))
 
     def promptness(self, text: str, places: list[int]) -> None:
-        """Reasoning tags are off, so that only the dialect buffers text."""
-        hidden = False  # an event has hidden some text
+        """Check that only the beginnings of markers are buffered.
+
+        Reasoning tags are disabled, so that only the dialect buffers text.
+        """
+        hidden = False  # True after the first event for text that is not shown
         shown = 0
         for step in steps(text, keep_markup=True, reasoning="off", **self._options):
             if step.pending:

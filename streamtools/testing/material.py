@@ -1,4 +1,7 @@
-"""Random texts for one dialect: good calls, bad calls and near misses. `assert_laws` uses them. Needs hypothesis."""
+"""Creates random texts in one dialect for `assert_laws`: valid calls, malformed calls and near misses.
+
+A near miss is text that looks like a call but is not. This module needs hypothesis.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ MARKDOWN = (
 )  # fmt: skip
 
 CODE = ("`", "``", "\n```\n", "\n~~~\n", "\n> ", "\n- > ", "\n1. ```json\n  ", "\\\\`")
-"""Beginnings of code and quotes."""
+"""Beginnings of Markdown code and quotes, in which calls are not read."""
 
 TAGS = (
     "<think>", "</think>", "<thi", "nk>", "<thinking>", "</thinking>", "<reasoning>", "[THINK]", "[/THINK]", "[/THI",
@@ -65,11 +68,11 @@ _HARMLESS = (
 )  # fmt: skip
 
 cuts = st.lists(st.integers(0, 300), min_size=1, max_size=6)
-"""Places at which a text is cut."""
+"""A strategy of positions at which a text is split."""
 
 
 class CallInText(NamedTuple):
-    """A call, as the dialect writes it."""
+    """A call, and the text that the dialect writes for it."""
 
     text: str
     name: str
@@ -78,7 +81,7 @@ class CallInText(NamedTuple):
 
 @dataclass(frozen=True)
 class Document:
-    """Prose and calls, in order, and the expected visible text."""
+    """A text that consists of prose and calls. `prose` is the expected visible text."""
 
     parts: tuple[str | CallInText, ...]
     prose: str
@@ -89,7 +92,7 @@ class Document:
 
     @property
     def calls(self) -> list[tuple[str, dict[str, Any]]]:
-        """The expected calls."""
+        """The names and arguments of the expected calls."""
         return [(part.name, part.arguments) for part in self.parts if isinstance(part, CallInText)]
 
 
@@ -113,7 +116,7 @@ def _examples(part: Part) -> Sequence[str]:
 
 
 def openers(dialect: Dialect, tools: dict[str, tuple[str, ...]]) -> list[Opener]:
-    """Return the openers of a dialect with these `tools`: parameter names by tool name."""
+    """Return the openers of a dialect. `tools` maps tool names to their parameter names."""
     found = list(dialect.openers)
     if dialect.openers_for is not None:
         found += dialect.openers_for(tuple(tools))
@@ -123,7 +126,7 @@ def openers(dialect: Dialect, tools: dict[str, tuple[str, ...]]) -> list[Opener]
 
 
 def markers(dialect: Dialect, tools: dict[str, tuple[str, ...]]) -> list[Parts]:
-    """Return all markers and tags whose beginning may be buffered."""
+    """Return all markers and tags of a dialect. A parser may buffer the beginning of each."""
     found: list[Parts] = []
     for opener in openers(dialect, tools):
         whole = (*opener.parts, *opener.ahead)
@@ -135,7 +138,7 @@ def markers(dialect: Dialect, tools: dict[str, tuple[str, ...]]) -> list[Parts]:
 
 
 class Material:
-    """Strategies for texts and documents in one dialect. `tools` has the parameter names by tool name."""
+    """Strategies for texts and documents in one dialect. `tools` maps tool names to their parameter names."""
 
     def __init__(
         self,
@@ -170,7 +173,7 @@ class Material:
         return st.builds(str.__add__, st.one_of(marks, good, bad), texts) if self._at_start else texts
 
     def _documents(self) -> st.SearchStrategy[Document]:
-        """Return prose without code or quotes, with good calls on separate lines."""
+        """Return a strategy of documents: prose without code blocks or quotes, with valid calls on separate lines."""
         before = _prose(("\n", " ", "\t") if self._at_start else _HARMLESS)
         pairs = st.lists(st.tuples(before, self.calls), max_size=3).map(chain.from_iterable)
         return st.builds(lambda parts, last: self._document([*parts, "\n" + last]), pairs, _prose(_HARMLESS))
@@ -184,7 +187,7 @@ class Material:
             matching = (opener for opener in self.openers if re.match(opener.marker.search_pattern(), part.text))
             for _ in range(next((opener.line_feeds for opener in matching), 0)):
                 shown = shown.removesuffix("\n")
-            shown += "\0"  # a call: the line feeds before it are not part of it
+            shown += "\0"  # stands for a call, so that the next call does not remove line feeds before this call
         return Document(tuple(parts), shown.replace("\0", ""))
 
 
@@ -198,7 +201,10 @@ def _broken(text: str, at: int, replacement: str) -> str:
 
 
 def usual_calls() -> st.SearchStrategy[tuple[str, dict[str, Any]]]:
-    """Return names and arguments for `TOOLS`, of every type, with strings that a parser may misread."""
+    """Return a strategy of tool names and arguments for `TOOLS`.
+
+    The arguments have all types, and include strings that a parser may misread.
+    """
     strings = st.sampled_from(STRINGS) | st.text(max_size=3).filter(str.isprintable)
     integers = st.sampled_from([0, 7, -1, 10**20])
     values: dict[str, st.SearchStrategy[Any]] = {

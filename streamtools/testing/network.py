@@ -1,8 +1,8 @@
-"""Block the network in a test. An attempt to use it fails with advice, and is recorded.
+"""Blocks the network during a test. An attempt to use the network raises an error, and is added to a list.
 
-The functions of the standard library through which asyncio, trio and Python clients connect, send and resolve names
-are replaced, and restored afterwards. An event loop in C (uvloop) connects by itself. It is blocked only if it
-resolves names through Python.
+asyncio, trio and Python clients connect, send and resolve names with functions of the standard library. These functions
+are replaced during the test. An event loop in C, such as uvloop, connects without them. It is blocked only if it
+resolves names with Python.
 """
 
 from __future__ import annotations
@@ -19,21 +19,22 @@ from streamtools.errors import StreamToolsError
 
 _LOCAL_NAMES = frozenset({"", "localhost", "localhost.localdomain", "ip6-localhost"})
 _ADDRESS_ARGUMENTS = {"connect": slice(1), "connect_ex": slice(1), "sendto": slice(1, None), "sendmsg": slice(3, None)}
-"""The arguments of socket methods that contain the address. In `sendto`, flags can precede it."""
+"""Maps socket methods to the slice of their arguments that may hold the address. In `sendto`, flags may precede the
+address."""
 
 
 class NetworkBlocked(StreamToolsError, RuntimeError):
-    """A test tried to use the network, which is blocked.
+    """Raised when a test tries to use the blocked network.
 
-    It is not an OSError: clients retry after those, or hide them behind another error.
+    It is no subclass of OSError, because clients retry after an OSError, or convert it to another error.
     """
 
 
 @contextmanager
 def blocked(advice: str, *, allow: Collection[str] = ()) -> Iterator[list[str]]:
-    """Block the network, except this machine and the hosts in `allow`, which are names or addresses.
+    """Block the network. The local machine and the hosts in `allow` (names or addresses) stay reachable.
 
-    Yields the growing list of attempts, as `host:port` or a name. `advice` is the end of the error message.
+    Yields a list, to which each attempt is added as `host:port` or as a name. `advice` is the end of the error message.
     """
     guard = _Guard(advice, allow)
     places: list[tuple[Any, str, Callable[..., Any]]] = [
@@ -42,7 +43,7 @@ def blocked(advice: str, *, allow: Collection[str] = ()) -> Iterator[list[str]]:
     ]
     with ExitStack() as replaced:
         for owner, name, wrap in places:
-            if hasattr(owner, name):  # some systems lack some of them
+            if hasattr(owner, name):  # not all systems have all of these functions
                 replaced.enter_context(patch.object(owner, name, wrap(getattr(owner, name))))
         yield guard.attempts
 
