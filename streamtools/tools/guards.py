@@ -1,8 +1,9 @@
 """Limits a run of a model that repeats its calls, makes too many calls, or fails in consecutive turns.
 
-If a limit is reached, the run ends with the reason of that limit. The reason is the `finish_reason` of the final event,
-`done` with the status `stopped`. The calls that the limit prevented are reported as pending, so that the application
-can still run them. A `GuardTracker` only counts and compares. It does not read a clock, and the caller ends the run.
+If a limit is reached, the run ends with the reason of that limit. The final event is then `done`, with the reason
+`stopped` and with the name of the limit as its `finish_reason`. The calls that the limit prevented are reported as
+pending, so that the application can still run them. A `GuardTracker` only counts and compares. It does not read a
+clock, and the caller ends the run.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Tools of an MCP server, as a list of `Tool`.
+"""Makes tools of the tools of an MCP server.
 
-A session of any SDK works, or any object with `list_tools` and `call_tool`. Its objects are read by the field names of
-the protocol (https://modelcontextprotocol.io/specification, "Tools"), as `inputSchema` or `input_schema`. Tool names
-are made valid for providers. A structured result stays structured. The server's errors are for the model to read.
+The session may come from any SDK. Any object with the methods `list_tools` and `call_tool` works. The returned objects
+must have the field names of the protocol (https://modelcontextprotocol.io/specification, "Tools"), in camel case or in
+snake case: `inputSchema` or `input_schema`. Characters in tool names that providers refuse are replaced. A structured
+result is returned as plain JSON values. The error messages of the server are sent to the model.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ log = Logger(__name__)
 
 _INVALID_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
 _DIGEST_LENGTH = 8
-_MAX_PAGES = 1000  # guards against a list that never ends
+_MAX_PAGES = 1000  # limit for a server whose list never ends
 _MAX_TOOLS = 1000
-_MAX_LENGTH = 1024 * 1024  # of names, descriptions and schemas, which every request contains
+_MAX_LENGTH = 1024 * 1024  # total length of names, descriptions and schemas, which each request contains
 
 
 class MCPSession(Protocol):
-    """The methods of an MCP client session that are used here."""
+    """The methods of an MCP client session that this module uses."""
 
     @property
     def list_tools(self) -> Callable[..., Awaitable[Any]]: ...
@@ -41,10 +42,11 @@ class MCPSession(Protocol):
 
 
 async def tools_of(session: MCPSession, *, prefix: str = "", **options: Unpack[ToolOptions]) -> list[Tool]:
-    """Return the tools of a server, in its order. `options` apply to all of them.
+    """Return the tools of a server, in the order of the server. `options` apply to all of them.
 
-    A tool with a schema that providers refuse is skipped and logged. So are all tools after the first 1,000, or after
-    1,048,576 characters of names, descriptions and schemas. Raises what the session raises.
+    `prefix` is prepended to each name. A tool with a schema that providers refuse is skipped, and this is logged. Tools
+    after the first 1,000 are skipped, and so are tools after 1,048,576 characters of names, descriptions and schemas.
+    This is logged once. Raises the errors of the session.
     """
     tools: dict[str, Tool] = {}
     count, remaining = 0, _MAX_LENGTH
@@ -53,7 +55,7 @@ async def tools_of(session: MCPSession, *, prefix: str = "", **options: Unpack[T
             name = _name(prefix, listed.name, tools)
             parameters = _either(listed, "input_schema", "inputSchema") or {"type": "object", "properties": {}}
             output = _either(listed, "output_schema", "outputSchema")
-            declared = getattr(listed, "description", None) or "", parameters, output  # of any type
+            declared = getattr(listed, "description", None) or "", parameters, output  # not validated yet
             count += 1
             try:
                 remaining -= len(to_json((name, declared)))
@@ -91,14 +93,14 @@ async def _list(session: MCPSession) -> AsyncGenerator[Any, None]:
         if not cursor:
             return
         cursor_argument = {"cursor": cursor}
-        if "params" in inspect.signature(session.list_tools).parameters:  # version 2 of the SDK
+        if "params" in inspect.signature(session.list_tools).parameters:  # SDK version 2
             from mcp.types import PaginatedRequestParams
 
             cursor_argument = {"params": PaginatedRequestParams(cursor=cursor)}
 
 
 def _name(prefix: str, name: str, taken: dict[str, Tool]) -> str:
-    """Return a valid name that is unique among the tools of this server."""
+    """Return a valid name for a tool. If it is empty, too long or already in `taken`, a digest is appended."""
     made = _INVALID_IN_NAMES.sub("_", prefix + name)
     if len(made) <= TOOL_NAME and made and made not in taken:
         return made
@@ -121,7 +123,10 @@ def _caller(session: MCPSession, name: str) -> Callable[..., Awaitable[Any]]:
 
 
 def _read_result(result: Any) -> Any:
-    """Return the result of a call. Raises `ToolError` for an error of the server, TypeError for any other object."""
+    """Return the result of a call, from the object that the session returned.
+
+    Raises `ToolError` if the server reported an error, and TypeError for an object without `content`.
+    """
     if not hasattr(result, "content"):
         raise TypeError(f"call_tool of the MCP session returned {type(result)!r}, which has no `content`")
     blocks = list(result.content or ())
@@ -158,5 +163,5 @@ def _plain(block: Any) -> Any:
 
 
 def _either(value: Any, snake: str, camel: str) -> Any:
-    """Return a field by its name in either version of the SDK."""
+    """Return a field that has a snake case name in one version of the SDK, and a camel case name in the other."""
     return getattr(value, snake, None) if hasattr(value, snake) else getattr(value, camel, None)

@@ -1,8 +1,9 @@
-"""A ledger in the memory of one process, bounded per owner and in total.
+"""Implements a call ledger in the memory of one process, with a maximum size per owner and in total.
 
-Entries that matter are kept: running calls, abandoned calls, and ended calls that a suspension may still name, because
-a replayed decision must find them. These count against the bounds, and a full ledger refuses new calls. Other ended
-entries are spare: they are kept only while there is space.
+An owner is a user of the application. The ledger always keeps three kinds of entries: running calls, abandoned calls,
+and ended calls that a suspension may still name. An approver may send a decision about such a call twice, and the
+second one must find the entry. If these entries fill the ledger, it refuses new calls. All other entries are spare: the
+oldest one is deleted when space is needed.
 """
 
 from __future__ import annotations
@@ -21,17 +22,19 @@ from streamtools.errors import CallRefused
 from streamtools.tools.ledger import CLOCK_SLACK, NO_LEASE, Claim, Entry, OwnerViews, call_key, taken_over
 from streamtools.tools.results import ToolOutcome
 
-_EntryKey: TypeAlias = tuple[str, str]  # the run, and the key of the call in it
+_EntryKey: TypeAlias = tuple[str, str]  # the id of the run, and the key of the call in the run
 
 
 class MemoryLedger(OwnerViews):
-    """A call ledger in memory: at most `size` calls in total, and `per_owner` of each owner.
+    """A call ledger in memory.
 
-    An ended or abandoned call is kept until the suspension that names it has expired, at most `keep` seconds after it
-    started. Other ended calls make way for new ones. `clock` returns seconds since 1970.
+    It holds at most `size` calls in total. At most `per_owner` of these are calls of one owner that cannot be deleted
+    yet. An ended call that a suspension names is kept until the suspension expires, for at most `keep` seconds and
+    one hour. An abandoned call is kept for `keep` seconds. Other ended calls are deleted when space is needed. `clock`
+    returns seconds since 1970.
     """
 
-    lease = math.inf  # a holder cannot die without this ledger
+    lease = math.inf  # the ledger and all holders are in one process
 
     def __init__(
         self,
@@ -46,15 +49,18 @@ class MemoryLedger(OwnerViews):
         self._per_owner = per_owner
         self._clock = clock
         self._entries: dict[_EntryKey, Entry] = {}
-        self._holders: dict[_EntryKey, str] = {}  # of running calls
-        self._running: dict[int, _EntryKey] = {}  # by the object's id, cheaper than a digest
-        self._counts: dict[str, int] = {}  # entries that count, by owner
-        self._expiring: list[tuple[float, _EntryKey]] = []  # a heap of ended entries that count, by expiry
-        self._spare: dict[_EntryKey, None] = {}  # ended entries that no longer count, oldest first
-        self._epochs: dict[str, tuple[int, float]] = {}  # of runs, with their time, oldest first
+        self._holders: dict[_EntryKey, str] = {}  # the holders of running calls
+        self._running: dict[int, _EntryKey] = {}  # keys of running calls by `id(call)`, which is cheaper than a digest
+        self._counts: dict[str, int] = {}  # numbers of entries that are not spare, by owner
+        self._expiring: list[tuple[float, _EntryKey]] = []  # heap of ended entries that are not spare, by expiry
+        self._spare: dict[_EntryKey, None] = {}  # spare entries, oldest first
+        self._epochs: dict[str, tuple[int, float]] = {}  # epoch of each run, and when it was set
 
     async def begin(self, scope: str, call: ToolCall, claim: Claim = NO_LEASE) -> Entry | None:
-        """Record that the call starts, or return its entry. Raises `CallRefused` if the ledger is full."""
+        """Record that the call starts, or return its entry; see `CallLedger`.
+
+        Raises `CallRefused` if the ledger is full, or if the epoch of the claim is too old.
+        """
         at, now = (scope, call_key(call)), self._clock()
         self._delete_expired(now)
         if claim.epoch or self._epochs:
@@ -78,7 +84,7 @@ class MemoryLedger(OwnerViews):
         return None
 
     async def hold(self, scope: str, call: ToolCall, holder: str, seconds: float) -> None:
-        """Abandon the call if `seconds` is 0. A lease needs no renewal here."""
+        """Abandon the call if `seconds` is 0. Otherwise do nothing, because the leases of this ledger never expire."""
         at = (scope, call_key(call))
         if seconds <= 0 and self._holders.get(at) == holder:
             self._end(at, None)
@@ -92,20 +98,20 @@ class MemoryLedger(OwnerViews):
             self._end(at, outcome)
 
     async def fence(self, scope: str, epoch: int) -> None:
-        """Refuse each call of the run that starts under an older epoch."""
+        """Refuse calls of the run whose claim has an older epoch; see `CallLedger`."""
         self._raise_epoch(scope, epoch, self._clock())
 
     async def entries(
         self, scope: str | None = None, *, unknown: bool = False, after: Entry | None = None, limit: int = 100
     ) -> list[Entry]:
-        """Return entries, the oldest first; see `CallLedger`."""
+        """Return entries, oldest first; see `CallLedger`."""
         found = sorted((entry.began, at) for at, entry in self._entries.items() if self._is_mine(entry))
         start = (after.began, (after.scope, call_key(after.call))) if after else (-math.inf, ("", ""))
         page = (self._entries[at] for began, at in found if (began, at) > start and scope in (None, at[0]))
         return list(islice((entry for entry in page if not unknown or entry.is_unknown), limit))
 
     async def resolve(self, scope: str, outcome: ToolOutcome) -> bool:
-        """Record the outcome of a call whose outcome was unknown; return whether there is one."""
+        """Record the outcome of a call whose outcome was unknown. Returns False if no such call is recorded."""
         at = (scope, call_key(outcome.call))
         entry = self._entries.get(at)
         if entry is None or not entry.is_unknown or not self._is_mine(entry):
@@ -114,7 +120,7 @@ class MemoryLedger(OwnerViews):
         return True
 
     async def prune(self, age: float | None = None) -> int:
-        """Delete old entries; see `CallLedger`."""
+        """Delete old entries, and return their number; see `CallLedger`."""
         now = self._clock()
         before = now - (self.keep if age is None else age)
         old = [
@@ -125,7 +131,7 @@ class MemoryLedger(OwnerViews):
         ]
         for at in old:
             self._drop(at)
-        self._expiring[:] = [item for item in self._expiring if item[1] in self._entries]  # in place: views share it
+        self._expiring[:] = [item for item in self._expiring if item[1] in self._entries]  # in place, for all views
         heapq.heapify(self._expiring)
         return len(old)
 
@@ -160,7 +166,7 @@ class MemoryLedger(OwnerViews):
             heapq.heappush(self._expiring, (until, at))
 
     def _delete_expired(self, now: float) -> None:
-        """Delete expired entries and epochs; each is visited once, when it expires."""
+        """Delete expired entries and epochs, without visiting the others."""
         while self._expiring and self._expiring[0][0] <= now:
             self._drop(heapq.heappop(self._expiring)[1])
         while self._spare and self._entries[oldest := next(iter(self._spare))].began + self.keep <= now:

@@ -1,8 +1,9 @@
-"""A ledger in PostgreSQL, shared by the processes of many machines, and as durable as the database.
+"""Implements a call ledger in a PostgreSQL database, which processes on several machines can share.
 
-A call starts in one transaction that locks the row of its run, so that the epoch cannot change between the check and
-the insert. Each transaction has its own thread and connection. Cancellation closes the socket of the connection instead
-of sending a cancel request, because a server that no longer responds would delay that request too.
+The start of a call is recorded in one transaction. The transaction locks the row of the run, so that the epoch cannot
+change after it was checked. Each transaction runs in a separate thread, on a separate connection. A cancelled task
+shuts down the socket of its connection. It does not send a cancel request, because a server that does not respond would
+also delay that request.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ except ImportError as error:
 
 T = TypeVar("T")
 
-_CONNECT_TIMEOUT_S = 10  # also how long an abandoned thread may take to connect
+_CONNECT_TIMEOUT_S = 10  # also limits how long an abandoned thread runs while it connects
 
 _CREATE_LOCK = 7237970109966541  # an arbitrary advisory lock
 _NOW = """
 SELECT COALESCE(?1, extract(epoch FROM clock_timestamp()))::float8,
     set_config('idle_in_transaction_session_timeout', ?2, true),
     set_config('synchronous_commit', replace(current_setting('synchronous_commit'), 'off', 'on'), true)
-"""  # a paused process must not lock a run longer than its lease; a lost commit must not have been reported
+"""  # a paused process must not lock a run for longer than its lease, and a reported commit must not be lost
 
 
 class PostgresLedger(SQLLedger):
@@ -44,13 +45,14 @@ class PostgresLedger(SQLLedger):
 
     `conninfo` is a libpq connection string, for example a URL. Its `connect_timeout` defaults to ten seconds. The
     tables `calls` and `runs` are created in `schema` if they are missing. They hold the arguments and results of tools.
-    The death of a process is detected when its `lease` expires, after so many seconds. Entries are kept for `keep`
-    seconds after their call has ended. Their number is bounded by the disk alone. At most `connections` are open, in
-    one event loop. `async with`, or `aclose()`, closes the idle ones. The time is the server's. A `clock` that returns
-    seconds since 1970 replaces it, and must agree in all processes.
+    `lease` is the time in seconds after which a process that does not renew its lease is considered dead. `keep` is the
+    time in seconds that an entry is kept after its call has ended. The number of entries is not limited. `connections`
+    is the maximum number of open connections. A ledger must be used in one event loop only. Use it with `async with`,
+    or call `aclose()`, to close idle connections. By default, times come from the clock of the database server. `clock`
+    can replace it: a function that returns seconds since 1970. The clocks of all processes must then agree.
 
-    Raises what psycopg raises: `psycopg.ProgrammingError` for an invalid `conninfo`, and `psycopg.OperationalError` on
-    use if the server cannot be reached.
+    Raises the errors of psycopg: `psycopg.ProgrammingError` for an invalid `conninfo`, and `psycopg.OperationalError`
+    from its methods if the server cannot be reached.
     """
 
     def __init__(
@@ -76,8 +78,8 @@ class PostgresLedger(SQLLedger):
         }
         self._options |= known
         self._free_connections = anyio.Semaphore(connections)
-        self._idle: list[Any] = []  # connections
-        self._has_tables = threading.Event()  # shared by the views of all owners
+        self._idle: list[Any] = []  # idle connections
+        self._has_tables = threading.Event()  # the views of all owners share it
 
     async def __aenter__(self) -> Self:
         return self
@@ -86,7 +88,7 @@ class PostgresLedger(SQLLedger):
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close the idle connections, for all owners. The ledger may be used and closed again."""
+        """Close the idle connections of this ledger and all its views. The ledger can be used again afterwards."""
         while self._idle:
             self._idle.pop().close()
 
@@ -110,7 +112,7 @@ class PostgresLedger(SQLLedger):
                 attempt.abort()
 
     def _transact(self, attempt: _Attempt, work: Callable[[], Transaction[T]]) -> T:
-        """Run a transaction. If a pooled connection turns out to be closed, retry with another one."""
+        """Run a transaction. If an idle connection turns out to be closed, retry with another connection."""
         while True:
             connection = None
             with suppress(IndexError):
@@ -138,11 +140,11 @@ class PostgresLedger(SQLLedger):
                     connection.close()
 
     def _with_tables(self, work: Callable[[], Transaction[T]]) -> Transaction[T]:
-        """Create the tables if they are missing, then run `work`."""
+        """Create the tables if they do not exist, then run `work`."""
         if not self._has_tables.is_set():
             exists = "SELECT 1 FROM pg_tables WHERE schemaname = $1 AND tablename = 'runs'", (self._schema,)
             if not (yield exists)[0]:
-                yield "SELECT pg_advisory_xact_lock($1)", (_CREATE_LOCK,)  # one process creates the tables
+                yield "SELECT pg_advisory_xact_lock($1)", (_CREATE_LOCK,)  # only one process creates the tables
                 if not (yield exists)[0]:
                     schema = f"CREATE SCHEMA IF NOT EXISTS {self._at[:-1]};"
                     yield schema + TABLES.format(at=self._at, text='text COLLATE "C"'), None
@@ -152,7 +154,7 @@ class PostgresLedger(SQLLedger):
 
 
 class _Attempt:
-    """One attempt at a transaction. It runs in a thread; the task that waits for it may abort it."""
+    """One attempt to run a transaction. It runs in a thread. The task that waits for the thread may abort it."""
 
     def __init__(self) -> None:
         self.aborted = False
@@ -160,20 +162,20 @@ class _Attempt:
         self._lock = threading.Lock()
 
     def use(self, connection: Any) -> None:
-        """Set the connection of the attempt. Raises TimeoutError if the attempt has been aborted."""
+        """Set the connection that the attempt uses. Raises TimeoutError if the attempt has been aborted."""
         with self._lock:
             if self.aborted:
                 raise TimeoutError("the transaction was cancelled")
             self._connection = connection
 
     def release(self) -> bool:
-        """Release the connection; return whether it may be reused."""
+        """Release the connection. Returns False if it must not be used again, because the attempt was aborted."""
         with self._lock:
             self._connection = None
             return not self.aborted
 
     def abort(self) -> None:
-        """Abort the transaction by shutting down its socket, which wakes up the thread that waits for the server."""
+        """Abort the transaction by shutting down the socket. The thread then stops waiting for the server."""
         with self._lock:
             self.aborted = True
             if self._connection is not None:

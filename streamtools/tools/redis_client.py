@@ -1,7 +1,7 @@
-"""Clients of a Redis or Valkey server, reduced to the two methods that `RedisStore` and `RedisLedger` call.
+"""Defines `RedisClient`, the interface that `RedisStore` and `RedisLedger` need for a Redis or Valkey server.
 
-A URL and a client of redis-py work on asyncio. Every other client, and every client on trio, has to implement
-`RedisClient`. Replies stay as the server sent them, with text as bytes.
+On asyncio, a URL or a client of redis-py can be used. Any other client must implement `RedisClient`, and so must every
+client on trio. Replies are returned without conversion, so text is bytes.
 """
 
 from __future__ import annotations
@@ -15,36 +15,36 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 import anyio
 
 Word: TypeAlias = "str | bytes | int"
-"""One word of a command."""
+"""One word of a Redis command: its name or an argument."""
 
-_MAX_CONNECTIONS = 16  # for commands that do not need a connection of their own
+_MAX_CONNECTIONS = 16  # limit for the commands that share connections
 
 
 class RedisConnection(Protocol):
-    """Sends commands to a server."""
+    """Sends commands to a Redis server."""
 
     async def execute(self, *args: Word) -> Any:
-        """Send one command and return the reply as the server sent it, with text as bytes.
+        """Send one command and return the reply of the server without conversion, so text is bytes.
 
-        Raises what the library raises for errors of the server and of the network.
+        Raises the errors of the client library if the server reports an error or the network fails.
         """
 
 
 @runtime_checkable
 class RedisClient(RedisConnection, Protocol):
-    """A client for a store or a ledger. Any task may call `execute`, and cancel it."""
+    """A Redis client for a store or a ledger. Any task may call `execute`, and the task may be cancelled."""
 
     def connection(self) -> AbstractAsyncContextManager[RedisConnection]:
-        """Return a connection that is not shared, for commands that block or that must be sent in order."""
+        """Return a separate connection, for commands that block and for commands that must be sent in order."""
 
 
 @asynccontextmanager
 async def open_client(url_or_client: object, *, timeout: float = 5.0) -> AsyncIterator[RedisClient]:
     """Yield a client for a URL (`redis://…`, `rediss://…`, `unix://…`) or for a `redis.asyncio.Redis`.
 
-    A `RedisClient` is yielded unchanged. Nothing is sent yet. A command that takes longer than `timeout` seconds raises
-    TimeoutError, except on a `connection`. Raises RuntimeError outside asyncio, ImportError without redis-py, and
-    TypeError for any other object.
+    A `RedisClient` is yielded unchanged. This function sends no command. A command that takes longer than `timeout`
+    seconds raises TimeoutError. Commands on a separate `connection` have no timeout. Raises RuntimeError if the event
+    loop is not asyncio, ImportError if redis-py is not installed, and TypeError for any other object.
     """
     if isinstance(url_or_client, RedisClient):
         yield url_or_client
@@ -69,7 +69,7 @@ async def open_client(url_or_client: object, *, timeout: float = 5.0) -> AsyncIt
 
 
 class _Connections:
-    """A `RedisClient` over connections of redis-py."""
+    """Implements `RedisClient` with connections of redis-py."""
 
     def __init__(self, pool: Any, timeout: float) -> None:
         self._pool = pool
@@ -78,14 +78,14 @@ class _Connections:
         self._free = anyio.Semaphore(_MAX_CONNECTIONS, fast_acquire=True)
 
     async def execute(self, *args: Word) -> Any:
-        async with asyncio.timeout(self._timeout), self._free:  # costs a third of `anyio.fail_after`
+        async with asyncio.timeout(self._timeout), self._free:  # three times as fast as `anyio.fail_after`
             connection = self._idle.pop() if self._idle else self._connect()
             try:
                 return await connection.execute(*args)
             finally:
                 if connection.is_open:
                     self._idle.append(connection)
-                else:  # the server has probably closed the others too
+                else:  # the server has probably closed all connections
                     await self.close()
 
     @asynccontextmanager
@@ -105,7 +105,10 @@ class _Connections:
 
 
 class _Connection:
-    """One connection of redis-py. It closes when a command is cancelled, because the reply may still arrive."""
+    """One connection of redis-py.
+
+    It is closed if a command is cancelled, because the late reply would be read as the reply to the next command.
+    """
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
@@ -118,7 +121,7 @@ class _Connection:
         try:
             if not self._connection.is_connected:
                 await self._connection.connect()
-                self._connection.socket_timeout = None  # redis-py starts a task for each command to enforce one
+                self._connection.socket_timeout = None  # redis-py would start a task per command
             await self._connection.send_command(*args, check_health=False)
             reply = await self._connection.read_response(disable_decoding=True, timeout=math.inf)
         except ResponseError:

@@ -1,8 +1,8 @@
-"""A ledger in Redis or Valkey, shared by the processes of many machines, and as durable as that server.
+"""Implements a call ledger in Redis or Valkey, which processes on several machines can share.
 
-Each operation is one script, so no other client comes between its reads and its writes. A call of a run that a
-`RedisStore` drives starts in the same script that checks the owner of the run. Times are stored with 17 digits, because
-Lua would round them.
+Each operation is one Lua script. So no other client can change data between its reads and its writes. If a `RedisStore`
+drives the run of a call, the script that records the call also checks that this process still drives the run. Times are
+stored with 17 digits, because Lua would round them by default.
 """
 
 from __future__ import annotations
@@ -135,15 +135,20 @@ return {#page, gone}
 
 
 class RedisLedger(OwnerViews):
-    """A ledger on one server of Redis (6.2 or later) or Valkey. Needs the extra `redis`; enter it to open it.
+    """A ledger on one server of Redis (6.2 or later) or Valkey. Needs the extra `redis`.
 
-    `url_or_client` and `prefix` are those of `RedisStore`. On the server of that store, no call starts in a process
-    that has lost its run. A failover may lose the last calls: use `PostgresLedger` for calls that must not run twice.
+    Open it with `async with`. `url_or_client` and `prefix` have the same meaning as for `RedisStore`. If the ledger and
+    the store use the same server, a process whose run was taken over by another process cannot start calls. A failover
+    of the server may lose the last recorded calls. Use `PostgresLedger` for calls that must never run twice.
 
-    The end of a process is noticed after its `lease`, in seconds. Ended entries are kept for `keep` seconds. The memory
-    of the server limits their number, and it must not evict them (`noeviction`). Times are those of the server, unless
-    `clock` returns seconds since 1970, the same for all processes. Raises what the client raises, ClosedError before
-    the ledger is entered, and ValueError for a cluster, when it is entered.
+    `lease` is the time in seconds after which a process that does not renew its lease is considered dead. `keep` is the
+    time in seconds that an entry is kept after its call has ended. The number of entries is limited by the memory of
+    the server, which must not evict them (use the policy `noeviction`). By default, times come from the clock of the
+    server. `clock` can replace it: a function that returns seconds since 1970. The clocks of all processes must then
+    agree.
+
+    Raises the errors of the client, and ClosedError if the ledger is not open. Opening it raises ValueError if the
+    server is a cluster.
     """
 
     def __init__(
@@ -161,7 +166,7 @@ class RedisLedger(OwnerViews):
         self._prefix = f"{prefix}:ledger:"
         self._call_prefix, self._run_prefix = self._prefix + "call:", self._prefix + "run:"
         self._clock = clock
-        self._clients: list[RedisClient] = []  # one while it is open; the views of all owners share the list
+        self._clients: list[RedisClient] = []  # one client while open, else none; the views share this list
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -178,7 +183,10 @@ class RedisLedger(OwnerViews):
         await self._stack.__aexit__(*raised)
 
     async def begin(self, scope: str, call: ToolCall, claim: Claim = NO_LEASE) -> Entry | None:
-        """Record the start of a call, or return its entry if it has one. Raises `CallRefused` for an older epoch."""
+        """Record that the call starts, or return its entry; see `CallLedger`.
+
+        Raises `CallRefused` if the epoch of the claim is too old, or if another process has taken over the run.
+        """
         member, keys = self._place(scope, call)
         driven = DRIVEN_RUN.get()
         if driven is not None and driven.run_id == scope:
@@ -191,7 +199,7 @@ class RedisLedger(OwnerViews):
         return None if answer is None else _read_entries(*answer)[0]
 
     async def hold(self, scope: str, call: ToolCall, holder: str, seconds: float) -> None:
-        """Renew the lease of a call for so many seconds. With 0, release it."""
+        """Renew the lease of a call for `seconds`. With 0, abandon the call."""
         member, keys = self._place(scope, call)
         await self._run(_HOLD, keys, member, holder, repr(seconds))
 
@@ -201,14 +209,17 @@ class RedisLedger(OwnerViews):
         await self._run(_FINISH, keys, member, encode(outcome), 0, "")
 
     async def fence(self, scope: str, epoch: int) -> None:
-        """Refuse calls of the run that start under an older epoch. Raises `CallRefused` if this epoch is older."""
+        """Refuse calls of the run whose claim has an older epoch; see `CallLedger`.
+
+        Raises `CallRefused` if the run already has a later epoch.
+        """
         if await self._run(_FENCE, [], scope, epoch) == b"fenced":
             raise taken_over()
 
     async def entries(
         self, scope: str | None = None, *, unknown: bool = False, after: Entry | None = None, limit: int = 100
     ) -> list[Entry]:
-        """Return entries, the oldest first; see `CallLedger`."""
+        """Return entries, oldest first; see `CallLedger`."""
         keys = [] if scope is None else [self._run_prefix + scope]
         began, last = ("0", "") if after is None else (repr(after.began), f"{after.scope}\0{call_key(after.call)}")
         found: list[Entry] = []
@@ -221,12 +232,12 @@ class RedisLedger(OwnerViews):
         return found[:limit]
 
     async def resolve(self, scope: str, outcome: ToolOutcome) -> bool:
-        """Record the outcome of a call whose outcome was unknown. Returns whether there is such a call."""
+        """Record the outcome of a call whose outcome was unknown. Returns False if no such call is recorded."""
         member, keys = self._place(scope, outcome.call)
         return bool(await self._run(_FINISH, keys, member, encode(outcome), 1, self._owner))
 
     async def prune(self, age: float | None = None) -> int:
-        """Delete entries that ended, or started, `age` seconds ago, and cannot be repeated. Returns their number."""
+        """Delete old entries, and return their number; see `CallLedger`."""
         index, count = 0, 0
         while True:
             checked: int
@@ -238,7 +249,7 @@ class RedisLedger(OwnerViews):
                 return count
 
     def _place(self, scope: str, call: ToolCall) -> tuple[str, list[str]]:
-        """Return the member of the indexes that stands for a call, and the keys of the call and of its run."""
+        """Return the name of a call in the sorted sets, and a list of the keys of the call and of its run."""
         member = f"{scope}\0{call_key(call)}"
         return member, [self._call_prefix + member, self._run_prefix + scope]
 

@@ -1,8 +1,8 @@
-"""What a tool returns, and the outcome of its call: a value for the interface and a text for the model.
+"""Defines the results of tools and the outcomes of calls, and serializes results.
 
-A result is serialized to JSON once, here, and read back. So later stages get plain values that share nothing with the
-tool's own objects, and the interface and the model see the same. A result that cannot be serialized fails its call,
-never the stream.
+A result has a value for the interface and a text for the model. It is serialized to JSON once, and the JSON is parsed
+to plain values. So the values share no objects with the tool, and the interface and the model get the same data. If a
+result cannot be serialized, only its call fails. The stream continues.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ if TYPE_CHECKING:
 
 
 class ToolError(StreamToolsError):
-    """Raise it in a tool to fail the call. The model and the interface read its message unchanged."""
+    """An exception that a tool raises to fail its call. The model and the interface get its message unchanged."""
 
 
 class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
-    """Return it from a tool to give the model and the interface different results.
+    """A return value of a tool that has different results for the model and the interface.
 
-    `model` is for the model and `ui` for the interface; each defaults to the other. With `stop=True` the run ends after
-    the running tools have finished, and calls that have not started stay pending.
+    `model` is the result for the model, and `ui` the result for the interface. Each defaults to the other. With
+    `stop=True`, the run ends after the running tools have finished. Calls that have not started by then are reported as
+    pending.
 
     >>> write(ToolResult(model="3 rows", ui=[1, 2, 3]))
     Written(value=[1, 2, 3], text='3 rows', stop=False)
@@ -41,16 +42,19 @@ class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ToolOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """How one call ended. Each executed call has exactly one outcome.
+    """The outcome of one call. Each executed call has exactly one outcome.
 
-    - `result` is for the interface, None after an error. `text` is for the model, which reads errors too.
-    - `error` is the error code, None if the tool returned. `message` is the result's own `message`, or the error text
-      that the interface may show.
-    - `elapsed` is in seconds.
-    - `stop`: the tool ends the run. `abandoned`: its thread could not be stopped and still runs. `neutralise`: when
-      `text` is sent to the model inside other text, anything that looks like a call is defused.
-    - `exception` is what the tool raised, with its traceback, or the error raised in its place, such as `ToolTimeout`.
-      It stays in this process: events and stored runs do not contain it.
+    - `result` is the result for the interface, or None after an error. `text` is the result, or the error, as text for
+      the model.
+    - `error` is the error code, or None if the tool returned a result. `message` is the error text for the interface.
+      If there is no error, it is the field `message` of the result, or None.
+    - `elapsed` is the duration of the call, in seconds.
+    - `stop` is True if the tool ends the run. `abandoned` is True if the thread of the tool could not be stopped and
+      still runs.
+    - `neutralise` is True if `text` must be neutralised before it is sent to the model as part of a user message. Text
+      that looks like a call is then changed so that it is not parsed as one.
+    - `exception` is the exception that the tool raised, with its traceback, or the error that replaces it, such as
+      `ToolTimeout`. It is available in this process only: events and stored runs do not contain it.
     """
 
     call: ToolCall
@@ -70,14 +74,18 @@ class ToolOutcome(msgspec.Struct, frozen=True, kw_only=True):
         return f"ToolOutcome({', '.join(fields)})"
 
     def event(self, seq: int) -> Executed | Error:
-        """Return the event that ends the call."""
+        """Return the event that reports the end of the call to the interface."""
         if self.error is None:
             return Executed(self.call, self.result, self.message, self.elapsed, seq)
         return Error(self.error, self.message or self.error, call_id=self.call.id, call=self.call, seq=seq)
 
 
 class Written(NamedTuple):
-    """A serialized result: plain JSON values, the text for the model, and whether the tool ends the run."""
+    """A serialized result.
+
+    `value` is the result as plain JSON values. `text` is the text for the model. `stop` is True if the tool ends the
+    run.
+    """
 
     value: Any
     text: str
@@ -87,8 +95,9 @@ class Written(NamedTuple):
 def write(value: Any, type_: TypeAdapter[Any] | None = None) -> Written:
     """Serialize the return value of a tool.
 
-    A string stays as it is; everything else becomes compact JSON. `NaN` and infinities become null, a lone surrogate
-    becomes U+FFFD. Raises what the serializer of the value raises.
+    For the model, a string is used unchanged, and any other value becomes compact JSON. `NaN` and infinities become
+    null. A lone surrogate becomes U+FFFD. `type_` serializes the value by its declared type. Without it, the value is
+    serialized by its own type. Raises the errors of the serializer.
     """
     if isinstance(value, ToolResult):
         given = value.model if value.ui is msgspec.UNSET else value.ui
@@ -100,7 +109,7 @@ def write(value: Any, type_: TypeAdapter[Any] | None = None) -> Written:
         else:
             data = type_.dump_json(value, by_alias=True, warnings=False, fallback=msgspec.to_builtins)
     except PydanticSerializationError:
-        # Lone surrogates come from file names and truncated texts. Any other value fails again here.
+        # Replace lone surrogates, which occur in file names and truncated texts. Any other invalid value fails again.
         loose = to_jsonable_python(value, inf_nan_mode="null", fallback=msgspec.to_builtins)
         data = whole(compact(loose)).encode()
     plain = from_json(data)

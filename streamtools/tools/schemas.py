@@ -1,8 +1,9 @@
-"""JSON schemas of tool parameters: completed, checked, inlined, and converted to parameter lists.
+"""Completes, checks, inlines and converts the JSON schemas of tool parameters.
 
-A client or a tool server may have written a schema. So it is checked once, when its tool is defined, and its inlined
-form has a size limit, because nested references grow exponentially. Only positions that hold a schema are visited: a
-property may be called `items`, and a default may look like a schema.
+A schema may come from a client or a tool server, so it is not trusted. It is checked once, when its tool is defined.
+Inlining replaces each `$ref` by its definition. The inlined schema has a size limit, because nested references make it
+grow exponentially. The functions visit only positions at which JSON Schema allows a schema. For example, a property may
+have the name `items`, and a default value may look like a schema.
 """
 
 from __future__ import annotations
@@ -27,13 +28,14 @@ _SCHEMA_MAP_KEYS = ("properties", "patternProperties", "$defs", "definitions", "
 _STRING_LIST_KEYS = ("type", "required")  # a single type may be a string
 _STRING_KEYS = ("$ref", "format", "description")
 _LIST_KEYS = ("enum", "examples")
-_REFUSED_AT_THE_TOP = ("anyOf", "oneOf", "allOf", "not", "enum")  # by OpenAI and Anthropic
+_REFUSED_AT_THE_TOP = ("anyOf", "oneOf", "allOf", "not", "enum")  # OpenAI and Anthropic refuse them
 _INLINED_LENGTH = 8 * 1024
-"""Characters that inlined definitions may have, plus four times the length of the schema."""
+"""Part of the size limit of inlined definitions. The limit is this number of bytes plus four times the length of the
+schema."""
 
 
 def complete(schema: Any) -> Any:
-    """Return the schema with `items: {}` in each array without `items`, which OpenAI requires."""
+    """Return the schema with `items: {}` added to each array without `items`, because OpenAI requires `items`."""
     if not isinstance(schema, dict):
         return schema  # `true` and `false` are schemas too
     kind = schema.get("type")
@@ -42,10 +44,11 @@ def complete(schema: Any) -> Any:
 
 
 def snapshot(schema: Mapping[str, Any]) -> JsonSchema:
-    """Return a completed copy of a schema that a user, a client or a server wrote for the parameters of a tool.
+    """Return a copy of a schema for the parameters of a tool, checked and with missing keywords added.
 
-    Raises ValueError for a schema that providers refuse: it is no JSON, not of an object, or has alternatives at the
-    top. Also raises ValueError if a keyword has an invalid value, or if it nests deeper than arguments may.
+    Raises ValueError for a schema that providers refuse, because it cannot be written as JSON, does not describe an
+    object, or has a keyword such as `anyOf` at the top. Also raises ValueError if a keyword has an invalid value, or if
+    the schema nests deeper than the limit for arguments.
     """
     try:
         copied = from_json(to_json(schema))
@@ -97,8 +100,8 @@ def _is_text(value: object) -> bool:
 def inline(schema: JsonSchema) -> JsonSchema:
     """Return the schema without `$ref`, for providers that do not resolve references.
 
-    A recursive reference becomes `{}`. So does a part that nests deeper than arguments may, and every further reference
-    once the inlined definitions reach their size limit.
+    A recursive reference becomes `{}`. A part that nests deeper than the limit for arguments also becomes `{}`, and so
+    does each further reference when the inlined definitions have reached their size limit.
     """
     definitions = {
         f"#/{key}/{name}": part for key in ("$defs", "definitions") for name, part in schema.get(key, {}).items()
@@ -145,8 +148,9 @@ def _map_subschemas(schema: JsonSchema, change: Callable[[Any], Any]) -> JsonSch
     return changed
 
 
-# Parameter lists: `toolClients` of the Latitude chat front end describe parameters with a list instead of the schema of
-# an object. The schema of each parameter stands alone there, so references are inlined.
+# The Latitude chat front end describes the parameters of `toolClients` with a list instead of the schema of an object.
+# Each parameter in the list has a separate schema, in which references to other schemas do not work, so they are
+# inlined.
 
 
 def schema_of_parameters(parameters: Iterable[Mapping[str, Any]]) -> JsonSchema:
@@ -173,7 +177,7 @@ def schema_of_parameters(parameters: Iterable[Mapping[str, Any]]) -> JsonSchema:
 
 
 def parameters_of_schema(schema: JsonSchema) -> list[dict[str, Any]]:
-    """Return the parameter list of an object schema, in order. A parameter with several types is an `object`."""
+    """Return the parameter list of an object schema, in order. Several types of a parameter become `object`."""
     inlined = inline(schema)
     required = set(inlined.get("required", ()))
     parameters = []
@@ -185,7 +189,7 @@ def parameters_of_schema(schema: JsonSchema) -> list[dict[str, Any]]:
 
 
 def single_type(schema: JsonSchema) -> str:
-    """Return the only type that a schema allows besides null, or `object` if there is no single type."""
+    """Return the type that a schema allows, ignoring `null`. Returns `object` if it does not allow exactly one type."""
     types = _types(schema) - {"null"}
     return types.pop() if len(types) == 1 else "object"
 

@@ -1,9 +1,12 @@
-"""What ledgers in SQL databases share: transactions as generators of statements.
+"""Implements the operations that call ledgers in SQL databases share.
 
-A transaction yields a statement with its parameters, and receives the rows and the row count. It knows neither threads
-nor an event loop. The ledger that runs it makes it one database transaction, and may run it again from the start. The
-statements work in SQLite and PostgreSQL alike. `{at}` is the prefix of each table. `{held}` locks the selected rows,
-`{free}` locks them and skips rows that another transaction has locked.
+Each operation is a generator, called a transaction. It yields an SQL statement with its parameters, and receives the
+rows and the row count. It uses no threads and no event loop. A ledger runs the generator inside one database
+transaction, and may restart it from the beginning.
+
+The statements work in SQLite and PostgreSQL. They contain placeholders. `{at}` is the prefix of each table name.
+`{held}` is a clause that locks the selected rows. `{free}` is a clause that also skips rows that another transaction
+has locked.
 """
 
 from __future__ import annotations
@@ -50,7 +53,7 @@ CREATE INDEX calls_began ON {at}calls (began, scope, key);
 CREATE TABLE {at}runs (scope text PRIMARY KEY, epoch int8 NOT NULL, since float8 NOT NULL);
 CREATE INDEX runs_since ON {at}runs (since);
 """
-"""The tables. `{text}` is a text that is ordered by its bytes."""
+"""The statements that create the tables. `{text}` is a text type whose values are ordered by their bytes."""
 
 _DELETE_OLD_RUNS = "DELETE FROM {at}runs WHERE scope IN (SELECT scope FROM {at}runs WHERE since <= ?1 {free})"
 _RAISE_EPOCH = """
@@ -81,7 +84,10 @@ DELETE FROM {at}calls WHERE (scope, key) IN (
 
 
 class SQLLedger(OwnerViews):
-    """The base of ledgers in SQL databases. A subclass owns the tables and the clock, and runs the transactions."""
+    """The base class of ledgers in SQL databases.
+
+    A subclass creates the tables, provides the current time, and runs the transactions.
+    """
 
     _at = _held = _free = ""
 
@@ -90,7 +96,10 @@ class SQLLedger(OwnerViews):
         self.keep = keep
 
     async def begin(self, scope: str, call: ToolCall, claim: Claim = NO_LEASE) -> Entry | None:
-        """Record that the call starts, or return its entry. Raises `CallRefused` for an older epoch."""
+        """Record that the call starts, or return its entry; see `CallLedger`.
+
+        Raises `CallRefused` if the epoch of the claim is too old.
+        """
         key, written = call_key(call), encode(call)
 
         def begin() -> Transaction[Entry | None]:
@@ -109,7 +118,7 @@ class SQLLedger(OwnerViews):
         return await self._do(begin, withdraws=True)
 
     async def hold(self, scope: str, call: ToolCall, holder: str, seconds: float) -> None:
-        """Renew the lease of a call for `seconds`; 0 abandons the call."""
+        """Renew the lease of a call for `seconds`. With 0, abandon the call."""
 
         def hold() -> Transaction[None]:
             now = yield from self._now()
@@ -123,13 +132,13 @@ class SQLLedger(OwnerViews):
         await self._finish(scope, outcome, lambda entry: True)
 
     async def fence(self, scope: str, epoch: int) -> None:
-        """Refuse each call of the run that starts under an older epoch."""
+        """Refuse calls of the run whose claim has an older epoch; see `CallLedger`."""
         await self._do(lambda: self._raise_epoch(scope, epoch))
 
     async def entries(
         self, scope: str | None = None, *, unknown: bool = False, after: Entry | None = None, limit: int = 100
     ) -> list[Entry]:
-        """Return entries, the oldest first; see `CallLedger`."""
+        """Return entries, oldest first; see `CallLedger`."""
 
         def list_entries() -> Transaction[list[Entry]]:
             now = yield from self._now()
@@ -147,11 +156,11 @@ class SQLLedger(OwnerViews):
         return await self._do(list_entries, reads=True)
 
     async def resolve(self, scope: str, outcome: ToolOutcome) -> bool:
-        """Record the outcome of a call whose outcome was unknown; return whether there is one."""
+        """Record the outcome of a call whose outcome was unknown. Returns False if no such call is recorded."""
         return await self._finish(scope, outcome, lambda entry: not entry.held and self._owner in (entry.owner, ""))
 
     async def prune(self, age: float | None = None) -> int:
-        """Delete old entries; see `CallLedger`."""
+        """Delete old entries, and return their number; see `CallLedger`."""
 
         def prune() -> Transaction[int]:
             now = yield from self._now()
@@ -162,7 +171,10 @@ class SQLLedger(OwnerViews):
         return await self._do(prune)
 
     async def _finish(self, scope: str, outcome: ToolOutcome, may_finish: Callable[[Entry], bool]) -> bool:
-        """Record the outcome if the call has none and `may_finish` accepts its entry; return whether it did."""
+        """Record the outcome if the call has none and `may_finish` returns True for its entry.
+
+        Returns True if the outcome was recorded.
+        """
         at, written = (scope, call_key(outcome.call)), encode(outcome)
 
         def finish() -> Transaction[bool]:
@@ -176,7 +188,7 @@ class SQLLedger(OwnerViews):
         return await self._do(finish)
 
     def _raise_epoch(self, scope: str, epoch: int) -> Transaction[None]:
-        """Record the epoch of a run, and lock the run. Raises `CallRefused` if the run has a later epoch."""
+        """Record the epoch of a run, and lock the row of the run. Raises `CallRefused` if the run has a later epoch."""
         now = yield from self._now()
         yield self._sql(_DELETE_OLD_RUNS), (now - self.keep,)
         _, count = yield self._sql(_RAISE_EPOCH), (scope, epoch, now)
@@ -188,9 +200,10 @@ class SQLLedger(OwnerViews):
         raise NotImplementedError
 
     async def _do(self, work: Callable[[], Transaction[T]], *, reads: bool = False, withdraws: bool = False) -> T:
-        """Run `work` in one transaction, commit it, and return its result. `reads`: it writes nothing.
+        """Run `work` in one database transaction, commit it, and return its result.
 
-        Cancellation takes effect immediately. A transaction that commits after it still counts, unless it `withdraws`.
+        `reads` is True if the transaction writes nothing. A cancellation takes effect immediately, although the
+        transaction may still run. With `withdraws=True`, it is then rolled back if possible. Otherwise it may commit.
         """
         raise NotImplementedError
 
@@ -199,7 +212,7 @@ class SQLLedger(OwnerViews):
 
 
 def run_transaction(connection: Any, transaction: Transaction[T]) -> T:
-    """Execute the statements of a transaction on a connection, without committing; return its result."""
+    """Execute the statements of a transaction on a connection, and return its result. The caller must commit."""
     rows: tuple[list[Row], int] | None = None
     while True:
         try:

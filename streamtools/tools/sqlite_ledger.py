@@ -1,7 +1,7 @@
-"""A ledger in an SQLite file, which several processes of one machine may share.
+"""Implements a call ledger in an SQLite file, which several processes on one machine can share.
 
-Each entry is on disk before it counts. SQLite never waits for a lock here: a transaction that finds the file locked is
-retried with pauses, so that neither the event loop nor other calls are blocked.
+Each change is on disk before its method returns. SQLite's own waiting for locks is disabled. If the file is locked, the
+transaction fails immediately and is retried after a pause. So neither the event loop nor other calls are blocked.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ import anyio.to_thread
 from streamtools.tools.sql_ledger import TABLES, SQLLedger, Transaction, run_transaction
 
 if TYPE_CHECKING:
-    import sqlite3  # slow to import, and most processes do not need it
+    import sqlite3  # imported late: it is slow to import, and few processes need it
 
 T = TypeVar("T")
 
 _OPEN_TIMEOUT_S = 30.0
-_FIRST_PAUSE_S = 0.005  # between two attempts at a locked file; each pause doubles, with jitter
+_FIRST_PAUSE_S = 0.005  # first pause while the file is locked; each pause doubles, with jitter
 _LONGEST_PAUSE_S = 0.1
 
 _VERSION = 1
 
 
 class SQLiteLedger(SQLLedger):
-    """A call ledger in the SQLite file `path`, shared by the processes of one machine.
+    """A call ledger in the SQLite file `path`. The processes of one machine can share it.
 
-    The death of a process is detected when its `lease` expires, after so many seconds. Entries are kept for `keep`
-    seconds after their call has ended. Their number is bounded by the disk alone. `clock` returns seconds since 1970,
-    and must agree in all processes.
+    `lease` is the time in seconds after which a process that does not renew its lease is considered dead. `keep` is the
+    time in seconds that an entry is kept after its call has ended. The number of entries is not limited. `clock`
+    returns seconds since 1970. The clocks of all processes must agree.
 
-    The file holds the arguments and results of tools. It is created readable for its owner only. Raises OSError if the
-    file cannot be created, sqlite3.Error if it is no database or not writable, and ValueError for a file of another
-    version.
+    The file holds the arguments and results of tools. A new file can be read only by the system user that created it.
+    Raises OSError if the file cannot be created, sqlite3.Error if it is not a database or not writable, and ValueError
+    if a different version of this library created it.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class SQLiteLedger(SQLLedger):
         self._connection = _open(path)
 
     def close(self) -> None:
-        """Close the file, for all owners. May be called again."""
+        """Close the file, also for all views of this ledger. Calling it again has no effect."""
         with self._lock:
             self._connection.close()
 
@@ -99,10 +99,10 @@ class SQLiteLedger(SQLLedger):
 
 
 def _open(path: str | os.PathLike[str]) -> sqlite3.Connection:
-    """Open the file and create its tables, with retries.
+    """Open the file and create its tables. Retry while the file is locked.
 
-    SQLite ignores its own timeout, and fails immediately, while another process switches a new file to WAL or closes
-    the last other connection.
+    SQLite ignores its `timeout` in two cases, and fails immediately: while another process switches a new file to WAL
+    mode, and while another process closes the last connection.
     """
     import sqlite3
 
@@ -124,7 +124,7 @@ def _set_up(db: sqlite3.Connection) -> None:
     db.execute("PRAGMA synchronous = FULL")
     if not _version(db):
         db.execute("BEGIN IMMEDIATE")
-        if not _version(db):  # no other process was quicker
+        if not _version(db):  # still missing: no other process has created them
             if db.execute("SELECT 1 FROM sqlite_master WHERE name = 'calls'").fetchone():
                 raise ValueError("the file is a ledger of an earlier version; use a new file")
             for statement in TABLES.format(at="", text="text").split(";"):

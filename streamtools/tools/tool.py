@@ -1,7 +1,7 @@
-"""The `Tool`: a function, with everything that a model must know to call it.
+"""Defines `Tool`, a function together with the definition that a model needs to call it.
 
-`@tool` reads the name, the docstring and the type hints of a function. All expensive work happens at definition time.
-A call then only reads its arguments and runs the function. A tool can still be called like its function.
+`@tool` reads the name, the docstring and the type hints of a function. All expensive work is done when the tool is
+defined. A call then only validates its arguments and runs the function. Python code can call a tool like its function.
 """
 
 from __future__ import annotations
@@ -36,48 +36,55 @@ Returned = TypeVar("Returned")
 log = Logger(__name__)
 
 Trust: TypeAlias = Literal["text", "native", "approved"]
-"""Which calls run without approval. `text`: all calls. `native`: only trusted calls, and no others run. `approved`:
-only trusted calls, and others need approval. Native calls and calls under a marker with a nonce are trusted."""
+"""Which calls of a tool may run.
+
+`text`: all calls run. `native`: only trusted calls run, and other calls are refused. `approved`: trusted calls run, and
+other calls need approval. Native calls, and calls under a marker with a nonce, are trusted.
+"""
 
 RequiresApproval: TypeAlias = bool | Callable[[dict[str, Any]], bool | Awaitable[bool]]
 
 _NAME = re.compile(rf"[A-Za-z0-9_-]{{1,{TOOL_NAME}}}")
-_MAX_ERRORS = 10  # in one message to the model
+_MAX_ERRORS = 10  # maximum number of errors in one message to the model
 
 
 class ToolOptions(TypedDict, total=False):
     """The options of a tool."""
 
     name: str | None
-    """The name for the model: 1 to 64 of A-Z, a-z, 0-9, `_` and `-`. Default: the name of the function."""
+    """The name for the model: 1 to 64 characters of A-Z, a-z, 0-9, `_` and `-`. Default: the name of the function."""
     description: str | None
     """The description for the model. Default: the docstring up to its first section."""
     parameters: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
-    """A JSON schema, or a parameter list of `toolClients`. The function then takes one dict of arguments."""
+    """A JSON schema of the arguments, or a parameter list in the format of `toolClients`. The function must then take
+    one dict of arguments."""
     timeout: float | None
-    """Seconds for one call. None means the timeout of the run; `math.inf` means no timeout."""
+    """The timeout of one call, in seconds. None means the timeout of the run, and `math.inf` means no timeout."""
     sequential: bool
-    """Whether no other tool may run at the same time."""
+    """Whether the tool must run alone, while no other tool runs. Default: False."""
     neutralise: bool
-    """Whether results that are sent to the model inside text are kept from looking like calls. Default: True."""
+    """Whether results in user messages are changed where they look like a call, so that no call is parsed from a
+    repetition of them. Default: True."""
     requires_approval: RequiresApproval
-    """Whether each call needs approval. A function, sync or async, may decide that from the arguments."""
+    """Whether each call needs approval, or a function that returns this for the arguments of a call. The function may
+    be async."""
     trust: Trust
-    """What happens to calls in text, which may be quoted from planted text, unless their marker has a nonce.
-    `"native"`: they are refused. `"approved"`: they need approval. Default `"text"`: they run."""
+    """What happens to calls in text without a nonce in their marker, which the model may have quoted from untrusted
+    text. `"native"`: they are refused. `"approved"`: they need approval. `"text"`, the default: they run."""
     client: bool
-    """Whether the call is executed elsewhere, for example in the front end. The function never runs. Its signature
-    declares the arguments and the result."""
+    """Whether calls are executed elsewhere, for example in the front end. The function then never runs. Its signature
+    only declares the arguments and the result."""
     examples: Sequence[Mapping[str, Any]]
-    """Example arguments. They are validated, and sent to the model with the schema."""
+    """Examples of arguments. They are validated, and sent to the model together with the schema."""
 
 
 class Tool(Generic[P, R]):
     """A function that a model can call by name.
 
-    `parameters` is the JSON schema of the arguments, and `output_schema` that of the result, if its type is declared.
-    `input_type` and `output_type` are their Python types. `context` is the name of the parameter that takes the
-    `ToolContext`. The other attributes are the `ToolOptions`.
+    `parameters` is the JSON schema of the arguments. `output_schema` is the JSON schema of the result, or None if its
+    type is not declared. `input_type` and `output_type` are the Python types of the arguments and the result. `context`
+    is the name of the parameter that gets the `ToolContext`, or None. The other public attributes are the options; see
+    `ToolOptions`.
 
     >>> def add(a: int, b: int = 1) -> int:
     ...     "Add two numbers."
@@ -93,13 +100,13 @@ class Tool(Generic[P, R]):
     function: Callable[P, R]
 
     def __init__(self, function: Callable[P, R], **options: Unpack[ToolOptions]) -> None:
-        """Define a tool. If `function` is a tool, the new tool has its function, and its options as defaults.
+        """Define a tool. If `function` is a tool, its function is used, and its options are the defaults.
 
         Raises ValueError for a name or a schema that providers refuse, for invalid examples, and for a timeout that is
-        not positive. Raises TypeError for a signature that no JSON object can fill. The message names the tool and the
-        parameter.
+        not positive. Raises TypeError for an unknown option, and for a parameter that cannot be read from a JSON
+        object. The message contains the names of the tool and the parameter.
         """
-        from streamtools.tools.signature import (  # it imports pydantic's models, which is slow
+        from streamtools.tools.signature import (  # imported late, because it imports pydantic's models slowly
             handler_input_of,
             input_of,
             return_types_of,
@@ -113,7 +120,7 @@ class Tool(Generic[P, R]):
             function = function.__func__
         if not callable(function):
             raise TypeError(f"a tool needs a function or another callable, got {function!r}")
-        for option in options.keys() - ToolOptions.__annotations__.keys():  # a misspelled option may be a guard
+        for option in options.keys() - ToolOptions.__annotations__.keys():  # a misspelled option may be a safeguard
             known = ", ".join(ToolOptions.__annotations__)
             raise TypeError(f"a tool has no option {option!r}; the options are {known}")
         functools.update_wrapper(self, function, updated=())
@@ -124,7 +131,7 @@ class Tool(Generic[P, R]):
         self.name: str = getattr(inner, "__name__", type(inner).__name__) if name is None else name
         if not _NAME.fullmatch(self.name):
             raise ValueError(f"{self.name!r} is no valid tool name; use 1 to 64 of A-Z, a-z, 0-9, _ and -")
-        documented = read_docstring(body.__doc__ or inner.__doc__)  # of a callable object: `__call__`, or its class
+        documented = read_docstring(body.__doc__ or inner.__doc__)  # for a callable object: of `__call__` or its class
         description = options.get("description")
         self.description = documented.description if description is None else description
         self.timeout = options.get("timeout")
@@ -157,14 +164,14 @@ class Tool(Generic[P, R]):
             log.warning("parameters_without_type", tool=self.name, parameters=sorted(bare), advice=advice)
         (self.output_type, self._output, self.output_schema), progress = return_types_of(function)
         self.write: Callable[[Any], Written] = functools.partial(write, type_=self._output)
-        """Serializes a result for the interface and the model. Raises what its serializer raises."""
+        """Serializes a result for the interface and the model. Raises the errors of the serializer."""
         self.write_progress: Callable[[Any], Written] = functools.partial(write, type_=progress.adapter)
-        """Serializes a value that a generator has yielded, as `write` does."""
+        """Serializes a value that a generator yielded as progress. Raises the errors of the serializer."""
         if examples := options.get("examples"):
             self._add_examples(examples)
 
     def replace(self, **options: Unpack[ToolOptions]) -> Tool[P, R]:
-        """Return a tool of the same function, with these options changed."""
+        """Return a new tool with the same function, and with these options changed."""
         return Tool(self, **options)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -175,7 +182,7 @@ class Tool(Generic[P, R]):
     def declared(cls, name: str, description: str = "", parameters: Mapping[str, Any] | None = None) -> Tool[..., Any]:
         """Return a tool without a function, which the front end executes. `parameters` is a JSON schema.
 
-        Its option `client` is True. Set other options with `replace`. Raises what the constructor raises.
+        Its option `client` is True. Set other options with `replace`. Raises the errors of the constructor.
 
         >>> Tool.declared("pick_colour", "Let the user pick a colour.").client
         True
@@ -190,7 +197,7 @@ class Tool(Generic[P, R]):
         self: Tool[Concatenate[Self_, Rest], Returned], instance: Self_, owner: type
     ) -> Tool[Rest, Returned]: ...
     def __get__(self, instance: Any, owner: type) -> Any:
-        """Return the tool of an instance, for a tool that was defined in the body of a class."""
+        """Return a tool that is bound to `instance`, for a tool that was defined as a method of a class."""
         if instance is None or not self.is_unbound:
             return self
         bound = copy.copy(self)
@@ -202,9 +209,10 @@ class Tool(Generic[P, R]):
         return f"<Tool {self.name}{inspect.signature(self.function)}>"
 
     def read(self, arguments: Mapping[str, Any]) -> Arguments:
-        """Convert the arguments of a call to those of the function, except the `ToolContext`.
+        """Return the Python arguments for the function, without the `ToolContext`, from the arguments of a call.
 
-        Raises `ToolInputError` if they do not match the schema, and any other exception of a user's validator.
+        Raises `ToolInputError` if the arguments of the call do not match the schema. Also raises the exceptions of
+        validators in the application, except the validation errors of pydantic.
         """
         try:
             data = to_json(arguments)
@@ -219,7 +227,10 @@ class Tool(Generic[P, R]):
         raise ToolInputError(self.name, f"the arguments of {self.name!r} do not fit: {reason}")
 
     def read_answer(self, value: Any) -> Any:
-        """Convert a result from elsewhere to the declared return type. Raises `ToolOutputError`."""
+        """Convert the result of a call that was executed elsewhere to the declared return type.
+
+        Raises `ToolOutputError` if it does not match that type.
+        """
         if self._output is None:
             return value
         try:
@@ -243,7 +254,7 @@ def tool(function: Callable[P, R], /, **options: Unpack[ToolOptions]) -> Tool[P,
 @overload
 def tool(**options: Unpack[ToolOptions]) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
 def tool(function: Callable[..., Any] | None = None, /, **options: Unpack[ToolOptions]) -> Any:
-    """Define a tool, as `@tool`, `@tool(name=…)`, or `tool(function, name=…)`; see `ToolOptions`."""
+    """Define a tool, as `@tool`, `@tool(name=…)` or `tool(function, name=…)`. For the options, see `ToolOptions`."""
     return functools.partial(Tool, **options) if function is None else Tool(function, **options)
 
 
@@ -252,15 +263,15 @@ def _no_function(arguments: dict[str, Any]) -> Any:
 
 
 def _explain(error: ValidationError) -> str:
-    """Return the errors as `place: reason` pairs, without the given values.
+    """Return the validation errors as text. Each has the form `path: reason`, without the invalid value.
 
-    Messages of a user's own validators are repeated unchanged.
+    Messages of validators in the application are included unchanged.
     """
     errors = error.errors(include_url=False, include_input=False)
     shown = []
     for detail in errors[:_MAX_ERRORS]:
         reason = detail["msg"]
-        if detail["type"] == "union_tag_invalid":  # pydantic's only message that repeats a value
+        if detail["type"] == "union_tag_invalid":  # the only message of pydantic that contains the value
             reason = f"{detail['ctx']['discriminator']} is none of {detail['ctx']['expected_tags']}"
         place = ".".join(str(part)[:60] for part in detail["loc"])
         shown.append(f"{place}: {reason[:200]}" if place else reason[:200])

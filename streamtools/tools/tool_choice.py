@@ -1,4 +1,4 @@
-"""Parses the `tool_choice` of a request, in the spelling of any provider, and checks it against the tools."""
+"""Parses the `tool_choice` of a request in the format of any provider, and checks that the tools can satisfy it."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _GEMINI_MODES: dict[str, Mode] = {"AUTO": "auto", "NONE": "none", "ANY": "requir
 
 
 def parse_choice(value: ToolChoice | str | Mapping[str, Any] | None) -> ToolChoice:
-    """Parse a `tool_choice` in the spelling of OpenAI (chat and Responses), Anthropic or Gemini.
+    """Parse a `tool_choice` in the format of OpenAI (chat completions and Responses), Anthropic or Gemini.
 
-    A string that is no mode is the name of a tool. Raises ValueError for anything else.
+    A string that is not the name of a mode is the name of a tool. Raises ValueError for any other value.
 
     >>> parse_choice("any")
     ToolChoice(mode='required', name=None)
@@ -40,9 +40,9 @@ def parse_choice(value: ToolChoice | str | Mapping[str, Any] | None) -> ToolChoi
 
 
 def check_choice(choice: ToolChoice, names: Sequence[str], *, eager: bool = False) -> None:
-    """Raise ValueError for a choice that no response could satisfy with the tools `names`, or that cannot be enforced.
+    """Raise ValueError for a choice that no response can satisfy with the tools `names`, or that cannot be enforced.
 
-    `eager`: calls run before the response is complete, so that their number is not known in time.
+    `eager` is True if calls run before the response is complete. A required call cannot be enforced then.
     """
     if choice.mode in ("auto", "none"):
         return
@@ -55,7 +55,7 @@ def check_choice(choice: ToolChoice, names: Sequence[str], *, eager: bool = Fals
 
 
 def _parse_typed(value: Mapping[str, Any]) -> ToolChoice | None:
-    """Parse `{"type": …}` of OpenAI and Anthropic; `{"function": …}` without a type counts too."""
+    """Parse the formats of OpenAI and Anthropic: `{"type": …}`, or `{"function": …}` without a type."""
     function = value.get("function")
     kind = value.get("type", "function" if function else None)
     if kind not in ("function", "tool"):
@@ -65,7 +65,10 @@ def _parse_typed(value: Mapping[str, Any]) -> ToolChoice | None:
 
 
 def _parse_gemini(value: Mapping[str, Any]) -> ToolChoice | None:
-    """Parse a `functionCallingConfig`. ANY with one allowed name is that tool; a longer list is not supported."""
+    """Parse a `functionCallingConfig` of Gemini. Returns None if it is invalid or not supported.
+
+    The mode ANY with one allowed name requires that tool. Several allowed names are not supported.
+    """
     mode = _GEMINI_MODES.get(str(value["mode"]).upper())
     allowed = value.get("allowedFunctionNames") or value.get("allowed_function_names") or []
     if mode is None or not allowed:
