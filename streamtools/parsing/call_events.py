@@ -65,7 +65,7 @@ class CallEvents:
         """Begin a turn."""
         self.calls: list[ToolCall] = []
         self.errors: list[Error] = []
-        # The ids of a block are used in one turn only, so that two forked processes rarely share a block.
+        # A block of ids is used in one turn only. Otherwise two forked processes could create the same ids.
         new_id = self.options.new_id
         self.new_id = None if new_id is new_call_id else new_id
         self.count = 0  # how many calls have begun in this turn

@@ -39,13 +39,13 @@ class StringPatterns:
     inside: Callable[[str, int], re.Match[str]]
     """Matches text up to the end of the string. An escape at the end of the text is matched only if it is complete."""
     leaves: Callable[[str], Any]
-    """Searches text without escapes, or with simple ones. It also finds escaped back-slashes and incomplete escapes."""
+    """Searches text outside of an escape. It also finds escaped back-slashes, and a back-slash at the end."""
     leaves_escapes: Callable[[str], Any]
     """Searches text with any escapes. The text may end with a back-slash."""
     leaves_escaped: Callable[[str], Any]
     """Searches text whose first character is escaped by the back-slash before the text."""
     leaves_plain: Callable[[str], Any]
-    """Searches text that must hold no escapes: it also finds every back-slash."""
+    """Searches text that is used without decoding: it also finds every back-slash."""
 
 
 IN_STRING = StringPatterns(
@@ -64,9 +64,9 @@ IN_LINE_OF_STRING = StringPatterns(
 )
 """Like `IN_STRING`, but a line feed ends `inside`, and each search finds line feeds too."""
 
-# The next patterns match a whole text of strings, numbers and separators without brackets. Group 1 is at the beginning
-# of the last complete string. One of the other groups matches at the end: group 2 if the text ends in a number, group 3
-# if it ends elsewhere outside of a string. Group 4 is at the beginning of a string that is still open at the end.
+# The next two patterns match a whole text that holds only strings, numbers and separators. Group 1 is at the beginning
+# of the last complete string. One of three other groups shows how the text ends. Group 2: in a number. Group 3: at
+# another character outside of a string. Group 4: inside a string, and the group is at the beginning of that string.
 LAST_STRING, ENDS_IN_NUMBER, ENDS_IN_STRING = 1, 2, 4
 _APART = r"[-+.0-9eE \t\r\n,:]*+"
 _HOPS = rf'{_APART}(?:()"[^"\\\n]*"{_APART})*+(?:(?<=[-+.0-9eE])(\Z)|(\Z)|()"[^"\\\n]*\Z)'

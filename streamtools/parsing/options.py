@@ -35,8 +35,8 @@ class ParserOptions:
     on_malformed: Literal["error", "text"] = "error"
     """Whether a malformed call is an `error` and stays hidden, or a `warning` and is shown as text."""
     after_call: Literal["show", "hide", "stop"] = "show"
-    """What happens to text after a call, because weak models invent the tool's result there. `show`: it is shown.
-    `hide`: it is hidden. `stop`: the answer ends."""
+    """What happens to text after a call, where weak models invent the tool's result. `show`: it is shown. `hide`: it is
+    hidden. `stop`: the answer ends."""
     in_code: Literal["text", "call"] | None = None
     """Whether a complete call inside Markdown code or a quote is text or a call. With None, each dialect decides."""
     strict: bool = False
@@ -78,7 +78,8 @@ class Options(ParserOptions):
     rules_in_reasoning: bool = False
     """Whether the rules also apply to reasoning. A match cannot span text and reasoning."""
     history: Literal["as_written", "as_shown"] = "as_written"
-    """Whether the history that is sent back to the model holds the original text, or the text after the rules."""
+    """The text in the history that is sent back to the model. `as_written`: the model's original text. `as_shown`: the
+    text after the rules."""
     pace: Literal["as_it_comes", "words", "graphemes"] = "as_it_comes"
     """How visible text is split into events: as it arrives, in whole words, or in whole graphemes, such as an emoji."""
 

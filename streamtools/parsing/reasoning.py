@@ -1,14 +1,16 @@
 """Reasoning: the text between tags such as `<think>` and `</think>`.
 
-Calls in reasoning do not count, because models rehearse calls there that they then decide not to make. An exception are
-the dialects whose models forget the closing tag. If the reasoning holds a call, one warning at its end says so. It
-shows that a model puts its calls in the wrong place.
+Calls in reasoning are not executed, because models rehearse calls there that they then decide not to make. If the
+reasoning holds a call, one warning at its end reports it. The warning shows that a model may write its calls in the
+wrong place.
 
-A run of such calls is read by `CallRun`, and the text after it decides. If more reasoning or the closing tag follows,
-the calls were rehearsed, and their text is reasoning. If the message ends, they are calls, and the parser reads them
-again as text after the reasoning. Until then no event reports them. A run is at most as long as one call may be. The
-closing tag ends it inside a call too, because an unfinished call must not hide the answer. Inside a JSON string the tag
-is text, if that JSON is completed.
+Some dialects are an exception, because their models forget the closing tag before a call. `CallRun` reads a run, which
+is a sequence of calls in the reasoning of such a model. The text after the run decides. If more reasoning or the
+closing tag follows, the calls were rehearsed, and their text is reasoning. If the message ends after the run, the calls
+are real: the parser reads them again as text after the reasoning. No event reports the calls before that.
+
+A run is limited to the length of one call. The closing tag also ends a run inside an unfinished call, because that call
+must not hide the answer. A closing tag inside a JSON string is text, if the model completes that JSON.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ _LONGEST_CLOSING = 64  # characters of a closing tag, except the last one
 
 
 class RunVerdict(Enum):
-    """Whether a run consists of calls that count, or of reasoning."""
+    """Whether the text of a run consists of real calls, or is reasoning."""
 
     CALLS = "calls"
     REASONING = "reasoning"
@@ -42,13 +44,13 @@ class RunVerdict(Enum):
 
 @dataclass(frozen=True)
 class CallRunMarkers:
-    """The markers in a run: openers of calls, and tags of templates, some of which end the message."""
+    """The markers in a run: openers of calls, and tags of the chat template, some of which end the message."""
 
     openers: Sequence[tuple[Marker, Opener]]
     tags: Sequence[tuple[Marker, Tag]]
 
     def compile(self) -> Markers[Opener | Tag]:
-        """Return the search for them."""
+        """Return a search for all of these markers."""
         return Markers[Opener | Tag]([*self.tags, *self.openers])
 
 
@@ -60,22 +62,23 @@ TAGS = {
     "<seed:think>": "</seed:think>",
     "<mm:think>": "</mm:think>",
 }
-"""The default opening tags, and their closing tags."""
+"""The default opening tags of reasoning, and the closing tag of each."""
 
 _INDENT = r"^[ \t]{0,32}"
 
 
 class ReasoningTags:
-    """The opening tags of reasoning, and how the reasoning after each of them ends."""
+    """The opening tags of reasoning. Each tag has a `ReasoningEnd`, which finds the end of the reasoning after it."""
 
     def __init__(self, calls: Iterable[Marker], run: CallRunMarkers, dialect_tags: Mapping[Tag, bool]) -> None:
-        """Configure the markers of `calls`, and of calls in reasoning that may count, and the tags of dialects.
+        """`calls` are the markers of calls. `run` holds the markers of calls in reasoning that may be executed.
 
-        A dialect's tags for the start of a message count where the default tags do. If the value in `dialect_tags` is
-        True, they also count with a space before them. The others count in other places. Their closing tags matter here
-        if the prompt template wrote the opening tag.
+        `dialect_tags` maps each opening tag of a dialect to True if a space may precede the tag. Tags for the start of
+        a message are recognized where the default tags are. `DialectSet` recognizes the other opening tags. The closing
+        tags of all of them are used here for reasoning that the prompt template has opened.
 
-        A closing tag in the place of an opening tag is hidden: the template had opened it, or a call ended it early.
+        A closing tag where an opening tag is expected is hidden. Either the template had opened the reasoning, or a
+        call had ended the reasoning early.
         """
         self._calls, self._run = list(calls), run
         own = [tag for tag in dialect_tags if tag.where == "start"]
@@ -96,20 +99,21 @@ class ReasoningTags:
 
     @cached_property
     def _begins(self) -> Search:
-        """Matches where one of the tags stands or may still stand."""
+        """Matches a complete tag, or an incomplete tag at the end of the text."""
         tags = (*self._tags, *self._strays, *self._spaced)
         return re.compile(any_partial([pattern.parts for pattern, _ in tags])).match
 
     def closing(self, tags: Sequence[str], before: Iterable[str] = (), opening: Pattern | None = None) -> ReasoningEnd:
-        """Return the end of reasoning at one of `tags`, or before one of the texts `before`."""
+        """Return a `ReasoningEnd`: the reasoning ends at one of `tags`, or before one of the texts `before`."""
         return ReasoningEnd(tags, self._calls, [Marker((text,)) for text in before], self._run, opening)
 
     def at(
         self, text: str, at: int, ended: bool, *, strays: bool
     ) -> tuple[int, ReasoningEnd | None] | Literal[False] | None:
-        """Return where the tag at this place ends, and its closing; None if one may still stand here, False if not.
+        """Return the end of the tag at index `at`, and the `ReasoningEnd` of the tag. A space may belong to the tag.
 
-        With `strays`, closing tags count too, and their closing is None. A space may belong to the tag after it.
+        Returns None if more text is needed to decide, and False if there is no tag. With `strays`, closing tags are
+        recognized too, and their `ReasoningEnd` is None.
         """
         if not ended and at < len(text) and self._begins(text, at) is None:  # saves a dozen searches
             return False
@@ -124,7 +128,7 @@ class ReasoningTags:
 
 
 class ReasoningEnd:
-    """The end of a section of reasoning, and the markers of calls in it. Patterns are compiled on first use."""
+    """Finds the end of a section of reasoning, and the calls in it. Patterns are compiled on first use."""
 
     def __init__(
         self,
@@ -134,12 +138,13 @@ class ReasoningEnd:
         run: CallRunMarkers,
         opening: Pattern | None = None,
     ) -> None:
-        """`tags` end it and are hidden. `before` end it and are read again. `calls` are reported, `run` may count.
+        """`tags` are the closing tags, which are hidden. The reasoning also ends before one of the texts `before`.
 
-        If the template has written the opening tag, the model may repeat it: `opening`.
+        Calls with a marker in `calls` produce a warning. Calls with a marker in `run` may be executed. `opening` is the
+        opening tag that a model may repeat, if the template has already written it.
         """
         self.opening = opening
-        self._tags = sorted(set(tags), key=len)  # of two tags at one place, the one that is complete first
+        self._tags = sorted(set(tags), key=len)  # at one position, the tag that is complete first is matched
         self._calls, self._before, self._run = calls, list(dict.fromkeys(before)), run
         self._rehearsed = list(dict.fromkeys(marker for marker, _ in run.openers))
         self._enders = [*self._before, *self._rehearsed]
@@ -147,17 +152,20 @@ class ReasoningEnd:
 
     @cached_property
     def run(self) -> Markers[Opener | Tag]:
-        """Finds calls that may count."""
+        """Finds calls that may be executed."""
         return self._run.compile()
 
     @cached_property
     def tags(self) -> re.Pattern[str]:
-        """Finds a tag that ends it."""
+        """Finds a closing tag."""
         return re.compile("|".join(map(re.escape, self._tags)) or "(?!)")
 
     @cached_property
     def search(self) -> Callable[..., re.Match[str] | None]:
-        """Finds an end: a tag (group 1), text that is read again (2), a call that may count (3), or their beginning."""
+        """Finds an end of the reasoning, or an incomplete end at the end of the text.
+
+        The groups are: 1 for a closing tag, 2 for one of the texts `before`, 3 for a call that may be executed.
+        """
         whole = rf"\n?(?:{'|'.join(map(re.escape, self._tags))})"
         begun = "|".join(
             [
@@ -174,28 +182,31 @@ class ReasoningEnd:
 
     @cached_property
     def watch(self) -> CallSearch | None:
-        """Finds text that would be a call outside of reasoning."""
+        """A search for text that would be a call outside of reasoning, or None."""
         watched = [marker for marker in self._calls if marker not in self._enders]
         return CallSearch(watched) if watched else None
 
     @cached_property
     def leaves(self) -> Callable[[str], object]:
-        """Finds the first character of an end."""
+        """Finds a character with which an end of the reasoning may begin."""
         return _leaves(self._firsts)
 
     @cached_property
     def leaves_watching(self) -> Callable[[str], object]:
-        """Finds the first character of an end or of a call."""
+        """Finds a character with which an end of the reasoning, or a call, may begin."""
         return self.leaves if self.watch is None else _leaves(self._firsts | self.watch.firsts)
 
     def cuts(self, text: str, at: int) -> bool:
-        """Return whether the text ends inside a call that may count, after its complete tag."""
+        """Return whether the text ends after the complete tag of a call, but inside its marker, which begins at `at`.
+
+        Only calls that may be executed are searched for.
+        """
         awaited = self.run.find(text, at, False)
         return isinstance(awaited, Group) and awaited.cut(text, at) is not None
 
 
 class CallSearch:
-    """A search for text that would be a call outside of reasoning. It works piece by piece."""
+    """A search for text that would be a call outside of reasoning. The text may arrive in pieces."""
 
     def __init__(self, markers: Sequence[Marker]) -> None:
         complete = "|".join(marker.search_pattern() for marker in markers)
@@ -203,7 +214,7 @@ class CallSearch:
         begun = [marker.begun_pattern() for marker in markers if marker not in lines]
         begun += [f"{_INDENT}(?:{marker.begun_pattern()})" for marker in lines]
         self.firsts = {marker.first for marker in markers}
-        """The first characters of such text, or of the white space before it."""
+        """The characters with which such text, or the white space before it, may begin."""
         begins = "[" + re.escape("".join(sorted(self.firsts))) + "]"
         if lines:
             begun.append(_INDENT)
@@ -222,35 +233,35 @@ class ReasoningText:
     def __init__(
         self, closing: ReasoningEnd, output: CallEvents, declared: Declared, *, keep_markup: bool, opened: bool
     ) -> None:
-        """Begin after the opening tag. If it was not `opened` by the model, the template has written the tag."""
+        """Begin after the opening tag. With `opened=False`, the prompt template wrote that tag, not the model."""
         self._closing = closing
         self._declared = declared
         self._call_run: CallRun | None = None
-        self._rehearsed = False  # calls turned out to be rehearsed
+        self._rehearsed = False  # whether a run of calls turned out to be reasoning
         self._output = output
         self._keep_markup = keep_markup
-        self.pending = ""  # text that may still become an end
+        self.pending = ""  # text that may still become an end of the reasoning
         self._last = ""  # the last character that was shown
-        self._watch = closing.watch  # None after a call was found
-        self._seen = "\n"  # text that may still become a call, and the character before it
-        self._opened = opened  # a line feed now belongs to the opening tag
-        self._opening = closing.opening  # a repeated opening tag is hidden
+        self._watch = closing.watch  # the search for calls; None after it has found one
+        self._seen = "\n"  # text that may still become a call, after the character before it
+        self._opened = opened  # whether a line feed at this position belongs to the opening tag
+        self._opening = closing.opening  # an opening tag that the model may repeat now; it is then hidden
         skims = self._watch is None and not opened and self._opening is None
         self.leaves: Callable[[str], object] = closing.leaves if skims else always
-        """Finds nothing in text that `skim` accepts."""
+        """A search that returns None for text that `skim` may show."""
 
     def skim(self, text: str) -> list[UIEvent]:
-        """Show text in which no end and no call begins or ends."""
+        """Fast path for `read`: show text that holds no part of an end or of a call."""
         self._last = self._seen = text[-1]
         return [Reasoning(text)]
 
     def lose(self) -> None:
-        """Mark a gap: a part of the text is missing here."""
+        """Record that part of the text was lost at this position."""
         if self._call_run is not None:
             self._call_run.lose()
 
     def read(self, delta: str, ended: bool) -> str | None:
-        """Read text. Returns the text after the reasoning, or None if it has not ended."""
+        """Read text. Returns the text after the reasoning, or None if the reasoning continues."""
         while True:
             run = self._call_run
             if run is None:
@@ -266,7 +277,7 @@ class ReasoningText:
             if verdict is RunVerdict.CALLS:
                 return run.text + run.rest
             self._rehearsed = True
-            text = run.text.removesuffix("\n")  # which may belong to the closing tag
+            text = run.text.removesuffix("\n")  # the line feed may belong to the closing tag
             self._show(text)
             delta = run.text[len(text) :] + run.rest
 
@@ -279,7 +290,10 @@ class ReasoningText:
         self._seen = seen
 
     def _read(self, delta: str, ended: bool) -> str | None:
-        """Read text. Returns the text after the closing tag, or from a run of calls on, or None."""
+        """Read text up to the closing tag or a run of calls. Returns the text after the tag, or from the run on.
+
+        Returns None if neither was found.
+        """
         text, pending, rest = self.pending + delta, "", None
         if self._opening is not None:
             tag_end = self._opening.match(text, 0, ended)
@@ -298,7 +312,7 @@ class ReasoningText:
                 text = text[1:]
                 if self._keep_markup:
                     self._output.add(Markup, "\n")
-        last = self._last  # some markers must not follow certain characters
+        last = self._last  # some markers are not recognized after certain characters
         found = self._closing.search(last + text, len(last))
         begin = found.start() - len(last) if found else len(text)
         if found and found.lastindex:
@@ -316,23 +330,26 @@ class ReasoningText:
             self._leaves, self.leaves = self.leaves, always
         if found and found[1]:
             if found[1][0] == "\n":
-                self._seen += "\n"  # it ends a line even though it is hidden
+                self._seen += "\n"  # the hidden line feed ends a line, after which a call may begin
             if self._keep_markup:
                 self._output.add(Markup, found[1])
         self.pending = pending
         return rest
 
     def close(self) -> None:
-        """End the reasoning, and report the calls in it."""
+        """End the reasoning. If it holds a call, add a warning."""
         watch, alike = self._watch, self._closing.watch is not None
-        if watch is not None:  # the text at the end may be a complete call
+        if watch is not None:  # the last text may hold a complete marker of a call
             alike = watch.complete(self._seen, 1) is not None
         if alike or self._rehearsed:
             message = "the reasoning holds what would be a call outside of it"
             self._output.add(Warning, Code.CALL_IN_REASONING, message)
 
     def _watch_for_calls(self, watch: CallSearch, text: str) -> str:
-        """Search for a call after the first character. Returns text that may become one, with the character before."""
+        """Search for a call after the first character of `text`.
+
+        Returns the text that may still become a call, and the character before it.
+        """
         found = watch.search(text, 1)
         begin = found.start() if found else len(text)
         if found is None:
@@ -346,38 +363,38 @@ class ReasoningText:
 
 
 class CallRun:
-    """Reads a run of calls in reasoning, from its first marker on."""
+    """Reads a run of calls in reasoning, from its first marker on. The module docstring describes a run."""
 
     def __init__(
         self, markers: Markers[Opener | Tag], closing: re.Pattern[str], output: CallEvents, declared: Declared
     ) -> None:
-        """Begin a run. `closing` finds the tag that ends the reasoning."""
+        """Begin a run. `closing` finds the tags that end the reasoning."""
         self._markers = markers
         self._closing = closing
-        self._before = ""  # the last characters of the call, in which the closing tag may begin
-        self._tag: tuple[JsonScanner, int] | None = None  # a closing tag in a string: the scanner, and the tag's place
-        self._output = CallEvents(output.options)  # these events are dropped
+        self._before = ""  # the last characters of the call so far, in which a closing tag may begin
+        self._tag: tuple[JsonScanner, int] | None = None  # a closing tag in a JSON string: scanner and position
+        self._output = CallEvents(output.options)  # receives the events of the run, which are dropped
         self._declared = declared
         self._limit = output.options.limits.call
-        self._parts: list[str] = []  # the text that was read
+        self._parts: list[str] = []  # the text of the run that was read, in pieces
         self._length = 0
         self._span: Span | None = None
         self._body: Iterator[None] = iter(())
         self._lost = False
         self.rest = ""
-        """Unread text: it may become the next call or, after the verdict, it follows the run."""
+        """The unread text. Before the verdict, it may become the next marker. After the verdict, it follows the run."""
 
     @property
     def text(self) -> str:
-        """The text of the run that was read."""
+        """The text of the run that has been read."""
         return "".join(self._parts)
 
     def lose(self) -> None:
-        """Mark a gap: a part of the text is missing here, so no call of the run may count."""
+        """Record that part of the text was lost at this position. So no call of the run is executed."""
         self._lost = True
 
     def read(self, text: str, ended: bool) -> RunVerdict | None:
-        """Read text. Returns the verdict when it is certain."""
+        """Read text. Returns the verdict, or None if more text is needed to decide."""
         room = self._limit - self._length - len(self.rest)
         if len(text) > room:
             verdict = self._read(text[: room + 1], False)
@@ -423,7 +440,10 @@ class CallRun:
             text = text[end:]
 
     def _read_call(self, span: Span, text: str, ended: bool) -> tuple[RunVerdict | None, str]:
-        """Read text of a call. Returns the verdict if the reasoning ends inside it, and the text after the call."""
+        """Read text of a call. Returns a verdict and the text after the call.
+
+        The verdict is None unless a closing tag ends the reasoning inside the call.
+        """
         while found := self._closing.search(self._before + text):
             end = found.end() - len(self._before)
             rest = self._feed(span, text[:end], False) + text[end:]
@@ -444,18 +464,21 @@ class CallRun:
         return (None, rest) if lost is None else (self._end_at(lost, rest), "")
 
     def _lost_tag(self, span: Span) -> int | None:
-        """Return the place of a closing tag that ends the reasoning after all, because its JSON was not completed."""
+        """Return the position of a closing tag in a JSON string, if the JSON around it was not completed.
+
+        That tag ends the reasoning. Returns None if there is no such tag.
+        """
         json, place = self._tag or (None, 0)
         return place if json is not None and json is not span.scanner and (json.in_string or json.depth) else None
 
     def _end_at(self, place: int, rest: str) -> RunVerdict:
-        """End the reasoning before the closing tag at a place of the run. The text from there on is unread."""
+        """End the run before the closing tag at the position `place`. The text from there on becomes unread."""
         self.rest = self.text[place:] + rest
         self._give_back(self._length - place)
         return RunVerdict.REASONING
 
     def _feed(self, span: Span, text: str, ended: bool) -> str:
-        """Let the grammar of a call read text. Returns the text after the call."""
+        """Read text of a call with its grammar. Returns the text after the call."""
         span.ended = ended
         self._output.events = []
         continues = span.read(text, self._body)
@@ -467,7 +490,7 @@ class CallRun:
         return rest
 
     def _give_back(self, count: int) -> None:
-        """Remove the last characters from the text that was read."""
+        """Remove the last `count` characters from the text of the run that has been read."""
         self._length -= count
         while count > 0:
             last = self._parts.pop()

@@ -385,8 +385,8 @@ class Span(Reader):
     def recover_at(self, closing: Closing) -> Generator[None, None, bool]:
         """After broken JSON, read up to the end of the next `closing`. Returns False if the stream ends first.
 
-        The search begins at the most recent JSON string. If a quote is missing, that string may have swallowed the
-        closing. No text is read more than twice: a span inside that string would have ended the string with a quote.
+        The search begins at the most recent JSON string, because the closing may be in that string if a quote is
+        missing. No text is read more than twice: JSON in another span within that string would have ended the string.
         """
         if self._broken is not None and self.stores and 0 <= self._broken.string_begin < self.place:
             self.rewind(self._broken.string_begin)

@@ -1,11 +1,12 @@
-"""The stage after the parser that applies `text_rules` and `pace` to its events.
+"""Applies the options `text_rules` and `pace` to the events of the parser.
 
-Visible text passes a `Matcher`, which buffers text that may become a match, and then a `SegmentBuffer`, if there is a
-pace. Calls and reasoning end a match, so the buffered text is shown before them. With `rules_in_reasoning`, reasoning
-passes a matcher of its own. Matches are also removed from raw calls, errors and warnings, unless all rules only mark.
+Visible text goes through a `Matcher`, which buffers text that may become a match. If the option `pace` is set, the text
+then goes through a `SegmentBuffer`. A match cannot continue across a call or reasoning, so buffered text is shown
+before these. With `rules_in_reasoning`, reasoning goes through a second matcher. Matches are also removed from the text
+in calls, errors and warnings. Matches of rules with the action `mark` are kept there.
 
-    filter.take(events)   # the events that the reader sees
-    filter.end(events)    # adds the buffered text: something other than text follows
+    filter.take(events)   # returns the filtered events
+    filter.end(events)    # adds the buffered text, because an event other than text follows
 """
 
 from __future__ import annotations
@@ -28,24 +29,27 @@ from streamtools.rules.automaton import automaton_of
 from streamtools.rules.matcher import Match, Matcher, Pieces, in_place, shown
 from streamtools.rules.rule import Rule
 
-_SHORT = 16  # characters of a delta that is remembered
-_MAX_KNOWN = 16_384  # such deltas
+_SHORT = 16  # the length of the longest delta whose kind is cached
+_MAX_KNOWN = 16_384  # the limit of cached deltas
 
 
 QUIET, MAY_MATCH, CHANGES = range(3)
-"""Kinds of deltas in prose: nothing begins in it, a match may begin in it, or the parser has to read it."""
+"""Kinds of deltas in prose. QUIET: no match and no marker begins in the delta. MAY_MATCH: a match may begin in it.
+
+CHANGES: the parser must read it.
+"""
 
 
 class DeltaKinds(dict[str, int]):
-    """The kinds of deltas. A lookup costs half of a search, and most tokens recur."""
+    """A cache for the kinds of deltas. A lookup takes half the time of a search, and most tokens recur."""
 
     def __init__(self, leaves: Callable[[str], object], begins: Callable[[str], object] | None) -> None:
-        """`leaves` is the search of prose, and `begins` finds where a match may begin."""
+        """`leaves` is the search of `Prose` for text that it must read. `begins` finds where a match may begin."""
         search: Any = leaves
         rules: Any = begins
         self._leaves = leaves
-        self._either = None  # finds what either of them finds
-        if begins is not None and isinstance(getattr(leaves, "__self__", None), re.Pattern):  # prose compiles it late
+        self._either = None  # one search that does the work of both; None if they cannot be combined
+        if begins is not None and isinstance(getattr(leaves, "__self__", None), re.Pattern):  # may not be compiled yet
             self._either = re.compile(f"{search.__self__.pattern}|{rules.__self__.pattern}").search
 
     def __missing__(self, delta: str) -> int:
@@ -65,7 +69,7 @@ _ALL_CHANGE = delta_kinds(always, None)
 
 
 class TextFilter:
-    """Applies the rules and the pace of `options` to the events of one turn after the other."""
+    """Applies the rules and the pace in `options` to the events of a turn. `begin` starts the next turn."""
 
     def __init__(self, options: Options) -> None:
         self._redacting = [rule for rule in options.text_rules if rule.redacts]
@@ -79,7 +83,7 @@ class TextFilter:
     def begin(self) -> None:
         """Begin a turn."""
         self.stopped_by: Rule | None = None
-        """The rule that ended the turn. The filter shows nothing after that."""
+        """The rule that ended the turn, or None. After a rule has ended the turn, the filter returns no events."""
         self._leaves: Callable[[str], object] = always
         self._kinds = _ALL_CHANGE
         self._text.begin()
@@ -87,15 +91,18 @@ class TextFilter:
             self._segments.flush()
         if self._reasoning is not None:
             self._reasoning.begin()
-        self._ended_at = 0  # the position in the text where a call or reasoning was seen last
+        self._ended_at = 0  # the position in the text at which the matcher was last closed
 
     @property
     def pending(self) -> str:
-        """Text that is buffered."""
+        """The text that is buffered."""
         return (self._segments.pending if self._segments is not None else "") + self._text.pending
 
     def search(self, leaves: Callable[[str], object]) -> Callable[[str], object]:
-        """Return a search that finds nothing in quiet text, and counts such text. `leaves` is the search of prose."""
+        """Return a search that returns None for QUIET text, and adds its length to the position of the matcher.
+
+        `leaves` is the search of `Prose` for text that it must read.
+        """
         begins = self._text.begins if self._only_rules else None
         if leaves is not self._leaves:
             self._leaves, self._kinds = leaves, delta_kinds(leaves, begins)
@@ -108,7 +115,10 @@ class TextFilter:
         return None
 
     def feed_text(self, text: str) -> list[UIEvent] | None:
-        """Return the events for text in prose, or None if the parser has to read it. A third of the cost of `take`."""
+        """Fast path for `take`, at a third of its cost: return the events for a delta in prose.
+
+        Returns None if the parser must read the delta.
+        """
         if self._kinds[text] == CHANGES:
             return None
         if not self._only_rules:
@@ -121,7 +131,7 @@ class TextFilter:
         return events
 
     def take(self, events: Sequence[UIEvent]) -> list[UIEvent]:
-        """Return the events that the reader sees in place of `events`."""
+        """Apply the rules and the pace to `events`. Returns the events that replace them."""
         out: list[UIEvent] = []
         for event in events:
             if self.stopped_by is not None:
@@ -142,14 +152,14 @@ class TextFilter:
         return out
 
     def end(self, out: list[UIEvent]) -> None:
-        """Add the buffered text to `out`, because something other than text follows."""
+        """Add the buffered text to `out`, because an event other than text follows."""
         if self.stopped_by is None:
             self._end_reasoning(out)
         if self.stopped_by is None:
             self._end_text(out)
 
     def redact(self, event: UIEvent) -> UIEvent:
-        """Return the event without matches in the model's words that it repeats."""
+        """Return the event after removing matches from the model's text that it quotes."""
         if not self._redacting:
             return event
         match event:
@@ -164,7 +174,7 @@ class TextFilter:
             case Error(raw=str() as raw):
                 clean = self._without(raw, cut=event.code is Code.TOO_LARGE)
                 return event if raw == clean else self._replaced(event, raw, raw=clean)
-            case Warning(code, message, raw):  # `raw` may hold half of a match: in a near miss, or next to a lost frame
+            case Warning(code, message, raw):  # for some codes, `raw` may hold half a match, so all of it is removed
                 half = raw is None or code in (Code.NEAR_MISS, Code.BAD_FRAME, Code.SKIPPED)
                 clean = None if half else self._without(raw or "", cut=True)
                 return replace(event, message=self._without(message), raw=clean)
@@ -181,7 +191,7 @@ class TextFilter:
         return made
 
     def _without(self, text: str, *, cut: bool = False) -> str:
-        """Return text without matches. If the text was `cut`, remove a match that its end may have begun, too."""
+        """Return `text` without matches. With `cut`, also remove an incomplete match at its end."""
         if not cut:
             return shown(self._redacting, text)
         return in_place(Matcher(automaton_of(self._redacting)).feed(text))
@@ -217,7 +227,7 @@ class TextFilter:
         self._show_reasoning(matcher.feed(event.text), out)
         if self.stopped_by is None and (event.signature or event.id or event.redacted or event.own):
             self._end_reasoning(out)
-            if self.stopped_by is None:  # the signature goes with the written reasoning, which stays in the process
+            if self.stopped_by is None:  # the signature is valid only for the original text, which the user never gets
                 signed = RuledReasoning("", 0, event.signature, event.id, event.redacted)
                 signed.set_written(replace(event, text=""))
                 out.append(signed)
@@ -236,7 +246,7 @@ class TextFilter:
             self._show_reasoning(self._reasoning.close(), out)
 
     def _report(self, match: Match, out: list[UIEvent], where: Literal["text", "reasoning"]) -> None:
-        """Add the event of a match, and the text that replaces it."""
+        """Add the event of a match to `out`, and the text that replaces the match."""
         rule, written, position = match
         text = rule.text_for(written)
         fields = dict(rule.fields(written)) if rule.fields is not None else None
@@ -249,17 +259,17 @@ class TextFilter:
             self.stopped_by, self._kinds = rule, _ALL_CHANGE
 
 
-# Whole words or graphemes: the option `pace` shows text in these, and not as the provider's tokens cut it. A grapheme
-# is an extended grapheme cluster of Unicode (UAX 29): a letter with its marks, a joined emoji, a flag. Only the next
-# character decides where a grapheme ends, so the last one is always pending.
+# The option `pace` splits text into whole words or graphemes, instead of the provider's tokens. A grapheme is an
+# extended grapheme cluster of Unicode (UAX 29): a letter with its marks, a joined emoji, or a flag. The next character
+# decides whether a grapheme has ended, so the last grapheme is always pending.
 
-_MAX_PENDING = 64  # characters of a word that does not end
+_MAX_PENDING = 64  # the limit of pending characters; a longer word is split
 _JOINER = "\u200d"
 _MARKS = frozenset(("Mn", "Me", "Mc"))
 
 
 class SegmentBuffer:
-    """Buffers text until a grapheme is complete or, with `words`, a word.
+    """Buffers text until a grapheme is complete. With `words`, it buffers text until a word is complete.
 
     In scripts without spaces, such as Chinese and Japanese, each character is a word.
     """
@@ -270,7 +280,7 @@ class SegmentBuffer:
         """The last word or grapheme, which may continue."""
 
     def feed(self, text: str) -> str:
-        """Return the text that is complete after `text`."""
+        """Add `text` to the buffer. Returns the words or graphemes that are now complete."""
         if not text:
             return ""
         before = len(self.pending)
@@ -287,12 +297,12 @@ class SegmentBuffer:
         return text[:at]
 
     def flush(self) -> str:
-        """Return the pending text, because something else follows."""
+        """Return the pending text, because an event other than text follows."""
         pending, self.pending = self.pending, ""
         return pending
 
     def _ends(self, text: str, at: int) -> bool:
-        """Return whether a word or a grapheme ends at a place."""
+        """Return whether a word or a grapheme ends at the index `at`."""
         before, after = text[at - 1], text[at]
         if self._words and not (before.isspace() or _is_word(before) or _is_word(after)):
             return False
@@ -305,12 +315,12 @@ def _is_word(character: str) -> bool:
 
 
 def _joined(text: str, at: int, before: str, after: str) -> bool:
-    """Return whether the characters `before` and `after` a place belong to one grapheme."""
+    """Return whether `before` and `after`, the characters around the index `at`, belong to one grapheme."""
     if before < "\u0300" and after < "\u0300":
         return before == "\r" and after == "\n"
     if after in (_JOINER, "\u200c") or before == _JOINER or unicodedata.category(after) in _MARKS:
         return True
-    if "\U0001f3fb" <= after <= "\U0001f3ff" or "\U000e0020" <= after <= "\U000e007f":  # skin tones, and tags
+    if "\U0001f3fb" <= after <= "\U0001f3ff" or "\U000e0020" <= after <= "\U000e007f":  # skin tones and tag characters
         return True
     if _is_flag(before) and _is_flag(after):
         begin = at

@@ -18,7 +18,7 @@ from streamtools.parsing.json_scanner import IN_STRING, WORD_BEGINS, rest_of_wor
 from streamtools.parsing.reader import matcher
 
 Path: TypeAlias = list[str | int]  # keys and indexes; additions at the same path share one list
-_MAX_WORD = 4096  # numbers of more characters are compared with the limit of digits
+_MAX_WORD = 4096  # a longer number is checked against `limits.digits` before it is complete
 _LITERALS = {"true": True, "false": False, "null": None}
 _number = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?").fullmatch
 _sound = matcher(r'(?:[^\\]|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4})*+')

@@ -1,7 +1,8 @@
-"""Rules on the text that a reader sees: `text_rules=[rules.email(), rules.replace("secret", "…"), rules.stop("END")]`.
+"""Rules for the visible text of a model: `text_rules=[rules.email(), rules.replace("secret", "…"), rules.stop("END")]`.
 
-A rule finds its matches for every cut of the text. Its action decides: the match is replaced or removed, reported by an
-event, or it ends the turn. Only text that may still become a match is pending.
+A rule finds the same matches wherever the text is cut into deltas. The action of the rule defines what happens to a
+match: it is replaced, removed, or reported by an event, or it ends the turn. Only text that may still become a match is
+pending.
 """
 
 from __future__ import annotations

@@ -1,14 +1,24 @@
-"""All rules as one automaton, which reads each character once. It finds the longest match of those that begin first.
+"""Compiles all rules to one automaton, which reads each character of the text once.
 
-A match may begin at every character. So there are several candidates, in the order in which they begin, and each is a
-set of states. A state of an earlier candidate does not count for a later one. If the state leads to a match, the
-earlier candidate takes the text. If not, the later one cannot match by it either. So the candidates together are at
-most as many as the states. The next character and the character before decide what becomes of them: this is one
-transition of an automaton, which is made when it is first needed. A candidate that has matched and may still grow is
-undecided. Later candidates continue after its match. So no text is read twice.
+The automaton chooses the match that begins first. Of several matches that begin at the same character, it chooses the
+longest.
+The automaton has states of two levels. A rule is compiled to rule states, as in a nondeterministic automaton. A
+candidate is a match that has begun but not ended. It is a set of rule states. A match may begin at every character, so
+there may be several candidates, ordered by where they begin.
 
-The result of a rule's `check` depends on the text of a candidate. Transitions with checks are stored by the results,
-and states of rules with a check count for every candidate.
+A rule state belongs only to the first candidate that reaches it. If the state leads to a match, the first candidate
+wins. If it does not, a later candidate could not match with it either. So there are never more candidates than rule
+states.
+
+An `AutomatonState` stands for all current candidates and for the class of the last character. The next character leads
+to the next `AutomatonState`. This transition is computed when it is first needed, and then stored.
+
+A candidate that has matched may still become longer. Until that is decided, candidates that begin after its match are
+followed too. So no text is read twice.
+
+A rule may have a `check`, which is a function of the text of a match. Its result is not known to the automaton. So a
+transition with checks is stored for each set of results. For such a rule, each candidate keeps all of its states,
+because the check may reject the match of the first candidate.
 """
 
 from __future__ import annotations
@@ -21,40 +31,47 @@ from typing import Any, Final, NamedTuple, TypeAlias, final
 from streamtools.rules.rule import Character, Choice, InOrder, Lookaround, Repeat, Rule, Tree, WordBoundary
 
 _STEPS: Final = 20_000
-"""The limit of stored transitions of characters, and of pieces of text. One takes some hundred bytes."""
+"""The limit of stored transitions. A transition is for a character or a piece of text, and takes some hundred bytes."""
 BEGINNING: Final = 3
-"""Characters of a match that the search for its beginning uses; the first two stand in many words."""
+"""How many first characters of a match are searched for. With two characters, many words would be found."""
 _WORD: Final = Character(r"\w", 0)
 
 Group: TypeAlias = tuple[int, ...]
-"""The states of a candidate."""
+"""The rule states of a candidate, in order."""
 Key: TypeAlias = tuple[int, tuple[Group, ...]]
-"""The classes of the character before, and the candidates."""
+"""The identity of an `AutomatonState`: the classes of the last character as bits, and the candidates."""
 Check: TypeAlias = tuple[bool, int, int]
-"""A match to check: whether it ends after the current character, its candidate, and its rule."""
+"""A match that the `check` of its rule must accept.
+
+The fields are: whether the match includes the current character, the index of its candidate, and the index of its rule.
+"""
 
 
 class Transition(NamedTuple):
-    """The candidates after a character, and the next state."""
+    """What a character does to the candidates, and the next state. Candidates and rules are given by their indexes."""
 
     checks: tuple[Check, ...]
-    """The checks that decide it. If there are any, the other fields are empty."""
+    """The checks whose results are needed to compute the transition. If there are any, other fields have no meaning."""
     before: tuple[int, int] | None
-    """The candidate that matched before the character, and its rule."""
+    """The candidate whose match ends before the character, and the rule of that match. None if there is none."""
     sources: tuple[int, ...]
-    """The candidates that continue; -1 is one that begins with the character."""
+    """The old candidates that continue, in order. -1 is a new candidate that begins with the character."""
     after: tuple[int, int] | None
-    """The one of `sources` that matched with the character, and its rule."""
+    """The index in `sources` of a candidate whose match ends with the character, and its rule, or None."""
     ends: bool
-    """Whether the last of them cannot grow."""
+    """Whether the last candidate in `sources` cannot become longer."""
     matches: bool
-    """Whether there is a match, or a check for one."""
+    """Whether the transition holds a match or a check."""
     state: AutomatonState
+    """The next state."""
 
 
 @final
 class AutomatonState(dict[str, "AutomatonState | Transition"]):
-    """A state, and its transitions by character. If the candidates stay the same, only the next state is stored."""
+    """A state of the automaton. As a dict, it maps characters to transitions.
+
+    If a character neither adds, removes nor completes a candidate, the dict holds only the next state.
+    """
 
     __slots__ = ("_automaton", "_outcomes", "key", "pieces")
 
@@ -63,10 +80,11 @@ class AutomatonState(dict[str, "AutomatonState | Transition"]):
         self._outcomes: dict[tuple[int, frozenset[Check]], Transition] = {}
         self.key = key
         self.pieces: dict[str, tuple[AutomatonState, Sequence[int], str | None, str]] = {}
-        """The transitions of pieces of text without a match, because models write few different tokens.
+        """Fast path: the transitions for whole pieces of text without a match, because models repeat the same tokens.
 
-        Each has the next state, the places where candidates begin in the piece, the text before them, and their text.
-        If earlier candidates continue, it has the sources as in `learn`, and None."""
+        The value holds the next state, the indexes in the piece at which candidates begin, the text before the first
+        of these indexes, and the text from it on. If candidates from before the piece continue, the second field holds
+        the `sources` of `learn`, and the third field is None."""
 
     def __missing__(self, character: str) -> AutomatonState | Transition:
         automaton = self._automaton
@@ -77,7 +95,7 @@ class AutomatonState(dict[str, "AutomatonState | Transition"]):
         return found
 
     def decide(self, character: str, passed: frozenset[Check]) -> Transition:
-        """Return the transition for the checks that have `passed`."""
+        """Return the transition for `character`, after its checks were made. `passed` holds the accepted matches."""
         automaton = self._automaton
         classes = automaton.classes(character)
         found = self._outcomes.get((classes, passed))
@@ -87,10 +105,14 @@ class AutomatonState(dict[str, "AutomatonState | Transition"]):
         return found
 
     def learn(self, piece: str, state: AutomatonState, sources: Sequence[int]) -> None:
-        """Store the transition of a piece. `sources` are earlier candidates, or `~n` for one that begins at `n`."""
+        """Store the transition for a piece of text, which leads to `state`.
+
+        `sources` describes the candidates after the piece. It holds the index of an old candidate, or `~n` for a new
+        candidate that begins at the index `n` of the piece.
+        """
         if not sources:
             self.pieces[piece] = state, (), piece, ""
-        elif sources[0] < 0:  # the others begin later, so they are negative too
+        elif sources[0] < 0:  # all candidates are new, because they are in order
             at = ~sources[0]
             self.pieces[piece] = state, [~source for source in sources], piece[:at], piece[at:]
         else:
@@ -104,7 +126,7 @@ class AutomatonState(dict[str, "AutomatonState | Transition"]):
 
 
 class Automaton:
-    """The automaton of several rules, in order. Matchers share it, and each keeps its own position."""
+    """The automaton of several rules. Several matchers may share it, because each matcher stores its own state."""
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         self.rules = tuple(rules)
@@ -112,10 +134,11 @@ class Automaton:
         self._ones: dict[Character, int] = {}
         self._tests: list[re.Pattern[str]] = []
         self._word = self._bit(_WORD)
-        self._before_classes = 0  # the classes that matter for the character before
+        self._before_classes = 0  # the classes of the last character that assertions use, as bits
         self._classes: dict[str, int] = {}
-        # The states: reads of one character (its class, the next state, its rule), transitions without a character, and
-        # the rule of which a match ends there.
+        # The rule states, by number. A state in `_reads` reads one character: the value is the class of the character,
+        # the next state and the rule. A state in `_passes` leads to other states without a character, under conditions.
+        # A state in `_ends` is the end of a match: the value is the rule.
         self._reads: dict[int, tuple[int, int, int]] = {}
         self._passes: dict[int, list[tuple[Lookaround | WordBoundary | None, int, int]]] = {}
         self._ends: dict[int, int] = {}
@@ -128,10 +151,12 @@ class Automaton:
         self._starts: Group = tuple(starts)
         self._states: dict[Key, AutomatonState] = {}
         self.begins = _beginnings_of(rules)
-        """Finds the first place where a match may begin, if there is no candidate. The text may end within the first
-        `BEGINNING` characters of the match. None if a rule has a pattern that is not a literal text."""
+        """A search for the first position where a match may begin, for use while there is no candidate.
+
+        The text may end within the first `BEGINNING` characters of the match. None if a pattern of a rule is not a
+        literal text."""
         self.idle = self.begin("")
-        """The state without candidates of such rules."""
+        """The state without candidates. It is used only if `begins` is not None."""
         self._steps = 0
 
     # Construction.
@@ -147,7 +172,7 @@ class Automaton:
         return self._ones[one]
 
     def _build(self, tree: Tree, after: int, rule: int) -> int:
-        """Add the states of a tree that leads to the state `after`. Returns its first state."""
+        """Add the rule states for a tree. Its last states lead to the state `after`. Returns its first state."""
         match tree:
             case Character():
                 state = self._new()
@@ -181,7 +206,7 @@ class Automaton:
     # Transitions.
 
     def classes(self, character: str) -> int:
-        """Return the classes of a character as bits. The end of the text, "", is in none."""
+        """Return the classes of a character as bits. The empty string, which is the end of the text, has no class."""
         found = self._classes.get(character)
         if found is None:
             found = 0
@@ -200,22 +225,25 @@ class Automaton:
         return self.state((self.classes(before) & self._before_classes, ()))
 
     def count(self) -> None:
-        """Count a stored transition of a character or a piece, and drop all of them at the limit."""
+        """Count one more stored transition. At the limit, delete all stored transitions."""
         self._steps += 1
         if self._steps > _STEPS:
             self._steps = 0
-            for state in list(self._states.values()):  # other threads may change it
+            for state in list(self._states.values()):  # a copy, because other threads may add states
                 state.clear_all()
             self._states = {}
 
     def step(self, key: Key, now: int, passed: frozenset[Check] | None) -> Transition:
-        """Return the transition of a key with a character of the classes `now`. `passed` are the checks that passed."""
+        """Compute the transition from the state `key` with a character of the classes `now`.
+
+        `passed` holds the accepted checks, or None if no checks were made yet.
+        """
         before, groups = key
         last = len(groups)
         checks: list[Check] = []
 
         def best(ends: set[int], after: bool, at: int) -> int | None:
-            """Return the first rule that matched."""
+            """Return the first rule in `ends` whose match needs no check or is accepted. Collect missing checks."""
             for rule in sorted(ends):
                 if rule not in self._checked or (passed is not None and (after, at, rule) in passed):
                     return rule
@@ -262,9 +290,11 @@ class Automaton:
     def _follow(
         self, group: Sequence[int] | set[int], before: int, now: int | None
     ) -> tuple[list[tuple[int, int, int]], set[int], bool]:
-        """Return the reads of a candidate, the rules that end here, and whether it continues.
+        """Follow a candidate through all states that read no character.
 
-        `before` and `now` are the classes of the characters around the place. `now` is None if it has not arrived.
+        Returns the states that read the next character, the rules whose matches end at this position, and whether the
+        candidate may continue. `before` and `now` are the classes of the characters before and after the position.
+        `now` is None if the next character has not arrived.
         """
         reads: list[tuple[int, int, int]] = []
         ends: set[int] = set()
@@ -288,7 +318,7 @@ class Automaton:
         return reads, ends, continues
 
     def _is_true(self, look: Lookaround | WordBoundary, bit: int, before: int, now: int | None) -> bool | None:
-        """Return whether an assertion is_true; None if the next character decides."""
+        """Return whether an assertion is true. Returns None if the next character, which has not arrived, decides."""
         if isinstance(look, Lookaround) and not look.ahead:
             return bool(before & bit) is look.wanted
         if now is None:
@@ -307,12 +337,12 @@ def _beginnings_of(rules: Sequence[Rule]) -> Callable[..., re.Match[str] | None]
             place = tree
             for character in what[:BEGINNING]:
                 place = place.setdefault(character, {})
-            place[""] = {}  # the whole text, or enough of it
+            place[""] = {}  # marks the end of the literal, or of its first `BEGINNING` characters
     return re.compile(_pattern(tree)).search if tree else None
 
 
 def _pattern(tree: Mapping[str, Any]) -> str:
-    """Return the pattern of a tree of characters. The end of the text may cut it after the first one."""
+    """Return a pattern for a tree of characters. It also matches if the text ends after the first character."""
     if "" in tree:
         return ""
     ways = ((re.escape(character), _pattern(more)) for character, more in tree.items())
@@ -325,8 +355,8 @@ def _made(rules: tuple[Rule, ...]) -> Automaton:
 
 
 def automaton_of(rules: Sequence[Rule]) -> Automaton:
-    """Return the automaton of rules. Equal rules share one."""
+    """Return the automaton for `rules`. Calls with equal rules return the same automaton."""
     try:
         return _made(tuple(rules))
-    except TypeError:  # a function of a rule is not hashable
+    except TypeError:  # a rule holds a function or another value that is not hashable
         return Automaton(rules)

@@ -1,8 +1,8 @@
 """Finds the matches of rules in text that arrives in pieces.
 
 matcher = Matcher(automaton_of(rules))
-pieces = matcher.feed(delta)    # text, or text and matches in order
-pieces = matcher.close()        # the rest
+pieces = matcher.feed(delta)    # returns text, or a list of text and matches in order
+pieces = matcher.close()        # returns the pending text and matches
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _PIECE: Final = 16
 
 
 class Match(NamedTuple):
-    """A match: its rule, its text, and its position in the text."""
+    """A match: its rule, its text, and its position. The position counts all characters that the matcher has read."""
 
     rule: Rule
     text: str
@@ -30,14 +30,15 @@ Pieces: TypeAlias = "str | list[str | Match]"
 
 
 class Matcher:
-    """Searches text for matches. `feed` and `close` return the text and the matches that are certain, in order."""
+    """Searches text for matches of rules. `feed` and `close` return text and matches in order, as soon as certain."""
 
     def __init__(self, automaton: Automaton) -> None:
         self._automaton = automaton
         self.begins = automaton.begins
-        """Finds the beginning of a match, if no text is pending; None if the rules are not all literal.
+        """A search for the beginning of a match, for use while no text is pending. None if a rule is not literal text.
 
-        A caller may add the length of a text in which it finds nothing to `position`, and not feed the text."""
+        Fast path: if the search finds nothing in a text, a caller may add the length of the text to `position` instead
+        of calling `feed`."""
         self.begin()
 
     def begin(self) -> None:
@@ -46,8 +47,9 @@ class Matcher:
         self.pending = ""
         """Text that may be the beginning of a match."""
         self.state = self._automaton.begin("")
-        # The candidates. If they are `plain`, the place where each begins, counted from the origin. Otherwise a list:
-        # that place, its rule if it has matched, the end of that match, and the matches after it that depend on it.
+        # The candidates, in two forms. If `_plain` is True, no candidate has matched yet. Each is then the position at
+        # which it begins, minus `_origin`. Otherwise each is a list of four values: the position at which it begins,
+        # the rule of its match or None, the end of that match, and later matches that are valid only with that match.
         self._candidates: Sequence[Any] = ()
         self._origin = 0
         self._plain = True
@@ -61,7 +63,7 @@ class Matcher:
         before: str | None
         self.state, begins, before, rest = known
         self.position = position + len(text)
-        if before is None:  # earlier candidates continue
+        if before is None:  # candidates from before this text continue
             begins = self._begun(begins, position)
             text = pending + text
             at = len(pending) + begins[0]
@@ -80,7 +82,7 @@ class Matcher:
         at = found.start() if found is not None else len(whole)
         if not at or at < before:
             return self._read(text)
-        # The pending text leads to no match, and no match begins before this place.
+        # No match begins before `at`, so the pending text is not part of a match.
         state, position = self.state, self.position
         self.state, self._candidates, self.pending = self._automaton.idle, [], ""
         self.position += at - before
@@ -93,7 +95,10 @@ class Matcher:
         return whole[:at] + rest
 
     def close(self) -> Pieces:
-        """Return the rest, at the end of the text. The next text begins again, and positions continue."""
+        """End the text. Returns the pending text and matches.
+
+        `feed` may then begin another text, in which no match continues. `position` is not reset.
+        """
         decided: list[tuple[int, int, int]] = []
         if self._candidates:
             step = self.state[""]
@@ -107,7 +112,7 @@ class Matcher:
         return self._release(decided, self.position)
 
     def _begun(self, sources: Sequence[int], position: int) -> list[int]:
-        """Return the places where candidates begin, counted from a position."""
+        """Return the positions at which the candidates begin, minus `position`. `sources` has the form of `learn`."""
         back, old = position - self._origin, self._candidates
         return [old[source] - back if source >= 0 else ~source for source in sources]
 
@@ -115,7 +120,7 @@ class Matcher:
         at, size = 0, len(text)
         state, position, begins = self.state, self.position, self.begins
         self.pending += text
-        if self._plain:  # until something matches
+        if self._plain:  # Fast path: reads up to the first match
             sources: Sequence[int] = range(len(self._candidates))
             while at < size:
                 if begins is not None and not state.key[1]:
@@ -159,7 +164,10 @@ class Matcher:
         return self._release(decided, first + self._origin if self._plain else first[0])
 
     def _check(self, step: Transition, after: int) -> frozenset[Check]:
-        """Return the checks that pass. `after` is how many pending characters follow the place of the transition."""
+        """Return the checks of the transition that accept their match.
+
+        `after` is the number of pending characters after the position of the transition.
+        """
         passed = []
         end = len(self.pending) - after
         begins = [begin + self._origin if self._plain else begin[0] for begin in self._candidates]
@@ -172,7 +180,10 @@ class Matcher:
         return frozenset(passed)
 
     def _take(self, step: Transition, at: int) -> list[tuple[int, int, int]]:
-        """Apply a transition. Returns the matches that it decides: where they begin and end, and their rules."""
+        """Apply the transition for the character at position `at`.
+
+        Returns the matches that are now certain. Each is a tuple of its begin, its end and the index of its rule.
+        """
         if self._plain and not step.matches:
             origin, old = self._origin, self._candidates
             self._candidates = [old[source] if source >= 0 else at - origin for source in step.sources]
@@ -207,7 +218,7 @@ class Matcher:
         return decided
 
     def _release(self, decided: list[tuple[int, int, int]], stop: int) -> Pieces:
-        """Return the text up to a position, and the matches in it."""
+        """Return the pending text up to the position `stop`, with the matches `decided` in it."""
         pending, base = self.pending, self.position - len(self.pending)
         if not decided:
             self.pending = pending[stop - base :]
@@ -226,17 +237,17 @@ class Matcher:
 
 
 def _decide(candidate: list[Any]) -> list[tuple[int, int, int]]:
-    """Return the matches of a candidate that cannot grow."""
+    """Return the matches of a candidate that cannot become longer."""
     begin, rule, end, after = candidate
     return after if rule is None else [(begin, end, rule), *after]
 
 
 def shown(rules: Sequence[Rule], text: str) -> str:
-    """Return a complete text as the rules show it."""
+    """Apply rules to a complete text. Returns the text that a user would see."""
     matcher = Matcher(automaton_of(rules))
     return in_place(matcher.feed(text)) + in_place(matcher.close())
 
 
 def in_place(pieces: Pieces) -> str:
-    """Return the text that is shown for text and matches."""
+    """Join text and matches to the text that a user sees. Each match is replaced as its rule defines."""
     return "".join(piece if isinstance(piece, str) else piece.rule.text_for(piece.text) for piece in pieces)

@@ -1,7 +1,7 @@
-"""Ready-made rules: personal data, keys, links to other hosts, and the citations of providers.
+"""Ready-made rules for personal data, API keys, links to other hosts, and the citation marks of providers.
 
-They find text by its form, and check the check digit if there is one. They cannot find everything: a name, a postal
-address, or a number in words has no form.
+The rules find text by its format, and verify check digits if the format has them. They do not find text without a fixed
+format, such as a name, a postal address, or a number in words.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SPACE = r"[ \u00a0\u2007\u2009\u202f]"  # no-break and narrow spaces too
 _HYPHEN = r"[-\u2010-\u2013\u2212]"
 _BETWEEN = r"[ \u00a0\u2007\u2009\u202f./\u2010-\u2013\u2212_-]{0,2}"
 
-# In scripts without spaces, a word may stand directly before or after an address in Latin letters.
+# Letters of scripts without spaces. A word in such a script may be directly before or after an e-mail address.
 _UNSPACED = r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
 _LETTER = rf"[^\W{_UNSPACED}]"
 _LOCAL = rf"(?:{_LETTER}|[.+%-])"
@@ -35,7 +35,7 @@ _EMAILS = [
 _BEFORE_PHONE = r"(?<![\w+.,/$-])"  # excludes amounts, decimals, paths, and ids with hyphens
 _PHONES = [
     re.compile(rf"{_BEFORE_PHONE}(?:\+|00)[1-9](?:{_BETWEEN}(?:\d|\(\d{{1,4}}\))){{6,14}}(?!\w)"),
-    # Excludes dates, which have two points, slashes or hyphens, and eight digits.
+    # Dates are excluded: they have eight digits and two separators (points, slashes or hyphens).
     re.compile(
         rf"{_BEFORE_PHONE}(?:\(0[1-9]\d{{0,5}}\)|0[1-9]\d{{0,5}})"
         rf"(?:{_SPACE}|{_HYPHEN})?/?(?:{_SPACE}|{_HYPHEN})?\d(?:{_SPACE}?\d){{4,10}}(?!\w)"
@@ -49,7 +49,7 @@ _PHONES = [
     re.compile(rf"{_BEFORE_PHONE}\([1-9]\d\){_SPACE}?\d{{4,5}}{_HYPHEN}\d{{4}}(?!\w)"),
 ]
 _IBAN = re.compile(rf"(?<![A-Za-z0-9])[A-Za-z]{{2}}\d{{2}}(?:{_BETWEEN}[A-Za-z0-9]){{11,30}}(?![A-Za-z0-9])")
-# The countries with such numbers, and the length of the number (registry of ISO 13616).
+# The countries with international bank account numbers, and the length of the number (registry of ISO 13616).
 _IBANS = {
     entry[:2]: int(entry[2:])
     for entry in (  # noqa: SIM905  # a table
@@ -68,12 +68,12 @@ _CARDS = re.compile(
     r"|(?:5[06-8]|6\d)\d{11,17}|8[12]\d{14}"
 )
 
-# The characters inside a URL, and the last characters of a URL, in text or Markdown. Browsers read `\` as `/`, accept
-# any number of slashes after `https:`, and accept `//host` as an address. Markdown and HTML decode entities.
+# The characters within a URL, and the possible last characters of a URL, in text or Markdown. Browsers read `\` as `/`,
+# accept any number of slashes after `https:`, and accept `//host` as an address. Markdown and HTML decode entities.
 _IN_URL = r"[^\s<>\"`)\]]"
 _ENDS_URL = r"[^\s<>\"`)\],;!?']"
 _SLASH = r"(?:[/\\]|&(?:b?sol|#0{0,6}(?:47|92)|#x0{0,6}(?:2f|5c));)"
-_LABEL = r"[\w%@:-]{1,64}[.@\u3002\uff0e\uff61]"  # a point excludes commented-out words, and line breaks of LaTeX
+_LABEL = r"[\w%@:-]{1,64}[.@\u3002\uff0e\uff61]"  # without the point, code comments and LaTeX line breaks would match
 _URL_BEGINS = (
     rf"(?:(?:https?|ftp|wss?):{_SLASH}{{2}}|https?:{_SLASH}?{_LABEL}|(?<![\w.@/-])www\."
     rf"|(?<=[(\"'=<]){_SLASH}{{2}}|(?<![^\s:;]){_SLASH}{{2}}(?:\d|{_LABEL}))"
@@ -87,16 +87,16 @@ _HOST = re.compile(r"(?:[A-Za-z]{1,5}:)?[/\\]*([^/\\?#]*)")
 
 _CITATIONS = {
     "openai_file": r"【\d{1,4}(?::\d{1,4})?†[^】\n]{1,256}】",  # Assistants and file search
-    "openai_web": "\ue200[^\ue200\ue201]{1,256}\ue201",  # in private-use characters
+    "openai_web": "\ue200[^\ue200\ue201]{1,256}\ue201",  # between two private-use characters
     "gemini": r"\[cite_(?:start|end)\]|\[cite: ?\d{1,4}(?:, ?\d{1,4}){0,15}\]",
     "cohere": r"</?co(?:: ?\d{1,4}(?:, ?\d{1,4}){0,15})?>",
-    "numbered": r"\[\d{1,3}\](?![(:])",  # Perplexity; a bracket or colon after it makes it Markdown
+    "numbered": r"\[\d{1,3}\](?![(:])",  # Perplexity; with `(` or `:` after it, it is a Markdown link
 }
 _NUMBERS = re.compile(r"\d+")
 
 
 def email(action: Action = "replace", *, by: By = "[email]") -> Rule:
-    """Return a rule for e-mail addresses. Any word may begin one, so every word is pending until it is complete."""
+    """Return a rule for e-mail addresses. Every word may begin an address, so each word is pending until it ends."""
     return Rule(name="email", what=_EMAILS, action=action, by=by)
 
 
@@ -116,7 +116,7 @@ def credit_card(action: Action = "replace", *, by: By = "[card]") -> Rule:
 
 
 def keys(action: Action = "replace", *, by: By = "[key]") -> Rule:
-    """Return a rule for keys of known formats, the same that recordings remove."""
+    """Return a rule for API keys of known formats. Recordings remove keys of the same formats."""
     groups: dict[tuple[str, int], list[str]] = {}
     for more, least, prefixes in FORMATS:
         groups.setdefault((more, least), []).extend(prefixes)
@@ -136,8 +136,8 @@ def keys(action: Action = "replace", *, by: By = "[key]") -> Rule:
 def urls(*, allow: Iterable[str] = (), action: Action = "replace", by: By = "[link]") -> Rule:
     """Return a rule for URLs whose host is not in `allow`. `example.com` also allows `www.example.com`.
 
-    A page that shows a picture requests its URL, so the host receives all data that the model has put into the URL. A
-    URL of more than 1,024 characters ends there for the rule, and the rest is text.
+    A page that shows a picture requests the URL of the picture. So the host receives all data that the model has put
+    into the URL. The rule matches at most about 1,024 characters of a URL, and the rest of a longer URL is text.
     """
     hosts = frozenset(host.lower().strip(".") for host in ([allow] if isinstance(allow, str) else allow))
 
@@ -156,7 +156,8 @@ def urls(*, allow: Iterable[str] = (), action: Action = "replace", by: By = "[li
 def citations(action: Action = "mark", *, by: By = "", forms: Iterable[str] = tuple(_CITATIONS)) -> Rule:
     """Return a rule for the citation marks of providers: `openai_file`, `openai_web`, `gemini`, `cohere`, `numbered`.
 
-    The `fields` of a match are its `form` and the `numbers` in it. Raises ValueError for an unknown form.
+    `forms` are the providers' forms to find. By default, the rule finds all of them. The `fields` of a match are its
+    `form` and the `numbers` in it. Raises ValueError for an unknown form.
     """
     chosen = tuple(forms)
     for form in chosen:
@@ -172,7 +173,7 @@ def citations(action: Action = "mark", *, by: By = "", forms: Iterable[str] = tu
 
 
 def is_iban(text: str) -> bool:
-    """Return whether an account number has the length of its country, and correct check digits (ISO 7064)."""
+    """Return whether an account number has the right length for its country, and correct check digits (ISO 7064)."""
     number = "".join(character for character in text if character.isalnum()).upper()
     if _IBANS.get(number[:2]) != len(number):
         return False
@@ -180,7 +181,7 @@ def is_iban(text: str) -> bool:
 
 
 def is_card(text: str) -> bool:
-    """Return whether a number belongs to a card network, and has a correct check digit (ISO/IEC 7812-1, Luhn)."""
+    """Return whether a number has the format of a card network, and a correct check digit (ISO/IEC 7812-1, Luhn)."""
     digits = [int(character) for character in text if character.isdigit()]
     if not _CARDS.fullmatch("".join(map(str, digits))):
         return False

@@ -1,9 +1,9 @@
-"""A rule: the patterns that are searched for in visible text, and the action for a match.
+"""Defines `Rule`: the patterns that are searched for in visible text, and the action for a match.
 
-A pattern is parsed into a tree. It belongs to a subset of regular expressions that an automaton can match in one pass:
-literals, classes (`[a-z]`, `\\d`, `.`), alternatives, groups, repetition with an upper bound, `\\b` and `\\B`, and
-lookahead and lookbehind of one character. `Rule` raises ValueError with the reason for any other pattern: for unbounded
-repetition, references to groups, and longer assertions.
+A pattern is a literal text or a regular expression. Only regular expressions that an automaton can match in one pass
+are supported. They may have literals, classes (`[a-z]`, `\\d`, `.`), alternatives, groups, repetition with an upper
+bound, `\\b` and `\\B`, and lookahead and lookbehind of one character. For any other pattern, such as unbounded
+repetition or a reference to a group, `Rule` raises ValueError with the reason. A pattern is parsed into a tree.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from typing import Any, Literal, NamedTuple, NoReturn, TypeAlias, get_args
 
 
 class Character(NamedTuple):
-    """One character. `source` is the regular expression of its class."""
+    """Matches one character. `source` is a regular expression for the class of the character."""
 
     source: str
     flags: int
 
 
 class InOrder(NamedTuple):
-    """The parts in order."""
+    """Matches all parts in order."""
 
     parts: list[Tree]
 
 
 class Choice(NamedTuple):
-    """One of the parts."""
+    """Matches one of the parts."""
 
     parts: list[Tree]
 
 
 class Repeat(NamedTuple):
-    """A part, repeated `least` to `most` times."""
+    """Matches a part, repeated `least` to `most` times."""
 
     part: Tree
     least: int
@@ -42,7 +42,11 @@ class Repeat(NamedTuple):
 
 
 class Lookaround(NamedTuple):
-    """An assertion about the character before or after this place. The end of the text is in no class."""
+    """An assertion about the next character (`ahead`) or the previous one.
+
+    With `wanted`, that character must be in the class `one`. Otherwise it must not be. The start and the end of the
+    text are in no class.
+    """
 
     one: Character
     ahead: bool
@@ -50,7 +54,7 @@ class Lookaround(NamedTuple):
 
 
 class WordBoundary(NamedTuple):
-    """A word boundary or, if not `wanted`, a place that is none."""
+    """Asserts a word boundary. With `wanted=False`, asserts that there is no word boundary."""
 
     wanted: bool
 
@@ -66,12 +70,12 @@ _FLAGS = re.IGNORECASE | re.UNICODE
 
 
 def literal(text: str) -> Tree:
-    """Return the tree of a literal text."""
+    """Return the tree for a literal text."""
     return InOrder([Character(re.escape(character), 0) for character in text])
 
 
 def read(pattern: re.Pattern[str]) -> Tree:
-    """Return the tree of a regular expression. Raises ValueError if it is not in the subset."""
+    """Return the tree for a regular expression. Raises ValueError if rules do not support the expression."""
     if not isinstance(pattern.pattern, str):
         raise ValueError(f"a rule needs a str pattern, got a pattern of bytes: {pattern.pattern!r}")
     if pattern.flags & ~_FLAGS:
@@ -160,9 +164,9 @@ class Extent(NamedTuple):
 
     least: int
     most: int
-    """`least` and `most`: the number of characters that it matches."""
+    """The tree matches between `least` and `most` characters."""
     states: int
-    """About how many states its automaton has."""
+    """About how many states the automaton of the tree has."""
     looks_ahead: bool
     """Whether a match depends on the character after it."""
 
@@ -185,26 +189,28 @@ def measure(tree: Tree) -> Extent:
 
 
 Action: TypeAlias = Literal["replace", "remove", "mark", "stop", "fail"]
-"""The action for a match. `replace` shows another text and `remove` shows none. `mark` shows none, and reports the
-match by the `fields` of its `matched` event. `stop` ends the turn before the match, and complete calls run. `fail` ends
-the run before it, as failed."""
+"""The action for a match. `replace` replaces it with another text. `remove` removes it. `mark` removes it, and reports
+it with the `fields` of its `matched` event. `stop` ends the turn before the match, and complete calls are executed.
+`fail` ends the run before the match with an error."""
 
 What: TypeAlias = "str | re.Pattern[str] | Iterable[str | re.Pattern[str]]"
-"""The patterns of a rule: literal texts and compiled patterns of the subset, one or several."""
+"""The patterns of a rule: a literal text, a compiled regular expression, or several of these."""
 
 LONGEST = 8192
-"""The limit of the length of a match, and of the states of its automaton."""
+"""The limit of the characters in a match, and of the states of a rule's automaton."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """One rule. The functions of `streamtools.rules` make the usual ones.
+    """One rule. The functions of `streamtools.rules` create the most common rules.
 
-    `what` are the patterns. `check(text)` decides whether a match counts, if the patterns cannot. `by` replaces a
-    match: a text, or a function of the match. `fields(text)` returns the fields of the `matched` event. The longest
-    match that begins first counts. Of equal matches, that of the first rule counts.
+    `what` are the patterns. `check(text)` returns whether to accept a match, if the patterns alone cannot decide. `by`
+    replaces a match. It is a text, or a function that receives the match and returns a text. `fields(text)` returns the
+    fields of the `matched` event.
 
-    Raises ValueError for a pattern that is not in the subset, that matches the empty text, or that is too large.
+    If matches overlap, the one that begins first wins, then the longest, then that of the first rule.
+
+    Raises ValueError for a pattern that is not supported, that matches the empty text, or that is too large.
     """
 
     name: str
@@ -215,7 +221,7 @@ class Rule:
     check: Callable[[str], bool] | None = None
     fields: Callable[[str], Mapping[str, Any]] | None = None
     holds: int = field(init=False)
-    """The limit of the pending characters. Only the beginning of a match is pending."""
+    """How many characters may be pending at most. Only text that may become a match is pending."""
     tree: Tree = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -237,7 +243,7 @@ class Rule:
 
     @property
     def redacts(self) -> bool:
-        """Whether a match must not be shown anywhere. A match that is only marked is not secret."""
+        """Whether a match is also removed from other events that quote the text. False for the action `mark`."""
         return self.action != "mark"
 
     def text_for(self, match: str) -> str:
@@ -253,7 +259,7 @@ def _rule(name: str | None, usual: str, what: What, action: Action, **more: Any)
 
 
 def replace(what: What, by: str | Callable[[str], str], *, name: str | None = None) -> Rule:
-    """Return a rule that replaces each match by `by`: a text, or a function of the match."""
+    """Return a rule that replaces each match by `by`: a text, or a function that receives the match."""
     return _rule(name, "replace", what, "replace", by=by)
 
 
@@ -263,7 +269,7 @@ def remove(what: What, *, name: str | None = None) -> Rule:
 
 
 def mark(what: What, fields: Callable[[str], Mapping[str, Any]] | None = None, *, name: str | None = None) -> Rule:
-    """Return a rule that removes each match, and reports it by an event with `fields(match)`."""
+    """Return a rule that removes each match. The event that reports the match holds the result of `fields(match)`."""
     return _rule(name, "mark", what, "mark", fields=fields)
 
 
