@@ -48,7 +48,7 @@ class EndedStep(NamedTuple):
 
 @dataclass(slots=True)
 class Ending:
-    """What is known about the end of one run."""
+    """The facts that decide how one run ends."""
 
     complete: bool = False
     """True if the provider has completed the run."""
@@ -67,7 +67,7 @@ class Ending:
 
     @property
     def is_certain(self) -> bool:
-        """Whether the reason of `done` no longer depends on the provider."""
+        """True if the reason of `done` no longer depends on the provider."""
         return self.failed or bool(self.stopped_by)
 
     def begin_turn(self) -> None:
@@ -78,8 +78,8 @@ class Ending:
     def end_turn(self, event: ProviderCompleted, finish: str | None, has_gap: bool) -> None:
         """Record the end of a turn. `finish` is its finish reason if this process ends the turn, and None otherwise.
 
-        If the provider gives no reason, the reason is "stop". With `has_gap=True`, a part of the stream is missing. The
-        provider's reason may have been in that part. A "stop" without it then becomes "other", and no call runs.
+        If the provider gives no reason, the reason is "stop". With `has_gap=True`, a part of the stream is missing, and
+        the provider's reason may have been in it. The reason is then "other" instead of "stop", and no call runs.
         """
         self.finish = finish or event.finish_reason or "stop"
         if self.finish == "stop" and has_gap and event.raw_finish_reason is None and finish is None:

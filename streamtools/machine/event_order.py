@@ -67,7 +67,7 @@ class Grammar:
         self._continues = False  # the last step was followed by a follow-up, and no other step has begun
         self._waits = False  # a `thinking` event without a call id has begun and not ended
         self._needs_warning = False  # a call turned out to be text, and a warning must follow
-        self._resumes = False  # the run has begun with the complete calls of an earlier run
+        self._resumes = False  # the first step has begun, and has only complete calls of an earlier run
         self._failed = False
         self._done = False
         self._calls: dict[str, str] = {}  # maps the id of each call that has not ended to its state
@@ -184,7 +184,7 @@ class Grammar:
         state = self._state(call_id)
         if isinstance(event, ui_events.Call) and self._resumes and call_id not in self._ids:
             self._ids.add(call_id)
-            self._over = True  # the model has no answer in this step
+            self._over = True  # this step has no answer of the model
             following = _COMPLETE
         else:
             self._require(state in allowed, f"{rule}, and {call_id} {state}")

@@ -154,9 +154,9 @@ class NativeCalls:
     def reconcile(self, completed: Iterable[NativeToolCall]) -> list[UIEvent]:
         """Add the calls of the provider's completed turn that the stream did not contain.
 
-        A completed call matches a streamed call with the same provider id. If either has no id, the name and the
-        arguments must be equal. An open call ends if its provider id matches a completed call. Any other completed call
-        without a match becomes a new call, unless a call with its id was malformed.
+        A completed call matches a streamed call with the same provider id. If one of the two calls has no id, the name
+        and the arguments must be equal. An open call ends if its provider id matches a completed call. Any other
+        completed call without a match becomes a new call, unless a call with its id was malformed.
         """
         events: list[UIEvent] = []
         unmatched = [(call, _canonical(call.arguments)) for call in self.calls]

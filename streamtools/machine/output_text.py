@@ -59,7 +59,7 @@ class OutputText:
         return self.add_to(events)
 
     def add_to(self, events: list[UIEvent]) -> list[UIEvent]:
-        """Append a `partial` event to `events` for each addition of its text events to the value. Returns `events`."""
+        """Read the text events in `events`, and append `partial` events for the value to it. Returns `events`."""
         for event in events.copy():
             if type(event) is Text:
                 self._feed(event.text, events)

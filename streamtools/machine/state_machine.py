@@ -66,8 +66,8 @@ class StreamMachine:
     - `native_tool_calls`: True if the model makes native calls, False if it makes none, None if this is not known.
       With True or None, the native calls of a turn are used. Calls in text are used in a turn without native calls.
       With False, calls in text are used. Native calls are used in a turn without calls in text.
-      If the caller names no `dialects`, text is not searched for calls with True. With None, it is not searched after
-      the first turn with a native call.
+      If the caller names no `dialects`, True means that text is not searched for calls. With None, text is not
+      searched after the first turn with a native call.
     - `self_contained`: True for an agent that executes its tools itself. The machine then rejects all its calls.
     - `execute`: `"completed"` releases the calls when their turn is complete. `"eager"` releases each call when that
       call is complete, if calls of its kind are used in every turn. `"never"` releases no calls.
@@ -310,7 +310,7 @@ class StreamMachine:
         self._is_open = False  # a turn has begun and not ended
         self._takes_plain = False  # a delta of text needs no more than `Turn.feed_text`
         self._usage: Usage | None = None
-        self._usage_of_others: list[tuple[str, Usage]] = []  # by models that broke off in this turn
+        self._usage_of_others: list[tuple[str, Usage]] = []  # of models that broke off in this turn
         self._taken: list[ToolCall] = []
         self._seen = 0  # calls of this turn that have been added to `runnable` or `pending`
         self._malformed = 0
@@ -328,7 +328,7 @@ class StreamMachine:
                 if code in (Code.BAD_FRAME, Code.SKIPPED):  # the lost frame may have held a piece of an open call
                     self._turn.mark_gap()
                     self._has_gap = True
-                raw = None if self._turn.redacts else raw  # it may hold a part of a match
+                raw = None if self._turn.redacts else raw  # raw data may hold a part of a match
                 events.append(self.clean(Warning(code, message, raw, count)))
             case SourceRaw(data, None):
                 events += [] if self._turn.redacts else [Raw(data)]
@@ -336,7 +336,8 @@ class StreamMachine:
                 log.warning("stream_failed", run_id=self.run_id, code=code.value, status=status, cause=cause, url=url)
                 salvaged = self._salvage(generation) if generation else []
                 events += salvaged or self._fail(code, message, status)
-            case SourceUsage(usage) if self._step and not (self._is_open or self._ending.requested):  # after its turn
+            case SourceUsage(usage) if self._step and not (self._is_open or self._ending.requested):
+                # This usage arrives after the end of its turn.
                 self.usage = _add(self.usage, usage)
                 events.append(UsageReport(usage))
             case ChainCompleted(conversation_id):

@@ -135,7 +135,7 @@ class Turn:
         self.native.mark_gap()
 
     def reconcile(self, text: str | None, calls: Sequence[NativeToolCall]) -> list[UIEvent]:
-        """Compare the completed text and calls of the provider with the streamed ones."""
+        """Return the events of the text and calls that the provider's completed turn has and the stream did not."""
         events = [] if text is None or self._room < 0 else self._reconcile_text(text)
         return events + self.native.reconcile(calls) if calls else events
 

@@ -1,7 +1,7 @@
 """Grammars that read the body of a call: the text after its marker. Several dialects share each grammar.
 
 A grammar is a generator function with one argument, a `Span`. It reads from the end of the marker to the end of the
-span, and yields when it needs more text. It reports the begin, the name and the end of each call to the span. If the
+span, and yields when it needs more text. It reports the start, the name and the end of each call to the span. If the
 arguments are not JSON, the grammar converts them and writes JSON text to the span. Grammars do not decode JSON. The
 parser decodes it when a call is complete.
 
@@ -58,15 +58,15 @@ class CallEnd(Enum):
     """How a call ends."""
 
     CLOSED = "closed"
-    UNCLOSED = "unclosed"  # its closing tag is missing, and another tag or the end of the message follows
-    INSIDE = "inside"  # its closing tag stands inside a value
-    BROKEN = "broken"  # it contains text that is not allowed at this position
+    UNCLOSED = "unclosed"  # the closing tag is missing, and another tag or the end of the message follows
+    INSIDE = "inside"  # the closing tag of the call stands inside a value
+    BROKEN = "broken"  # the call contains text that is not allowed
     BROKEN_JSON = "broken JSON"
-    CUT = "cut"  # the stream ends inside it
+    CUT = "cut"  # the stream ends inside the call
 
     @property
     def code(self) -> Code | None:
-        """The error code of this end. None if the call is valid."""
+        """The error code of a call that ends like this. None if the call is valid."""
         return _CODES.get(self)
 
 
@@ -79,7 +79,7 @@ _CODES = {
 
 
 def read_arguments(span: Span) -> Generator[None, None, CallEnd | None]:
-    """Read the JSON object of all arguments. Returns None if it is complete, else the end of the failed call."""
+    """Read the JSON object of all arguments. Returns None if it is complete, else the `CallEnd` of the call."""
     state = yield from span.arguments()
     return None if state is ENDED else CallEnd.CUT if state is OPEN else CallEnd.BROKEN_JSON
 

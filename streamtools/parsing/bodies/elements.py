@@ -142,7 +142,7 @@ class Elements:
     def _read_element(
         self, span: Span, stack: list[_Container], name: str, schema: Schema
     ) -> Generator[None, None, CallEnd | None]:
-        """Read the value of an element, or begin its container. Returns the end of a failed call, else None."""
+        """Read the value of an element, or begin its container. Returns the `CallEnd` of a failed call, else None."""
         types = schema.types
         if types and not types & _CONTAINERS:
             return (yield from self._read_text(span, stack, name, schema))
@@ -218,7 +218,7 @@ class Elements:
         return None if self._tag_name(tag) == name else CallEnd.INSIDE
 
     def _end_broken(self, span: Span, *, in_tag: bool = False) -> CallEnd:
-        """Return the end of a call at text that is not allowed. With `in_tag=True`, the text stands inside a tag."""
+        """Return the `CallEnd` of a call at text that is not allowed. With `in_tag=True`, the text is in a tag."""
         rest = span.text[span.at :]
         cut = not rest.strip(_SPACE + "/") if in_tag or not rest else self._cut_tag(span.text, span.at) is not None
         return cut_or_broken(span, cut=span.ended and cut)

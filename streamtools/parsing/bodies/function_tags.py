@@ -128,7 +128,7 @@ class _Function:
         self._schema = UNKNOWN
 
     def read(self) -> Generator[None, None, CallEnd]:
-        """Read the function. Returns its end."""
+        """Read the function. Returns the `CallEnd` of the call."""
         span = self._span
         name = yield from span.word(_NAME)
         if not (yield from span.accept(_END_OF_TAG)):

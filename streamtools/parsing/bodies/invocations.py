@@ -195,7 +195,7 @@ class Invocations:
         return CallEnd.UNCLOSED if found else CallEnd.CLOSED
 
     def _read_parameter(self, span: Span, members: Members, schema: Schema) -> Generator[None, None, CallEnd | None]:
-        """Read one argument after the name of its tag. Returns the end of the call if the call ends here, else None."""
+        """Read one argument after the name of its tag. Returns the `CallEnd` of a failed call, else None."""
         attributes, end_of_tag = yield from read_attributes(span)
         if not end_of_tag:
             return _end_in_tag(span)
@@ -215,7 +215,7 @@ class Invocations:
         return None
 
     def _end_broken(self, span: Span) -> CallEnd:
-        """Return the end of a call at text that is not allowed in it."""
+        """Return the `CallEnd` of a call at text that is not allowed in it."""
         at_end = span.ended and span.at == len(span.text)
         return cut_or_broken(span, cut=at_end or _is_cut(span, self._cut_inside))
 
@@ -226,7 +226,7 @@ def _is_cut(span: Span, tag: CutTag) -> bool:
 
 
 def _end_in_tag(span: Span) -> CallEnd:
-    """Return the end of a call in which no `>` follows the attributes of a tag."""
+    """Return the `CallEnd` of a call in which no `>` follows the attributes of a tag."""
     return cut_or_broken(span, cut=span.ended and not span.text[span.at :].strip(" \t\r\n/"))
 
 
@@ -304,7 +304,7 @@ def _read_xtml(span: Span) -> Generator[None, None, CallEnd]:
 
 
 def _read_json(span: Span) -> Generator[None, None, CallEnd | None]:
-    """Read the JSON object of all arguments and its closing tag. Returns the end of a failed call, else None."""
+    """Read the JSON object of all arguments and its closing tag. Returns the `CallEnd` of a failed call, else None."""
     if not (yield from span.peek()):
         return CallEnd.CUT
     end = yield from read_arguments(span)

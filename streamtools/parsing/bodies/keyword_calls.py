@@ -237,7 +237,7 @@ def _broken_or_open(span: Span) -> ScanState:
 
 
 def call_line(span: Span) -> Generator[None, None, None]:
-    """Read one call on a separate line, from the begin of its marker. With more text on the line, it is code."""
+    """Read one call on a separate line, from the start of its marker. With more text on the line, it is code."""
     span.rewind(0)
     literals = ArgumentReader(span, PYTHON)
     state = yield from _read_call(span, literals)

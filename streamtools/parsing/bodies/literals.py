@@ -46,7 +46,7 @@ class Quotes:
 
     @cached_property
     def content(self) -> Callable[[str, int], re.Match[str]]:
-        """Matches the content before the mark, an escape, or a part of the mark at the end of the text."""
+        """Matches the content up to the mark, an escape, or a part of the mark at the end of the text."""
         return matcher(self._content)
 
     @cached_property
@@ -222,7 +222,7 @@ class Literals:
         self._depth = depth
         self._stack: list[str] = []  # the bracket of each open container; "(," is a tuple with a comma, "{," a set
         self._undecided = False  # the last container may be an object or a set, so its JSON is not certain
-        self._element = ""  # the JSON of its first element, unless that is a string
+        self._element = ""  # the JSON of the first element in that container, unless it is a string
         self._expect = _VALUE
         self._after_comma = ""  # a comma to write before the next element
         self._pending = ""  # the beginning of a cut token
@@ -230,7 +230,7 @@ class Literals:
         self._string: Quotes | None = None  # the quotes of the open string; None outside a string
         self._content: _LooseContent | None = None  # the content of the open string, if the syntax is loose
         self._raw = False  # an r has been read, and a quote follows
-        self._shift = 0  # the difference of an index in the new text and in pending plus new text
+        self._shift = 0  # index in pending plus new text + `_shift` = index in the new text
         self._pieces: list[str] = []  # JSON that is not written yet
         self.leaves: Callable[[str], object] = always  # returns None for text that `take` accepts
         self.state = OPEN

@@ -107,7 +107,7 @@ class ArgumentPairs:
                 return
 
     def _read_call(self, span: Span) -> Generator[None, None, CallEnd]:
-        """Read a call. Returns its end."""
+        """Read a call. Returns its `CallEnd`."""
         yield from span.peek()
         name = yield from span.word(_TOOL_NAME)
         span.call(name)

@@ -41,11 +41,12 @@ class Opener:
     auto: bool | Where = True
     """True if `dialects="auto"` includes this opener.
 
-    It is False for the marker of another dialect, which `"auto"` includes anyway. A value like `"line_start"` includes
-    the opener and replaces `where`. This makes a search cheaper for a marker that begins with a letter.
+    It is False for a marker of another dialect, because `"auto"` includes the other dialect too. A value such as
+    `"line_start"` includes the opener and replaces `where`. This makes the search for a marker cheaper if the marker
+    begins with a letter.
     """
     announces: bool = True
-    """True if a call begins with this marker. False for a wrapper, whose grammar reports the begin of each call."""
+    """True if a call begins with this marker. False for a wrapper, whose grammar reports the start of each call."""
     unless: str = ""
     """The id of another dialect that reads the same text. If that dialect is enabled, this opener is ignored."""
     tag: int | None = None
@@ -69,7 +70,7 @@ class Tag:
     closings: tuple[str, ...] = ()
     """The tags that end the reasoning which this tag opens. () if this tag does not open reasoning."""
     before: tuple[str, ...] = ()
-    """Texts that also end the reasoning. Each begins something else, so the parser reads it again."""
+    """Texts that also end the reasoning. They are not part of it, so the parser reads them again."""
     where: Where = "anywhere"
     auto: bool = True
     """True if `dialects="auto"` includes this tag. False for words that other models write as ordinary text."""
@@ -119,7 +120,7 @@ class Dialect:
     write_call: Callable[[str, dict[str, Any]], str]
     write_result: Callable[[str, str], str] = write_response
     in_code: Literal["text", "call"] = "text"
-    """How a complete call inside Markdown code or a quote is read: as text, or as a call."""
+    """How a complete call inside Markdown code or a quote is read: as `"text"` or as a `"call"`."""
     in_reasoning: Literal["text", "call"] = "text"
     """How an opener inside reasoning is read: as part of the reasoning, or as a call.
 
@@ -209,7 +210,7 @@ def _show(parts: tuple[Part, ...]) -> str:
 # Parts that many dialects share.
 
 AFTER_WRAPPER: Final = (Some(r"^ \t\r\n", 1, 1),)
-"""Any character except white space, for `ahead` of a wrapper. A message that ends before it has a cut call."""
+"""Any character except white space, for `ahead` of a wrapper. If the message ends before it, a call was cut off."""
 
 NO_JSON: Final = Some(r"^ \t\r\n\[{<", 1, 1)
 """A character that cannot begin JSON. After a special token that always begins a call, it makes the call malformed."""

@@ -9,9 +9,9 @@
 Three hashes usually begin a Markdown heading. With a colon, a brace and a quote after them, they begin a call. The
 dialect has no closing tag. A call ends where its JSON object ends.
 
-The two lines with tildes contain nothing else. Between them stands a JSON object or an array of objects. Some models
-put this JSON into a fence of back-ticks, which is accepted. If the JSON is malformed, the call ends with the next line
-that begins with three tildes. This is true even inside a string, because JSON strings contain no line feeds.
+The lines `~~~tool_call` and `~~~` contain no other text. Between them stands a JSON object or an array of objects. Some
+models put this JSON into a fence of back-ticks, which is accepted. If the JSON is malformed, the call ends with the
+next line that begins with three tildes. This is true even inside a string, because JSON strings contain no line feeds.
 
 A nonce is a secret word of the conversation, which the markers contain: `###k7:{…}`, `~~~tool_call k7`. It protects
 against calls that an attacker writes into a web page, which the model then quotes. The nonce is in the system prompt,

@@ -140,7 +140,7 @@ def _deepseek(
             openers += [Opener((call,), alone, ahead)]
         openers.append(Opener((calls, GAP, call), wrapped, _ANYTHING, auto=False, unless=other))
         openers.append(Opener((call,), alone, _ANYTHING, auto=False, unless=other))
-        # the end of a wrapper without its begin, an empty wrapper, the end of the message
+        # the end of a wrapper without its start, an empty wrapper, the end of the message
         tags += [Tag((end_of_calls,)), Tag((calls, GAP, end_of_calls)), Tag((end_of_turn,))]
     return Dialect(
         id=id,

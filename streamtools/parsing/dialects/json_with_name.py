@@ -1,4 +1,4 @@
-"""Dialects of calls in JSON that contains the name of the tool. It stands between tags, after a tag, or without tags.
+"""Dialects of calls in JSON that contains the name of the tool: between tags, after a tag, or without tags.
 
     <tool_call>{"name": "get_weather", "arguments": {"city": "Paris"}}</tool_call>
     functools[{"name": "get_weather", "arguments": {"city": "Paris"}}]

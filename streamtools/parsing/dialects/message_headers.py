@@ -90,7 +90,7 @@ def _reasoning_headers() -> Iterator[tuple[Part, ...]]:
 
 
 def _headers(recipient: Part) -> tuple[tuple[Part, ...], ...]:
-    """Return the headers of a message to `recipient`, which stands after the channel, or before it in the role.
+    """Return the headers of a message to `recipient`. It stands after the channel, or between the role and the channel.
 
     Models also write the channel twice, before and after the recipient.
     """
