@@ -1,9 +1,9 @@
 """Streaming middleware between a language model and a user interface: parses, executes and reports tool calls.
 
-Importing the package loads what a stream needs, with the core dependencies. Other names are imported on first use.
+Importing the package loads only the modules that a stream requires. Other names are imported on first use.
 """
 
-# ruff: noqa: I001, RUF022  # in the order of the pipeline
+# ruff: noqa: I001, RUF022  # the names are in the order of the pipeline
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _LATER = {
     "replay": "recording.event_replay",
     "TextJudge": "stream.text_judge",
 }
-"""The modules of names that are imported on first use."""
+"""Maps each name that is imported on first use to its module."""
 
-if not TYPE_CHECKING:  # a type checker would accept any name
+if not TYPE_CHECKING:  # with a `__getattr__`, a type checker would accept any name
     __getattr__, __dir__ = load_later(__name__, _LATER)

@@ -1,13 +1,13 @@
-"""The canonical `ToolCall`, and the only code that reads a call from any envelope.
+"""Defines `ToolCall`, and reads calls from all JSON forms ("envelopes") in which models and providers write them.
 
-Models and providers write a name and arguments in many forms. One rule holds for native, text and emulated calls:
+These rules apply to native calls, calls in text and emulated calls:
 
-- The name is in `name`, `toolName`, `tool`, `tool_name` or `function.name`, or else in `function` if that is a string.
-  The arguments are in `arguments`, `parameters`, `input` or `args`. Two different values are a conflict. Other keys are
-  ignored.
-- Arguments are an object, or a string with the JSON of one. `""`, null, the string `"null"` and a missing key mean
-  `{}`. Anything else is an error, because a tool must not run with arguments that the model did not write.
-- The input of a custom tool is any text. It becomes the argument `input`.
+- The name is in `name`, `toolName`, `tool`, `tool_name` or `function.name`. If none of them exists and `function` is a
+  string, that string is the name. The arguments are in `arguments`, `parameters`, `input` or `args`. If two of these
+  keys have different values, the call is rejected. Other keys are ignored.
+- The arguments are an object, or a string that contains a JSON object. `""`, null, the string `"null"` and a missing
+  key mean `{}`. Any other value is an error, because a tool must not run with arguments that the model did not write.
+- The input of a custom tool may be any text. It becomes the argument `input`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from streamtools.limits import DEFAULT_LIMITS, Limits
 
 NAME_FIELDS = ("name", "toolName", "tool", "tool_name")
 ARGUMENT_FIELDS = ("arguments", "parameters", "input", "args")
-ID_FIELDS = ("call_id", "tool_call_id", "toolCallId", "id")  # an item of Responses has its own `id` besides `call_id`
+ID_FIELDS = ("call_id", "tool_call_id", "toolCallId", "id")  # in Responses, `id` is the item's id
 
 _ROLES = {
     **dict.fromkeys(NAME_FIELDS, "name"),
@@ -36,12 +36,12 @@ _ROLES = {
 }
 
 NATIVE = "native"
-"""The `dialect` of native calls."""
+"""The value of `ToolCall.dialect` for native calls."""
 
 EMULATED = "emulated_"
-"""The prefix of the ids of emulated calls, which are handled as native but were read from text."""
+"""The prefix of the ids of emulated calls. They are handled like native calls, but were read from text."""
 
-_CUSTOM = ("custom", "custom_tool_call")  # chat completions, Responses
+_CUSTOM = ("custom", "custom_tool_call")  # the types of custom calls in chat completions and in Responses
 IdFactory = Callable[[], str]
 
 _made_here = re.compile(r"call_[\w-]{12}", re.ASCII)
@@ -50,12 +50,14 @@ _made_here = re.compile(r"call_[\w-]{12}", re.ASCII)
 class ToolCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, repr_omit_defaults=True):
     """A complete, well-formed call.
 
-    - `id` is unique in the run. `provider_id` is an id that the model or the provider wrote.
-    - `dialect` is the form in which the model wrote it, `"native"` for a call that the provider sent separately.
-    - `raw` is the exact text that was hidden, including its markers. Calls of one array divide that text among them.
-      Native calls have none. Only a malformed native call of a history has the text of its arguments here.
-    - `repaired`: the JSON had a fault that could be repaired.
-    - `signature` is sent back to the provider unchanged. So is `own`, its other data about the call, by format.
+    - `id` is unique in the run. `provider_id` is the id that the model or the provider sent, or None.
+    - `dialect` is the syntax of a call in text, or `"native"` if the provider sent the call separately from the text.
+    - `raw` is the exact text of a call in text, including its markers. Calls of one array divide its text among them.
+      For a native call, `raw` is empty. The only exception is a malformed native call in a history, where `raw` is the
+      text of the arguments.
+    - `repaired` is true if the JSON had a fault that was repaired.
+    - `signature` must be in the next request to the provider, unchanged. `own` maps a message format to other fields
+      of the call that the next request must contain.
     """
 
     id: str
@@ -70,19 +72,19 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, re
 
     @property
     def is_native(self) -> bool:
-        """Whether the provider sent the call separately from the text, so that certainly the model wrote it."""
+        """Whether the provider sent the call separately from the text. Such a call cannot be quoted text."""
         return self.dialect == NATIVE and not self.id.startswith(EMULATED)
 
     def fingerprint(self) -> str:
-        """Return a string that is equal for two calls exactly if their names and arguments are. 1.0 equals 1."""
+        """Return a string that is equal for two calls only if their names and arguments are equal. 1.0 equals 1."""
         written = _canonical([self.name, self.arguments])
-        if ".0" in written or "e+" in written:  # there may be a whole number written as a fraction
+        if ".0" in written or "e+" in written:  # an argument may be a whole number as a float
             written = _canonical([self.name, one_number(self.arguments)])
         return written
 
     @property
     def digest(self) -> str:
-        """The SHA-256 digest of the name and the arguments, in hexadecimal."""
+        """The SHA-256 digest of the name and the arguments, as hexadecimal digits."""
         return hashlib.sha256(self.fingerprint().encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -90,7 +92,7 @@ _canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 
 
 def one_number(value: Any) -> Any:
-    """Return a value with whole floats as integers, as JavaScript writes them: 50.0 becomes 50."""
+    """Return a value in which whole floats are integers, as JavaScript serializes them. 50.0 becomes 50."""
     if isinstance(value, dict):
         return {name: one_number(member) for name, member in value.items()}
     if isinstance(value, list):
@@ -99,13 +101,19 @@ def one_number(value: Any) -> Any:
 
 
 class ToolChoice(NamedTuple):
-    """`auto` (as the model likes), `none`, `required` (at least one call), or `tool`: exactly one call, of `name`."""
+    """Restricts the calls of a turn. `mode` is one of these words:
+
+    - `auto`: any calls are allowed.
+    - `none`: no call is allowed.
+    - `required`: at least one call is required.
+    - `tool`: exactly one call is required, of the tool `name`.
+    """
 
     mode: Literal["auto", "none", "required", "tool"] = "auto"
     name: str | None = None
 
     def find_violation(self, calls: Sequence[ToolCall]) -> ChoiceViolation | None:
-        """Return how the calls of a complete turn violate this choice, or None. After a violation, none may run."""
+        """Return how the calls of a complete turn violate this choice, or None. If they do, none of them may run."""
         if self.mode == "none" and calls:
             return ChoiceViolation("no tool was to be called", fatal=False)
         if self.mode == "required" and not calls:
@@ -117,19 +125,19 @@ class ToolChoice(NamedTuple):
 
 
 class ChoiceViolation(NamedTuple):
-    """Why the calls of a turn must not run. The run fails if the violation is `fatal`."""
+    """A violation of a `ToolChoice`. The calls of the turn must not run. If `fatal` is true, the run fails."""
 
     message: str
     fatal: bool
 
 
 def new_call_id() -> str:
-    """Return `call_` and twelve random characters."""
+    """Return a new id: `call_` followed by twelve random characters."""
     return "call_" + secrets.token_urlsafe(9)
 
 
 def is_made_here(id: str) -> bool:
-    """Return whether this library generated the id, for a call in text or a native call without an id.
+    """Return whether streamtools generated an id. It does so for calls in text and for native calls without an id.
 
     >>> is_made_here(new_call_id()), is_made_here("emulated_5_0"), is_made_here("call_4iNmq2vWZ0k3cXyT8dRb71Uf")
     (True, True, False)
@@ -138,7 +146,7 @@ def is_made_here(id: str) -> bool:
 
 
 class UnreadCall(msgspec.Struct, frozen=True):
-    """An envelope: the name, and the unread arguments from each field that has some."""
+    """The content of an envelope before its arguments are read: the name, and the value of each argument field."""
 
     name: str
     arguments: list[Any]
@@ -146,7 +154,7 @@ class UnreadCall(msgspec.Struct, frozen=True):
 
 
 class ReadCall(msgspec.Struct, frozen=True):
-    """The content of an envelope, by the rules of this module."""
+    """The content of an envelope after the rules of this module were applied."""
 
     name: str
     arguments: dict[str, Any]
@@ -155,7 +163,7 @@ class ReadCall(msgspec.Struct, frozen=True):
 
 
 def read_arguments(value: Any, *, strict: bool = False, limits: Limits = DEFAULT_LIMITS) -> Decoded:
-    """Return the arguments that `value` means, by the rules of this module. Raises `Rejected`."""
+    """Read arguments by the rules of this module. Raises `Rejected` if `value` does not contain an object."""
     if isinstance(value, dict):
         return Decoded(value, False)
     if value is None or value == "":
@@ -168,7 +176,7 @@ def read_arguments(value: Any, *, strict: bool = False, limits: Limits = DEFAULT
         if error.code is not Code.INVALID_JSON:
             raise
         raise Rejected(Code.INVALID_ARGUMENTS, f"the arguments are a string that is not JSON: {error}") from None
-    if decoded.value is None:  # Groq's Llama writes it for tools without parameters
+    if decoded.value is None:  # Llama on Groq writes "null" for tools without parameters
         return Decoded({}, False)
     if not isinstance(decoded.value, dict):
         raise Rejected(Code.INVALID_ARGUMENTS, f"the arguments are a string that holds {_kind(decoded.value)}")
@@ -176,7 +184,7 @@ def read_arguments(value: Any, *, strict: bool = False, limits: Limits = DEFAULT
 
 
 def read_envelope(value: Any, *, strict: bool = False, limits: Limits = DEFAULT_LIMITS) -> ReadCall:
-    """Read a decoded JSON value as a call. Raises `Rejected`."""
+    """Read a decoded JSON value as a call. Raises `Rejected` if it is not a valid call."""
     unread = unwrap(value)
     read = [read_arguments(one, strict=strict, limits=limits) for one in unread.arguments]
     arguments = _agree([decoded.value for decoded in read], "arguments") or {}
@@ -184,7 +192,7 @@ def read_envelope(value: Any, *, strict: bool = False, limits: Limits = DEFAULT_
 
 
 def unwrap(value: Any) -> UnreadCall:
-    """Return the name of a call and its unread arguments. Raises `Rejected` if it is no call or names no tool."""
+    """Return the name of a call and its unread arguments. Raises `Rejected` if it is not an object or has no name."""
     if not isinstance(value, Mapping):
         raise Rejected(Code.UNRECOGNISED_TOOL_CALL, f"a call is an object, and this is {_kind(value)}")
     names: list[Any] = []
@@ -212,7 +220,7 @@ def unwrap(value: Any) -> UnreadCall:
 
 
 def custom_as_any(call: Any) -> Any:
-    """Return the call of a custom tool, whose input is text, in the usual form; other values stay."""
+    """Return a custom call, whose input is text, in the form of a function call. Returns other values unchanged."""
     if not isinstance(call, Mapping) or call.get("type") not in _CUSTOM:
         return call
     inner = call.get("custom")
@@ -223,7 +231,10 @@ def custom_as_any(call: Any) -> Any:
 
 
 def _agree(values: list[Any], field: str) -> Any:
-    """Return the value that all `values` equal, or None without values. Unlike in Python, 1 and true differ."""
+    """Return the first of `values`, or None if there are none. Raises `Rejected` if they differ.
+
+    The comparison uses their JSON, so that 1 and true differ.
+    """
     if not values:
         return None
     if len(values) > 1 and len({json.dumps(value, sort_keys=True) for value in values}) > 1:

@@ -1,8 +1,8 @@
-"""Error codes, and the exceptions that a caller may catch.
+"""Defines error codes, and the exceptions that a caller may catch.
 
-What a *model* or a *provider* does wrong is data: an event with a `Code` and the raw text, never an exception. What the
-*caller* does wrong raises one of these exceptions, and so does a tool that the caller executes. The message names the
-wrong value.
+An error of a *model* or a *provider* never raises an exception. It is reported as an event with a `Code` and the raw
+text. An error of the *caller* raises one of these exceptions. So does a failed tool that the caller runs by name. The
+message names the wrong value.
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ from enum import StrEnum
 
 
 class Code(StrEnum):
-    """Stable codes of `error` and `warning` events. Interfaces may switch on them."""
+    """Stable codes of `error` and `warning` events. An interface may choose its reaction by code."""
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}.{self.name}"  # valid Python, so that the repr of an event is
+        return f"{type(self).__name__}.{self.name}"  # valid Python, so that the repr of an event is valid Python too
 
-    # A malformed call.
+    # Codes of malformed calls.
     INVALID_JSON = "invalid_json"
     """The body of a call is not JSON."""
     MISSING_TOOL_NAME = "missing_tool_name"
     """The call does not name a tool."""
     INVALID_ARGUMENTS = "invalid_arguments"
-    """The arguments are neither an object nor a string with the JSON of one."""
+    """The arguments are neither an object nor a string that contains a JSON object."""
     CONFLICTING_FIELDS = "conflicting_fields"
     """Two spellings of the same field, such as `name` and `tool`, have different values."""
     UNRECOGNISED_TOOL_CALL = "unrecognised_tool_call"
-    """The body of a call is JSON, but no object."""
+    """The body of a call is JSON, but not an object."""
     TRUNCATED = "truncated"
-    """The stream or the turn ended inside the call, or a frame that may belong to it was lost."""
+    """The stream or the turn ended inside the call, or a frame that may have been part of the call was lost."""
     TOO_LARGE = "too_large"
     """The call is longer than `Limits.call`."""
     TOO_DEEP = "too_deep"
@@ -45,13 +45,13 @@ class Code(StrEnum):
     LONE_SURROGATE = "lone_surrogate"
     """A string contains half of a surrogate pair, which UTF-8 cannot encode."""
 
-    # A call that did not run or did not succeed.
+    # Codes of calls that did not run or did not succeed.
     UNKNOWN_TOOL = "unknown_tool"
     """No tool with this name is registered."""
     TOOL_CHOICE_VIOLATION = "tool_choice_violation"
     """The calls violate the `tool_choice` of the request."""
     SUPERSEDED = "superseded"
-    """The turn has native calls and calls in text, and the other kind counts."""
+    """The turn has native calls and calls in text. Only one kind may run, and this call is of the other kind."""
     TOOL_INPUT = "tool_input"
     """The arguments do not match the schema of the tool."""
     TOOL_FAILED = "tool_failed"
@@ -61,14 +61,14 @@ class Code(StrEnum):
     TOOL_DENIED = "tool_denied"
     """The call needed approval and was denied."""
     OUTCOME_UNKNOWN = "outcome_unknown"
-    """The tool may have started earlier, and its outcome is unknown, for example because its process died. It does not
-    run again."""
+    """The tool may have started earlier, and its outcome is unknown, for example because its process ended. The call is
+    not run again."""
     TOOL_CANCELLED = "tool_cancelled"
     """The run was cancelled while the tool was running."""
     TOOL_OUTPUT = "tool_output"
-    """The result of the tool cannot be written as JSON."""
+    """The result of the tool cannot be serialized as JSON."""
 
-    # The stream itself.
+    # Codes of the whole stream.
     UPSTREAM_ERROR = "upstream_error"
     """The provider reported an error."""
     STREAM_INTERRUPTED = "stream_interrupted"
@@ -76,57 +76,59 @@ class Code(StrEnum):
     GUARD_FAILED = "guard_failed"
     """The response contains text that a `rules.fail` rule forbids."""
 
-    # Warnings.
+    # Codes of warnings.
     FORGED_RESULT = "forged_result"
-    """The model wrote a tool result itself. It is hidden and ignored."""
+    """The model wrote the result of a tool into its text. The written result is hidden and ignored."""
     NEAR_MISS = "near_miss"
-    """Text looks like a call but is not one. It stays visible."""
+    """Text looks like a call but is not a call. The text remains visible."""
     CALL_IN_REASONING = "call_in_reasoning"
     """The reasoning contains a call. It does not run."""
     TEXT_MISMATCH = "text_mismatch"
-    """The provider's completed text differs from its deltas. The shown text is kept."""
+    """The whole text that the provider sent at the end differs from its deltas. The text of the deltas is kept."""
     HIDDEN_AFTER_CALL = "hidden_after_call"
     """Text after a call was hidden by `after_call="hide"`."""
     MISSING_CLOSE = "missing_close"
-    """A complete call has no closing marker at the end of the stream. The call counts."""
+    """The stream ended after a complete call without its closing marker. The call is accepted."""
     SKIPPED = "skipped"
-    """`count` characters or bytes were dropped unread because a limit was reached."""
+    """Data of `count` characters or bytes exceeded a limit and was dropped without being read."""
     BAD_FRAME = "bad_frame"
     """A frame of the stream could not be decoded. The stream continues."""
     ARGUMENTS_MISMATCH = "arguments_mismatch"
-    """The final arguments of a native call differ from its deltas. The final ones count."""
+    """The final arguments of a native call differ from its deltas. The final arguments are used."""
     INVALID_OUTPUT = "invalid_output"
-    """The answer is not a valid `output`; it stays visible."""
+    """The answer is not a valid `output`. Its text remains visible."""
     FAILED_OVER = "failed_over"
-    """A model has failed. Another one writes the response, or continues it."""
+    """A model has failed. Another model generates the response or continues it."""
     SALVAGED = "salvaged"
-    """The provider refused to read a call, which was found in what the model had written; it runs if its dialect is
-    enabled, and else the model is asked to send it again."""
+    """The provider could not parse a call, but its error contains the model's text, and the call was found there. It
+    runs if its dialect is enabled. Otherwise, the model is requested to send it again."""
     EMULATED = "emulated"
-    """The model cannot make calls, and was asked in a separate request which tools are needed."""
+    """The model cannot make native calls. A separate request let it decide which tools are needed."""
     UNKNOWN_DROPPED = "unknown_dropped"
     """An emulation decision names tools that do not exist."""
     DECISIONS_DIFFER = "decisions_differ"
-    """An emulation response has several decisions. The last one counts, without tools that need approval or trust."""
+    """An emulation response has several decisions. The last decision is used, without tools that need approval or
+    trust."""
     DECISION_UNREADABLE = "decision_unreadable"
     """The emulation decision could not be read. No tool is called."""
     NOT_EMULATED = "not_emulated"
     """Emulation was requested, but the request has only the provider's own tools."""
     UNDECLARED_NATIVE = "undeclared_native"
-    """A model declared with `native_tool_calls=False` made a native call."""
+    """A model that was declared with `native_tool_calls=False` made a native call."""
     ABANDONED = "abandoned"
     """The thread of a tool cannot be stopped after a timeout or a cancellation. Its late result is dropped."""
     RESULT_TOO_LONG = "result_too_long"
-    """A result exceeds `result_limit`. The model gets an excerpt and a note, the interface gets all of it."""
+    """A result exceeds `result_limit`. The model receives an excerpt and a note. The interface receives the whole
+    result."""
     RESYNC = "resync"
-    """Events between this reader's position and the next event are no longer stored."""
+    """Some events after this reader's position are no longer stored, and the reader does not receive them."""
     DUPLICATE_TOOL = "duplicate_tool"
     """A tool with this name was already registered."""
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return a suggestion for the end of an error message about an unknown name, or ""."""
-    from difflib import get_close_matches  # rarely needed
+    """Return a suggestion for the end of an error message about an unknown name, or an empty string."""
+    from difflib import get_close_matches  # imported here because it is rarely needed
 
     by_lowercase = {one.lower(): one for one in known}
     matches = get_close_matches(name.lower(), by_lowercase, 1, 0.8)
@@ -134,14 +136,14 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def check_names(where: str, given: Iterable[str], known: Iterable[str]) -> None:
-    """Raise TypeError for an unknown parameter, with a suggestion."""
+    """Raise TypeError if a name in `given` is not in `known`. The message suggests a similar name."""
     for name in given:
         if name not in known:
             raise TypeError(f"{where} has no parameter {name!r}{did_you_mean(name, known)}")
 
 
 def check_word(name: str, value: object, allowed: Iterable[object]) -> None:
-    """Raise ValueError for an option that has none of the allowed values."""
+    """Raise ValueError if the `value` of the option `name` is not allowed."""
     if value not in (values := [*allowed]):
         raise ValueError(f"{name} must be one of {', '.join(map(repr, values))}, got {value!r}")
 
@@ -155,29 +157,30 @@ class ClosedError(StreamToolsError):
 
 
 class RecordingError(StreamToolsError):
-    """A file is no recording, or is incomplete. The message names the file and the line."""
+    """A file is not a recording, or is incomplete. The message names the file and the line."""
 
 
 class RunNotFound(StreamToolsError, LookupError):
-    """The run does not exist for this owner: it never existed, has another owner, or is no longer stored."""
+    """The run does not exist for this user: it never existed, belongs to another user, or is no longer stored."""
 
 
 class OwnerUnreachable(StreamToolsError, TimeoutError):
-    """The process that drives a run, or Redis, does not respond in time. The request may still have arrived."""
+    """The process that drives a run, or Redis, did not respond in time. It may still have received the request."""
 
 
 class Draining(ClosedError):
-    """The server is shutting down: active runs finish, and new ones are refused."""
+    """The server is shutting down. Active runs finish, and new runs are refused."""
 
 
 class TooManyRuns(StreamToolsError):
-    """The maximum number of concurrent runs is reached."""
+    """The maximum number of concurrent runs has been reached."""
 
 
 class EventOrderError(StreamToolsError, ValueError):
     """An event violates the order of events.
 
-    `place` counts events from 1. `event` is None if an event is missing at the end. `rule` is the violated rule.
+    `place` is the position of the event, counted from 1. `event` is None if an event is missing at the end of the run.
+    `rule` describes the violated rule.
     """
 
     def __init__(self, place: int, event: object, rule: str) -> None:
@@ -191,7 +194,7 @@ class EventOrderError(StreamToolsError, ValueError):
 
 
 class UnrecordedRequest(RecordingError, LookupError):
-    """No recording contains this request. The message says how the most similar one differs."""
+    """No recording contains this request. The message says how the most similar recorded request differs."""
 
 
 class UnreadableSource(StreamToolsError, TypeError):
@@ -199,7 +202,12 @@ class UnreadableSource(StreamToolsError, TypeError):
 
 
 class DecisionRefused(StreamToolsError, ValueError):
-    """A decision matches no waiting call: none waits, it was decided already, or a different call was shown."""
+    """A decision matches no call that waits for approval. Possible reasons:
+
+    - No call waits for approval.
+    - The call was already decided.
+    - The decision was made for a call with other content.
+    """
 
 
 class CallRefused(StreamToolsError):
@@ -207,7 +215,7 @@ class CallRefused(StreamToolsError):
 
 
 class ToolCallFailed(StreamToolsError):
-    """A tool that was called by name returned no result. `name` is the name of the tool."""
+    """A tool that the caller ran by name returned no result. `name` is the name of the tool."""
 
     code = Code.TOOL_FAILED
 
@@ -223,7 +231,7 @@ class UnknownTool(ToolCallFailed, LookupError):
 
 
 class ToolInputError(ToolCallFailed, ValueError):
-    """The arguments do not match the schema of the tool. The message says where, without repeating the input."""
+    """The arguments do not match the schema of the tool. The message names the path but repeats no values."""
 
     code = Code.TOOL_INPUT
 
@@ -239,6 +247,6 @@ class ToolTimeout(ToolCallFailed, TimeoutError):
 
 
 class ToolOutputError(ToolCallFailed):
-    """The result of the tool cannot be written as JSON."""
+    """The result of the tool cannot be serialized as JSON."""
 
     code = Code.TOOL_OUTPUT

@@ -1,7 +1,7 @@
-"""JSON as models write it: read strictly, and rejected with a code that names the fault.
+"""Parses the JSON that models write, strictly. Invalid JSON is rejected with a code that names the fault.
 
-The standard library's C scanner reads it. Hooks reject what RFC 8259 leaves open and parsers disagree about: duplicate
-keys, `NaN` and infinities, endless numbers, lone surrogates.
+The C scanner of the standard library parses it. Hooks reject values about which parsers disagree, and which RFC 8259
+does not define: duplicate keys, `NaN` and infinities, very long numbers, and lone surrogates.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ import msgspec
 from streamtools.errors import Code
 from streamtools.limits import DEFAULT_LIMITS, Limits
 
-_HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")  # an escaped surrogate, paired or not: a cheap test
+_HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")  # any escaped surrogate; if there is none, the slow test is skipped
 _CHUNK_BYTES = 64 * 1024
 
 
 def is_utf8(text: str) -> bool:
-    """Return whether UTF-8 can encode a text, because it contains no lone surrogate.
+    """Return whether UTF-8 can encode a text. It cannot encode lone surrogates.
 
-    Lone surrogates come from providers, models and file names. Code that writes bytes must fix or refuse such text.
+    Lone surrogates may come from providers, models and file names. Code that encodes text must replace or reject them.
     """
     try:
         return text.isascii() or bool(text.encode())
@@ -35,12 +35,14 @@ def is_utf8(text: str) -> bool:
 
 
 def whole(text: str) -> str:
-    """Return the text with surrogate pairs joined, and U+FFFD for each lone surrogate."""
+    """Return the text with surrogate pairs joined into characters, and lone surrogates replaced with U+FFFD."""
     return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def writable(value: Any) -> Any:
-    """Return a copy of builtin values that is valid JSON: without lone surrogates, `NaN` and infinities.
+    """Return a copy of builtin values that can be serialized as JSON.
+
+    Lone surrogates become U+FFFD. `NaN` and infinities become None.
 
     >>> writable({"a": ["\\ud83d", float("nan")]})
     {'a': ['\ufffd', None]}
@@ -55,7 +57,7 @@ def writable(value: Any) -> Any:
 
 
 def with_texts(value: Any, change: Callable[[str], str]) -> Any:
-    """Return plain data with `change` applied to each string, including keys."""
+    """Return plain data in which `change` was applied to each string, including keys."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, dict):
@@ -64,14 +66,15 @@ def with_texts(value: Any, change: Callable[[str], str]) -> Any:
 
 
 def count_values(body: bytes) -> int:
-    r"""Return the number of commas and opening brackets outside of strings: approximately the number of JSON values.
+    r"""Return the number of commas and opening brackets outside of strings. It approximates the number of JSON values.
 
-    The text is not parsed, and no step takes longer than a millisecond. A text that is not UTF-8 counts by its bytes.
+    The text is not parsed. No call into C code takes longer than a millisecond, so that other threads can run. For text
+    that contains NUL bytes, such as UTF-16, the result is its length in bytes.
 
     >>> count_values(b'{"a": [1, 2], "\\"[,": {}}')
     5
     """
-    if b"\0" in body:  # UTF-16, where parts of other characters look like quotes
+    if b"\0" in body:  # probably UTF-16, where a byte of another character may equal a quote
         return len(body)
     count, is_inside, before = 0, False, b""
     for at in range(0, len(body), _CHUNK_BYTES):
@@ -86,15 +89,15 @@ def count_values(body: bytes) -> int:
 
 
 def as_dict(item: object, *, nulls: bool = True) -> dict[str, Any] | None:
-    """Return the dict of a mapping or an object of an SDK, or None for anything else.
+    """Return a mapping or an SDK object as a dict. Returns None for anything else.
 
-    No SDK is imported; an object is recognized by its methods. Unset fields are left out, because null may differ from
-    a missing field. Without `nulls`, null fields are left out too.
+    No SDK is imported. An SDK object is recognized by its methods. Fields that were not set are omitted, because null
+    may differ from a missing field. With `nulls=False`, null fields are also omitted.
     """
     value: object = None
     if isinstance(item, Mapping):
         value = dict(item)
-    elif callable(dump := getattr(item, "model_dump", None)):  # pydantic: nearly all SDKs
+    elif callable(dump := getattr(item, "model_dump", None)):  # nearly all SDKs use pydantic
         choice = {"by_alias": True, "exclude_unset": True} if nulls else {"exclude_none": True}
         value = dump(mode="json", warnings=False, **choice)
     elif callable(dump := getattr(item, "to_dict", None)):
@@ -103,7 +106,10 @@ def as_dict(item: object, *, nulls: bool = True) -> dict[str, Any] | None:
 
 
 class Rejected(ValueError):
-    """The reason why a text is no call: a code, and a message for the model. Used inside the package only."""
+    """The reason why a text is not a valid call. Used only inside the package.
+
+    `code` names the fault, and `message` explains it to the model.
+    """
 
     def __init__(self, code: Code, message: str) -> None:
         super().__init__(message)
@@ -112,24 +118,27 @@ class Rejected(ValueError):
 
 
 class Decoded(msgspec.Struct, frozen=True):
-    """A JSON value. `repaired`: the text had a fault that was accepted, such as raw control characters in strings."""
+    """A decoded JSON value. `repaired` is true if the text had a fault that was accepted.
+
+    An example of such a fault is a raw control character in a string.
+    """
 
     value: Any
     repaired: bool
 
 
 def compact(value: Any) -> str:
-    """Return JSON without white space and without escapes for non-ASCII characters."""
+    """Return `value` as JSON without white space between tokens. Non-ASCII characters are not escaped."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def decode_json(text: str, *, strict: bool = False, limits: Limits = DEFAULT_LIMITS) -> Decoded:
     """Parse JSON. Raises `Rejected` with the code of the fault.
 
-    Unless `strict`, raw control characters in strings are accepted and reported as `repaired`.
+    With `strict=False`, raw control characters in strings are accepted and reported as `repaired`.
     """
     brackets = text.count("{") + text.count("[")
-    many = len(text) > limits.values and brackets + text.count(",") > limits.values  # upper bound
+    many = len(text) > limits.values and brackets + text.count(",") > limits.values  # a cheap upper bound of the count
     if many and count_values(text.encode(errors="surrogatepass")) > limits.values:
         raise Rejected(Code.TOO_LARGE, f"the JSON has more than {limits.values} values")
     repaired = False
@@ -192,7 +201,7 @@ def _constant(name: str) -> NoReturn:
 
 
 def fits(value: Any, depth: int) -> bool:
-    """Return whether containers nest at most `depth` deep. Iterative, so that no recursion limit applies."""
+    """Return whether containers nest at most `depth` deep. Uses no recursion, so that no recursion limit applies."""
     level = [value]
     while level := [value for value in level if isinstance(value, dict | list)]:
         if depth == 0:
@@ -203,16 +212,16 @@ def fits(value: Any, depth: int) -> bool:
 
 
 class Draft:
-    """A value that grows by `partial` events. String pieces are joined when the value is read."""
+    """Builds a value from `partial` events. The pieces of a string are joined when the value is read."""
 
     def __init__(self) -> None:
         self._root: Any = None
-        self._parent: Any = None  # of the last added value; None if that is the whole value
-        self._key: str | int = 0
-        self._pieces: list[str] = []  # of the incomplete string
+        self._parent: Any = None  # the container of the last added value, or None if it is the whole value
+        self._key: str | int = 0  # the key or index of this value in its container
+        self._pieces: list[str] = []  # the pieces of the incomplete string
 
     def add(self, path: Sequence[str | int], value: Any, complete: bool) -> None:
-        """Add a value at `path`."""
+        """Add a value at `path`. If `complete` is true, no further piece of this value follows."""
         kind = type(value)
         if kind is str and self._pieces:
             self._pieces.append(value)
@@ -226,7 +235,7 @@ class Draft:
 
     @property
     def value(self) -> Any:
-        """The accumulated value, as plain data that continues to grow."""
+        """The accumulated value as plain data. Later calls of `add` change the same object."""
         if self._pieces:
             self._join()
         return self._root

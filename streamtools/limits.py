@@ -1,6 +1,6 @@
-"""Size limits on data from a model. Larger data is refused with a code.
+"""Defines size limits on data from a model. Larger data is rejected with a code.
 
-Limits on data from clients are in `serving`.
+`streamtools.serving` defines the limits on data from clients.
 """
 
 from __future__ import annotations
@@ -12,23 +12,28 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Limits on the data of one response. Data beyond a limit is reported once and skipped without being stored."""
 
     call: int = 2 * 1024 * 1024
-    """Characters of one call, its markers included."""
+    """Maximum number of characters of one call, including its markers."""
     depth: int = 64
-    """Nesting of JSON."""
+    """Maximum nesting depth of JSON."""
     digits: int = 300
-    """Digits of one JSON number."""
+    """Maximum number of digits of one JSON number."""
     values: int = 100_000
-    """Values in one JSON text."""
+    """Maximum number of values in one JSON text."""
     calls: int = 32
-    """Calls in one turn."""
+    """Maximum number of calls in one turn."""
     frame: int = 16 * 1024 * 1024
-    """Bytes of one SSE event or one line of NDJSON. Latitude repeats the whole conversation in each event."""
+    """Maximum number of bytes of one SSE event or NDJSON line. It is large because Latitude repeats the whole
+    conversation in each event."""
     text: int = 16 * 1024 * 1024
-    """Characters of one turn that are kept for comparison with the provider's completed text."""
+    """Maximum number of characters of one turn that are stored for comparison with the whole text that the provider
+    sends at the end."""
 
 
 DEFAULT_LIMITS = Limits()
 
 TOOL_NAME = 64
-"""Characters of a tool name that OpenAI and Anthropic both accept. Longer names that a model writes are still read (96
-characters in markers, 128 in grammars, 256 in JSON), so that it gets a list of the existing tools."""
+"""The maximum length of a tool name, in characters, that OpenAI and Anthropic both accept.
+
+Longer names that a model writes are still read: up to 96 characters in markers, 128 in grammars, and 256 in JSON. The
+model then receives an error that lists the existing tools.
+"""

@@ -1,4 +1,4 @@
-"""Names of a package that are imported on first use."""
+"""Imports the names of a package on first use."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from typing import Any
 
 
 def load_later(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return `__getattr__` and `__dir__` for a package. `homes` maps lazy names to their modules below the package."""
+    """Return `__getattr__` and `__dir__` for a package, which import names on first use.
+
+    `homes` maps each such name to its module, relative to the package.
+    """
     names = vars(import_module(package))
 
     def find(name: str) -> Any:

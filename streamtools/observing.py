@@ -1,8 +1,9 @@
-"""The interface between runs and telemetry.
+"""Defines the interface between runs and telemetry.
 
-A run asks once, when it starts, for its `ObservedRun`, and reports to it what happens at its boundaries: a request
-starts, its first bytes arrive, a tool runs, a batch of events has been shown. It reports no single delta. One observer
-is installed for the whole process (`streamtools.telemetry.instrument`); nothing here knows which.
+When a run starts, it obtains an `ObservedRun` from the installed observer. The run reports its progress to this object:
+a request starts, its first bytes arrive, a tool runs, or a batch of events was delivered. Single deltas are not
+reported. `streamtools.telemetry.instrument` installs one observer for the whole process. This module does not import
+it, so that telemetry is optional.
 """
 
 from __future__ import annotations
@@ -16,7 +17,11 @@ from streamtools.calls import ToolCall
 
 
 class Redactor(Protocol):
-    """A machine: it buffers text, and removes from data what its rules remove."""
+    """The part of `StreamMachine` that telemetry uses.
+
+    `buffered` is the number of characters that the machine has buffered. `without_matches` returns data without the
+    text that rules remove.
+    """
 
     @property
     def buffered(self) -> int: ...
@@ -24,58 +29,65 @@ class Redactor(Protocol):
 
 
 class ObservedRun(Protocol):
-    """One observed run. Its methods are called in the task of the run, `tool_runs` in the task of the call."""
+    """One observed run. Its methods are called in the task of the run. Only `tool_runs` is called in the task of the
+    call."""
 
     trace: str
-    """The position of the run as a W3C `traceparent`, for a run that resumes it."""
+    """The W3C `traceparent` of the run. A run that resumes this run links to it."""
     by_chunk: bool
-    """Whether `batch_received` is called for each batch of a source, not only for the first one."""
+    """If true, `batch_received` is called for each batch of a source. If false, only for the first batch."""
 
     def current(self) -> AbstractContextManager[None]:
-        """Make the run the current context of a block, in which its task starts."""
+        """Return a context manager that makes the span of the run current. The task of the run starts inside it."""
 
     def request_started(self, origin: Sequence[Any], source: object) -> None:
-        """A request starts, or its answer is about to be read. An earlier request has ended."""
+        """Report that a request starts, or that its response will now be read. Earlier requests have ended."""
 
     def batch_received(self) -> None:
-        """A batch arrived from the source."""
+        """Report that a batch arrived from the source."""
 
     def text_shown(self) -> None:
-        """The first text of the answer was shown."""
+        """Report that the first text of the answer was delivered."""
 
     def answer_completed(self) -> None:
-        """The answer is complete, and its tools may run."""
+        """Report that the answer is complete. Its tools may run now."""
 
     def model_failed(self, cause: str) -> None:
-        """The model failed, and another one takes over."""
+        """Report that the model failed and another model is used."""
 
     def request_retried(self) -> None:
-        """The request is sent again: nothing of its answer has arrived."""
+        """Report that the request is sent again, because no part of its response has arrived."""
 
     def source_read(self, raised: BaseException | None) -> None:
-        """The source was read to its end, or until an exception was raised."""
+        """Report that the source was read to its end, or until the exception `raised`."""
 
     def events_shown(self, events: Sequence[Any]) -> None:
-        """These events were shown, some time ago."""
+        """Report that these events were delivered. The report may be delayed."""
 
     def text_buffered(self) -> None:
-        """A batch arrived, and no event could be shown."""
+        """Report that a batch arrived from which no event could be delivered."""
 
     def tool_runs(self, call: ToolCall, tool: Any) -> AbstractContextManager[Callable[[Any], None]]:
-        """A tool (None for an unknown name) runs in this block. The block reports the outcome."""
+        """Return a context manager in which a tool runs. `tool` is None for an unknown name.
+
+        It yields a function to which the block passes the outcome of the call.
+        """
 
     def run_ended(self) -> None:
-        """The run has ended, and all its events were reported."""
+        """Report that the run has ended. All its events were reported before."""
 
 
 class Observer(Protocol):
-    """Observes all runs."""
+    """Observes all runs of the process."""
 
     def begin(self, run_id: str, machine: Redactor, resumed: str) -> ObservedRun:
-        """A run starts. `resumed` is the `trace` of the run that it resumes, or empty."""
+        """Return the observed run for a run that starts.
+
+        `resumed` is the `trace` of the earlier run that it resumes, or empty.
+        """
 
     def count(self, name: str, by: int) -> None:
-        """Count something outside of a run: see `count`."""
+        """Add `by` to a counter. The function `count` of this module lists the names."""
 
 
 class _Installed:
@@ -86,24 +98,24 @@ _run: ContextVar[ObservedRun | None] = ContextVar("streamtools_observed_run", de
 
 
 def install(observer: Observer | None) -> None:
-    """Observe the runs that start from now on; None observes no more runs."""
+    """Install the observer of all runs that start from now on. None removes the observer."""
     _Installed.observer = observer
 
 
 def begin(run_id: str, machine: Redactor, resumed: str = "") -> ObservedRun | None:
-    """Return the observed run for a run that starts; None without an observer."""
+    """Return the observed run for a run that starts. Returns None if no observer is installed."""
     observer = _Installed.observer
     return None if observer is None else observer.begin(run_id, machine, resumed)
 
 
 def observed_run() -> ObservedRun | None:
-    """Return the observed run of the current task; None without an observer."""
+    """Return the observed run of the current task. Returns None if there is none."""
     return _run.get()
 
 
 @contextmanager
 def surrounding(run: ObservedRun | None) -> Iterator[None]:
-    """Make the tasks that start in a block belong to a run."""
+    """Return a context manager. Tasks that start inside it belong to `run`."""
     if run is None:
         yield
         return
@@ -116,12 +128,15 @@ def surrounding(run: ObservedRun | None) -> Iterator[None]:
 
 
 def tool_runs(call: ToolCall, tool: Any) -> AbstractContextManager[Callable[[Any], None]]:
-    """Return a block in which a tool runs, and which reports the outcome."""
+    """Return a context manager in which a tool runs. It yields a function to which the block passes the outcome."""
     run = _run.get()
     return nullcontext(lambda outcome: None) if run is None else run.tool_runs(call, tool)
 
 
 def count(name: str, by: int = 1) -> None:
-    """Count something outside of a run: `readers` (-1 for one that leaves), `resumes` and `fenced_appends`."""
+    """Add `by` to a counter for things outside of a run. Does nothing if no observer is installed.
+
+    The counters are `readers` (-1 for a reader that disconnects), `resumes` and `fenced_appends`.
+    """
     if _Installed.observer is not None:
         _Installed.observer.count(name, by)

@@ -1,7 +1,8 @@
-"""Finds the calls in a finished response: a whole response of a provider, a message, content blocks, items or calls.
+"""Finds the calls in a finished response.
 
-Objects of SDKs count as the dicts that they were made of. `sources.finished` and `tools.finished_responses` use this
-module, so that both find the same calls.
+A finished response is a whole response of a provider, a message, or a list of content blocks, items or calls. SDK
+objects are read as dicts. `sources.finished` and `tools.finished_responses` use this module, so that both find the same
+calls.
 """
 
 from __future__ import annotations
@@ -15,23 +16,27 @@ from streamtools.calls import ToolCall
 from streamtools.json_values import as_dict
 
 BLOCKS = ("tool_use", "function_call", "function")
-"""The `type` of a call in a list of blocks. A block without a type counts as a call, too."""
+"""The `type` values of calls in a list of blocks. A block without a `type` is also a call."""
 ITEMS = ("function_call", "custom_tool_call")
-"""The `type` of a call among the items of Responses."""
+"""The `type` values of calls in a list of Responses items."""
 
 
 class ResponseParts(NamedTuple):
-    """A finished response: its shape, what the model wrote (a message, blocks or items), and its calls, not parsed."""
+    """The parts of a finished response.
+
+    `kind` is the format of the response. `written` is the content that the model wrote: a message, blocks or items.
+    `calls` holds the calls in this content before they are parsed.
+    """
 
     kind: Literal["chat", "ollama", "responses", "anthropic", "gemini", "calls", "call", ""]
     written: Any
     calls: list[Any]
     ending: object = None
-    """The provider's finish reason."""
+    """The finish reason that the provider sent, or None."""
 
 
 def split_response(response: Mapping[str, Any]) -> ResponseParts:
-    """Return the parts of a whole response, a message or a call. `kind` is "" for an object that is none of these."""
+    """Return the parts of a whole response, a message or a call. For any other object, `kind` is empty."""
     choices, message, output, content = (response.get(key) for key in ("choices", "message", "output", "content"))
     if "candidates" in response or "promptFeedback" in response:
         return ResponseParts("gemini", response, [])
@@ -52,7 +57,7 @@ def split_response(response: Mapping[str, Any]) -> ResponseParts:
 
 
 def split_list(entries: Iterable[object]) -> ResponseParts:
-    """Return the parts of a list of items of Responses, blocks of Anthropic, or calls."""
+    """Return the parts of a list of Responses items, Anthropic blocks, or calls."""
     listed = [to_plain(entry) for entry in entries]
     types = [entry_type(entry) for entry in listed]
     if any(kind in (*ITEMS, "reasoning", "message") for kind in types):
@@ -81,23 +86,26 @@ def _chat(kind: Literal["chat", "ollama"], message: dict[str, Any], finish_reaso
 
 
 def legacy_call(message: Mapping[str, Any]) -> Any:
-    """Return the `function_call` of a message, or None. Some servers send an empty one with every text."""
+    """Return the `function_call` of a message, or None.
+
+    Some servers send a `function_call` without content in every message. It is ignored.
+    """
     call = message.get("function_call")
     return call if not isinstance(call, Mapping) or any(call.values()) else None
 
 
 def entry_type(entry: object, default: object = None) -> object:
-    """Return the `type` of an entry; `default` for an object without one, None for anything else."""
+    """Return the `type` of a dict, or `default` if it has no `type`. Returns None for any other value."""
     return entry.get("type", default) if isinstance(entry, dict) else None
 
 
 def is_call_block(block: object) -> bool:
-    """Return whether an entry in a list of blocks is a call."""
+    """Return whether an entry in a list of blocks is a call. An entry that is not a dict is handled as a call."""
     return not isinstance(block, dict) or entry_type(block, "function") in BLOCKS
 
 
 def to_plain(value: object) -> Any:
-    """Return the dict of a `ToolCall` or an object of an SDK; other values stay."""
+    """Return a `ToolCall`, a mapping or an SDK object as a dict. Returns any other value unchanged."""
     if isinstance(value, ToolCall):
         return msgspec.to_builtins(value)
     as_plain = as_dict(value, nulls=False)

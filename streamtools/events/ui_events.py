@@ -245,7 +245,7 @@ class FollowUp(RuledEvent, frozen=True, gc=True, tag="follow-up"):
 
 
 class UsageReport(Event, frozen=True, gc=False, tag="usage", repr_omit_defaults=True):
-    """Token usage of the turn that ends. If several models were used, each has one event, with `model` as its name."""
+    """Token usage of the turn that ends. If several models were used, each has an event with its name in `model`."""
 
     type: ClassVar[Literal["usage"]] = "usage"
     usage: Usage

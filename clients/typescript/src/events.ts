@@ -2,12 +2,14 @@
 
 /** A complete, well-formed call.
  *
- * - `id` is unique in the run. `provider_id` is an id that the model or the provider wrote.
- * - `dialect` is the form in which the model wrote it, `"native"` for a call that the provider sent separately.
- * - `raw` is the exact text that was hidden, including its markers. Calls of one array divide that text among them.
- * Native calls have none. Only a malformed native call of a history has the text of its arguments here.
- * - `repaired`: the JSON had a fault that could be repaired.
- * - `signature` is sent back to the provider unchanged. So is `own`, its other data about the call, by format. */
+ * - `id` is unique in the run. `provider_id` is the id that the model or the provider sent, or None.
+ * - `dialect` is the syntax of a call in text, or `"native"` if the provider sent the call separately from the text.
+ * - `raw` is the exact text of a call in text, including its markers. Calls of one array divide its text among them.
+ * For a native call, `raw` is empty. The only exception is a malformed native call in a history, where `raw` is the
+ * text of the arguments.
+ * - `repaired` is true if the JSON had a fault that was repaired.
+ * - `signature` must be in the next request to the provider, unchanged. `own` maps a message format to other fields
+ * of the call that the next request must contain. */
 export interface ToolCall {
   id: string;
   name: string;
@@ -71,10 +73,10 @@ export type Code =
   | "unrecognised_tool_call"
   | "upstream_error";
 
-/** Tokens of one provider turn, or of a run. None means that the provider does not report the value.
+/** Token counts of one provider turn or of a run. A value is None if the provider does not report it.
  *
- * `input` includes tokens read from a cache, and `output` includes reasoning. `cost` is the price in the provider's
- * currency, if it reports one (OpenRouter: US dollars). */
+ * `input` includes tokens read from a cache. `output` includes reasoning. `cost` is the price in the currency of the
+ * provider. OpenRouter, for example, reports it in US dollars. */
 export interface Usage {
   input?: number | null;
   output?: number | null;
@@ -85,16 +87,17 @@ export interface Usage {
   cost?: number | null;
 }
 
-/** The run starts; nothing has been read yet. */
+/** The run starts. No data has been read from the provider yet. */
 export interface StartEvent {
   type: "start";
   run_id: string;
   seq: number;
 }
 
-/** A step starts: one turn of the model, and the execution of its calls. The first is step 1.
+/** A step starts. It consists of one turn of the model and the execution of its calls. Steps are counted from 1.
  *
- * `format` is the message format of the provider, if the source knows it. Signatures of the turn belong to it. */
+ * `format` is the message format of the provider, or None if the source does not know it. Only a request in this
+ * format may contain the signatures of the turn. */
 export interface StepStartEvent {
   type: "step-start";
   step: number;
@@ -102,9 +105,9 @@ export interface StepStartEvent {
   format?: string | null;
 }
 
-/** The turn of the model has ended, and so have the executions of its calls.
+/** A step has ended: the turn of the model is complete, and so is the execution of its calls.
  *
- * `response_id` and `model` are the provider's names for the response and the model, if it sends them. */
+ * `response_id` is the provider's id of the response, and `model` its name of the model. Each may be None. */
 export interface StepEndEvent {
   type: "step-end";
   step: number;
@@ -114,9 +117,9 @@ export interface StepEndEvent {
   model?: string | null;
 }
 
-/** The last step failed and is discarded, because another model starts the response again.
+/** The last step failed and is discarded. Another model generates the response from the beginning.
  *
- * An interface removes its content, and the history does not contain it. None of its calls has run. */
+ * An interface must remove the content of the step. The history does not contain it. None of its calls has run. */
 export interface StepSupersededEvent {
   type: "step-superseded";
   step: number;
@@ -132,7 +135,7 @@ export interface TextEvent {
 
 /** A piece of the model's reasoning.
  *
- * `signature`, `id`, `redacted` and `own` are for the next request to the provider, as in `ReasoningDelta`. */
+ * `signature`, `id`, `redacted` and `own` are for the next request to the provider. `ReasoningDelta` explains them. */
 export interface ReasoningEvent {
   type: "reasoning";
   text: string;
@@ -145,10 +148,10 @@ export interface ReasoningEvent {
 
 /** The typed value of `output` has grown: `value` was added at `path`.
  *
- * With a `call_id`, the arguments of that call have grown instead (`call_partials`).
- * A string grows by pieces. A number, true, false or null comes complete. An object or an array starts empty, and its
- * members and items follow with their own paths. `complete`: nothing follows at `path`; for an object or an array,
- * this event then adds nothing. */
+ * If `call_id` is set, the arguments of that call have grown instead (`call_partials`). A string arrives in pieces. A
+ * number, true, false or null arrives complete. An object or an array is first added empty. Its members or items
+ * follow in later events with longer paths. If `complete` is true, the value at `path` is complete. For an object or
+ * an array, such an event only reports this and adds no value. */
 export interface PartialEvent {
   type: "partial";
   path: (string | number)[];
@@ -158,8 +161,8 @@ export interface PartialEvent {
   call_id?: string | null;
 }
 
-/** The model has started (`active` is true) or finished writing a call; an interface can show a spinner
- * meanwhile. */
+/** The model has started to write a call (`active` is true) or has finished it. An interface can show a spinner
+ * until then. */
 export interface ThinkingEvent {
   type: "thinking";
   active: boolean;
@@ -167,7 +170,7 @@ export interface ThinkingEvent {
   seq: number;
 }
 
-/** The name of the call that the model is writing is known. */
+/** The name of a call is known. The model is still writing the call. */
 export interface CallStartEvent {
   type: "call-start";
   call_id: string;
@@ -175,7 +178,7 @@ export interface CallStartEvent {
   seq: number;
 }
 
-/** A piece of the arguments as JSON text. All pieces together are what the model wrote. */
+/** A piece of the arguments of a call, as JSON text. All pieces together are the text that the model wrote. */
 export interface CallDeltaEvent {
   type: "call-delta";
   call_id: string;
@@ -183,7 +186,7 @@ export interface CallDeltaEvent {
   seq: number;
 }
 
-/** A call is complete and well formed. */
+/** A call is complete and well-formed. */
 export interface CallEvent {
   type: "call";
   call: ToolCall;
@@ -192,7 +195,7 @@ export interface CallEvent {
 
 /** The call needs approval before `expires` (seconds since 1970).
  *
- * An approval with this `digest` applies to exactly this call. */
+ * `digest` identifies the name and the arguments of the call. An approval with this digest applies only to this call. */
 export interface ApprovalRequestedEvent {
   type: "approval-requested";
   call: ToolCall;
@@ -208,7 +211,7 @@ export interface ExecutingEvent {
   seq: number;
 }
 
-/** Progress data from a running tool; the model never gets it. */
+/** Progress data from a running tool. It is not sent to the model. */
 export interface ProgressEvent {
   type: "progress";
   call_id: string;
@@ -216,7 +219,7 @@ export interface ProgressEvent {
   seq: number;
 }
 
-/** The tool has returned. `message` is the `message` of the result, if it has one. `elapsed` is in seconds. */
+/** The tool has returned. `message` is the `message` field of the result, or None. `elapsed` is in seconds. */
 export interface ExecutedEvent {
   type: "executed";
   call: ToolCall;
@@ -226,10 +229,10 @@ export interface ExecutedEvent {
   seq: number;
 }
 
-/** A call failed or does not run (with `call_id`), or the whole stream failed (without).
+/** A call failed or does not run, or the whole stream failed. `call_id` is None if the stream failed.
  *
- * `message` may be shown. `call` is the call, if it is well formed. `raw` is the text of a malformed call, and
- * `dialect` its dialect. */
+ * `message` may be shown to users. `call` is the call, if it is well-formed. `raw` is the text of a malformed call,
+ * and `dialect` its dialect. */
 export interface ErrorEvent {
   type: "error";
   code: Code;
@@ -242,7 +245,7 @@ export interface ErrorEvent {
   seq: number;
 }
 
-/** A diagnostic for developers, not for readers. */
+/** A diagnostic message for developers. It should not be shown to users. */
 export interface WarningEvent {
   type: "warning";
   code: Code;
@@ -254,14 +257,14 @@ export interface WarningEvent {
 
 /** The messages that are sent to the model next. Encoders leave this event out by default.
  *
- * If rules have changed them, `written` holds the messages that the model gets. */
+ * If text rules have changed the messages, `written` holds the original messages, which the model receives. */
 export interface FollowUpEvent {
   type: "follow-up";
   messages: Record<string, unknown>[];
   seq: number;
 }
 
-/** Token usage of the turn that ends. If several models answered, one event for each, with its name. */
+/** Token usage of the turn that ends. If several models were used, each has an event with its name in `model`. */
 export interface UsageReportEvent {
   type: "usage";
   usage: Usage;
@@ -271,8 +274,8 @@ export interface UsageReportEvent {
 
 /** Provider data that the adapter does not interpret.
  *
- * `format` and `about` are for the next request to the provider, as in `SourceRaw`. `item` is sent back instead of
- * `data`, if it is set. */
+ * `format` and `about` are for the next request to the provider. `SourceRaw` explains them. If `item` is set, the next
+ * request contains it instead of `data`. */
 export interface RawEvent {
   type: "raw";
   data: unknown;
@@ -282,7 +285,7 @@ export interface RawEvent {
   item?: unknown;
 }
 
-/** The run has ended; no event follows. `pending` holds the calls that have not run. */
+/** The run has ended. This is its last event. `pending` holds the calls that have not run. */
 export interface DoneEvent {
   type: "done";
   reason: "cancelled" | "failed" | "finished" | "stopped" | "truncated";
@@ -293,7 +296,7 @@ export interface DoneEvent {
   seq: number;
 }
 
-/** Tags of a dialect, and the white space around them. Only the parser sends it, with `keep_markup`. */
+/** Tags of a dialect with the white space around them. Only a parser with `keep_markup` returns this event. */
 export interface MarkupEvent {
   type: "markup";
   text: string;
@@ -302,8 +305,9 @@ export interface MarkupEvent {
 
 /** A text rule has matched, and the match was removed from the text or the reasoning (`where`).
  *
- * `position` and `length` count characters of the turn's text, or reasoning, as the model wrote it. The replacement
- * follows as text of `shown` characters. `fields` is what the rule reports about the match. */
+ * `position` is the start of the match in the original text or reasoning of the turn. `length` is the length of the
+ * match. Both are in characters. The replacement follows as a text of `shown` characters. `fields` holds the data that
+ * the rule reports about the match. */
 export interface MatchedEvent {
   type: "matched";
   rule: string;
