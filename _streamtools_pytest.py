@@ -1,13 +1,15 @@
-"""The pytest plugin, loaded in every project that has streamtools installed: an option, a marker and a fixture.
+"""The pytest plugin of streamtools: an option, a marker and a fixture.
 
-The fixture `recording` finds the recording of a test, decides between replaying and recording, and blocks the network.
-The recording is named after the test, in a folder next to it. All event loops and cuts of a test share one recording:
+pytest loads it in every project in which streamtools is installed. The fixture `recording` finds the recording of a
+test, and either replays or records it. During a replay, it blocks the network. The name of the recording is derived
+from the test, and the file is in a folder next to it. The runs of a test with different event loops or chunk
+boundaries share one recording:
 
     tests/test_chat.py::test_weather               tests/recordings/test_chat/test_weather.jsonl
     tests/test_chat.py::TestTools::test_two[a-b]   tests/recordings/test_chat/TestTools.test_two-a-b.jsonl
 
-This is a module of its own because importing any module of the package imports the package, and most tests of most
-projects do not need it. Everything that takes time is imported when a test uses the fixture.
+The plugin is a separate module, so that loading it does not import the package, which most tests do not need. The
+package is imported when a test uses the fixture.
 """
 
 from __future__ import annotations
@@ -36,8 +38,8 @@ _RECORDED_PATHS: pytest.StashKey[set[Path]] = pytest.StashKey()
 _OWNERS: pytest.StashKey[dict[Path, str]] = pytest.StashKey()
 
 FOLDER = "recordings"
-_NAME = "recording"  # of the fixture and of the marker
-_MAX_NAME = 100  # characters; every file system allows as many
+_NAME = "recording"  # the name of the fixture and of the marker
+_MAX_NAME = 100  # the maximum length of a file name without a digest, which every file system allows
 _CUT = re.compile(r"(?:^|-)cut=\w+(?=-|$)")  # the part of a test id that `every_cut` adds
 _UNSAFE_CHARACTERS = re.compile(r"[^\w.+=-]+")
 
@@ -60,7 +62,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Give a test with the marker the fixture, even if it is not one of its parameters."""
+    """Add the fixture to each test that has the marker, even if the fixture is not a parameter of the test."""
     names = getattr(item, "fixturenames", None)
     if names is not None and "recording" not in names and item.get_closest_marker("recording") is not None:
         names.append("recording")
@@ -68,7 +70,9 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
-    """Fail a passed test that did not use its whole recording. Explain a failed test."""
+    """Fail a test that passed without using its whole recording. Add unrecorded requests to the report of a failed
+    test.
+    """
     try:
         outcome = yield
     except BaseException:
@@ -84,13 +88,13 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
 
 @pytest.fixture(scope="session")
 def recording_options() -> dict[str, Any]:
-    """The options of all recordings of a project. Override it to return keywords of the marker."""
+    """The options for all recordings of a project: keywords of the marker. Override this fixture to set them."""
     return {}
 
 
 @pytest.fixture
 def recording(request: pytest.FixtureRequest, recording_options: dict[str, Any]) -> Iterator[RecordingFixture]:
-    """The recording of this test: a transport for HTTP clients, and a replay to events."""
+    """The recording of this test. It has a transport for HTTP clients, and replays the recording as events."""
     with _opened(request, recording_options) as stream:
         request.node.stash[_FIXTURE] = stream
         yield stream
@@ -98,7 +102,7 @@ def recording(request: pytest.FixtureRequest, recording_options: dict[str, Any])
 
 @contextmanager
 def _opened(request: pytest.FixtureRequest, defaults: Mapping[str, Any]) -> Iterator[RecordingFixture]:
-    """Yield the recording of a test, and save a new recording when the test has ended."""
+    """Yield the recording of a test. After the test, save a new recording."""
     from streamtools.recording import Playback
     from streamtools.testing.fixture import RecordingFixture
     from streamtools.testing.network import blocked
@@ -136,8 +140,10 @@ def _opened(request: pytest.FixtureRequest, defaults: Mapping[str, Any]) -> Iter
 
 
 def _settings(item: pytest.Item, defaults: Mapping[str, Any], cut: Any) -> tuple[str | Path | None, RecordingSettings]:
-    """Return the name of the recording, if a marker gives one, and the settings. The nearest marker takes
-    precedence."""
+    """Return the name and the settings of a recording from its markers. The nearest marker takes precedence.
+
+    The name is None if no marker sets one.
+    """
     from streamtools.recording.playback import PLAYBACK_OPTIONS
     from streamtools.testing.fixture import RecordingSettings
 
@@ -165,8 +171,9 @@ def _settings(item: pytest.Item, defaults: Mapping[str, Any], cut: Any) -> tuple
 def place_of(item: pytest.Item, name: str | Path | None) -> Path:
     """Return the path of the recording of a test.
 
-    A plain `name` is a file in the recordings folder of the test's module. It can be the id of the test that records
-    it, with its parameters. A name with a folder or a suffix, and a `Path`, are relative to the test's folder.
+    A `name` without a folder and suffix is the name of a file in the recordings folder of the test's module. It may be
+    the id of another test in the module, with its parameters, to use the recording of that test. A name with a folder
+    or a suffix, or a `Path`, is a path relative to the folder of the test.
     """
     if isinstance(name, Path) or (name and ("/" in name or Path(name).suffix)):
         return item.path.parent / name
@@ -175,7 +182,7 @@ def place_of(item: pytest.Item, name: str | Path | None) -> Path:
 
 
 def owner_of(path: Path, item: pytest.Item) -> str | None:
-    """Return the id of the test in this session after which the recording at `path` is named, or None."""
+    """Return the id of the test in this session whose name determines `path`. Returns None if there is no such test."""
     if path not in (owners := item.session.stash.setdefault(_OWNERS, {})):
         for other in (item, *reversed(item.session.items)):
             is_named = any(marker.args for marker in other.iter_markers(_NAME))
@@ -202,7 +209,7 @@ def _name_of(item: pytest.Item) -> str:
 
 
 def _safe(name: str) -> str:
-    """Return a valid file name. Different names stay different."""
+    """Convert a name to a valid file name. A digest keeps the file names of different names different."""
     safe = _UNSAFE_CHARACTERS.sub("_", name)
     if safe == name and len(name) <= _MAX_NAME:
         return name
@@ -225,7 +232,7 @@ def _mode(option: str, path: Path, *, again: bool) -> Mode:
 
 
 def _short(path: Path) -> str:
-    """Return a path relative to the current directory."""
+    """Return `path` relative to the current directory. A path outside of it is returned unchanged."""
     short = os.path.relpath(path)
     return str(path) if short.startswith("..") else short
 

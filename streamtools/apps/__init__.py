@@ -1,1 +1,1 @@
-"""What one can start: the command line, and the page of `streamtools serve`."""
+"""The applications: the command line, and the web page of `streamtools serve`."""

@@ -1,4 +1,4 @@
-"""OpenTelemetry: spans and metrics of runs, requests and tools. Needs the extra `otel`.
+"""Reports spans and metrics of runs, requests and tools to OpenTelemetry. This package needs the extra `otel`.
 
 from streamtools import telemetry
 

@@ -1,6 +1,8 @@
-"""The metrics: those of the conventions, and ours, whose names begin with `streamtools.`.
+"""Defines the OpenTelemetry metrics of runs.
 
-Attributes have few distinct values: dialects, codes, rules, models and tools. They never hold text of a model.
+Some metrics are defined by the semantic conventions for GenAI. The names of all other metrics begin with
+`streamtools.`. The attributes of metrics are dialects, codes, rules, models and tools, which have few distinct values.
+They never contain text of a model.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ _COUNTERS = {
 
 
 class Instruments:
-    """The instruments of one meter. `buffered` returns how many characters all runs hold back now."""
+    """The instruments of one meter. `buffered` returns the number of characters that all runs buffer now."""
 
     def __init__(self, meter: Meter, buffered: Callable[[], int]) -> None:
         def seconds(name: str, description: str) -> Histogram:
@@ -44,7 +46,7 @@ class Instruments:
         self.request_duration = seconds("gen_ai.client.operation.duration", "Duration of a request to a model.")
         self.first_chunk = seconds("gen_ai.client.operation.time_to_first_chunk", "Time until the first chunk.")
         self.output_chunk = seconds("gen_ai.client.operation.time_per_output_chunk", "Time between two chunks.")
-        # Version 1.41 has no metric for the duration of a tool and of a run. These names are from its successor.
+        # Version 1.41 of the conventions has no metrics for the durations of tools and runs. A later version has these.
         self.tool_duration = seconds("gen_ai.execute_tool.duration", "Duration of a tool execution.")
         self.agent_duration = seconds("gen_ai.invoke_agent.duration", "Duration of a run.")
         self.first_text = seconds("streamtools.time_to_first_text", "Time until the first visible text.")
@@ -70,7 +72,7 @@ class Instruments:
         self._readers = meter.create_up_down_counter("streamtools.readers", "1", "Connections that read runs.")
 
     def count(self, name: str, by: int) -> None:
-        """Add to the counter that `streamtools.observing.count` names."""
+        """Add `by` to the counter `name`. The names are those of `streamtools.observing.count`."""
         (self._readers if name == "readers" else self._counters[name]).add(by)
 
     def count_events(self, events: Sequence[Any], model: str | None) -> None:

@@ -1,7 +1,7 @@
-"""Span attributes with content: messages, arguments and results. They exist only with `instrument(content=True)`.
+"""Creates the span attributes that contain messages, arguments and results, for `instrument(content=True)`.
 
-An attribute is JSON in the schema of the conventions. Keys of known formats are overwritten, as in a recording, and the
-JSON is cut at `MAX_ATTRIBUTE` characters.
+The attributes for messages are JSON in the schema of the OpenTelemetry conventions. In all attributes, keys of known
+formats are overwritten, as in a recording. Attributes are truncated after `MAX_ATTRIBUTE` characters.
 """
 
 from __future__ import annotations
@@ -17,25 +17,28 @@ from streamtools.json_values import writable
 from streamtools.recording.scrubbing import scrub
 
 Clean: TypeAlias = Callable[[Any], Any]
-"""Applies the text rules of a run to plain data."""
+"""A function that applies the text rules of a run to plain data, and returns the changed data."""
 
 MAX_ATTRIBUTE = 64 * 1024
-"""Characters of one attribute."""
+"""The maximum length of an attribute in characters."""
 
 
 def as_attribute(value: Any) -> str:
-    """Return a string as it is and any other value as JSON, without keys and cut at `MAX_ATTRIBUTE`."""
+    """Convert a value to an attribute. A string is used directly, any other value is serialized as JSON.
+
+    API keys are overwritten, and the result is truncated after `MAX_ATTRIBUTE` characters.
+    """
     encoded = value.encode("utf-8", "replace") if isinstance(value, str) else msgspec.json.encode(writable(value))
     return scrub(encoded).decode("utf-8", "replace")[:MAX_ATTRIBUTE]
 
 
 def input_messages(history: Iterable[Message], clean: Clean) -> str:
-    """Return `gen_ai.input.messages`."""
+    """Return the value of the attribute `gen_ai.input.messages`."""
     return as_attribute(clean([_message(message) for message in history]))
 
 
 def output_messages(text: str, reasoning: str, calls: Sequence[ToolCall], finish: str | None, clean: Clean) -> str:
-    """Return `gen_ai.output.messages`: the response as the user sees it."""
+    """Return the value of the attribute `gen_ai.output.messages`: the visible response."""
     parts = [{"type": "reasoning", "content": reasoning}] if reasoning else []
     parts += [{"type": "text", "content": text}] if text else []
     message = {"role": "assistant", "parts": [*parts, *map(_call, calls)], "finish_reason": finish or "error"}

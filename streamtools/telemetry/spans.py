@@ -1,8 +1,11 @@
-"""Spans of a run: `invoke_agent` around the run, `chat {model}` per request, `execute_tool {name}` per call.
+"""Creates the OpenTelemetry spans of a run.
 
-Each span gets its parent explicitly. A span is current only in tasks that belong to the run: the task that drives it,
-and the task or thread of a tool. Logs and HTTP clients find it there. The task that iterates over the run never sees
-it.
+The span `invoke_agent` covers the whole run. It has a child span `chat {model}` for each request, and a child span
+`execute_tool {name}` for each tool call.
+
+The parent of each span is set explicitly. A span is the current span only in tasks of the run: the task that drives the
+run, and the tasks or threads of its tools. Logs and HTTP clients in these tasks find it. In the task that iterates over
+the events, it is not the current span.
 """
 
 from __future__ import annotations
@@ -38,18 +41,22 @@ _USAGE_ATTRIBUTES = {
     "cache_write": "gen_ai.usage.cache_creation.input_tokens",
     "reasoning": "gen_ai.usage.reasoning.output_tokens",
 }
-"""Span attributes by the field of `Usage`."""
+"""Maps the fields of `Usage` to the names of span attributes."""
 _PROPAGATOR = TraceContextTextMapPropagator()
 
 CANCELLED = "cancelled"
-"""`error.type` of a request, tool or run that was cancelled."""
+"""The value of `error.type` for a request, tool or run that was cancelled."""
 UNKNOWN_TOOL = "_OTHER"
-"""`gen_ai.tool.name` of a tool that does not exist. The model's own text would create endless attribute values."""
+"""The value of `gen_ai.tool.name` for a tool that does not exist. The name that the model wrote is not used, because
+the number of different attribute values must be limited."""
 
 
 @dataclass(frozen=True, eq=False)
 class Instrumentation:
-    """The settings of `instrument`, installed as the `streamtools.observing.Observer` of the process."""
+    """The settings of `instrument`. It implements `streamtools.observing.Observer`, and one is installed per process.
+
+    `live_runs` holds the runs that have not ended, by the id of the object.
+    """
 
     tracer: trace.Tracer
     metrics: Instruments
@@ -66,7 +73,7 @@ class Instrumentation:
 
 
 class _RequestSpan:
-    """The span of one request to a model, from sending it until the response is complete."""
+    """The span of one request to a model. It starts when the request is sent and ends when the response is complete."""
 
     def __init__(
         self, settings: Instrumentation, parent: Context, origin: Sequence[Any], source: object, clean: Clean
@@ -136,7 +143,7 @@ class _RequestSpan:
                 self.calls.append(event.call)
 
     def end(self, error: str | None) -> None:
-        """End the span at the time when the response was complete."""
+        """End the span with the time at which the response was complete. `error` is the `error.type`, if any."""
         context.detach(self._token)
         settings, span, step = self._settings, self.span, self.step or StepEnd(0, None)
         duration = (self.ended_at or perf_counter()) - self.started_at
@@ -162,7 +169,7 @@ class _RequestSpan:
 
 
 class RunSpans:
-    """The spans and metrics of one run; implements `streamtools.observing.ObservedRun`."""
+    """Records the spans and metrics of one run. It implements `streamtools.observing.ObservedRun`."""
 
     def __init__(self, settings: Instrumentation, run_id: str, machine: Redactor, resumed: str) -> None:
         self._settings = settings
@@ -271,7 +278,10 @@ class RunSpans:
 
 
 class _ToolSpan:
-    """The span of one tool call, current in the task of the tool. Entering it returns a function for the outcome."""
+    """The span of one tool call. In its `with` block, it is the current span.
+
+    Entering it returns a function, which must be called with the outcome of the call.
+    """
 
     def __init__(
         self, settings: Instrumentation, parent: Context, call: ToolCall, tool: Any, links: list[Link], clean: Clean
@@ -316,7 +326,7 @@ class _ToolSpan:
 
 @contextmanager
 def _attached(surrounding: Context) -> Iterator[None]:
-    """Attach a context for a block. Tasks that start in the block inherit it."""
+    """Make `surrounding` the current context in a `with` block. Tasks that start in the block inherit it."""
     token = context.attach(surrounding)
     try:
         yield
@@ -325,7 +335,7 @@ def _attached(surrounding: Context) -> Iterator[None]:
 
 
 def _set_error(span: Span, error: str | None) -> dict[str, Any]:
-    """Set the error of a span, if there is one. Returns it as attributes for a metric."""
+    """Set the error of a span, unless `error` is None. Returns the attributes of the error for a metric."""
     if error is None:
         return {}
     span.set_attribute("error.type", error)
@@ -334,7 +344,7 @@ def _set_error(span: Span, error: str | None) -> dict[str, Any]:
 
 
 def _set_outcome(span: Span, attributes: dict[str, Any], finish: str | None, usage: Usage | None) -> None:
-    """Set the attributes that have a value, the finish reason and the token usage."""
+    """Set the attributes, the finish reason and the token usage of a span. Empty attributes are skipped."""
     attributes["gen_ai.response.finish_reasons"] = finish and [finish]
     span.set_attributes({name: value for name, value in attributes.items() if value})
     for field, name in _USAGE_ATTRIBUTES.items():
@@ -343,7 +353,7 @@ def _set_outcome(span: Span, attributes: dict[str, Any], finish: str | None, usa
 
 
 def _links(resumed: str) -> list[Link]:
-    """Return a link to the span of the `traceparent` header `resumed`, or no link if the header is invalid."""
+    """Return a link to the span in the `traceparent` header `resumed`. Returns no link if the header is invalid."""
     found = trace.get_current_span(_PROPAGATOR.extract({"traceparent": resumed})).get_span_context()
     return [Link(found)] if resumed and found.is_valid else []
 
@@ -356,21 +366,21 @@ def instrument(
     content: bool = False,
     by_chunk: bool = False,
 ) -> None:
-    """Report every run that begins from now on in this process to OpenTelemetry. A second call replaces the first.
+    """Report all runs that start after this call in this process to OpenTelemetry. A second call replaces the first.
 
-    Without providers, the global providers are used. `agent` is `gen_ai.agent.name`. With `content`, spans contain
-    messages, arguments and results, in which keys of known formats are overwritten. `by_chunk` records the time
-    between the chunks of a response, at a cost for each chunk.
+    `tracer_provider` and `meter_provider` default to the global providers. `agent` is the value of `gen_ai.agent.name`.
+    With `content=True`, spans contain messages, arguments and results, in which keys of known formats are overwritten.
+    With `by_chunk=True`, the time between the chunks of a response is recorded, which takes time for each chunk.
     """
     library_version = version(_LIBRARY)
     tracer = trace.get_tracer(_LIBRARY, library_version, tracer_provider, SCHEMA_URL)
     meter = metrics.get_meter(_LIBRARY, library_version, meter_provider, SCHEMA_URL)
     live_runs: dict[int, RunSpans] = {}
-    # The gauge is read in a thread of the exporter, so it needs a copy.
+    # The exporter reads the gauge in another thread, so iterate over a copy.
     instruments = Instruments(meter, lambda: sum(run.machine.buffered for run in list(live_runs.values())))
     observing.install(Instrumentation(tracer, instruments, agent, content, by_chunk, live_runs))
 
 
 def uninstrument() -> None:
-    """Stop reporting runs that begin from now on."""
+    """Do not report runs that start after this call. Runs that have started are still reported."""
     observing.install(None)

@@ -1,7 +1,7 @@
 """The command `streamtools`.
 
-Standard output holds only what the command was asked to print. Output of a user's tools goes to standard error while a
-command runs. An error is one line on standard error and an exit status, never a traceback.
+Standard output contains only the output of the command. The output of a user's tools is written to standard error. An
+error is reported as one line on standard error and an exit status, without a traceback.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _THREAD_TIMEOUT_S = 0.5
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command with these arguments, and return its exit status.
+    """Run the command with the arguments `argv`, and return its exit status.
 
-    Without arguments, the arguments of the process are used, and the process ends even if a tool's thread does not.
+    None means the arguments of the process. In this case, the process ends even if the thread of a tool still runs.
     """
     status = _run_reporting_errors(argv)
     if argv is None:
@@ -47,7 +47,7 @@ def _run_reporting_errors(argv: Sequence[str] | None) -> int:
     except KeyboardInterrupt:
         errors.write("interrupted")
         return 130
-    except OSError as error:  # commands handle the errors of all other files and connections
+    except OSError as error:  # an error of standard output; commands handle all other OSErrors
         _discard(output)
         errors.write(f"the output cannot be written: {reason_of(error)}")
         return 1
@@ -66,14 +66,14 @@ def _run(argv: Sequence[str] | None, output: TextIO | None, errors: ErrorOutput)
         else:
             output.reconfigure(errors="replace")
     with contextlib.redirect_stdout(sys.stderr), errors.capture_logs():
-        # A command imports only its own module: each needs other packages.
+        # Import only the module of this command, because commands need different optional packages.
         command = importlib.import_module(f"{__name__}.{args.command}")
         status: int = command.run(args, output, errors)
         return status
 
 
 def _exit_despite_threads(status: int) -> None:
-    """End the process now if a thread of a tool would keep it alive."""
+    """End the process immediately if a thread of a tool does not end in time."""
     for thread in threading.enumerate():
         if thread is not threading.current_thread() and not thread.daemon:
             thread.join(_THREAD_TIMEOUT_S)
@@ -82,8 +82,8 @@ def _exit_despite_threads(status: int) -> None:
 
 
 def _discard(output: TextIO | None) -> None:
-    """Send the buffers of a closed output to the null device, so that Python does not complain when it exits."""
-    assert output is not None  # it could be written to before
+    """Redirect a closed output to the null device, so that Python reports no error when it flushes it at the exit."""
+    assert output is not None  # without an output, `_run` raises before it writes
     with contextlib.suppress(OSError, ValueError):
         null = os.open(os.devnull, os.O_WRONLY)
         try:

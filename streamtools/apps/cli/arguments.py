@@ -1,4 +1,4 @@
-"""The arguments of the command, and their `--help`."""
+"""Parses the arguments of the command line, and defines the text of `--help`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ or a file is invalid; 130 if interrupted. Except for 0, one line on standard err
 
 
 def parse(argv: Sequence[str] | None) -> Namespace:
-    """Return the arguments; `command` names the command. Raises CommandError, and SystemExit after `--help`."""
+    """Parse the arguments. The attribute `command` of the result is the name of the command.
+
+    Raises CommandError for invalid arguments, and SystemExit after `--help` and `--version`.
+    """
     parser = _Parser(
         prog="streamtools",
         description="Watch model streams turn into text, tool calls and results.",
@@ -54,13 +57,14 @@ def parse(argv: Sequence[str] | None) -> Namespace:
 
 
 class _Parser(ArgumentParser):
-    """Reports an error in one line, without the usage."""
+    """An argument parser that reports an error as one line, without the usage text."""
 
     def error(self, message: str) -> NoReturn:
         raise CommandError(f"{message} (see {self.prog} --help)")
 
 
-# Each function adds the arguments of the command with its name. Its docstring is the description in `--help`.
+# Each of these functions adds the arguments of one command. Its name is the command with a leading underscore, and its
+# docstring is the description in `--help`.
 
 
 def _replay(parser: ArgumentParser) -> None:
@@ -168,7 +172,7 @@ def _demo(parser: ArgumentParser) -> None:
     _add_speed(parser)
 
 
-# Arguments that several commands share.
+# These functions add arguments that several commands share.
 
 
 def _add_model_options(parser: ArgumentParser, *, required: bool) -> None:
@@ -197,7 +201,7 @@ def _add_model_options(parser: ArgumentParser, *, required: bool) -> None:
 
 
 def _check_model_options(args: Namespace) -> None:
-    """Raise CommandError for options that do not fit together."""
+    """Raise CommandError if a combination of options is invalid."""
     if args.model is not None and not args.model.strip():
         raise CommandError(f"--model must name a model, got {args.model!r}")
     if args.few_shot and (args.dialect is None or args.tools is None):
@@ -231,7 +235,7 @@ def _add_speed(parser: ArgumentParser, default: float = 1.0) -> None:
     parser.add_argument("--speed", metavar="X", type=_speed, default=default, help=speed)
 
 
-# Argument types.
+# These functions convert the text of an argument to its value. They raise ArgumentTypeError for an invalid text.
 
 
 def _dialects(text: str) -> tuple[Dialect, ...]:

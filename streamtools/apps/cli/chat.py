@@ -1,6 +1,6 @@
-"""`streamtools chat`: questions from standard input, answers of a model, and the tools that it calls.
+"""The command `streamtools chat`. It reads questions from standard input, and shows the answers of a model.
 
-Each answer runs in its own event loop. There is no event loop while a question is read. So the prompt has the line
+Each answer runs in a new event loop. No event loop runs while a question is read. So the prompt can use the line
 editing of the terminal, and Ctrl-C at the prompt ends the chat.
 """
 
@@ -53,11 +53,11 @@ _COMMANDS = {
 _KEYS_HELP = "Alt-Enter, or \\ at the line end, begins a new line. ↑ finds earlier questions. Tab completes commands."
 
 _FRAME_S = 1 / 20
-"""Time between two updates of the lines that change in place."""
+"""The time in seconds between two updates of the lines that change in place."""
 
 
 def run(args: Namespace, output: TextIO, errors: ErrorOutput) -> int:
-    """Hold the chat, and return the exit status."""
+    """Run the command, and return its exit status."""
     for option, value in (("--once", args.once), ("--continue", args.conversation_file)):
         if value is not None and not value.strip():
             raise CommandError(f"{option} must not be empty")
@@ -78,7 +78,7 @@ def run(args: Namespace, output: TextIO, errors: ErrorOutput) -> int:
 
 
 class _ChatSession:
-    """The conversation with a model, and its view."""
+    """A conversation with a model. `view` shows the answers. `screen` is the transcript, or None with `--json`."""
 
     def __init__(
         self,
@@ -99,21 +99,21 @@ class _ChatSession:
         self._ledger = MemoryLedger()
         self._model = CommandModel(args, tools)
         self._history: list[Message] = self._model.system_messages
-        self._saved_messages: list[Any] = []  # the conversation as OpenAI's messages
+        self._saved_messages: list[Any] = []  # the conversation in the message format of OpenAI
         self._suspension: Suspension | None = None
         self.greeting = f"{self._model.label}. Ctrl-C stops an answer, {_QUIT} ends the chat, /help lists commands."
         self.decide: Callable[[Suspension], dict[str, Decision]] | None = None
-        """Asks the user about pending calls. Without it, they stay pending."""
+        """A function that asks the user for decisions about pending calls. With None, the calls stay pending."""
         self.while_answering: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext
         self.was_stopped = False
-        """Whether Ctrl-C stopped the last answer."""
+        """True if Ctrl-C stopped the last answer."""
         if args.conversation_file is not None:
             self._open_conversation_file(args.conversation_file)
 
     def _open_conversation_file(self, path: str) -> None:
         if not Path(path).absolute().parent.is_dir():
             raise CommandError(f"--continue: the folder of {path} does not exist")
-        with contextlib.suppress(FileNotFoundError):  # the first answer creates it
+        with contextlib.suppress(FileNotFoundError):  # the file is created after the first answer
             self._saved_messages, messages = read_conversation(path)
             has_system = any(isinstance(message, System) for message in messages)
             self._history = messages if has_system else [*self._history, *messages]
@@ -128,12 +128,12 @@ class _ChatSession:
         ]
 
     def answer(self, question: str) -> int:
-        """Show the answer to a question, and return its exit status."""
+        """Show the answer to a question, and return the exit status."""
         result = self._run_turn([*self._history, User(question)], {})
         while self.decide is not None and (suspension := self._suspension) is not None:
             try:
                 decisions = self.decide(suspension)
-            except KeyboardInterrupt:  # stops the answer, not the chat
+            except KeyboardInterrupt:  # ends only the answer; the chat continues
                 break
             result = self._run_turn(self._history, {"resume": suspension, "approvals": decisions})
         status = self._errors.report_result(self._model.label, result)
@@ -147,7 +147,7 @@ class _ChatSession:
         return status
 
     def run_command(self, line: str, screen: Transcript, prompt: Prompt) -> None:
-        """Run a slash command."""
+        """Run a command that starts with a slash."""
         name, _, argument = line.partition(" ")
         argument = argument.strip()
         match name:
@@ -178,7 +178,7 @@ class _ChatSession:
             return anyio.run(self._show_turn, history, resume_options)
 
     async def _show_turn(self, history: list[Message], resume_options: dict[str, Any]) -> TurnResult:
-        """Show the answer. A question without an answer is not added to the history."""
+        """Request an answer and show it. A question without an answer is not added to the history."""
         start = time.perf_counter()
         with command_errors():
             async with self._http_client() as http_client:
@@ -201,7 +201,7 @@ class _ChatSession:
 
     @contextlib.asynccontextmanager
     async def _live_updates(self) -> AsyncIterator[None]:
-        """Update the screen between events, too: the seconds of a running tool, and text that was not drawn."""
+        """Also update the screen between events: the seconds of running tools, and text that was not drawn yet."""
 
         async def update(screen: Transcript) -> None:
             while True:
@@ -214,11 +214,11 @@ class _ChatSession:
         finally:
             if task is not None:
                 task.cancel()
-                await asyncio.wait([task])  # if the output is closed, the next event raises the error
+                await asyncio.wait([task])  # raises no error of the task; writing the next event raises it again
 
     @contextlib.asynccontextmanager
     async def _http_client(self) -> AsyncIterator[httpx.AsyncClient | None]:
-        """Yield a client that records, or None if there is no recording, so that the model uses its own client."""
+        """Yield an HTTP client that records. Without `--record`, yield None, so that the model creates its client."""
         if self._recording is None:
             yield None
             return
@@ -236,10 +236,10 @@ class _ChatSession:
 
 @contextlib.contextmanager
 def _cancelled_by_ctrl_c(scope: anyio.CancelScope) -> Iterator[None]:
-    """Cancel `scope` on the first Ctrl-C in the block. A second one raises KeyboardInterrupt.
+    """Cancel `scope` on the first Ctrl-C in the `with` block. A second Ctrl-C raises KeyboardInterrupt.
 
-    This replaces the handler of asyncio, which would end the event loop. If SIGINT is ignored, as in a background job
-    of a shell, it stays ignored.
+    This replaces the signal handler of asyncio, which would end the event loop. If the process ignores SIGINT, as in a
+    background job of a shell, this changes nothing.
     """
     before = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(before):
@@ -249,7 +249,7 @@ def _cancelled_by_ctrl_c(scope: anyio.CancelScope) -> Iterator[None]:
 
     def cancel(number: int, frame: FrameType | None) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        loop.call_soon_threadsafe(scope.cancel)  # wakes the loop, too
+        loop.call_soon_threadsafe(scope.cancel)  # also wakes the event loop
 
     signal.signal(signal.SIGINT, cancel)
     try:
@@ -259,7 +259,7 @@ def _cancelled_by_ctrl_c(scope: anyio.CancelScope) -> Iterator[None]:
 
 
 def _questions(session: _ChatSession, output: TextIO) -> Iterator[str]:
-    """Yield questions until the user quits. A prompt and commands exist only on a terminal."""
+    """Yield questions until the user ends the chat. A prompt and slash commands are available only on a terminal."""
     if sys.stdin is None:
         return
     screen = session.screen
@@ -291,14 +291,17 @@ def _prompted_questions(session: _ChatSession, screen: Transcript, output: TextI
             yield question
 
 
-# The file of `--continue`. OpenAI's messages are written, and messages of any provider are read.
+# The file of `--continue`. It is written in the message format of OpenAI. Messages of any provider can be read.
 
 _ENCODING: Final[dict[str, Any]] = {"encoding": "utf-8", "errors": "surrogatepass"}
-"""A model may write half of a surrogate pair, which is kept."""
+"""The encoding of the file. A model may write half of a surrogate pair, which `surrogatepass` keeps."""
 
 
 def read_conversation(path: str) -> tuple[list[Any], list[Message]]:
-    """Return the messages as they are in the file, and parsed. Raises CommandError and FileNotFoundError."""
+    """Return the JSON messages in the file, and the same messages parsed.
+
+    Raises FileNotFoundError for a missing file, and CommandError for an invalid file.
+    """
     try:
         messages = json.loads(Path(path).read_text(**_ENCODING))
         if not isinstance(messages, list):
@@ -313,8 +316,8 @@ def read_conversation(path: str) -> tuple[list[Any], list[Message]]:
 
 
 def replace_conversation(path: str, messages: list[Any]) -> None:
-    """Write the messages atomically to a file that only its owner can read. Raises OSError."""
-    target = Path(os.path.realpath(path))  # a symbolic link stays a link
+    """Write the messages atomically to a file that only the current user can read. Raises OSError."""
+    target = Path(os.path.realpath(path))  # replace the target of a symbolic link and keep the link
     with tempfile.NamedTemporaryFile(
         "w", dir=target.parent, prefix=f".{target.name}.", delete=False, **_ENCODING
     ) as file:

@@ -1,7 +1,7 @@
-"""`streamtools demo`: the path of an answer through a backend, without a network.
+"""The command `streamtools demo`. It shows how a backend processes an answer, without a network.
 
-A transport of httpx plays recorded answers of a real model, with the recorded chunks and times. The rest is what a
-backend does: post the messages, read the server-sent events, run the tools.
+An httpx transport plays recorded answers of a real model, with the recorded chunks and times. All other steps are the
+same as in a backend: it sends the messages, reads the server-sent events, and runs the tools.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _WEATHER = {
     "Vienna": ("windy", 9),
     "東京": ("cloudy", 19),
 }
-"""Invented, in degrees Celsius: the demo works without a network."""
+"""Maps cities to invented weather: the sky, and the temperature in degrees Celsius."""
 
 
 @tool(examples=[{"city": "Berlin"}, {"city": "Lima"}, {"city": "Oslo"}])
@@ -58,14 +58,15 @@ def add(a: float, b: float) -> float:
 
 
 TOOLS = ToolRegistry(get_weather, add)
-"""`streamtools replay FILE --tools streamtools.apps.cli.demo:TOOLS` runs them on any recording."""
+"""The tools of the demo. Use them with `streamtools replay FILE --tools streamtools.apps.cli.demo:TOOLS`."""
 
 FEATURED = ("tilde-call", "hash-call", "headings")
-"""A call in each seed format, and headings that look like the beginning of a call."""
+"""The names of the recordings that are played by default: calls in two dialects, and headings that look like the
+beginning of a call."""
 
 
 def run(args: Namespace, output: TextIO, errors: ErrorOutput) -> int:
-    """Play the recordings, and return the exit status."""
+    """Run the command, and return its exit status."""
     transcript = open_transcript(output, errors)
     names = dict.fromkeys([*FEATURED, *(shipped() if args.all else ())])
     return anyio.run(_demo, {name: shipped()[name] for name in names}, args.speed, transcript, errors)
@@ -97,6 +98,6 @@ async def _demo(paths: Mapping[str, Path], speed: float, transcript: Transcript,
 
 
 def model_names(heads: Iterable[ExchangeHead]) -> list[str]:
-    """Return the models in the recorded requests, each once."""
+    """Return the model names in the recorded requests, without duplicates."""
     bodies = [head.request.body for head in heads if head.request is not None]
     return list(dict.fromkeys(str(body.get("model")) for body in bodies if isinstance(body, dict)))

@@ -1,6 +1,7 @@
-"""Errors of the command line: one line each on standard error.
+"""The errors of the command line. Each error is one line on standard error.
 
-`CommandError` ends a command. `ErrorOutput` writes its message, the reason of a failed stream, and the library's log.
+`CommandError` ends a command. `ErrorOutput` writes its message. It also writes the reason of a failed stream, and the
+log of the library.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ class CommandError(Exception):
 
 
 def reason_of(error: Exception) -> object:
-    """Return the operating system's message if there is one, else the error itself."""
+    """Return the message of the operating system for an error. Without one, return the error."""
     return getattr(error, "strerror", None) or error
 
 
 class ErrorOutput:
-    """Writes lines to `stream`, which is standard error. A closed stream is not an error.
+    """Writes lines to `stream`, which is standard error. If the stream is closed, lines are dropped.
 
-    `before_line` is called before a line is written. A transcript on the same terminal ends its own line then.
+    `before_line` is called before each line. A transcript on the same terminal uses it to end its current line.
     """
 
     def __init__(self, stream: TextIO | None) -> None:
@@ -56,7 +57,10 @@ class ErrorOutput:
             self._stream.flush()
 
     def report_result(self, name: str, result: TurnResult) -> int:
-        """Return the exit status of a run. Writes the reason of a failed run, with the cause from the log."""
+        """Return the exit status of a run. If the run failed, write the reason, with the cause from the log.
+
+        `name` is the recording or the model, for the message.
+        """
         if result.reason != "failed":
             return 0
         failure = next((error for error in reversed(result.errors) if error.call_id is None), None)
@@ -66,7 +70,7 @@ class ErrorOutput:
 
     @contextlib.contextmanager
     def capture_logs(self) -> Iterator[None]:
-        """Write log records of the library, from level warning on, while the block runs."""
+        """Write the log records of the library in a `with` block, if their level is warning or higher."""
         before = structlog.get_config() if structlog.is_configured() else None
         structlog.configure(
             processors=[self._write_log],
@@ -82,9 +86,9 @@ class ErrorOutput:
                 structlog.configure(**before)
 
     def _write_log(self, logger: object, level: str, fields: Any) -> NoReturn:
-        """Write one record. This is the last processor of structlog."""
+        """Write one log record. This is the last processor of structlog."""
         event = fields.pop("event")
-        if event == "stream_failed":  # `report_result` reports it at the end
+        if event == "stream_failed":  # `report_result` writes it after the run
             self._cause = fields.get("cause")
         else:
             shown = {key: value for key, value in fields.items() if key not in ("logger", "exception")}

@@ -1,4 +1,4 @@
-"""`streamtools gateway`: run the gateway application of `streamtools.gateway.service`."""
+"""The command `streamtools gateway`. It runs the application in `streamtools.gateway.service`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from streamtools.conversation.prompts import Example
 
 
 class FallbackConfig(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """An upstream that is called if those before it fail."""
+    """A fallback upstream. It is called if the upstream and the fallbacks before it fail."""
 
     url: str
     model: str | None = None
@@ -27,7 +27,7 @@ class FallbackConfig(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class GatewayConfig(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
-    """The TOML file, with the command line taking precedence. None leaves the default to the gateway."""
+    """The options of the gateway from the TOML file and the command line. None means the default of the gateway."""
 
     upstream: str = ""
     mode: Literal["text", "native", "auto"] | dict[str, Literal["text", "native", "auto"]] | None = None
@@ -56,11 +56,11 @@ class GatewayConfig(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, om
 
 
 _COMMAND_FIELDS = {"fallbacks", "host", "port", "key_env", "key_file", "client_key_env", "client_key_file"}
-"""The fields that are not parameters of the application."""
+"""The fields of `GatewayConfig` that only the command uses. The others are parameters of the application."""
 
 
 def run(args: Namespace, output: TextIO, errors: ErrorOutput) -> int:
-    """Serve until a signal ends the process, and return the exit status."""
+    """Run the gateway until a signal ends the process, and return the exit status."""
     with require_web_extra("the gateway"):
         from streamtools.gateway import FallbackUpstream
         from streamtools.gateway.service import app
@@ -98,7 +98,10 @@ def run(args: Namespace, output: TextIO, errors: ErrorOutput) -> int:
 
 
 def read_config(args: Namespace) -> GatewayConfig:
-    """Return the configuration from the file and the command line. Raises CommandError."""
+    """Read the configuration file. Options of the command line take precedence.
+
+    Raises CommandError for an invalid configuration.
+    """
     from_file: dict[str, Any] = {}
     from_args = {
         name: value for name, value in vars(args).items() if value is not None and name not in ("command", "config")
@@ -118,7 +121,10 @@ def read_config(args: Namespace) -> GatewayConfig:
 
 
 def _read_key(variable: str | None, file: str | None) -> str | None:
-    """Return the key from an environment variable or a file, if one is configured. Raises CommandError."""
+    """Read the key from an environment variable or a file. Returns None if neither is configured.
+
+    Raises CommandError if the key cannot be read.
+    """
     if variable is not None:
         key = os.environ.get(variable, "").strip()
         if not key:

@@ -1,8 +1,8 @@
-"""Markdown for a terminal, rendered with rich while it grows.
+"""Renders Markdown on a terminal with rich while more text arrives.
 
-`MarkdownStream` splits the text into finished blocks, which are printed once, and the last block, which can still
-change. No character of the text is lost: HTML, images and link definitions are shown as text, and links show their
-addresses.
+`MarkdownStream` splits the text into finished blocks and the last block. Finished blocks are printed once. The last
+block may change when more text arrives. No part of the text is hidden: HTML, images and link definitions are shown as
+text, and the addresses of links are shown.
 """
 
 from __future__ import annotations
@@ -22,21 +22,22 @@ from streamtools.apps.cli.printable import printable
 
 _PARSER = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"]).disable(["reference", "image"])
 _UNDECIDED_LINE = re.compile(r"[ \t>]*+(?:[-=+*_#`~|:\s]*+|\d{1,9}+[.)]?+\s*+|`{3,}+[^`]*+)")
-"""An unfinished line that may become a list, a rule or a fence. It is not shown yet."""
+"""Matches an unfinished line that may become a list, a rule or a code fence. Such a line is not shown until it is
+decided."""
 
 
 class MarkdownStream:
-    """Takes text, whose control characters must be printable symbols."""
+    """Splits a stream of Markdown text into blocks. The text must be printable, see `Printable`."""
 
     def __init__(self) -> None:
-        self._text = ""  # the blocks that are not finished
+        self._text = ""  # the text that `take_finished` has not returned
         self._is_first = True
 
     def feed(self, text: str) -> None:
         self._text = (self._text + text).lstrip("\n")
 
     def take_finished(self) -> RenderedMarkdown | None:
-        """Return the blocks that no further text can change, and forget them. None if there are none."""
+        """Remove and return the finished blocks, which more text cannot change. Returns None if there are none."""
         text = self._text[: self._decided_length()]
         starts = [token.map[0] for token in _PARSER.parse(text) if token.level == 0 and token.map]
         if not starts or not starts[-1]:
@@ -46,12 +47,12 @@ class MarkdownStream:
         return self._render(finished) if finished.strip() else None
 
     def unfinished(self, max_height: int) -> RenderedMarkdown | None:
-        """Return the last lines of the block that can still change. None if it is empty."""
+        """Return the last `max_height` lines of the unfinished block. Returns None if the block is empty."""
         text = self._text[: self._decided_length()]
         return RenderedMarkdown(text, gap=not self._is_first, max_height=max_height) if text.strip() else None
 
     def close(self) -> RenderedMarkdown | None:
-        """Return the rest. None if it is empty."""
+        """Return the remaining text as blocks. Returns None if there is no text."""
         text, self._text = self._text, ""
         return self._render(text) if text.strip() else None
 
@@ -65,13 +66,16 @@ class MarkdownStream:
 
 
 class RenderedMarkdown:
-    """Blocks of Markdown, rendered with rich: the last `max_height` lines, and a blank line before them with `gap`."""
+    """Blocks of Markdown that rich can print. With `gap=True`, a blank line precedes them.
+
+    `max_height` limits the output to the last lines. None means no limit.
+    """
 
     def __init__(self, text: str, *, gap: bool, max_height: int | None = None) -> None:
         self._markdown = _Markdown("", code_theme="ansi_dark", hyperlinks=False)
         self._markdown.parsed = _PARSER.parse(text)
         for token in self._markdown.parsed:
-            token.content = printable(token.content)  # an entity such as &#27; is a control character
+            token.content = printable(token.content)  # an entity such as &#27; becomes a control character
             token.info = printable(token.info)
             if token.type == "inline":
                 token.children = list(_inline_tokens(token.children or []))
@@ -92,7 +96,7 @@ class RenderedMarkdown:
 
 
 def _inline_tokens(tokens: Iterable[Token]) -> Iterator[Token]:
-    """Yield the tokens of a line. Line feeds stay, and a link whose text is its address shows it once."""
+    """Yield the tokens of inline text. Line feeds are kept. If the text of a link is its address, it is shown once."""
     tokens = list(tokens)
     is_bare_link = False
     for index, token in enumerate(tokens):
@@ -120,7 +124,7 @@ class _Heading(rich_markdown.Heading):
 
 
 class _CodeBlock(rich_markdown.CodeBlock):
-    """A code block without a background, between dim fences that separate it from text without colours."""
+    """A code block without a background colour. It is shown between dim fences, which separate it from other text."""
 
     fence = language = ""
 

@@ -1,4 +1,4 @@
-"""The model and the tools that the command line names; used by `chat` and `serve`."""
+"""Creates the model client and the tools from the options of the command line, for `chat` and `serve`."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ _CLIENTS: dict[ProviderFormat, type[HTTPModel]] = {
     "bedrock": models.BedrockConverse,
     "cohere": models.CohereChat,
 }
-_WITHOUT_KEY = ("ollama", "bedrock")  # Ollama is local; botocore finds the credentials of Bedrock
+_WITHOUT_KEY = ("ollama", "bedrock")  # Ollama is a local server; botocore finds the credentials of Bedrock
 
 
 class CommandModel:
-    """Makes model clients and chats from the arguments. Raises CommandError for invalid arguments."""
+    """Creates model clients and chats from the options in `args`. Raises CommandError for invalid options."""
 
     def __init__(self, args: Namespace, tools: ToolRegistry | None) -> None:
         self._args = args
@@ -62,7 +62,7 @@ class CommandModel:
         return f"{self._args.model} at {redact_url(self.make_client().url)}"
 
     def make_client(self, http_client: httpx.AsyncClient | None = None) -> HTTPModel:
-        """Return a client for the model. Raises ValueError for an invalid URL."""
+        """Create a client for the model. Raises ValueError for an invalid URL."""
         args = self._args
         api: ProviderFormat = args.api
         native = None if args.dialect is None else False
@@ -71,7 +71,10 @@ class CommandModel:
     def chat(
         self, history: Sequence[Message], model: HTTPModel, *, request: Mapping[str, Any] | None = None, **options: Any
     ) -> chat:
-        """Return the answer to a history, not yet entered. `--option` takes precedence over `request`."""
+        """Return the answer to `history` as a chat that was not entered.
+
+        `request` holds request parameters. The parameters of `--option` take precedence.
+        """
         args = self._args
         taught = args.dialect is not None and self._tools is not None
         return chat(
@@ -91,7 +94,7 @@ class CommandModel:
 
 @contextlib.contextmanager
 def command_errors() -> Iterator[None]:
-    """Turn the library's errors about URLs, keys, options and missing packages into CommandError."""
+    """Convert the library's errors about URLs, keys, options and missing packages to CommandError."""
     try:
         yield
     except (ValueError, ImportError, httpx.InvalidURL) as error:
@@ -99,9 +102,9 @@ def command_errors() -> Iterator[None]:
 
 
 def import_tools(path: str) -> ToolRegistry:
-    """Return the tools at `path`, which is `MODULE:NAME`. Raises CommandError.
+    """Import the tools at `path`, which has the form `MODULE:NAME`. Raises CommandError if that fails.
 
-    The current directory comes first on the import path, as for a script in it.
+    The current directory is searched first, as for a script in this directory.
     """
     module_name, _, name = path.partition(":")
     if not (module_name and name):
@@ -118,7 +121,7 @@ def import_tools(path: str) -> ToolRegistry:
 
 
 def describe_tools(tools: ToolRegistry | None) -> list[dict[str, str]]:
-    """Return the names and descriptions that the first screen of the page shows."""
+    """Return the names and descriptions of the tools for the first screen of the web page."""
     return [
         {
             "name": tool.name,
@@ -152,7 +155,10 @@ def _attribute(module: ModuleType, path: str) -> Any:
 
 
 def proxy_for(url: str) -> str | None:
-    """Return the proxy from the environment for `url`, if any. httpx applies it only to its own transports."""
+    """Return the proxy for `url` from the environment. Returns None without a proxy.
+
+    httpx reads the environment only for transports that the client creates, so other transports need this function.
+    """
     parts = urlsplit(url)
     proxies: dict[str, Any] = getproxies()
     proxy = proxies.get(parts.scheme) or proxies.get("all")

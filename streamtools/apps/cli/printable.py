@@ -1,8 +1,7 @@
-"""Make foreign text safe for a terminal.
+"""Makes text from a model or a server safe for a terminal.
 
-A model can be made to write escape sequences that rename the window, hide text, type into the shell, or reverse the
-reading order. Control characters are replaced by visible symbols, so that the user sees what was sent. Line feeds and
-tabs stay.
+An attacker can make a model write escape sequences, which rename the window, hide text, type into the shell, or reverse
+the reading order. So control characters are replaced by visible symbols. Line feeds and tabs are kept.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud
 
 
 class Printable:
-    """Makes a stream of texts printable. A carriage return before a line feed belongs to the line end.
+    """Makes a stream of texts printable. A carriage return before a line feed is removed.
 
     >>> text = Printable()
     >>> text.feed("red: \\x1b[31m\\r"), text.feed("\\nnext"), text.close()
@@ -21,10 +20,10 @@ class Printable:
     """
 
     def __init__(self) -> None:
-        self._pending = ""  # a carriage return that a line feed may follow
+        self._pending = ""  # a carriage return at the end of the text, because a line feed may follow
 
     def feed(self, text: str) -> str:
-        """Return the text that can be printed now."""
+        """Add text. Return the text that can be printed now."""
         text = self._pending + text
         self._pending = "\r" if text.endswith("\r") else ""
         return printable(text[:-1] if self._pending else text)
@@ -36,17 +35,17 @@ class Printable:
 
 
 def printable(text: str) -> str:
-    """Return `text` with symbols in place of control characters."""
+    """Replace the control characters in `text` by symbols."""
     return _CONTROL.sub(_symbol, text.replace("\r\n", "\n"))
 
 
 def one_line(text: str) -> str:
-    """Return `text` printable and on one line, with single spaces."""
+    """Make `text` printable on one line. White space is replaced by single spaces."""
     return printable(" ".join(text.split()))
 
 
 def crop(text: str, length: int) -> str:
-    """Return `text`, cut to `length` characters with an ellipsis if it is longer."""
+    """Shorten `text` to `length` characters. A shortened text ends with an ellipsis."""
     return text if len(text) <= length else text[: length - 1] + "…"
 
 

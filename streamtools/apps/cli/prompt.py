@@ -1,6 +1,6 @@
-"""What `streamtools chat` reads at a terminal: questions, decisions about calls, and results of client tools.
+"""Reads the input of `streamtools chat` on a terminal: questions, decisions about calls, and results of client tools.
 
-prompt_toolkit reads the lines if it is installed and the terminal supports it. Otherwise `input` does.
+It uses prompt_toolkit if that is installed and the terminal supports it. Otherwise it uses the function `input`.
 """
 
 from __future__ import annotations
@@ -25,12 +25,15 @@ PROMPT = "❯ "
 
 
 class Prompt:
-    """Reads multi-line questions, with history and completion of `commands`, and one-line answers."""
+    """Reads questions and answers. A question can have several lines, a history, and completion of `commands`.
+
+    An answer has one line.
+    """
 
     def __init__(self, output: TextIO, commands: Sequence[str] = ()) -> None:
         self._output = output
         self.can_edit = _has_cursor(output)
-        """Whether prompt_toolkit reads the lines, so that a question can have several."""
+        """True if prompt_toolkit is used. Otherwise a question has one line, and no completion."""
         if self.can_edit:
             try:
                 self._open_sessions(commands)
@@ -38,7 +41,7 @@ class Prompt:
                 self.can_edit = False
         if not self.can_edit:
             with contextlib.suppress(ImportError):
-                import readline  # noqa: F401 - gives `input` line editing and a history
+                import readline  # noqa: F401 - the import adds line editing and a history to `input`
 
     def _open_sessions(self, commands: Sequence[str]) -> None:
         from prompt_toolkit import PromptSession
@@ -59,15 +62,15 @@ class Prompt:
         self._answers: PromptSession[str] = PromptSession(history=DummyHistory(), **streams)
 
     def read_question(self) -> str | None:
-        """Return a question, or None at the end of the input. Raises KeyboardInterrupt."""
+        """Read a question. Returns None at the end of the input. Raises KeyboardInterrupt for Ctrl-C."""
         return self._read(lambda: self._questions.prompt(PROMPT), PROMPT)
 
     def read_answer(self, label: str) -> str | None:
-        """Return a line, or None at the end of the input. Raises KeyboardInterrupt."""
+        """Read one line. Returns None at the end of the input. Raises KeyboardInterrupt for Ctrl-C."""
         return self._read(lambda: self._answers.prompt(label), label)
 
     def confirm(self, question: str) -> bool:
-        """Return whether the user answers yes."""
+        """Ask the user a question. Returns True if the answer is yes."""
         return (self.read_answer(f"{question} [y/N] ") or "").strip().lower() in ("y", "yes")
 
     def add_to_history(self, questions: Sequence[str]) -> None:
@@ -91,7 +94,7 @@ class Prompt:
 
 
 def _has_cursor(output: TextIO) -> bool:
-    """Return whether input and output are a terminal with a movable cursor."""
+    """Return True if standard input and `output` are a terminal whose cursor can be moved."""
     try:
         terminals = os.isatty(sys.stdin.fileno()) and os.isatty(output.fileno())
     except (OSError, ValueError):
@@ -128,7 +131,7 @@ def _key_bindings() -> Any:
 
 @contextlib.contextmanager
 def no_echo() -> Iterator[None]:
-    """Do not echo keys while an answer is written. The next prompt reads them."""
+    """Disable the echo of the terminal in a `with` block, while an answer is shown. The next prompt reads the keys."""
     try:
         import termios
 
@@ -147,7 +150,7 @@ def no_echo() -> Iterator[None]:
 
 
 def decide(suspension: Suspension, screen: Transcript, prompt: Prompt) -> dict[str, Decision]:
-    """Ask about each pending call, with all arguments shown, and return the decisions."""
+    """Show each pending call with all its arguments, and ask the user. Returns the decisions by call id."""
     decisions: dict[str, Decision] = {}
     for question in suspension.questions:
         call = question.call

@@ -1,4 +1,4 @@
-"""`streamtools record`: record the response of a provider, and show it."""
+"""The command `streamtools record`. It records the response of a provider, and shows it."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ from streamtools.stream.result import TurnResult
 from streamtools.stream.tool_stream import ToolStream
 
 _CONNECT_TIMEOUT_S = 30
-"""There is no read timeout: a model may think for minutes, and Ctrl-C ends the command."""
+"""The timeout in seconds for connecting. Reading has no timeout, because a model may think for minutes. The user can
+stop the command with Ctrl-C."""
 
 
 def run(args: Namespace, output: TextIO, errors: ErrorOutput) -> int:
-    """Write and show the recording, and return the exit status."""
+    """Run the command, and return its exit status."""
     screen = None if args.json else open_transcript(output, errors)
     view: View = screen or JsonLines(output)
     status = _request(args, view, errors)

@@ -1,6 +1,6 @@
-"""What the page answers without a model: recorded answers of a real model, with their timing and their tools.
+"""Answers the questions of the web page without a model. It plays recorded answers of a real model with their timing.
 
-A question without a recording gets an explanation.
+The tools that the recorded answers call are run. A question without a recording gets an explanation.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from streamtools.recording.exchanges import open_exchange
 from streamtools.sources import Source
 
 FIRST = ("tilde-call", "two-tools", "headings", "quoted-markers", "cut-call")
-"""The recordings that the page offers first."""
+"""The names of the recordings that the page shows first."""
 
 _NOTE_FOR_FILES = "Recorded answers are played, each by itself. Their calls are not run."
 _NOTE_FOR_SHIPPED = (
@@ -47,10 +47,10 @@ The recorded questions are above the input box.
 
 
 class RecordedAnswers:
-    """Plays the recordings in `files`, or those in the package. `speed` is that of `ReplayBytes`."""
+    """An answerer that plays the recordings in `files`. Without files, it plays the recordings in the package."""
 
     def __init__(self, files: Sequence[str] = (), *, speed: float) -> None:
-        """Raises CommandError for a file that is not a recording."""
+        """`speed` is passed to `ReplayBytes`. Raises CommandError for a file that is not a recording."""
         self.recordings = {name: shipped()[name] for name in dict.fromkeys([*FIRST, *shipped()])}
         if files:
             names_are_unique = len({Path(file).name for file in files}) == len(files)
@@ -102,7 +102,7 @@ def _read_head(path: Path) -> ExchangeHead:
 
 
 class _RecordedModel:
-    """A model that plays one recording, or writes an explanation."""
+    """A model client that plays the recording `found`. For None, it answers with an explanation."""
 
     native_tool_calls = None
     name = "recorded"

@@ -1,4 +1,4 @@
-"""`streamtools replay`: show a recording. All exchanges of a file are shown in order."""
+"""The command `streamtools replay`. It shows all exchanges of a recording in order."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from streamtools.tools import ToolRegistry
 
 
 def run(args: Namespace, output: TextIO, errors: ErrorOutput) -> int:
-    """Show the recording, and return the exit status."""
+    """Run the command, and return its exit status."""
     view: View = JsonLines(output) if args.json else open_transcript(output, errors)
     tools = import_tools(args.tools) if args.tools is not None else None
     return show_file(args.file, tools, view, errors, speed=args.speed, cut=args.cut, dialects=args.dialects)
@@ -28,7 +28,7 @@ def run(args: Namespace, output: TextIO, errors: ErrorOutput) -> int:
 def show_file(
     path: str, tools: ToolRegistry | None, view: View, errors: ErrorOutput, **options: Unpack[ReplayOptions]
 ) -> int:
-    """Show all exchanges of a file, and return the exit status. Raises CommandError."""
+    """Show all exchanges of a file, and return the exit status. Raises CommandError for an invalid file."""
     try:
         # A pipe can be read only once, so its exchanges cannot be counted first.
         exchanges: list[RecordedExchange | None] = [*exchanges_in(path)] if Path(path).is_file() else [None]

@@ -1,4 +1,4 @@
-"""`streamtools serve`: run the page of `streamtools.apps.web` with a model, or with recorded answers."""
+"""The command `streamtools serve`. It runs the page of `streamtools.apps.web` with a model or with recorded answers."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ if TYPE_CHECKING:  # needs starlette, which is optional
     from streamtools.apps.web import Answerer, Suggestion
 
 MAX_RECORDINGS = 100
-"""Answers whose recordings are kept for the debugger. The oldest is deleted."""
+"""The maximum number of recorded answers for the debugger. If there are more, the oldest recording is deleted."""
 MAX_RECORDING_BYTES = 16 * 1024 * 1024
-"""A longer recording of an answer gets no further request."""
+"""The size in bytes from which the recording of an answer gets no further requests."""
 
 
 def run(args: Namespace, output: TextIO, errors: ErrorOutput) -> int:
-    """Serve the page until a signal ends the process, and return the exit status."""
+    """Run the server until a signal ends the process, and return the exit status."""
     with require_web_extra("the page"):
         from streamtools.apps.cli.recorded_answers import RecordedAnswers
         from streamtools.apps.web import make_app
@@ -62,7 +62,7 @@ def _serve(
 
 
 class _ModelAnswerer:
-    """Answers with the model of the command line. Records its responses in `directory` for the debugger."""
+    """Answers questions with the model of the command line. It records responses in `directory` for the debugger."""
 
     note = ""
     suggestions: Sequence[Suggestion] = ()
@@ -88,7 +88,7 @@ class _ModelAnswerer:
     ) -> chat:
         messages = [*self._model.system_messages, *history, User(question)]
         path = self._directory / f"{secrets.token_hex(8)}.jsonl"
-        http_client: Any = _RecordingClient(path, self._model.make_client())  # a model uses only `stream`
+        http_client: Any = _RecordingClient(path, self._model.make_client())  # model clients call only `stream`
         model = self._model.make_client(http_client)
         options: StreamOptions = {"approvals": ApprovalOptions(ask="now"), "parser": ParserOptions(call_deltas=True)}
         answer = self._model.chat(messages, model, request=request, **options)
@@ -103,7 +103,7 @@ class _ModelAnswerer:
 
 
 class _RecordingClient:
-    """An HTTP client that appends its requests and responses to one recording."""
+    """An HTTP client that adds its requests and responses to one recording."""
 
     def __init__(self, path: Path, model: HTTPModel) -> None:
         self._path = path

@@ -1,4 +1,4 @@
-"""Shared by `serve` and `gateway`: open a listening socket, and run uvicorn until a signal ends the process."""
+"""Functions for the commands `serve` and `gateway`, which open a socket and run an application with uvicorn."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SHUTDOWN_TIMEOUT_S = 20
 
 @contextmanager
 def require_web_extra(name: str) -> Iterator[None]:
-    """Raise CommandError if an import in the block fails because the extra `web` is not installed."""
+    """Raise CommandError if an import in the `with` block fails because the extra `web` is not installed."""
     try:
         import uvicorn  # noqa: F401
 
@@ -28,7 +28,7 @@ def require_web_extra(name: str) -> Iterator[None]:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a listening socket. Raises CommandError."""
+    """Open a listening socket. Raises CommandError if that fails."""
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         dual_stack = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
@@ -42,19 +42,22 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def is_loopback(listener: socket.socket) -> bool:
-    """Whether only this machine can connect."""
+    """Return True if only the local machine can connect to the socket."""
     return ip_address(listener.getsockname()[0]).is_loopback
 
 
 def url_host(host: str) -> str:
-    """Return a host as it is written in a URL."""
+    """Return a host in the form for URLs. IPv6 addresses are enclosed in brackets."""
     return f"[{host}]" if ":" in host else host
 
 
 def run_server(
     app: Any, listener: socket.socket, banner: str, output: TextIO, *, shutdown_timeout: float = _SHUTDOWN_TIMEOUT_S
 ) -> None:
-    """Print the banner, and serve until a signal ends the process."""
+    """Print the banner, and run the server until a signal ends the process.
+
+    After the signal, open requests have `shutdown_timeout` seconds to end.
+    """
     import uvicorn
 
     config = uvicorn.Config(app, lifespan="on", log_config=None, access_log=False, server_header=False)

@@ -1,12 +1,12 @@
-"""A run as text for people, while it happens.
+"""Shows a run as text for people while it continues.
 
-The text of the answer is written as it arrives. Everything else is on lines of its own, with signs and colours: calls,
-where the model wrote them and without their text; results of tools; warnings and errors. On a terminal, the text can be
-rendered as Markdown, and a live region below it shows calls that are being written and tools that run. In a file,
-written text is never changed.
+The text of the answer is written when it arrives. Other events are written on separate lines with signs and colours: a
+call at the position where the model wrote it, results of tools, warnings and errors. On a terminal, the text can be
+rendered as Markdown. A live region below the text shows the call that the model writes now, and the running tools. In
+a file, text is only appended.
 
-Blocks are separated by line feeds only. A line in the middle of a text adds a line feed, and the text that follows
-loses one if it begins with one. So an answer without calls is written byte for byte.
+Blocks are separated by line feeds. If a line is inserted into the text, a line feed is added before it. If the next
+text begins with a line feed, this line feed is skipped. So an answer without calls is written unchanged.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from streamtools.outputs.ui_texts import UiTexts
 from streamtools.stream.result import TurnResult
 
 MAX_VALUE = 200
-"""Characters of arguments, results and progress. The events hold all of them."""
+"""The maximum length in characters of shown arguments, results and progress. Longer values are shortened."""
 
-_DRAW_SHARE = 8  # drawing takes at most one part in nine of the time, however long a block becomes
+_DRAW_SHARE = 8  # the pause after drawing, in multiples of the drawing time; so drawing takes at most 1/9 of the time
 
 _Block = Literal["heading", "prompt", "text", "reasoning", "report", "summary"]
 
@@ -56,22 +56,22 @@ class _RunningTool:
 
 
 class Terminal(Console):
-    """A rich console without markup. A broken pipe raises, while rich would exit."""
+    """A rich console without markup. For a broken pipe it raises the error, while rich would end the process."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(markup=False, emoji=False, highlight=False, **options)
 
     def on_broken_pipe(self) -> NoReturn:
-        """Raise the error that rich handles."""
+        """Raise the current OSError again."""
         raise
 
 
 class Transcript:
     """Shows the events of runs.
 
-    `live` says whether lines may change in place; by default, on a terminal. Then `markdown` renders the text as
-    Markdown, at most every `min_interval` seconds, and `update` draws text that was skipped. `raw` shows calls and
-    Markdown as the model wrote them.
+    With `live=True`, lines may change in place. None means True on a terminal. With `live` and `markdown=True`, the
+    text is rendered as Markdown, at most every `min_interval` seconds. `update` draws the text that was skipped. With
+    `raw=True`, calls and Markdown are shown as the model wrote them. `clock` returns the time in seconds.
     """
 
     def __init__(
@@ -90,21 +90,21 @@ class Transcript:
         self._is_live = (console.file.isatty() and console.is_interactive) if live is None else live
         self._printable = Printable()
         self._block: _Block | None = None
-        self._line_feeds = 2  # at the end of the output; nothing is needed above the first line
-        self._added_line_feeds = 0  # of these, how many following text may bring itself
+        self._line_feeds = 2  # number of line feeds at the end of the output; 2 prevents a blank line at the top
+        self._added_line_feeds = 0  # number of added line feeds; the next text skips as many of its leading line feeds
         self._live: Live | None = None
         self._renders_markdown = markdown and self._is_live
         self._markdown: MarkdownStream | None = None
-        self._waiting: str | None = None  # the status of a call that is being written
+        self._waiting: str | None = None  # the status text of the call that the model writes now
         self._tools: dict[str, _RunningTool] = {}
         self._min_interval, self._clock = min_interval, clock
         self._next_draw = 0.0
         self._raw_events = 0
         self.raw = raw
-        self._near_misses: list[events.Warning] = []  # shown after the step: their text is already visible
+        self._near_misses: list[events.Warning] = []  # shown after the step, because their text is already visible
 
     def show(self, event: events.UIEvent) -> None:
-        """Write an event immediately. Events without a visible form write nothing."""
+        """Write an event immediately. Some events are not shown."""
         self._write_event(event)
         if not isinstance(event, events.Text) or self._clock() >= self._next_draw:
             self.update()
@@ -112,7 +112,7 @@ class Transcript:
     def update(self) -> None:
         """Redraw the lines that change in place."""
         if not self._is_live or not (self._markdown or self._line_feeds):
-            return  # the cursor is in a line of text
+            return  # the cursor is within a line of text, so a live region cannot be drawn
         start = self._clock()
         statuses = [self._waiting] if self._waiting else []
         statuses += [tool.status(start) for tool in self._tools.values()]
@@ -222,14 +222,14 @@ class Transcript:
         self._notice(block, f"⚠ {one_line(warning.message)}{count} ({warning.code})", "yellow")
 
     def summarize(self, result: TurnResult, seconds: float) -> None:
-        """Write the summary of a run, its last line."""
+        """Write the summary of a run as its last line. `seconds` is the duration of the run."""
         self._enter("summary")
         self._write_line(Line.assemble(*summarize(result, seconds, raw_events=self._raw_events)))
         self._block = None
         self._raw_events = 0
 
     def heading(self, title: str, question: str) -> None:
-        """Write a title, and the question to the model."""
+        """Write a title, and the question below it."""
         self._enter("heading")
         line = Line.assemble(("── ", "dim"), (one_line(title), "bold"), " ")
         line.append("─" * max(2, self._console.width - line.cell_len), "dim")
@@ -247,19 +247,19 @@ class Transcript:
         self._block = None
 
     def remark(self, text: str) -> None:
-        """Write a paragraph of the command itself."""
+        """Write a message of the command as a dim paragraph."""
         self._enter("heading")
         self._write_line(Line(one_line(text), "dim"))
         self._block = None
 
     def write(self, text: str) -> None:
-        """Write lines of the command itself, unchanged."""
+        """Write lines of the command without a style."""
         self._enter("heading")
         self._put(f"{text}\n")
         self._block = None
 
     def end_line(self) -> None:
-        """End the current line, before another writer uses the same terminal."""
+        """End the current line, so that other code can write to the same terminal."""
         self._settle()
         self._put(self._printable.close())
         if not self._line_feeds:
@@ -269,7 +269,7 @@ class Transcript:
     # Blocks, and the line feeds between them.
 
     def _enter(self, block: _Block) -> bool:
-        """Begin a block after a blank line. Returns False if it is the current block."""
+        """Begin a block, with a blank line before it. Returns False if `block` is already the current block."""
         if block == self._block:
             return False
         self._settle()
@@ -281,7 +281,7 @@ class Transcript:
         return True
 
     def _write(self, text: str, style: Style | None = None) -> None:
-        """Write text of the model, without the line feeds that were already added."""
+        """Write text of the model. Leading line feeds are skipped if line feeds were already added."""
         if self._added_line_feeds:
             rest = text.lstrip("\n")
             skipped = min(self._added_line_feeds, len(text) - len(rest))
@@ -291,7 +291,7 @@ class Transcript:
 
     def _notice(self, block: _Block, text: str, style: str) -> None:
         self._waiting = None
-        self._enter("report" if self._draws_markdown else block)  # rendered text cannot contain other lines
+        self._enter("report" if self._draws_markdown else block)  # lines cannot be inserted into rendered Markdown
         self.end_line()
         self._write_line(Line(text, style))
         self._added_line_feeds = 1
@@ -306,7 +306,7 @@ class Transcript:
         self._waiting = text
 
     def _report_tool(self, text: str, style: str) -> None:
-        """Write the state of a tool. In a live transcript, the status lines show it."""
+        """Write the state of a tool as a line. In a live transcript, the live region shows it instead."""
         if not self._is_live:
             self._notice("report", text, style)
         elif self._markdown is None and self._live is None:
@@ -318,7 +318,7 @@ class Transcript:
         return self._renders_markdown and not self.raw
 
     def _settle(self) -> None:
-        """Remove the live region, and write the rest of the rendered text for good."""
+        """Remove the live region, and print the remaining rendered text."""
         if self._live is not None:
             self._live.stop()
             self._live = None
@@ -359,7 +359,7 @@ class Transcript:
 
 
 def _without_markdown(text: str) -> str:
-    """Return a sentence of `UiTexts` without emphasis and escapes."""
+    """Remove the Markdown emphasis and escapes from a sentence of `UiTexts`."""
     if len(text) > 1 and text[0] == text[-1] == "*":
         text = text[1:-1]
     return one_line(_MARKDOWN_ESCAPE.sub(r"\1", text))
@@ -374,14 +374,17 @@ def _value(value: Any) -> str:
     return crop(one_line(json.dumps(value, ensure_ascii=False)), MAX_VALUE)
 
 
-# The summary of a run: its ending, its calls and their outcomes, warnings, tokens, and duration.
+# The summary of a run contains its end, its calls and their outcomes, warnings, tokens, and the duration.
 
 _SIGNS = {"finished": ("✔", "bold green"), "truncated": ("✂", "bold yellow"), "failed": ("✘", "bold red")}
 _OTHER_SIGN = ("■", "bold yellow")
 
 
 def summarize(result: TurnResult, seconds: float, *, raw_events: int = 0) -> list[tuple[str, str]]:
-    """Return the parts of the line with their styles. `raw_events` counts provider events that were not understood."""
+    """Return the parts of the summary line with their styles.
+
+    `raw_events` is the number of provider events that were not understood.
+    """
     sign, style = _OTHER_SIGN if result.pending else _SIGNS.get(result.reason or "", _OTHER_SIGN)
     malformed = sum(error.call_id is not None and error.call is None for error in result.errors)
     facts = [
@@ -397,7 +400,7 @@ def summarize(result: TurnResult, seconds: float, *, raw_events: int = 0) -> lis
 
 
 def format_duration(seconds: float) -> str:
-    """Return a duration with its unit, in two or three digits.
+    """Format a duration with its unit and two or three digits.
 
     >>> format_duration(0.00042), format_duration(0.0123), format_duration(1.25)
     ('0.42 ms', '12 ms', '1.2 s')

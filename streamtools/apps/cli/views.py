@@ -1,4 +1,4 @@
-"""How commands show a run: as a transcript for people, or as JSON lines."""
+"""The output of a run: a transcript for people, or JSON lines for programs."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ if TYPE_CHECKING:  # needs rich, which is optional
 
 
 class JsonLines:
-    """Writes events, one JSON object per line."""
+    """Writes each event as one line of JSON."""
 
     def __init__(self, output: TextIO) -> None:
         self._output = output
 
     def question(self, text: str) -> None:
-        """Write nothing: the output holds only events."""
+        """Do nothing, because the output contains only events."""
 
     def show(self, event: UIEvent) -> None:
-        """Write one line immediately."""
+        """Write the event, and flush the output."""
         self._output.write(event.to_json() + "\n")
         self._output.flush()
 
     def summarize(self, result: TurnResult, seconds: float) -> None:
-        """Write nothing: the `done` event says how the run ended."""
+        """Do nothing, because the `done` event contains the reason of the end."""
 
 
 View: TypeAlias = "JsonLines | Transcript"
 
 
 def open_transcript(output: TextIO, errors: ErrorOutput, **options: Any) -> Transcript:
-    """Return a transcript that writes to `output`. Raises CommandError if rich is not installed."""
+    """Create a transcript that writes to `output`. Raises CommandError if rich is not installed."""
     try:
         from streamtools.apps.cli.transcript import Terminal, Transcript
     except ModuleNotFoundError as error:
@@ -54,7 +54,10 @@ def open_transcript(output: TextIO, errors: ErrorOutput, **options: Any) -> Tran
 
 @contextlib.contextmanager
 def open_recording_file(path: str, option: str) -> Iterator[BinaryIO]:
-    """Open an empty file for a recording. Raises CommandError, which names the `option` with the path."""
+    """Open an empty file for a recording. `option` is the name of the command line option for the error message.
+
+    Raises CommandError if the file cannot be written.
+    """
     try:
         file = create_private_file(path)
     except (OSError, ValueError) as error:  # ValueError: a null character in the path
@@ -62,5 +65,5 @@ def open_recording_file(path: str, option: str) -> Iterator[BinaryIO]:
     try:
         yield file
     finally:
-        with contextlib.suppress(OSError):  # the recorder has reported it
+        with contextlib.suppress(OSError):  # the recorder reports the error of a file that cannot be written
             file.close()

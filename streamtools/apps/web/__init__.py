@@ -1,7 +1,7 @@
-"""The page of `streamtools serve`: a chat, and a debugger for recordings. Needs the extra `web`.
+"""The web page of `streamtools serve`: a chat, and a debugger for recordings. It needs the extra `web`.
 
-Each answer is a run (`streamtools.runs`). A reloaded page, a second tab and a new connection therefore read the same
-events. Conversations are kept in memory. The page loads nothing from other hosts.
+Each answer is a run (`streamtools.runs`). So a reloaded page, a second tab or a new connection reads the same events.
+Conversations are kept in memory. The page loads no files from other hosts.
 """
 
 from streamtools.apps.web.app import make_app

@@ -1,20 +1,22 @@
-"""The ASGI application of the page.
+"""The ASGI application of the web page.
 
-    GET  /                          the page
+    GET  /                          the chat page
     GET  /debugger?of=              the debugger; `of` is the name of a recording or the id of a run
-    GET  /dissection?of=            the data of the debugger, for `exchange` (a number) and `cut`
+    GET  /dissection?of=            the data for the debugger; `exchange` is a number, `cut` sets the chunk boundaries
     GET  /recording?of=             the recording file
-    GET  /conversation?of=          the list of conversations, and the turns of one: that with this id, or the last used
+    GET  /conversation?of=          the list of conversations, and the turns of the conversation with the id `of`;
+                                    without `of`, the turns of the last used conversation
     POST /conversation/{id}/delete  delete a conversation and stop its answer
-    POST /runs                      ask: {"question": "…"} or {"suggestion": "name"}. "replace" is the run whose
-                                    question is replaced, with all later turns. "conversation" is an id, or null for a
-                                    new conversation. "temperature" and "max_tokens" are request parameters.
-    GET  /runs/{id}/events          the events of a run after `?after=` or `Last-Event-ID`
+    POST /runs                      start a run with {"question": "…"} or {"suggestion": "name"}. "replace" is the id
+                                    of the run whose turn is replaced, together with all later turns. "conversation" is
+                                    the id of a conversation, or null for a new one. "temperature" and "max_tokens"
+                                    are request parameters.
+    GET  /runs/{id}/events          the events of a run after the position `?after=` or `Last-Event-ID`
     POST /runs/{id}/stop            stop a run, and wait until its source is closed
-    POST /runs/{id}/calls/{call}    {"approve": true, "shown": event}, {"approve": false, "reason": "…"},
-                                    {"result": value} or {"error": "…"}
+    POST /runs/{id}/calls/{call}    decide about a call: {"approve": true, "shown": event},
+                                    {"approve": false, "reason": "…"}, {"result": value} or {"error": "…"}
 
-A conversation belongs to one browser by a cookie. The cookie is HttpOnly and SameSite=Strict.
+A cookie connects a browser with its conversations. The cookie is HttpOnly and SameSite=Strict.
 """
 
 from __future__ import annotations
@@ -57,16 +59,16 @@ from streamtools.runs import MemoryEventLog, Run, Runs
 from streamtools.serving.guard import Guard, refuse
 
 MAX_BODY = 256 * 1024
-"""Bytes of a request body."""
+"""The maximum size of a request body in bytes."""
 
 MAX_QUESTION = 100_000
-"""Characters of a question."""
+"""The maximum length of a question in characters."""
 
 _Body = TypeVar("_Body")
 _NUMBER = re.compile("[0-9]{1,9}")
 
-_ABANDONED_S = 900.0  # an answer without a reader is stopped after this time
-_MAX_RECORDED = 100  # answers whose bytes the debugger can show
+_ABANDONED_S = 900.0  # the time in seconds after which an answer without a reader is stopped
+_MAX_RECORDED = 100  # the maximum number of answers whose bytes the debugger can show
 _TITLE_LENGTH = 80
 _BUSY = "The last question is still being answered. Wait for the end of the answer, or stop it."
 _FULL = "Too many answers are being written. Ask again when one of them has ended."
@@ -77,7 +79,7 @@ _RESPONSES: dict[type[Exception], tuple[int, str]] = {
 
 
 class QuestionBody(msgspec.Struct, forbid_unknown_fields=True):
-    """The body of `POST /runs`."""
+    """The JSON body of `POST /runs`."""
 
     question: str | None = None
     suggestion: str | None = None
@@ -88,7 +90,7 @@ class QuestionBody(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class DecisionBody(msgspec.Struct, forbid_unknown_fields=True):
-    """The body of `POST /runs/{id}/calls/{call}`."""
+    """The JSON body of `POST /runs/{id}/calls/{call}`."""
 
     approve: bool | None = None
     shown: str = ""
@@ -105,10 +107,11 @@ def make_app(
     conversations: Conversations | None = None,
     max_running: int = 32,
 ) -> ASGIApp:
-    """Return the application in which `answerer` answers.
+    """Create the ASGI application. `answerer` answers its questions.
 
-    `cookie` is the name of the cookie. Servers on other ports of the same host need another name. `hosts` are the host
-    names that requests may use, besides `localhost` and IP addresses.
+    `cookie` is the name of the cookie. Servers on different ports of one host need different names. `hosts` holds the
+    host names that requests may use in addition to `localhost` and IP addresses. `conversations` stores the
+    conversations; None creates a new store. At most `max_running` answers are written at the same time.
     """
     if conversations is None:
         conversations = Conversations(limit=MAX_CONVERSATIONS + max_running)
@@ -131,14 +134,14 @@ def make_app(
 
 
 class _ChatPage:
-    """The request handlers, and the runs of the answers."""
+    """Handles the requests of the page, and starts the runs of the answers."""
 
     def __init__(self, answerer: Answerer, cookie: str, conversations: Conversations, max_running: int) -> None:
         self._answerer = answerer
         self._cookie = cookie
         self._conversations = conversations
         self._max_running = max_running
-        self._server_id = secrets.token_urlsafe(8)  # tells the page that the server was restarted
+        self._server_id = secrets.token_urlsafe(8)  # a new id tells the page that the server was restarted
         self._recordings: dict[str, Path] = dict(getattr(answerer, "recordings", {}))
         self._recorded_runs: dict[str, Path] = {}
         self._runs: Runs
@@ -146,7 +149,7 @@ class _ChatPage:
 
     @asynccontextmanager
     async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
-        log = MemoryEventLog()  # `Conversations` decides which runs are forgotten
+        log = MemoryEventLog()  # `Conversations` limits its size by deleting runs
         async with AsyncExitStack() as stack:
             self._shutdown = await stack.enter_async_context(shutdown_signal())
             self._runs = await stack.enter_async_context(
@@ -226,7 +229,7 @@ class _ChatPage:
         if not parameters.keys() <= set(getattr(self._answerer, "parameters", ())):
             raise HTTPException(400, "this server does not let the page set request parameters")
         owned = self._conversations.of(self._owner(request))
-        # A cookie that owns nothing may be forged, so its browser gets a new one.
+        # A cookie without conversations may be forged, so the browser gets a new cookie.
         cookie = request.cookies[self._cookie] if owned else secrets.token_urlsafe(24)
         conversation = _select(owned, body.conversation) or self._conversations.create(owner_of(cookie))
         if conversation.is_starting or conversation.is_answering:
@@ -315,12 +318,18 @@ class _ChatPage:
 
 
 def _select(owned: Sequence[Conversation], id: str | msgspec.UnsetType | None) -> Conversation | None:
-    """Return the conversation with this id, the last used one if `id` is unset, or None."""
+    """Return the conversation with this id. If `id` is unset, return the last used conversation.
+
+    Returns None if there is no such conversation.
+    """
     return next((item for item in owned if id is msgspec.UNSET or item.id == id), None)
 
 
 def _shown_digest(text: str, call_id: str) -> str:
-    """Return the digest of the call that the page has shown. The page sends the event that asked for approval."""
+    """Return the digest of the call that the page showed to the user.
+
+    `text` is the `approval-requested` event, which the page sends back. Raises HTTPException for any other text.
+    """
     try:
         event = read_ui_event(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -1,7 +1,8 @@
-"""The conversations of the page. Each belongs to one owner: the browser that holds its cookie.
+"""Keeps the conversations of the web page.
 
-An answer is a run, and its events are in the log of the runs. A conversation keeps its runs in order, and makes from
-them the history that the model receives with the next question.
+Each conversation belongs to one browser, which sends a cookie. The digest of the cookie is the `owner` of the
+conversation. An answer is a run, and the log of the runs holds its events. A conversation holds its runs in order. It
+builds the history for the next request from their results.
 """
 
 from __future__ import annotations
@@ -21,20 +22,20 @@ from streamtools.history.parts import steps_to_history
 from streamtools.runs import Run, Runs
 
 MAX_TURNS = 200
-"""Questions of a conversation that the page shows."""
+"""The maximum number of questions in a conversation. Older questions are removed."""
 
 MAX_CONVERSATIONS = 200
-"""Conversations of all owners together."""
+"""The maximum number of conversations of all browsers together."""
 
 MAX_AGE_S = 12 * 3600.0
-"""How long a conversation is kept after its last use."""
+"""The time in seconds after its last use for which a conversation is kept."""
 
 PARAMETERS = ("temperature", "max_tokens")
-"""Request parameters that the page can set, if its answerer allows them."""
+"""The request parameters that the page can set, if the answerer allows them."""
 
 
 class Suggestion(NamedTuple):
-    """A question that the page offers as a button."""
+    """A question that the page shows as a button."""
 
     name: str
     title: str
@@ -42,13 +43,13 @@ class Suggestion(NamedTuple):
 
 
 class Answerer(Protocol):
-    """Answers questions. These attributes are optional:
+    """Answers the questions of the page. An answerer may also have these attributes:
 
-    - `tools`: dicts with `name` and `about`, listed on the first screen.
-    - `client_tools`: names of tools whose results the user enters.
-    - `recordings`: recordings by the name under which the debugger shows them.
-    - `recording_of(answer)`: the file to which the bytes of an answer are recorded, or None.
-    - `parameters`: the `PARAMETERS` that a question may set. `answer` receives them as `request`.
+    - `tools`: a list of dicts with `name` and `about`, which the first screen shows.
+    - `client_tools`: the names of the tools whose results the user enters.
+    - `recordings`: a mapping of names to paths of recordings, which the debugger shows.
+    - `recording_of(answer)`: a function that returns the path of the recording of an answer, or None.
+    - `parameters`: the names in `PARAMETERS` that a question may set. They are passed to `answer` as `request`.
     """
 
     @property
@@ -57,14 +58,14 @@ class Answerer(Protocol):
 
     @property
     def note(self) -> str:
-        """A sentence or two for the user; may be empty."""
+        """A short note that the page shows to the user. It may be empty."""
 
     @property
     def suggestions(self) -> Sequence[Suggestion]:
-        """Questions to begin with."""
+        """The questions that the page suggests."""
 
     def answer(self, question: str, history: Sequence[Message], *, suggestion: str | None = None) -> Chat:
-        """Return the answer, not yet entered. `suggestion` is the name of the suggestion that was chosen."""
+        """Return the answer as a chat that was not entered. `suggestion` is the name of the chosen suggestion."""
 
 
 class ConversationTurn(NamedTuple):
@@ -75,7 +76,7 @@ class ConversationTurn(NamedTuple):
 
 
 class Conversation:
-    """The turns of one conversation. `dropped` counts the first turns that are no longer kept."""
+    """The turns of one conversation, at most `max_turns`. `dropped` is the number of removed turns."""
 
     def __init__(self, owner: str, max_turns: int = MAX_TURNS) -> None:
         self.owner = owner
@@ -83,18 +84,18 @@ class Conversation:
         self.turns: list[ConversationTurn] = []
         self.dropped = 0
         self.is_starting = False
-        """Whether a question was accepted, and its run is about to start."""
+        """True after a question was accepted, until its run has started."""
         self._max_turns = max_turns
 
     @property
     def open_run(self) -> Run | None:
-        """The last run, unless it has closed its source and tools."""
+        """The last run. None if there is no run, or if the last run has closed its source and stopped its tools."""
         last = self.turns[-1].run if self.turns else None
         return last if last is not None and not last.ended else None
 
     @property
     def is_answering(self) -> bool:
-        """Whether an answer is still being written. A run that has sent `done` may still be closing its source."""
+        """True while the last run has not sent `done`. After `done`, a run may still be closing its source."""
         return self.open_run is not None and self.open_run.result.reason is None
 
     @property
@@ -102,11 +103,14 @@ class Conversation:
         return self.is_starting or self.open_run is not None
 
     def position(self, run_id: str | None) -> int:
-        """Return the index of the turn with this run, or the end if `run_id` is None. Raises ValueError."""
+        """Return the index of the turn with this run. For None, return the number of turns.
+
+        Raises ValueError for an unknown run.
+        """
         return len(self.turns) if run_id is None else [turn.run.id for turn in self.turns].index(run_id)
 
     def history(self, position: int) -> list[Message]:
-        """Return the messages before a turn. A question without an answer is left out."""
+        """Return the messages of the turns before `position`. A question without an answer is skipped."""
         history: list[Message] = []
         for turn in self.turns[:position]:
             result = turn.run.result
@@ -116,7 +120,7 @@ class Conversation:
         return history
 
     def add(self, turn: ConversationTurn, position: int) -> None:
-        """Put a turn at `position`. It replaces all turns from there on."""
+        """Insert a turn at `position`. It replaces the turn at this position and all later turns."""
         self.turns[position:] = [turn]
         if len(self.turns) > self._max_turns:
             self.dropped += 1
@@ -125,15 +129,19 @@ class Conversation:
 
 @dataclass(kw_only=True, eq=False)
 class Conversations:
-    """All conversations, at most `limit`. The least recently used idle conversation makes room for a new one."""
+    """All conversations, at most `limit`. If there is no room, a new one replaces the least recently used idle one.
+
+    `max_age` is the time in seconds after its last use for which a conversation is kept. `clock` returns the time in
+    seconds.
+    """
 
     limit: int = MAX_CONVERSATIONS
     max_age: float = MAX_AGE_S
     max_turns: int = MAX_TURNS
     clock: Callable[[], float] = time.time
     runs: Runs | None = None
-    """The runs of the answers; set when the application starts."""
-    _by_id: dict[str, tuple[float, Conversation]] = field(default_factory=dict)  # in order of last use
+    """The runs of the answers. None until the application has started."""
+    _by_id: dict[str, tuple[float, Conversation]] = field(default_factory=dict)  # id to time of last use; oldest first
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -142,7 +150,7 @@ class Conversations:
         return conversation.id in self._by_id
 
     def of(self, owner: str) -> list[Conversation]:
-        """Return the conversations of an owner, the most recently used first."""
+        """Return the conversations of a browser. The most recently used conversation is the first."""
         self._delete_expired()
         return [conversation for _, conversation in reversed(self._by_id.values()) if conversation.owner == owner]
 
@@ -152,7 +160,7 @@ class Conversations:
         self._by_id[conversation.id] = (self.clock(), conversation)
 
     def create(self, owner: str) -> Conversation:
-        """Return a new conversation. Raises TooManyRuns if there is no room and all conversations are busy."""
+        """Create a conversation for a browser. Raises TooManyRuns if there is no room and no conversation is idle."""
         self._delete_expired()
         if len(self._by_id) >= self.limit:
             idle = (conversation for _, conversation in self._by_id.values() if not conversation.is_busy)
@@ -165,7 +173,7 @@ class Conversations:
         return conversation
 
     def delete(self, conversation: Conversation) -> None:
-        """Delete a conversation, cancel its open run, and forget its runs."""
+        """Delete a conversation and its runs. Cancel its open run."""
         self._by_id.pop(conversation.id, None)
         if conversation.open_run is not None:
             conversation.open_run.cancel()
@@ -182,5 +190,5 @@ class Conversations:
 
 
 def owner_of(cookie: str) -> str:
-    """Return the owner for a cookie: its digest, or "" without a cookie."""
+    """Return the `owner` of conversations for a cookie: its digest, or "" without a cookie."""
     return sha256(cookie.encode("utf-8", "surrogatepass")).hexdigest() if cookie else ""

@@ -1,9 +1,11 @@
-"""The data of the debugger: one recorded answer, step by step.
+"""Creates the data for the debugger, which shows one recorded answer step by step.
 
-The bytes go through the same adapter and machine as any stream. A step is one piece of the bytes. Positions are counted
-in UTF-16 code units, the characters of JavaScript. By the law of conservation, every character of the model's text
-belongs to one event. So the marks are derived from the events. Only near misses are searched for, because they stay
-in the visible text.
+The recorded bytes are read with the same adapter and machine as in any stream. Each step processes one chunk. Positions
+are counted in UTF-16 code units, as JavaScript counts the characters of strings.
+
+A mark is a range of the model's text, such as a call. Each character of the text is in exactly one event (the law of
+conservation in `streamtools.testing`). So the marks are computed from the events. A near miss stays in the visible
+text, so it is searched for.
 """
 
 from __future__ import annotations
@@ -28,17 +30,17 @@ from streamtools.recording.reader import OpenRecording
 Kind: TypeAlias = Literal["call", "error", "warning", "markup", "reasoning", "near", "native"]
 
 MAX_STEPS = 50_000
-"""The page cannot draw more steps."""
+"""The maximum number of steps that the page can show."""
 
-_NEAR_MISS_WINDOW = 4096  # characters of visible text in which a near miss is searched for
+_NEAR_MISS_WINDOW = 4096  # number of the last visible characters in which a near miss is searched for
 
 
 class TooManySteps(ValueError):
-    """The cut makes more than `MAX_STEPS` steps."""
+    """Raised if the chosen chunk boundaries result in more than `MAX_STEPS` steps."""
 
 
 class Mark(NamedTuple):
-    """A range of the model's text that is not plain visible text. `label` is the dialect or the warning code."""
+    """A range of the model's text that is not plain visible text. `label` is the dialect or the code of the warning."""
 
     begin: int
     end: int
@@ -47,7 +49,11 @@ class Mark(NamedTuple):
 
 
 class DebuggerStep(NamedTuple):
-    """The state after one piece: time in milliseconds, lengths of body and text, number of events, buffered text."""
+    """The state after one chunk.
+
+    `at` is the time in milliseconds. `body` and `written` are the lengths of the response body and of the model's text
+    up to this chunk. `events` is the number of events. `buffered` is the number of characters that the machine buffers.
+    """
 
     at: float
     body: int
@@ -57,14 +63,17 @@ class DebuggerStep(NamedTuple):
 
 
 class Dissection(msgspec.Struct, frozen=True):
-    """One answer: the response body, the text that the model wrote, the events, and the steps."""
+    """The data of one answer.
+
+    `body` is the response body, and `written` the text that the model wrote. `events` holds the events as JSON.
+    """
 
     title: str
     question: str
     format: str
     """The wire format of the provider."""
     dialects: list[str]
-    """The dialects of the calls."""
+    """The ids of the dialects in which the model wrote calls, including malformed calls."""
     end: str
     body: str
     written: str
@@ -74,7 +83,10 @@ class Dissection(msgspec.Struct, frozen=True):
 
 
 def dissect(recording: OpenRecording, cut: Cut = "recorded") -> Dissection:
-    """Return the steps of a recording. Raises RecordingError for an invalid recording, and TooManySteps."""
+    """Read a recording and return its steps. `cut` sets the chunk boundaries.
+
+    Raises RecordingError for an invalid recording, and TooManySteps for more than `MAX_STEPS` chunks.
+    """
     head = recording.head
     adapter = adapter_of(recording)
     machine = StreamMachine(execute="never", keep_markup=True, call_deltas=True)
@@ -124,7 +136,10 @@ def dissect(recording: OpenRecording, cut: Cut = "recorded") -> Dissection:
 
 
 def question_of(head: ExchangeHead) -> str:
-    """Return the last message of the request if it is a string in `messages`, as in most wire formats, else ""."""
+    """Return the text of the last message in the recorded request.
+
+    Returns "" if the body has no `messages`, or if the content of the last message is not a string.
+    """
     body = head.request.body if head.request is not None else None
     messages = body.get("messages") if isinstance(body, dict) else None
     last = messages[-1] if isinstance(messages, list) and messages else None
@@ -133,7 +148,7 @@ def question_of(head: ExchangeHead) -> str:
 
 
 class _JSText:
-    """A growing text, and its length in JavaScript."""
+    """A growing text, and its length in UTF-16 code units."""
 
     def __init__(self) -> None:
         self._pieces: list[str] = []
@@ -149,21 +164,22 @@ class _JSText:
 
 
 def js_length(text: str) -> int:
-    """Return the length of `text` in JavaScript, which counts UTF-16 code units."""
+    """Return the length of `text` in UTF-16 code units, as JavaScript counts it."""
     return len(text) + sum(map("\uffff".__lt__, text)) if not text.isascii() else len(text)
 
 
 class _ModelText:
-    """The text that the model wrote, in order, with marks for the parts that became something else."""
+    """The text that the model wrote, in order, with marks for the parts that are not plain visible text."""
 
     def __init__(self) -> None:
         self.content = _JSText()
         self.marks: list[Mark] = []
-        self._pending: deque[tuple[int, str]] = deque()  # deltas that no event has covered: position of the rest, text
-        self._covered = 0  # characters of the first pending delta that events have covered
+        # Deltas that events have not covered completely: the position of the uncovered rest, and the text of the delta.
+        self._pending: deque[tuple[int, str]] = deque()
+        self._covered = 0  # number of characters of the first pending delta that events have covered
         self._visible: list[str] = []  # the last visible text
-        self._visible_end = 0  # the position after it
-        self._streamed: set[str] = set()  # native calls whose arguments arrived in deltas
+        self._visible_end = 0  # the position after the last visible text
+        self._streamed: set[str] = set()  # keys of the native calls whose arguments arrived in deltas
 
     def add(self, event: SourceEvent) -> None:
         match event:
@@ -180,7 +196,7 @@ class _ModelText:
                 self._add_marked(f"{name or ''}{shown}", "native", "native")
 
     def mark_event(self, event: UIEvent) -> None:
-        """Mark the part of the text that the event covers."""
+        """Mark the part of the text that the event contains."""
         match event:
             case events.Text(text):
                 self._cover(len(text))
@@ -210,7 +226,7 @@ class _ModelText:
         self._mark(begin, self.content.length, kind, label)
 
     def _cover(self, count: int, kind: Kind | None = None, label: str = "") -> None:
-        """Mark the next `count` characters of text. Reasoning and native calls may stand between them."""
+        """Mark the next `count` characters of text. If reasoning or native calls are between them, skip those."""
         begin = end = -1
         while count and self._pending:
             position, delta = self._pending[0]

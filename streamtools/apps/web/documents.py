@@ -1,8 +1,8 @@
-"""The HTML documents of the page, and their Content-Security-Policy.
+"""Builds the HTML documents of the web page, and their Content-Security-Policy.
 
-Each document is one response that loads nothing else. Styles and scripts come from `static`, without a build step, and
-are inlined. The policy lists their digests, so the browser runs nothing else, whatever a model writes. `client` holds
-modules of `@streamtools/client` as its build makes them (`python -m tests.clients.typescript_package`).
+Each document is one response, which contains its styles and scripts. They are files in the folders `static`, `vendor`
+and `client`. The policy lists the digests of the styles and scripts. So the browser runs no script that a model writes.
+`client` holds modules of `@streamtools/client`, which `python -m tests.clients.typescript_package` builds.
 """
 
 from __future__ import annotations
@@ -36,11 +36,13 @@ _PAGE_STYLES = ("static/page.css",)
 _DEBUGGER_STYLES = (*_PAGE_STYLES, "static/debugger.css")
 
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:function\*?|class|const) (\w+))", re.MULTILINE)
-_SOURCE_MAP = re.compile(r"^//# sourceMappingURL=.*$", re.MULTILINE)  # developer tools would request it
+_SOURCE_MAP = re.compile(
+    r"^//# sourceMappingURL=.*$", re.MULTILINE
+)  # removed, because developer tools would request the source map
 
 
 class Documents(NamedTuple):
-    """The page, the debugger, and the policy of both."""
+    """The HTML of the chat page and of the debugger, and the Content-Security-Policy for both."""
 
     page: str
     debugger: str
@@ -54,7 +56,7 @@ def make_documents() -> Documents:
         f"script-src {_digests((*_PAGE_SCRIPTS, *_DEBUGGER_SCRIPTS))}",
         f"style-src {_digests(_DEBUGGER_STYLES)}",
         "connect-src 'self'",
-        "img-src data:",  # the icon
+        "img-src data:",  # allows the icon
         "base-uri 'none'",
         "form-action 'none'",
         "frame-ancestors 'none'",
@@ -79,7 +81,9 @@ def _digests(paths: Iterable[str]) -> str:
 
 
 def _read_file(name: str) -> str:
-    """Return a file as it is inlined. A module becomes a script: inlined modules cannot import each other."""
+    """Read a file to insert into a document. A module is converted to a script, because modules in a document cannot
+    import each other.
+    """
     text = _SOURCE_MAP.sub("", (_FOLDER / name).read_text(encoding="utf-8"))
     if not name.startswith("client/"):
         return text
