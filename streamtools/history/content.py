@@ -83,7 +83,7 @@ def given(value: object, key: str) -> str:
 
 
 def without(message: Mapping[str, Any], *known: str) -> dict[str, Any]:
-    """Return the fields of an object without those in `known`."""
+    """Return the fields of an object whose names are not in `known`."""
     return {name: value for name, value in message.items() if name not in known}
 
 

@@ -152,7 +152,7 @@ def without_reasoning(history: Iterable[Message]) -> list[Message]:
 
 
 SendReasoning: TypeAlias = Literal["with_calls", "always", "since_user", "never"]
-"""Which exchanges send their reasoning back: those with calls, all, only the last one, or none.
+"""Which exchanges send their reasoning back: exchanges with calls, all, only the last exchange, or none.
 
 An exchange consists of a user message and all messages up to the next user message.
 """

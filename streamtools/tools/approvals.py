@@ -8,10 +8,10 @@ A run that ends with open questions returns a `Suspension`, which can be stored 
 question about each call, and the id of the run. Another process can resume the run from it. Store it where only the
 application can write: a changed suspension changes the calls that run.
 
-`need_of` returns what a call needs before it runs. In doubt, a call does not run: a tool with `trust="native"` or
-`"approved"` never directly runs a call that the model may have quoted from its input. Only native calls, and calls
-under a marker with a nonce, certainly come from the model. If a `requires_approval` function raises, the call needs
-approval. `Approvals` holds the questions and decisions of one run.
+`need_of` returns the condition under which a call runs, for example an approval. In doubt, a call does not run: a tool
+with `trust="native"` or `"approved"` never directly runs a call that the model may have quoted from its input. Only
+native calls, and calls under a marker with a nonce, certainly come from the model. If a `requires_approval` function
+raises, the call needs approval. `Approvals` holds the questions and decisions of one run.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     asked: float | None = None
 
     def judge(self, decision: Decision, now: float) -> Decision:
-        """Return the decision, or `Deny` if the question has expired. Raises what `check` raises.
+        """Return the decision, or `Deny` if the question has expired. Raises the errors of `check`.
 
         >>> call = ToolCall(id="call_1", name="pay", arguments={"sum": 5}, dialect="native")
         >>> question = ask(call, approval=True, expires=100.0)
@@ -141,7 +141,7 @@ class Decidable(Protocol):
         """Decide about a waiting call. Raises `DecisionRefused` if the call does not wait for this decision."""
 
     def approve(self, call_id: str, *, digest: str | None = None) -> None:
-        """Let a waiting call run. Raises `DecisionRefused`, also if `digest` is given and is not the call's digest."""
+        """Let a waiting call run. If `digest` is set, it must be the digest of the call. Raises `DecisionRefused`."""
         self.decide(call_id, Approve(digest))
 
     def deny(self, call_id: str, reason: str = "") -> None:

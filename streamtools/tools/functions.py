@@ -24,7 +24,7 @@ def body_of(function: Callable[..., Any]) -> Any:
 
 
 def is_unbound_method(function: Callable[..., Any]) -> bool:
-    """Return whether this is a method that was taken from its class and is not bound to an instance."""
+    """Return whether this is a method that is not bound to an instance of its class."""
     if not inspect.isfunction(function):
         return False
     place = function.__qualname__.rpartition(".")[0]

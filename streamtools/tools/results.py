@@ -97,7 +97,7 @@ def write(value: Any, type_: TypeAdapter[Any] | None = None) -> Written:
 
     For the model, a string is used unchanged, and any other value becomes compact JSON. `NaN` and infinities become
     null. A lone surrogate becomes U+FFFD. `type_` serializes the value by its declared type. Without it, the value is
-    serialized by its own type. Raises the errors of the serializer.
+    serialized by the type of the value itself. Raises the errors of the serializer.
     """
     if isinstance(value, ToolResult):
         given = value.model if value.ui is msgspec.UNSET else value.ui

@@ -138,8 +138,8 @@ OnToolResult: TypeAlias = Callable[[ToolCall, ToolOutcome], object]
 OnToolError: TypeAlias = Callable[[ToolCall, BaseException], object]
 """A function that receives the exception, with its traceback, of each tool that failed. May be async.
 
-The exception is the one that the tool raised, `ToolTimeout`, or the error of serializing the result. The function is
-not called for a `ToolError`, or for mistakes of the model such as invalid arguments. Its exceptions are only logged.
+The exception is `ToolTimeout`, the error of serializing the result, or the exception that the tool raised. The function
+is not called for a `ToolError`, or for mistakes of the model such as invalid arguments. Its exceptions are only logged.
 """
 
 
