@@ -100,7 +100,7 @@ class DialectSet:
             self._entries.append(MarkerEntry(marker.after_space(space, "start"), (begins, dialect, 1), in_code))
 
     def closing(self, tag: Tag) -> ReasoningEnd:
-        """Return how the reasoning ends that the opening tag `tag` begins."""
+        """Return the `ReasoningEnd` that finds the end of the reasoning after the opening tag `tag`."""
         if tag not in self._closings:
             self._closings[tag] = self.tags.closing(tag.closings, tag.before)
         return self._closings[tag]

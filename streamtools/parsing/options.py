@@ -33,7 +33,8 @@ class ParserOptions:
     """Where tags such as `<think>` begin reasoning. `start`: at the start of the text and after a call. `anywhere`:
     everywhere except in code. `off`: nowhere."""
     on_malformed: Literal["error", "text"] = "error"
-    """Whether a malformed call is an `error` and stays hidden, or a `warning` and is shown as text."""
+    """How a malformed call is reported. `error`: by an `error` event, and its text is hidden. `text`: by a `warning`
+    event, and its text is shown."""
     after_call: Literal["show", "hide", "stop"] = "show"
     """What happens to text after a call, where weak models invent the tool's result. `show`: it is shown. `hide`: it is
     hidden. `stop`: the answer ends."""
@@ -81,7 +82,8 @@ class Options(ParserOptions):
     """The text in the history that is sent back to the model. `as_written`: the model's original text. `as_shown`: the
     text after the rules."""
     pace: Literal["as_it_comes", "words", "graphemes"] = "as_it_comes"
-    """How visible text is split into events: as it arrives, in whole words, or in whole graphemes, such as an emoji."""
+    """How visible text is split into events. `as_it_comes`: as it arrives. `words`: in whole words. `graphemes`: in
+    whole graphemes, so that no emoji is split."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

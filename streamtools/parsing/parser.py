@@ -153,7 +153,7 @@ class Parser:
         self._ended = True
         self._output.events = events = list[UIEvent]()
         self._run("")
-        self._closed, self._shows, self._skim, self._search = True, False, None, always  # so `feed` notices the end
+        self._closed, self._shows, self._skim, self._search = True, False, None, always  # so `feed` raises
         return self._filtered(events, ends=True)
 
     def release(self) -> list[UIEvent]:

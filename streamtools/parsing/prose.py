@@ -76,7 +76,7 @@ class Prose:
         self.last = ""  # the most recently shown text; its last character precedes the text that follows
         self._line_feeds = 0  # how many line feeds may still belong to the closing tag of reasoning before the text
         self._fresh = True  # only white space was read since the start, the end of reasoning, or the last call
-        self._start = True  # whether markers that count only at the start of a message still count
+        self._start = True  # whether markers for the start of a message may still be recognized
         self._after_call = False  # whether a call precedes the text
         self.leaves = always
         self.markdown.reset()
@@ -213,7 +213,7 @@ class Prose:
         return rest
 
     def _read_start(self, text: str) -> tuple[int, _Mark]:
-        """Search white space, and the text after it, for a marker that counts only at the start or after a call.
+        """Search white space, and the text after it, for a marker, at the start of a message or after a call.
 
         Returns the position and the meaning of the marker. If there is no marker, returns the next position where a
         marker may begin, and False.

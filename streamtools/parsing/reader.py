@@ -8,7 +8,7 @@ stream.
         while (yield from span.peek()) != "]":
             ...
 
-`Closing` describes the text that ends a section, such as a closing tag. `Word` describes a class of characters.
+`Closing` describes the text that ends a section, such as a closing tag. `Word` describes a word of given characters.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Closing:
     """The possible ends of a section, for `Reader.content` and `Reader.until`. Patterns are compiled on first use.
 
     One search finds all ends. It also finds an incomplete end at the end of the text. So a read passes on all text
-    before the match, and only text that may become an end is pending.
+    before the match, and only text that may become an end stays pending.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class Word:
 
 
 def matcher(pattern: str) -> Callable[[str, int], re.Match[str]]:
-    """Return the match function of `pattern`. The pattern must match the empty text, so the function never fails."""
+    """Return the match function of `pattern`, which must match the empty text. So the function never returns None."""
     match = re.compile(pattern, re.DOTALL).match
     assert match("") is not None
     return cast("Callable[[str, int], re.Match[str]]", match)

@@ -1,8 +1,8 @@
 """Reasoning: the text between tags such as `<think>` and `</think>`.
 
 Calls in reasoning are not executed, because models rehearse calls there that they then decide not to make. If the
-reasoning holds a call, one warning at its end reports it. The warning shows that a model may write its calls in the
-wrong place.
+reasoning holds a call, one warning at the end of the reasoning reports it. The warning helps to find models that write
+calls in the wrong place.
 
 Some dialects are an exception, because their models forget the closing tag before a call. `CallRun` reads a run, which
 is a sequence of calls in the reasoning of such a model. The text after the run decides. If more reasoning or the
@@ -32,7 +32,7 @@ from streamtools.parsing.markers import Group, Marker, Markers, OneOf, Pattern, 
 from streamtools.parsing.reader import always, not_white_space
 from streamtools.parsing.span import Span
 
-_LONGEST_CLOSING = 64  # characters of a closing tag, except the last one
+_LONGEST_CLOSING = 64  # the most characters of an incomplete closing tag
 
 
 class RunVerdict(Enum):
@@ -115,7 +115,7 @@ class ReasoningTags:
         Returns None if more text is needed to decide, and False if there is no tag. With `strays`, closing tags are
         recognized too, and their `ReasoningEnd` is None.
         """
-        if not ended and at < len(text) and self._begins(text, at) is None:  # saves a dozen searches
+        if not ended and at < len(text) and self._begins(text, at) is None:  # Fast path
             return False
         undecided = False
         tags = self._spaced if text[at : at + 1] == " " else (*self._tags, *self._strays) if strays else self._tags
