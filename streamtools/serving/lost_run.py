@@ -123,5 +123,5 @@ class _LostRun:
             del self._calls[id]
             return [Error(Code.TOOL_CANCELLED, f"{_OWNER_GONE} before the tool began", call_id=id, call=call)]
         del self._calls[id]
-        text = f"{_OWNER_GONE}, and it is not find_outcome what the tool has done"
+        text = f"{_OWNER_GONE}, and the effect of the tool is unknown"
         return [Error(Code.OUTCOME_UNKNOWN, text, call_id=id, call=call)]
