@@ -68,7 +68,7 @@ def with_texts(value: Any, change: Callable[[str], str]) -> Any:
 def count_values(body: bytes) -> int:
     r"""Return the number of commas and opening brackets outside of strings. It approximates the number of JSON values.
 
-    The text is not parsed. No call into C code takes longer than a millisecond, so that other threads can run. For text
+    The text is not parsed. It is read in chunks, so that no step takes longer than a millisecond. For text
     that contains NUL bytes, such as UTF-16, the result is its length in bytes.
 
     >>> count_values(b'{"a": [1, 2], "\\"[,": {}}')

@@ -37,7 +37,7 @@ from streamtools.json_values import as_dict, whole
 from streamtools.limits import DEFAULT_LIMITS
 
 _BOM = b"\xef\xbb\xbf"
-_DAMAGED = re.compile(rb"[^\t -~]")  # in a field name
+_DAMAGED = re.compile(rb"[^\t -~]")  # a byte that a valid field name does not contain
 _ENVELOPE = {"event", "data", "id", "retry"}  # the keys of a server-sent event as a dict
 _MAX_HEAD = 1024  # the maximum number of bytes of white space before the start of a stream
 _CR, _LF = b"\r\n"  # integers, because `13 in chunk` is faster than `b"\r" in chunk`
@@ -84,7 +84,7 @@ class FrameDecoder(ABC):
         self._start: bytes | None = b""  # the first bytes, if they may begin a byte order mark; later None
         self._after_cr = False
         self._buffer = bytearray()  # the beginning of an incomplete frame
-        self._dropped = 0  # dropped bytes of a frame over the limit
+        self._dropped = 0  # the number of dropped bytes of a frame over the limit
         self.ignored = b""
         """The beginning of the first line that is not a field of an event, for example of an HTML document."""
 
@@ -247,7 +247,7 @@ class ArrayDecoder(FrameDecoder):
                 start = at if self._depth == 1 else start
             else:
                 self._depth -= mark != b","
-                if self._depth <= 1:  # an element has ended
+                if self._depth <= 1:  # an element or the array has ended
                     end = at if self._depth == 1 and mark != b"," else found.start()
                     self._buffer += chunk[start:end]
                     frames += self._read_within_limit([bytes(self._buffer).strip()])
@@ -312,7 +312,7 @@ def as_frame(item: object) -> Frame | None:
         event, data = value.get("event"), value.get("data")
         if (
             isinstance(event, str) and isinstance(data, str | dict) and _ENVELOPE.issuperset(value)
-        ):  # an event as a dict
+        ):  # a server-sent event as a dict
             return Frame(whole(data).encode() if isinstance(data, str) else _write(data), event or "message")
         return Frame(_write(value))
     except (ValueError, RecursionError):

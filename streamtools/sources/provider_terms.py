@@ -27,8 +27,8 @@ _TERMS: dict[FinishReason, str] = {
     " incomplete"  # Responses sends it if it gives no reason
     " model_length",  # Mistral sends it if the context window is full
     "content_filter": "content_filter refusal error_toxic"
-    " guardrail_intervened content_filtered"  # Bedrock
-    " safety recitation blocklist prohibited_content spii model_armor"  # this line and the next line: Gemini
+    " guardrail_intervened content_filtered"  # sent by Bedrock
+    " safety recitation blocklist prohibited_content spii model_armor"  # this line and the next line are sent by Gemini
     " image_safety image_prohibited_content image_recitation image_other",
     "error": "error failed malformed_function_call malformed_response unexpected_tool_call too_many_tool_calls"
     " missing_thought_signature malformed_model_output malformed_tool_use timeout",
@@ -199,7 +199,7 @@ def name_of(error: Exception) -> str:
 
 
 def _get(error: Exception, name: str) -> object:
-    with contextlib.suppress(Exception):  # a property may fail
+    with contextlib.suppress(Exception):  # a property of the exception may raise
         return getattr(error, name, None)
     return None
 

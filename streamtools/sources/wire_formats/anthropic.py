@@ -186,7 +186,7 @@ class Anthropic(FrameAdapter):
     def _start_block(self, event: dict[str, Any], frame: Frame, events: list[SourceEvent]) -> None:
         start = object_in(event, "content_block")
         kind, at = start.get("type"), _place(event)
-        if kind == "fallback" and isinstance(to := start.get("to"), dict):  # another model continues
+        if kind == "fallback" and isinstance(to := start.get("to"), dict):  # another model continues the message
             self._model = string(to.get("model")) or self._model
         if (left := self._blocks.pop(at, None)) is not None:
             self._end_block(left, events)

@@ -66,7 +66,7 @@ class Gemini(Interactions):
         return self._over or (self._reason or self._blocked or self._status) is not None
 
     def _read(self, frame: Frame, events: list[SourceEvent]) -> None:
-        if frame.data.startswith(b"[DONE]"):  # a proxy may add it
+        if frame.data.startswith(b"[DONE]"):  # Gemini never sends it, but a proxy may add it
             return
         value = self._decode(frame, events)
         if value is UNREADABLE:

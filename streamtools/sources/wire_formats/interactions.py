@@ -69,7 +69,7 @@ class Interactions(FrameAdapter):
         match step.get("type"):
             case "function_call":
                 self._begun += 1
-                given = None if given in ("", {}) else given  # {} if the arguments arrive in deltas
+                given = None if given in ("", {}) else given  # Google sends {} if the arguments arrive in deltas
                 call = OpenCall(f"step {self._begun}", text_in(step, "id"), text_in(step, "name"), given, signature)
                 self._open_call(self._steps, index, call, events)
             case "thought":
