@@ -45,7 +45,7 @@ _UNSAFE_CHARACTERS = re.compile(r"[^\w.+=-]+")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option `--record-streams`."""
+    """Add the option `--record-streams` to pytest."""
     group = parser.getgroup("streamtools", "recorded streams")
     group.addoption(
         "--record-streams",
@@ -57,7 +57,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marker."""
+    """Register the marker `recording`."""
     config.addinivalue_line("markers", _MARKER)
 
 

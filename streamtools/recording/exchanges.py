@@ -75,7 +75,8 @@ class RecordedExchange:
     is_only: bool
     """True if the file holds only this exchange."""
     request: RecordedRequest | None = None
-    """The recorded request, with the secrets of this process redacted too. None if no request was recorded."""
+    """The recorded request, in which the secrets passed to `exchanges_of` are overwritten too. None if no request was
+    recorded."""
     place: ExchangePlace | None = None
     """The position in the file. None for a raw capture."""
 

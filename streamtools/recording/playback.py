@@ -1,7 +1,7 @@
 """Plays the bytes of a recording with a chosen speed, other chunk boundaries, and an injected fault.
 
-A provider may be slow, split its bytes anywhere, break the connection, or stop sending. A recording holds only one such
-case. The options of this module create the other cases. The position of a fault is a byte offset in the recorded body,
+A provider may be slow, split its bytes anywhere, break the connection, or stop sending. A recording shows one case.
+The options of this module create the other cases. The position of a fault is a byte offset in the recorded body,
 so it does not depend on chunk boundaries. `replay`, `ReplayBytes` and `ReplayTransport` accept the options as keywords.
 """
 
@@ -107,7 +107,7 @@ class VirtualClock:
 
 
 class PlaybackOptions(TypedDict, total=False):
-    """The fields of `Playback` as keywords."""
+    """The fields of `Playback` as keyword arguments."""
 
     speed: float
     cut: Cut
@@ -135,12 +135,12 @@ class Playback:
     clock: VirtualClock | None = None
     """A virtual clock. The replay advances it by the recorded times instead of waiting."""
     cut_after: int | None = None
-    """The number of bytes after which the response ends, as if it were complete. None injects no such fault."""
+    """The number of bytes after which the response ends, as if it were complete. None means that it is not cut."""
     reset_after: int | None = None
-    """The number of bytes after which the connection breaks. None injects no such fault."""
+    """The number of bytes after which the connection breaks. None means that it is not broken."""
     stall_after: int | None = None
     """The number of bytes after which no more bytes arrive. The reader then waits until its timeout expires, or until
-    it is cancelled or closed. None injects no such fault."""
+    it is cancelled or closed. None means no stall."""
     read_timeout: float | None = None
     """The time in seconds after which a read without data raises TimeoutError. None means no limit, but
     `ReplayTransport` then uses the timeout of the request."""

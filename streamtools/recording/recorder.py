@@ -94,7 +94,7 @@ class RecordedBytes:
             self._end()
 
     def _record(self, data: bytes) -> bytes:
-        self._exchange.chunk(bytes(memoryview(data)))  # raises TypeError for anything but bytes
+        self._exchange.chunk(bytes(memoryview(data)))  # raises TypeError if the chunk is not bytes
         return data
 
     def _end(self, error: Exception | None = None) -> None:
@@ -151,11 +151,11 @@ def _begin_exchange(file: ExchangeFile, response: Any) -> ExchangeRecorder:
     try:
         request = response.request
         head = str(request.method), str(request.url), header_items(request.headers)
-    except (AttributeError, RuntimeError):  # RuntimeError: httpx, for a response without a request
+    except (AttributeError, RuntimeError):  # httpx raises RuntimeError for a response without a request
         exchange = file.begin(None)
     else:
         content = b""
-        with contextlib.suppress(AttributeError, RuntimeError):  # RuntimeError: httpx, for a streamed body
+        with contextlib.suppress(AttributeError, RuntimeError):  # httpx raises RuntimeError for a streamed body
             content = bytes(request.content)
         exchange = file.begin_request(*head, content)
     status, headers = getattr(response, "status_code", None), getattr(response, "headers", None)
@@ -165,7 +165,7 @@ def _begin_exchange(file: ExchangeFile, response: Any) -> ExchangeRecorder:
     return exchange
 
 
-@dataclass(eq=False, repr=False)  # a repr would show the secrets
+@dataclass(eq=False, repr=False)  # without a repr, because it would show the secrets
 class ExchangeFile:
     """A file of exchanges in the order of their requests. Thread-safe.
 

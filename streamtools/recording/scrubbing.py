@@ -115,7 +115,7 @@ class Scrubber:
         self._second_pass = Scrubber() if any(known) else None
         self._raw = _SearchedText(self._texts, patterns, joined=False)
         self._fields: dict[bytes, _SearchedText] = {}  # by field name: the joined values of the field
-        self._buffer = bytearray()  # the bytes that `feed` has not returned
+        self._buffer = bytearray()  # the bytes that were fed and not returned
         self._buffer_start = 0  # the position of the first byte in the buffer; positions count from the first byte fed
         self._searched = 0  # the position of the first byte that was not searched
         self._line_start = 0  # the position at which the unfinished line begins
@@ -178,7 +178,7 @@ class _SearchedText:
 
     def __init__(self, texts: list[bytes], patterns: list[re.Pattern[bytes]], *, joined: bool) -> None:
         self._text = bytearray()  # the undecided text, and before it the context that lookbehinds read
-        self._positions = array("q") if joined else range(0)  # the position of each byte of the text
+        self._positions = array("q") if joined else range(0)  # the position in the stream of each byte of the text
         self._search_from = 0
         self._decided = 0
         self._texts = texts

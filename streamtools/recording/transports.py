@@ -172,10 +172,10 @@ class ReplayTransport(Transport):
     recorder. A request without a match raises `UnrecordedRequest`. With `repeat=True`, the matching exchange that was
     played last is played again if no new exchange matches.
 
-    The response has the recorded status, headers and chunks. A recorded broken connection raises the recorded exception
-    or `httpx.ReadError` after the same bytes, a recorded timeout the recorded exception or `httpx.ReadTimeout`. If the
-    recorded client closed the response, no more bytes arrive after that point. The new client waits until it closes the
-    response or its timeout expires.
+    The response has the recorded status, headers and chunks. If the recorded connection broke or timed out, the replay
+    raises the recorded exception after the same bytes. Without a recorded exception, it raises `httpx.ReadError` or
+    `httpx.ReadTimeout`. If the recorded client closed the response, no more bytes arrive after that point. The new
+    client waits until it closes the response or its timeout expires.
 
     All other options are those of `Playback` and apply to every exchange. `vary(exchange)` returns options that replace
     them for one exchange. By default, the read timeout of the request is used.

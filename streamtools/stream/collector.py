@@ -96,7 +96,7 @@ class Collector:
         self._previous_step_start = self._step_start
         self._step_start = (self._text_length, self._reasoning_length, len(self.result.errors))
         self._parts = StepParts()
-        self._results: dict[str, CallResult | None] = {}  # by call id; None for a call that has not run
+        self._results: dict[str, CallResult | None] = {}  # by call id: the results; None for a call that has not run
         self._names: dict[str, str] = {}  # by call id: the tool names of the calls that have started
         self._in_text: dict[str, ToolCall] = {}  # by call id: the calls that the model wrote in its text
         self._has_too_many_calls = False  # True after the first call beyond the limit of the turn
@@ -131,7 +131,7 @@ class Collector:
         self._source = source
 
     def read(self) -> TurnResult:
-        """Return the current result."""
+        """Process the recorded events, and return the current result."""
         self.collect()
         self.result.text = self._text.join()
         self.result.reasoning = self._reasoning.join()
@@ -318,7 +318,7 @@ class TextPieces:
         return self._blocks[0]
 
     def cut(self, length: int) -> None:
-        """Keep the first `length` characters."""
+        """Keep only the first `length` characters."""
         self._blocks = [self.join()[:length]]
 
 

@@ -62,7 +62,7 @@ class Driver:
         self.scope = self._whole
         """The cancel scope of the current phase: entering, reading, or `finish`. `cancel` cancels it.
 
-        Before `drive`, a caller may set its `deadline`, which limits entering and reading together.
+        A caller may set its `deadline`, which ends entering or reading.
         """
 
     @property

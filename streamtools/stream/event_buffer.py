@@ -45,7 +45,7 @@ class EventBuffer:
         self._error: Exception | None = None
 
     def open(self) -> None:
-        """Allow reading."""
+        """Allow `get` to wait for events. Call this inside an event loop."""
         self._readable = anyio.Semaphore(0, fast_acquire=True)
 
     async def get(self) -> UIEvent:
@@ -125,8 +125,8 @@ class EventBuffer:
     def _wake(self) -> None:
         """Wake all waiting readers that have not been woken.
 
-        If a woken reader is cancelled, `_woken` stays too high or one release too many remains. A later reader then
-        finds no event at most once, and waits again.
+        If a woken reader is cancelled, its release stays available. The next reader is then woken immediately, may find
+        no event, and waits again.
         """
         if self._readable is None:
             return

@@ -35,14 +35,14 @@ class RunnerOptions:
     timeout: float = 60.0
     """The time limit in seconds for each tool that does not set `timeout`."""
     state: Any = None
-    """The `state` in the `ToolContext` of each tool, such as the user of the request."""
+    """An object for the tools, such as the user of the request. A tool finds it in its `ToolContext` as `state`."""
     result_limit: int | None = RESULT_LIMIT
     """The maximum length in characters of one result for the model. Events hold the whole result. None means no
     limit."""
     on_result: OnToolResult | None = None
-    """`on_result(call, outcome)` is called for each outcome. Its exceptions are logged and change nothing."""
+    """A function that is called as `on_result(call, outcome)` for each outcome. Its exceptions are only logged."""
     on_error: OnToolError | None = None
-    """`on_error(call, exception)` is called when a tool fails. Its exceptions are logged and change nothing."""
+    """A function that is called as `on_error(call, exception)` when a tool fails. Its exceptions are only logged."""
     ledger: CallLedger | None = None
     """A store for calls and their outcomes. It prevents that a call runs twice."""
     self_contained: bool = False
@@ -66,10 +66,10 @@ class ApprovalOptions:
     """With `"later"`, the run ends while the calls are pending, and another run continues with `resume`. With `"now"`,
     the run waits for `approve`, `deny` or `answer`."""
     timeout: float | None = None
-    """Seconds until an undecided call is denied. None means five minutes for `"now"` and a day for `"later"`;
-    `math.inf` means no limit."""
+    """The time in seconds after which an undecided call is denied. None means five minutes for `"now"` and a day for
+    `"later"`. `math.inf` means no limit."""
     decisions: Decisions = field(default_factory=dict)
-    """Decisions about the calls of the suspension in `resume`, by call id."""
+    """The decisions about the calls of the suspension that is passed as `resume`, by call id."""
 
     def __post_init__(self) -> None:
         check_word("ask", self.ask, ("later", "now"))
@@ -98,7 +98,8 @@ class TextOptions:
     """True if the rules also apply to the call arguments in events. Tools get the original arguments. There are no
     `call-delta` events."""
     judge: TextJudge | None = None
-    """A `TextJudge`, which approves text before it is shown. When it refuses, the run stops and no call runs."""
+    """A `TextJudge`, which approves text before it is shown. When it refuses a piece of text, the run stops, and its
+    remaining calls do not run."""
     history: Literal["as_written", "as_shown"] = "as_written"
     """The text in the history for the model: `"as_written"` is the original text of the model, `"as_shown"` is the text
     after the rules."""
@@ -114,7 +115,7 @@ class OutputOptions:
     """The type of the answer, and the number of retries if the answer does not have this type."""
 
     type: Any
-    """A pydantic model, a dataclass, a TypedDict, another type, or a JSON schema."""
+    """The type of the answer: a pydantic model, a dataclass, a TypedDict, another type, or a JSON schema."""
     _: KW_ONLY
     retries: int = 0
     """The maximum number of times that a chat requests an invalid answer again."""
@@ -126,7 +127,7 @@ class OutputOptions:
 
 
 class StreamOptions(TypedDict, total=False):
-    """The keyword parameters of `ToolStream` except `tools`, for functions that pass them on."""
+    """The keyword parameters of `ToolStream` except `tools`. Functions that call `ToolStream` use it as a type."""
 
     dialects: Dialects
     native_tool_calls: bool | None

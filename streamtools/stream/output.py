@@ -43,7 +43,7 @@ async def items_of(
         draft.add(event.path, event.value, event.complete)
         if not event.complete:
             if path is None and not event.path:
-                list_path = None  # another answer starts
+                list_path = None  # an empty path: another answer starts
             if list_path is None and type(event.value) is list:
                 list_path = event.path
         elif list_path is not None and event.path and event.path[:-1] == list_path and type(event.path[-1]) is int:

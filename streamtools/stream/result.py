@@ -71,8 +71,8 @@ class TurnResult:
         `write_messages` writes the messages, and describes `provider` and `send_reasoning`.
 
         Providers require a result for each call. With `answer_pending=True`, a call that did not run gets the result
-        that it was cancelled. With False, the caller adds the results of the last turn. None means False for a finished
-        run, and True for a run that was cancelled, cut, stopped, or failed.
+        that it was cancelled. With False, the caller must add the results of the last turn. None is the default: False
+        for a finished run, and True for a run that was cancelled, cut, stopped, or failed.
 
         Raises ValueError for another format.
         """

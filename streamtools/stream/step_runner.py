@@ -100,7 +100,7 @@ class StepRunner:
             machine.leave_pending(calls[admitted:])
             calls = calls[:admitted]
         self.running += calls
-        # The model may have repeated neutralized text in its arguments.
+        # The history contains neutralized text, and the model may have copied it into its arguments. Restore it.
         calls = [replace(call, arguments=restore(call.arguments, dialects=self.dialects)) for call in calls]
         if not machine.awaits_outcomes:
             self._running_beside += 1

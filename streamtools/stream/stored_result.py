@@ -42,7 +42,7 @@ _Tagged = tuple[_Kind, Any]
 
 
 class StoredEnd(NamedTuple):
-    """The end of a run: its result, its suspension, and the history to resume it with."""
+    """The end of a run: its result, its suspension, and the history of the chat, which is needed to resume the run."""
 
     result: TurnResult
     suspension: Suspension | None

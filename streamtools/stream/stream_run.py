@@ -101,7 +101,7 @@ class StreamRun:
         if self._judge is not None:
             self._judge.begin(tools, self.emit, self._refuse)
 
-    # Events on their way to the consumer.
+    # These methods pass events to the consumer.
 
     def emit(self, events: Sequence[UIEvent]) -> bool:
         """Pass events through the stages to the buffer. Return True if the source must wait before the next batch.
@@ -128,7 +128,7 @@ class StreamRun:
         await self.wait_for_room()
 
     async def wait_for_room(self) -> None:
-        """Wait until the judge and the consumer have caught up. If the result is too large, stop the run."""
+        """Wait until the judge and the buffer have room for more events. If the result is too large, stop the run."""
         if self.collector.is_too_large and self._scope is not None and not self._scope.cancel_called:
             self._stop_reason = "size_limit"
             self._scope.cancel()
@@ -154,7 +154,7 @@ class StreamRun:
         if self._scope is not None:
             self._scope.cancel()
 
-    # Source events on their way to the machine.
+    # These methods read source events and feed them to the machine.
 
     async def resume(self, tools: TaskGroup) -> None:
         """Run the pending calls of the earlier run, if this run resumes a run."""
@@ -219,7 +219,7 @@ class StreamRun:
 
         return take
 
-    # The end of the run.
+    # These methods end the run.
 
     def complete(self) -> None:
         """With a judge, emit the last events of the machine now, because the judge can still approve their text.

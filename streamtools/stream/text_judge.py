@@ -250,7 +250,7 @@ def _with_text(event: Any, text: str) -> Any:
 
 
 def _without_text(event: UIEvent) -> UIEvent | None:
-    """Return the event without the text that the model wrote. Returns None if the event holds only such text."""
+    """Return the event without the text of the model. Returns None if the event contains nothing except this text."""
     if isinstance(event, Text | Reasoning | Matched | Partial | Raw):
         return None
     if isinstance(event, Error | Warning) and event.raw is not None:

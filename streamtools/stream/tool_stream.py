@@ -223,7 +223,7 @@ class ToolStream(Decidable):
         """Set the decision about a waiting call. Raises `DecisionRefused` if the call does not wait for it."""
         self._approvals.decide(call_id, decision)
 
-    # The consumer's side.
+    # The consumer calls these methods.
 
     def __aiter__(self) -> Self:
         return self
@@ -253,7 +253,7 @@ class ToolStream(Decidable):
         assert self._scope is not None
         if not self._buffer.is_closed:
             self._scope.cancel()
-        if anyio.get_current_task().id != self._task_id:  # on trio, the group would wait forever
+        if anyio.get_current_task().id != self._task_id:  # on trio, leaving the group here would wait forever
             await self.aclose()
             raise ClosedError(LEFT_ELSEWHERE)
         # Pass only a cancellation to the group. The group needs it to distinguish a cancellation by asyncio from one by
@@ -279,10 +279,10 @@ class ToolStream(Decidable):
             self._scope.cancel()
             await self._finished.wait()
 
-    # The task that drives the run.
+    # These methods run in the background task.
 
     async def _drive(self, scope: anyio.CancelScope) -> None:
-        failure: str | None = None  # the name of the exception that made the source unreadable
+        failure: str | None = None  # the name of the exception that ended the run
         try:
             with scope:
                 async with anyio.create_task_group() as tools:

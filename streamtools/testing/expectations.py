@@ -23,7 +23,7 @@ from streamtools.recording.matching import common_prefix_length
 from streamtools.sources.frames import Frame, LineDecoder, SSEDecoder
 
 Expected: TypeAlias = "Event | type[Event] | UnionType | Mapping[str, Any] | EllipsisType"
-"""An item in the list of expected events."""
+"""The type of an item in the list of expected events. `assert_events` describes the kinds of items."""
 
 _MISSING = object()
 _fields_of = cache(msgspec.structs.fields)  # cached, because it takes longer than the rest of a comparison

@@ -39,7 +39,7 @@ class RecordingSettings:
     """
 
     source: str = DETECT
-    """The wire format of the stream. By default, it is detected when the stream is read."""
+    """The id of the wire format of the stream. By default, the format is detected when the stream is read."""
     match: Match = FIELDS
     """The fields that must be equal in a request and a recorded request, or a function, see `ReplayTransport`."""
     repeat: bool = False
@@ -163,7 +163,7 @@ class FixtureTransport(Transport):
             assert request is not None
             if response is None or exchange.end is None:
                 return f"{request.method} {request.url} got no complete response"
-            if response.status >= 400 and not test_passed:  # a test of an error passes
+            if response.status >= 400 and not test_passed:  # if the test passed, it expected the error
                 return f"{request.method} {request.url} got the status {response.status}, and the test did not pass"
         return None
 

@@ -283,7 +283,7 @@ def assert_laws(
         database=None,
         deadline=None,
         report_multiple_bugs=False,
-        phases=[hypothesis.Phase.generate, hypothesis.Phase.shrink],  # the explain phase is slow
+        phases=[hypothesis.Phase.generate, hypothesis.Phase.shrink],  # without the explain phase, which is slow
         suppress_health_check=list(hypothesis.HealthCheck),
     )
 

@@ -73,7 +73,7 @@ class _Guard:
         return checked
 
     def _check(self, host: Any, port: Any) -> None:
-        if isinstance(host, bytes | bytearray):  # the operating system accepts bytes
+        if isinstance(host, bytes | bytearray):  # the socket functions also accept bytes
             host = host.decode("latin-1")
         if not (isinstance(host, str) and host.lower() not in self._allowed and not _is_local(host)):
             return

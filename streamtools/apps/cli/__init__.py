@@ -56,7 +56,7 @@ def _run_reporting_errors(argv: Sequence[str] | None) -> int:
 def _run(argv: Sequence[str] | None, output: TextIO | None, errors: ErrorOutput) -> int:
     try:
         args: Namespace = parse(argv)
-    except SystemExit as exit:  # --help or --version
+    except SystemExit as exit:  # argparse exits after --help and --version
         return int(exit.code or 0)
     if output is None:
         raise CommandError("standard output is closed", status=1)

@@ -18,7 +18,7 @@ from streamtools.tools.definitions import ProviderFormat
 
 SERVE_PORT = 8765
 GATEWAY_PORT = 8766
-SERVE_SPEED = 0.4  # the recorded model writes 150 tokens a second, too fast to watch
+SERVE_SPEED = 0.4  # slower than recorded, because the model wrote 150 tokens per second
 
 _EXIT_STATUS = """\
 Exit status: 0 on success; 1 if a stream failed, a recording breaks off or the output is closed; 2 if the command line
@@ -275,7 +275,7 @@ def _speed(text: str) -> float:
 def _header(text: str) -> tuple[str, str]:
     name, colon, value = text.partition(":")
     if not (name.strip() and colon):
-        shown = text if len(text) <= 20 else f"{text[:8]}…"  # the rest may be a key
+        shown = text if len(text) <= 20 else f"{text[:8]}…"  # hide the rest, which may be a key
         raise ArgumentTypeError(f"expected NAME:VALUE, such as 'accept: */*', got {shown!r}")
     return name.strip(), value.strip()
 

@@ -39,7 +39,7 @@ from streamtools.stream.result import TurnResult
 from streamtools.tools import MemoryLedger, Suspension, ToolRegistry
 from streamtools.tools.approvals import Decision
 
-if TYPE_CHECKING:  # needs rich, which is optional
+if TYPE_CHECKING:  # this import needs rich, which is optional
     from streamtools.apps.cli.transcript import Transcript
 
 _QUIT = "/quit"
@@ -189,7 +189,7 @@ class _ChatSession:
                     async with events, self._live_updates():
                         async for event in events:
                             self.view.show(event)
-                async for event in events:  # the events of the cancellation
+                async for event in events:  # the remaining events, if Ctrl-C cancelled the run
                     self.view.show(event)
         self.was_stopped = scope.cancelled_caught
         self._suspension = events.suspension

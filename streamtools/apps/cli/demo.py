@@ -23,7 +23,7 @@ from streamtools.recording import ExchangeHead, ReplayTransport, read_recording,
 from streamtools.stream.tool_stream import ToolStream
 from streamtools.tools import ToolError, ToolRegistry, ToolResult, tool
 
-if TYPE_CHECKING:  # needs rich, which is optional
+if TYPE_CHECKING:  # this import needs rich, which is optional
     from streamtools.apps.cli.transcript import Transcript
 
 _WEATHER = {

@@ -18,7 +18,7 @@ from streamtools.stream.result import TurnResult
 
 
 class CommandError(Exception):
-    """Ends the command with a one-line message and an exit status."""
+    """An error that ends the command. It has a message of one line, and the exit status of the command."""
 
     def __init__(self, message: str, *, status: int = 2) -> None:
         super().__init__(message)

@@ -16,7 +16,7 @@ from streamtools.apps.cli.printable import one_line, printable
 from streamtools.tools import Answer, Approve, Deny, Suspension
 from streamtools.tools.approvals import Decision
 
-if TYPE_CHECKING:  # optional packages
+if TYPE_CHECKING:  # these imports need optional packages
     from prompt_toolkit.key_binding import KeyPressEvent
 
     from streamtools.apps.cli.transcript import Transcript
@@ -137,7 +137,7 @@ def no_echo() -> Iterator[None]:
 
         file = sys.stdin.fileno()
         before = termios.tcgetattr(file)
-    except (ImportError, OSError, ValueError, AttributeError, termios.error):  # not a terminal, or Windows
+    except (ImportError, OSError, ValueError, AttributeError, termios.error):  # no terminal, or Windows
         yield
         return
     without_echo = [*before]

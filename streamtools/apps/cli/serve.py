@@ -23,7 +23,7 @@ from streamtools.conversation import Chat, Message, User, chat
 from streamtools.conversation.models.http_model import HTTPModel
 from streamtools.recording import RecordingTransport
 
-if TYPE_CHECKING:  # needs starlette, which is optional
+if TYPE_CHECKING:  # this import needs starlette, which is optional
     from streamtools.apps.web import Answerer, Suggestion
 
 MAX_RECORDINGS = 100

@@ -110,7 +110,7 @@ class Transcript:
             self.update()
 
     def update(self) -> None:
-        """Redraw the lines that change in place."""
+        """Draw the live region again: the last block of Markdown, and the status lines."""
         if not self._is_live or not (self._markdown or self._line_feeds):
             return  # the cursor is within a line of text, so a live region cannot be drawn
         start = self._clock()
@@ -266,7 +266,7 @@ class Transcript:
             self._put("\n")
             self._added_line_feeds = 1
 
-    # Blocks, and the line feeds between them.
+    # These methods begin blocks, and add line feeds between them.
 
     def _enter(self, block: _Block) -> bool:
         """Begin a block, with a blank line before it. Returns False if `block` is already the current block."""
@@ -328,7 +328,7 @@ class Transcript:
                 self._console.print(rest)
             self._markdown, self._line_feeds, self._added_line_feeds = None, 1, 1
 
-    # Writing.
+    # These methods write to the console.
 
     def _put(self, text: str, style: Style | None = None) -> None:
         if not text:
@@ -347,7 +347,7 @@ class Transcript:
         self._console.print(line, soft_wrap=not self._is_live)
         self._line_feeds = 1
 
-    # Texts of events.
+    # These methods return the texts of events.
 
     def _text_of(self, event: events.UIEvent) -> str:
         return _without_markdown(self._texts.render(event) or "")

@@ -11,7 +11,7 @@ from streamtools.events import UIEvent
 from streamtools.recording.writer import create_private_file
 from streamtools.stream.result import TurnResult
 
-if TYPE_CHECKING:  # needs rich, which is optional
+if TYPE_CHECKING:  # this import needs rich, which is optional
     from streamtools.apps.cli.transcript import Transcript
 
 

@@ -344,7 +344,7 @@ def _dissect(path: Path, number: int, cut: str) -> dict[str, Any]:
         count = len(exchanges_in(path))
         with open_exchange(path, number) as recording:
             dissection = dissect(recording, int(cut) if cut.isdecimal() else cut)  # type: ignore[arg-type] # checked
-    except errors.RecordingError as error:  # the recording may still be written
+    except errors.RecordingError as error:  # for example, if the recording is still being written
         raise HTTPException(422, str(error).replace(str(path), path.name)) from None
     except TooManySteps as error:
         raise HTTPException(413, str(error)) from None

@@ -54,7 +54,7 @@ class Answerer(Protocol):
 
     @property
     def label(self) -> str:
-        """The name of the model or of the recordings."""
+        """The name of the model or of the recordings, which the page shows."""
 
     @property
     def note(self) -> str:
@@ -155,7 +155,7 @@ class Conversations:
         return [conversation for _, conversation in reversed(self._by_id.values()) if conversation.owner == owner]
 
     def touch(self, conversation: Conversation) -> None:
-        """Mark a conversation as used now."""
+        """Set the time of the last use of a conversation to now."""
         self._by_id.pop(conversation.id, None)
         self._by_id[conversation.id] = (self.clock(), conversation)
 

@@ -71,7 +71,7 @@ class Dissection(msgspec.Struct, frozen=True):
     title: str
     question: str
     format: str
-    """The wire format of the provider."""
+    """The id of the provider's wire format."""
     dialects: list[str]
     """The ids of the dialects in which the model wrote calls, including malformed calls."""
     end: str
@@ -226,7 +226,7 @@ class _ModelText:
         self._mark(begin, self.content.length, kind, label)
 
     def _cover(self, count: int, kind: Kind | None = None, label: str = "") -> None:
-        """Mark the next `count` characters of text. If reasoning or native calls are between them, skip those."""
+        """Mark the next `count` characters of text. Reasoning and native calls between them are skipped."""
         begin = end = -1
         while count and self._pending:
             position, delta = self._pending[0]
