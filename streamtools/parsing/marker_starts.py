@@ -64,7 +64,7 @@ class MarkerStarts:
         self.indentation = matcher(" ?" if " " in self._all else " *")
         """Matches spaces of an indentation: all of them, or one if a marker may begin with a space."""
         self.inline = _match(self._inline)
-        """Matches if a marker may begin within a line. The line feed at the end of a line is within the line."""
+        """Matches if a marker may begin within a line or at the line feed that ends the line."""
         self.all = _match(self._all)
         """Matches if a marker may begin after the indentation of a line."""
         self.line_begin = re.compile(self._line()).match

@@ -143,7 +143,7 @@ class Marker:
         return self.lookbehind + _joined(self.parts, complete)
 
     def search_pattern(self) -> str:
-        """Return a pattern for the complete marker before its `ahead`. The pattern has no groups."""
+        """Return a pattern for the complete marker, which matches only if `ahead` follows. It has no groups."""
         before = "(?:^[ \\t]{0,32})" if self.where == "line_start" else ""
         parts, ahead = (_joined(sequence, complete_line) for sequence in (self.parts, self.ahead))
         return before + self.lookbehind + parts + (f"(?={ahead})" if ahead else "")

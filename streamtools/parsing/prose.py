@@ -213,7 +213,7 @@ class Prose:
         return rest
 
     def _read_start(self, text: str) -> tuple[int, _Mark]:
-        """Search white space, and the text after it, for a marker, at the start of a message or after a call.
+        """Search for a marker in the white space at the start of `text`, and directly after that white space.
 
         Returns the position and the meaning of the marker. If there is no marker, returns the next position where a
         marker may begin, and False.

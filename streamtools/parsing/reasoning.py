@@ -115,7 +115,7 @@ class ReasoningTags:
         Returns None if more text is needed to decide, and False if there is no tag. With `strays`, closing tags are
         recognized too, and their `ReasoningEnd` is None.
         """
-        if not ended and at < len(text) and self._begins(text, at) is None:  # Fast path
+        if not ended and at < len(text) and self._begins(text, at) is None:  # Fast path: saves a dozen searches
             return False
         undecided = False
         tags = self._spaced if text[at : at + 1] == " " else (*self._tags, *self._strays) if strays else self._tags
