@@ -63,9 +63,7 @@ class Transport:
             self._iterator = aiter(self._response.aiter_bytes())
         elif isinstance(origin, AsyncIterable):
             self._iterator = aiter(origin)
-        elif isinstance(
-            origin, bytes | bytearray | memoryview | str
-        ):  # one piece, although its elements can be iterated
+        elif isinstance(origin, bytes | bytearray | memoryview | str):  # one piece, although it is iterable
             self._iterator = iter((origin,))
         elif isinstance(origin, Iterable) and not (isinstance(origin, Mapping) or hasattr(origin, "model_dump")):
             self._iterator = iter(origin)
