@@ -105,7 +105,7 @@ async def test_what_the_client_asks_is_recorded_and_matched(library: str, serve:
         async with client_of(library, transport, url=url) as client:
             return await told(await client.chat.completions.create(model=model, messages=ASKED, stream=True))
 
-    recorded = await ask(RecordingTransport(http.AsyncHTTPTransport(), path))
+    recorded = await ask(RecordingTransport(http.AsyncHTTPTransport(), path, record_body=True))
     transport = ReplayTransport(path)
     assert recorded == await ask(transport)
     transport.check()
