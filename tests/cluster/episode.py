@@ -245,7 +245,7 @@ class _Episode:
                 worker = dice.randrange(3)
                 self.history.starters.setdefault(plan.id, set()).add(worker)
                 answer = await self._ask(worker, do="start", plan=msgspec.to_builtins(plan))
-            if "there is a run" in answer:
+            if "already has a run" in answer:
                 answer = await self._ask(dice.randrange(3), do="find", run=plan.id)
             if answer == "ok":
                 self.history.started[plan.id] = self.now

@@ -19,6 +19,12 @@ pytestmark = [pytest.mark.anyio, pytest.mark.servers]
 BLOCKS = read_blocks((ROOT / "docs" / "many-machines.md").read_text(encoding="utf-8"))
 
 
+@pytest.fixture
+def anyio_backend() -> str:
+    """The client of Redis runs on asyncio only."""
+    return "asyncio"
+
+
 async def test_the_page() -> None:
     """The store of the page's end stands for another process."""
     code = "\n".join(block.text for block in BLOCKS if block.language == "python")
