@@ -111,7 +111,7 @@ class Scrubber:
     def __init__(self, secrets: Secrets = ()) -> None:
         known = know(secrets)
         self._texts, patterns = known
-        # After a secret is overwritten, the bytes behind it may begin a word and match a key format. Search again.
+        # After a secret is overwritten, the bytes after it may begin a word and match a key format. Search again.
         self._second_pass = Scrubber() if any(known) else None
         self._raw = _SearchedText(self._texts, patterns, joined=False)
         self._fields: dict[bytes, _SearchedText] = {}  # by field name: the joined values of the field

@@ -88,6 +88,6 @@ def test_its_figures_are_those_of_the_pages_behind_them() -> None:
     assert scores["streamtools 0.1.0"] == ("4787", "4787")
     assert scores["SGLang 0.5.23"] == ("2281", "1096")
     assert "holds 4,787 cases" in TEXT
-    assert "SGLang, the best inference server, passes 1,096 of its 2,281" in TEXT
+    assert "SGLang, the best-scoring inference server, passes 1,096 of its 2,281" in TEXT
     assert f"{max(figure for name, figure in prose if name == 'streamtools')} µs for a delta" in TEXT
     assert f"take {peers[0]:.1f} to\n  {peers[-1]:.0f} µs" in TEXT
