@@ -16,11 +16,7 @@ TOOLS = (
         "name": "write_file",
         "parameters": {
             "type": "object",
-            "properties": {
-                "path": {"type": "string"},
-                "content": {"type": "string"},
-                "overwrite": {"type": "boolean"},
-            },
+            "properties": {"path": {"type": "string"}, "content": {"type": "string"}, "overwrite": {"type": "boolean"}},
         },
     },
     {

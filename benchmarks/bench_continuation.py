@@ -47,11 +47,7 @@ WAYS: dict[str, tuple[How, Way, bool]] = {
     **{f"repeats the last {count}": ("instructed", last(count), True) for count in (4, 8, 16, 32, 64, 128)},
     "begins anew": ("instructed", lambda shown, rest: (shown + rest, rest), True),
     "a preamble": ("instructed", lambda shown, rest: (PREAMBLE + rest, rest), True),
-    "a preamble, and repeats": (
-        "instructed",
-        lambda shown, rest: (PREAMBLE + shown[-32:] + rest, rest),
-        True,
-    ),
+    "a preamble, and repeats": ("instructed", lambda shown, rest: (PREAMBLE + shown[-32:] + rest, rest), True),
     **{f"means to repeat {count}": ("instructed", means_it(count), False) for count in (8, 32)},
 }
 """For each: how it is made to go on, what it says, and whether nothing may be lost."""

@@ -65,12 +65,7 @@ def cases(smoke: bool) -> Iterator[Case]:
         return one_call(DIALECTS[dialect], texts.arguments(size)).text
 
     section = "what models write"
-    yield Growth(
-        section,
-        "floor, prose",
-        {size: floor(texts.cut(texts.prose(size))) for size in sizes},
-        lambda: None,
-    )
+    yield Growth(section, "floor, prose", {size: floor(texts.cut(texts.prose(size))) for size in sizes}, lambda: None)
     yield _growth(section, "plain prose", texts.prose, sizes)
     yield _growth(section, "Markdown on every line", texts.markdown, sizes)
     yield _growth(section, "near-markers", texts.near_markers, sizes)

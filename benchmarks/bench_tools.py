@@ -125,13 +125,7 @@ def cases(smoke: bool) -> Iterator[Case]:
         ("async tool with a timeout", "pydantic.validate_call", forecast, validated, 1),
         ("async tool with a timeout", "a bare await, 8 calls at once", forecast, bare, 8),
         ("sync tool with a timeout", "anyio.to_thread.run_sync", forecast_in_thread, in_thread, 1),
-        (
-            "sync tool with a timeout",
-            "anyio.to_thread.run_sync, 8 calls at once",
-            forecast_in_thread,
-            in_thread,
-            8,
-        ),
+        ("sync tool with a timeout", "anyio.to_thread.run_sync, 8 calls at once", forecast_in_thread, in_thread, 8),
     ]
     for backend in ("asyncio", "trio"):
         for section, name, function, reference, size in rows:

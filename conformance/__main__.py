@@ -54,9 +54,7 @@ def _arguments() -> argparse.ArgumentParser:
     adapter.add_argument("--command", help="a program that reads and writes lines of JSON")
     adapter.add_argument("--server", metavar="URL", help="an OpenAI-compatible server")
     run_command.add_argument(
-        "--listen",
-        default="127.0.0.1:9311",
-        help="where the server finds its model; default: %(default)s",
+        "--listen", default="127.0.0.1:9311", help="where the server finds its model; default: %(default)s"
     )
     return parser
 

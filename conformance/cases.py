@@ -60,10 +60,7 @@ class Case(msgspec.Struct, frozen=True):
     text: Annotated[str, Meta(description="The complete answer of the model.")]
     tools: Annotated[tuple[dict[str, Any], ...], Meta(description="The declared tools, each with a JSON schema.")]
     expected: Annotated[tuple[Outcome, ...], Meta(min_length=1, description="The right outcomes: any of them.")]
-    cuts: Annotated[
-        tuple[Cut, ...],
-        Meta(description="How to cut the text; `everywhere` cuts in two, at each place."),
-    ]
+    cuts: Annotated[tuple[Cut, ...], Meta(description="How to cut the text; `everywhere` cuts in two, at each place.")]
 
 
 def schema() -> dict[str, Any]:

@@ -17,8 +17,5 @@ from streamtools import rules
 from streamtools.gateway import app as gateway
 
 app = gateway(
-    os.environ.get("MODEL_URL", "http://127.0.0.1:8080/v1"),
-    api="llama.cpp",
-    mode="auto",
-    text_rules=[rules.keys()],
+    os.environ.get("MODEL_URL", "http://127.0.0.1:8080/v1"), api="llama.cpp", mode="auto", text_rules=[rules.keys()]
 )

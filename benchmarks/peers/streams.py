@@ -21,11 +21,7 @@ TOOLS: tuple[dict[str, Any], ...] = (
         "description": "Write a file.",
         "parameters": {
             "type": "object",
-            "properties": {
-                "path": {"type": "string"},
-                "content": {"type": "string"},
-                "overwrite": {"type": "boolean"},
-            },
+            "properties": {"path": {"type": "string"}, "content": {"type": "string"}, "overwrite": {"type": "boolean"}},
         },
     },
     {

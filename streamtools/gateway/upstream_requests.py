@@ -18,13 +18,7 @@ from streamtools.conversation.models.bodies import place_options
 from streamtools.conversation.models.http_model import calls_natively_at
 from streamtools.conversation.models.providers import OLLAMA_OPTIONS
 from streamtools.conversation.prompts import Example, add_teaching, augment_system_prompt, few_shot
-from streamtools.gateway.client_requests import (
-    ClientRequest,
-    as_tools,
-    cached,
-    definitions_of,
-    tools_of,
-)
+from streamtools.gateway.client_requests import ClientRequest, as_tools, cached, definitions_of, tools_of
 from streamtools.history import Assistant, Message, Origin, User, calls_as_text, write_messages
 from streamtools.history.calls_in_text import neutralise_turn
 from streamtools.history.pairing import pair_results
@@ -260,10 +254,7 @@ def _neutralised(message: Message, dialects: Sequence[Dialect]) -> Message:
 
 
 def _teach(
-    history: list[Message],
-    request: ClientRequest,
-    enabled: tuple[Dialect, ...],
-    examples: bool | Sequence[Example],
+    history: list[Message], request: ClientRequest, enabled: tuple[Dialect, ...], examples: bool | Sequence[Example]
 ) -> list[Message]:
     """Return the history with the tools in its system prompt. If no tool may be called, return it unchanged."""
     if request.choice.mode == "none" or not request.tools:

@@ -12,8 +12,7 @@ try:
     import starlette  # noqa: F401
 except ImportError as error:
     raise ModuleNotFoundError(
-        "streamtools.outputs.asgi needs the extra `web`: pip install 'streamtools[web]'",
-        name=error.name,
+        "streamtools.outputs.asgi needs the extra `web`: pip install 'streamtools[web]'", name=error.name
     ) from error
 
 from streamtools.serving.event_reader import OnDisconnect, Readable

@@ -50,11 +50,7 @@ class ParseResult:
 
 
 def parse(
-    deltas: str | Iterable[str],
-    *,
-    dialects: Dialects = None,
-    tools: Any = None,
-    **options: Unpack[ParserKeywords],
+    deltas: str | Iterable[str], *, dialects: Dialects = None, tools: Any = None, **options: Unpack[ParserKeywords]
 ) -> ParseResult:
     """Parse a complete text, or the deltas of one text. The parameters are those of `Parser`.
 

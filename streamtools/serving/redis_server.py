@@ -139,10 +139,7 @@ class RedisMessages:
     """
 
     def __init__(
-        self,
-        server: RedisServer,
-        tasks: TaskGroup,
-        answer: Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]],
+        self, server: RedisServer, tasks: TaskGroup, answer: Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
     ) -> None:
         self.process_id = secrets.token_hex(8)
         self._server = server

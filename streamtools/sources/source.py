@@ -7,10 +7,7 @@ end of the stream.
 
 from __future__ import annotations
 
-from collections.abc import (
-    Awaitable,
-    Callable,
-)
+from collections.abc import Awaitable, Callable
 from typing import Any, Self
 
 import msgspec

@@ -1,13 +1,7 @@
 """Connects a source, the machine and the tools to one asynchronous iterator of events."""
 
 from streamtools.stream.extraction import extract_tool_calls
-from streamtools.stream.options import (
-    ApprovalOptions,
-    OutputOptions,
-    RunnerOptions,
-    StreamOptions,
-    TextOptions,
-)
+from streamtools.stream.options import ApprovalOptions, OutputOptions, RunnerOptions, StreamOptions, TextOptions
 from streamtools.stream.result import TurnResult
 from streamtools.stream.tool_stream import ToolStream
 

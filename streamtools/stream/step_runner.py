@@ -80,10 +80,7 @@ class StepRunner:
         # The runner refers to this object. Creating it late avoids a reference cycle in a run without calls.
         if self._runner is None:
             self._runner = self._make_runner(
-                number=self.machine.number,
-                approvals=self._approvals,
-                trusted=self._trusts,
-                scope=self._run_id_of,
+                number=self.machine.number, approvals=self._approvals, trusted=self._trusts, scope=self._run_id_of
             )
         return self._runner
 

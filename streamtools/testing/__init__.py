@@ -11,12 +11,4 @@ from streamtools.testing.fixture import RecordingFixture, every_cut
 from streamtools.testing.laws import assert_laws
 from streamtools.testing.network import NetworkBlocked
 
-__all__ = [
-    "Expected",
-    "NetworkBlocked",
-    "RecordingFixture",
-    "assert_events",
-    "assert_laws",
-    "every_cut",
-    "read_events",
-]
+__all__ = ["Expected", "NetworkBlocked", "RecordingFixture", "assert_events", "assert_laws", "every_cut", "read_events"]

@@ -211,8 +211,7 @@ async def test_what_is_sent_meanwhile_waits(browsing: Browsing) -> None:
 async def test_the_keyboard_reaches_everything(browsing: Browsing) -> None:
     """Tab comes to whatever can be pressed, opened or written in, and Enter lets a call run."""
     page = await browsing.open(
-        saying("```py\n1\n```\n\n[link](https://a.example)\n\n", calling("pay", to="Ann", amount=5)),
-        saying("Done."),
+        saying("```py\n1\n```\n\n[link](https://a.example)\n\n", calling("pay", to="Ann", amount=5)), saying("Done.")
     )
     await page.locator("#browse").click()
     await ask(page, "Pay.")

@@ -12,14 +12,7 @@ from structlog.testing import capture_logs
 
 from streamtools import Guards, ToolError, ToolOutcome, ToolRegistry, chat
 from streamtools.calls import ToolCall
-from streamtools.conversation import (
-    Assistant,
-    Chat,
-    RequestOptions,
-    ScriptedModel,
-    System,
-    User,
-)
+from streamtools.conversation import Assistant, Chat, RequestOptions, ScriptedModel, System, User
 from streamtools.conversation.models import ScriptedReply
 from streamtools.errors import Code
 from streamtools.events import (
@@ -188,12 +181,7 @@ async def test_the_caller_decides_what_follows() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "pending"),
-    [
-        ({"execute": "never"}, ["n0"]),
-        ({"tools": None}, ["n0"]),
-        ({"tool_choice": "none"}, []),
-    ],
+    ("options", "pending"), [({"execute": "never"}, ["n0"]), ({"tools": None}, ["n0"]), ({"tool_choice": "none"}, [])]
 )
 async def test_nobody_has_run_the_calls(options: dict[str, Any], pending: list[str]) -> None:
     """Then nobody has anything to say to the model, and the run has ended well."""

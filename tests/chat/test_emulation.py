@@ -12,12 +12,7 @@ from streamtools import Emulation, RunnerOptions, chat
 from streamtools.conversation import RequestOptions, ScriptedModel
 from streamtools.conversation.decision import refuses_tools, write_question
 from streamtools.errors import Code
-from streamtools.events import (
-    Done,
-    Error,
-    SourceError,
-    Usage,
-)
+from streamtools.events import Done, Error, SourceError, Usage
 from streamtools.tools.tool_choice import parse_choice
 from tests.support.cases import together
 from tests.support.chat_chunks import chunk

@@ -278,9 +278,7 @@ async def test_formats_that_cannot_replace_a_step() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong",
-    [{"on_break": "stop"}, {"failures": 0}, {"rest": 0.0}],
-    ids=["policy", "failures", "rest"],
+    "wrong", [{"on_break": "stop"}, {"failures": 0}, {"rest": 0.0}], ids=["policy", "failures", "rest"]
 )
 def test_invalid_values(wrong: dict[str, Any]) -> None:
     """The message says which value it is."""

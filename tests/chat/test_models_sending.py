@@ -128,12 +128,7 @@ async def test_certificates_are_loaded_once(monkeypatch: pytest.MonkeyPatch) -> 
     ],
 )
 async def test_headers_of_each_provider(
-    client: type[HTTPModel],
-    line: str,
-    variable: str,
-    header: str,
-    value: str,
-    monkeypatch: pytest.MonkeyPatch,
+    client: type[HTTPModel], line: str, variable: str, header: str, value: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The key is read from the provider's variable at the time of use, and goes where the provider looks for it."""
     async with Provider(Loopback(STREAM)) as server:

@@ -66,11 +66,9 @@ async def test_one_call_in_two_steps(front: Front) -> None:
     end = await front("one-call")
 
     assert "failure" not in end
-    assert [
-        ("assistant", "Let me see.\n", CALL),
-        RESULT,
-        ("assistant", "It is 31 degrees."),
-    ] == [brief(each) for each in end["messages"]]
+    assert [("assistant", "Let me see.\n", CALL), RESULT, ("assistant", "It is 31 degrees.")] == [
+        brief(each) for each in end["messages"]
+    ]
     assert ["STEP_STARTED", "STEP_FINISHED"] * 2 == [each["type"] for each in end["events"] if "stepName" in each]
     assert not end.get("pending")
 
@@ -128,11 +126,9 @@ async def test_a_call_that_somebody_has_to_approve(front: Front, says: str, resu
     end = await front("asked", says)
 
     assert "failure" not in end
-    assert [
-        ("assistant", "", ("pay", '{"amount":50}')),
-        ("tool", result),
-        ("assistant", "So be it."),
-    ] == [brief(each) for each in end["messages"]]
+    assert [("assistant", "", ("pay", '{"amount":50}')), ("tool", result), ("assistant", "So be it.")] == [
+        brief(each) for each in end["messages"]
+    ]
     outcomes = [each["outcome"]["type"] for each in end["events"] if "outcome" in each]
     assert ["interrupt"] == outcomes
 

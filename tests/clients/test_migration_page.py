@@ -32,13 +32,7 @@ PARTS = [("before", "pydantic-ai"), ("before", "ai-sdk"), ("after", "ai-sdk")]
 ASKED: dict[str, Any] = {
     "id": "c1",
     "trigger": "submit-message",
-    "messages": [
-        {
-            "id": "q1",
-            "role": "user",
-            "parts": [{"type": "text", "text": "What is the weather in Paris?"}],
-        }
-    ],
+    "messages": [{"id": "q1", "role": "user", "parts": [{"type": "text", "text": "What is the weather in Paris?"}]}],
 }
 QUESTION = [{"role": "user", "content": "What is the weather in Paris?"}]
 CALLED = [{"name": "get_weather", "arguments": {"city": "Paris"}}]

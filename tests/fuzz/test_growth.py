@@ -294,9 +294,7 @@ def each_planted() -> pytest.MarkDecorator:
     """Return the planted paths; those that take longer are for `-m deep`."""
     rows = [
         pytest.param(
-            *(name, steps, plant),
-            id=f"{name}, {plant.__name__}",
-            marks=[] if plant in QUICK else [pytest.mark.deep],
+            *(name, steps, plant), id=f"{name}, {plant.__name__}", marks=[] if plant in QUICK else [pytest.mark.deep]
         )
         for name, steps, plant in PLANTED
     ]

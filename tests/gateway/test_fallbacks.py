@@ -76,10 +76,7 @@ def test_every_cut_of_an_answer(client: str) -> None:
     """The client gets the text once and complete, from a prefill, an instruction or a new beginning."""
     for at in range(0, len(TEXT) + 1, 7):
         shown, rest = TEXT[:at], TEXT[at:]
-        for upstream, answers in (
-            (PREFILLED, [shown[len(shown.rstrip()) :] + rest]),
-            (SECOND, [rest, shown + rest]),
-        ):
+        for upstream, answers in ((PREFILLED, [shown[len(shown.rstrip()) :] + rest]), (SECOND, [rest, shown + rest])):
             for answer in answers:
                 exchange = begin(client, request(client, tools=()), mode="native", fallbacks=[upstream])
                 sent = give(exchange, 200, cut(shown), cause="transport")

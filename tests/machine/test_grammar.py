@@ -208,11 +208,7 @@ def test_every_text_keeps_to_the_order(reading: Any) -> None:
         ([Start("r"), *STOP], 2, "event 2, step-end: it belongs into a step, and no step has begun"),
         ([*START, *STOP, Text("a")], 5, "event 5, text: nothing follows done"),
         ([*START, STOP[1]], 3, "event 3, done: step 1 has not ended"),
-        (
-            [START[0], UsageReport(Usage())],
-            2,
-            "event 2, usage: usage belongs to a step, and no step",
-        ),
+        ([START[0], UsageReport(Usage())], 2, "event 2, usage: usage belongs to a step, and no step"),
         (
             [*START, CallStart("c", "f")],
             3,
@@ -271,18 +267,10 @@ def test_every_text_keeps_to_the_order(reading: Any) -> None:
             "is malformed while it is being",
         ),
         ([*START, Error(Code.TOOL_FAILED, "", call_id="call_1", call=call(1))], 3, "a complete call ends once, in its"),
-        (
-            [*START, Thinking(True, "c"), Thinking(False, "c"), Text("a")],
-            5,
-            "if a call turned out to be text, a warn",
-        ),
+        ([*START, Thinking(True, "c"), Thinking(False, "c"), Text("a")], 5, "if a call turned out to be text, a warn"),
         ([Start("r"), Thinking(False)], 2, "event 2, thinking: thinking begins before it ends"),
         ([Start("r"), Thinking(True), Done("finished", None, None, [])], 3, "done: the thinking has not ended"),
-        (
-            [Start("r"), FollowUp([])],
-            2,
-            "event 2, follow-up: one follow-up may come between two step",
-        ),
+        ([Start("r"), FollowUp([])], 2, "event 2, follow-up: one follow-up may come between two step"),
         ([Start("r"), TextDelta("a")], 2, "event 2, text-delta: it is no UI event"),
     ],
 )
@@ -321,10 +309,7 @@ def test_numbers_rise_by_one(numbers: list[int], complaint: str) -> None:
         ([Text("a"), Start("r")], "event 2, start: a parser reports nothing of runs and tools"),
         ([Text("a"), Done("finished", None, None, [])], "event 2, done: a parser reports nothing of runs and tools"),
         ([Text("a"), Thinking(True, "c")], "at the end: the text ends, and c is being written"),
-        (
-            [Thinking(True, "c"), Thinking(False, "c")],
-            "at the end: if a call turned out to be text, a warning follows",
-        ),
+        ([Thinking(True, "c"), Thinking(False, "c")], "at the end: if a call turned out to be text, a warning follows"),
     ],
 )
 def test_a_parser_tells_a_part_of_it(events: list[UIEvent], complaint: str) -> None:

@@ -155,13 +155,7 @@ def test_what_is_passed_on(event: SourceEvent, expected: str) -> None:
 ENDINGS: dict[str, tuple[list[SourceEvent], list[str]]] = {
     "finished with calls": (
         [*texts(ADD), ProviderCompleted(finish_reason="tool_calls", raw_finish_reason="tool_use")],
-        [
-            "step 1",
-            *called("c1"),
-            "run c1",
-            "step 1 ends: tool_calls",
-            "done finished: tool_calls (tool_use)",
-        ],
+        ["step 1", *called("c1"), "run c1", "step 1 ends: tool_calls", "done finished: tool_calls (tool_use)"],
     ),
     "a terminator without a reason counts as stop": (
         [*texts(ADD), ProviderCompleted()],
@@ -301,14 +295,7 @@ CANCELLED: dict[str, tuple[list[SourceEvent], list[str]]] = {
     ),
     "between two turns": (
         [*texts(ADD), TURN],
-        [
-            "start",
-            "step 1",
-            *called("c1"),
-            "run c1",
-            "step 1 ends: tool_calls",
-            "done cancelled: tool_calls (None)",
-        ],
+        ["start", "step 1", *called("c1"), "run c1", "step 1 ends: tool_calls", "done cancelled: tool_calls (None)"],
     ),
 }
 
@@ -329,11 +316,7 @@ MISMATCH = "warning text_mismatch"
 RECONCILED: dict[str, tuple[list[str], str | None, list[str]]] = {
     "no completed text": (["a"], None, ["text 'a'"]),
     "the deltas are its beginning": (["a", "b"], "abc", ["text 'a'", "text 'b'", "text 'c'"]),
-    "a call goes on in it": (
-        ["a ", ADD[:9]],
-        "a " + ADD + "b",
-        ["text 'a '", *called("c1"), "text 'b'", "run c1"],
-    ),
+    "a call goes on in it": (["a ", ADD[:9]], "a " + ADD + "b", ["text 'a '", *called("c1"), "text 'b'", "run c1"]),
     "held text goes on in it": (["##"], "## b", ["text '## b'"]),
     "only a completed text": ([], "a " + ADD, ["text 'a '", *called("c1"), "run c1"]),
     "white space at both ends": (["a \n"], "\n\ta", ["text 'a \\n'"]),
@@ -588,14 +571,7 @@ def test_stop_after_a_call() -> None:
     made = machine(after_call="stop")
     told = [tell(event) for event in made.feed(TextDelta(ADD + "\n" + NOW + "\n#"))]
     assert (False, []) == (made.stopped, made.runnable)
-    assert [
-        "start",
-        "step 1",
-        *called("c1"),
-        "text '\\n'",
-        *called("c2", "now"),
-        "text '\\n'",
-    ] == told
+    assert ["start", "step 1", *called("c1"), "text '\\n'", *called("c2", "now"), "text '\\n'"] == told
     assert made.feed(TextDelta(" The result is 4.")) == []
     assert (True, ["c1", "c2"], True) == (
         made.stopped,

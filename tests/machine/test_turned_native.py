@@ -9,15 +9,7 @@ import pytest
 from streamtools import ToolCall, extract_tool_calls
 from streamtools.calls import EMULATED, NATIVE
 from streamtools.errors import Code
-from streamtools.events import (
-    Call,
-    NativeToolCall,
-    ProviderCompleted,
-    SourceEvent,
-    Text,
-    TextDelta,
-    Warning,
-)
+from streamtools.events import Call, NativeToolCall, ProviderCompleted, SourceEvent, Text, TextDelta, Warning
 from streamtools.parsing.dialects import DIALECTS, TAUGHT_DIALECTS
 from tests.machine.test_machine import Driver
 

@@ -169,10 +169,9 @@ def test_calls_that_wait_for_approval_interrupt_the_run() -> None:
     done = Done("finished", "tool_calls", None, [WEATHER, TIME])
     run = Start("r"), StepStart(1), Call(WEATHER), ApprovalRequested(TIME), StepEnd(1, "tool_calls"), done
 
-    assert {
-        "type": "interrupt",
-        "interrupts": [{"id": "c2", "reason": "tool_approval", "toolCallId": "c2"}],
-    } == body(*run)[-1]["outcome"]
+    assert {"type": "interrupt", "interrupts": [{"id": "c2", "reason": "tool_approval", "toolCallId": "c2"}]} == body(
+        *run
+    )[-1]["outcome"]
     assert body(*run)[-1]["outcome"] == body(*run, version=None)[-1]["outcome"]
 
 

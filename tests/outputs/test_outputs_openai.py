@@ -12,18 +12,7 @@ from hypothesis import strategies as st
 
 from streamtools import ParserOptions, ToolStream, outputs, sources
 from streamtools.errors import Code
-from streamtools.events import (
-    Done,
-    Error,
-    Start,
-    StepEnd,
-    StepStart,
-    Text,
-    Thinking,
-    UIEvent,
-    Usage,
-    UsageReport,
-)
+from streamtools.events import Done, Error, Start, StepEnd, StepStart, Text, Thinking, UIEvent, Usage, UsageReport
 from streamtools.outputs.completion import MAX_WHITE_SPACE as LIMIT
 from streamtools.testing.laws import cut
 from tests.support.gateway import collect

@@ -96,11 +96,7 @@ def test_gemma(text: str, value: Any) -> None:
 
 @together(
     ("text", "read"),
-    {
-        "no comma": ("[1 2]", 3),
-        "two commas": ("[1,,2]", 3),
-        "a character that there is not": ("'\\Uffffffff'", 10),
-    },
+    {"no comma": ("[1 2]", 3), "two commas": ("[1,,2]", 3), "a character that there is not": ("'\\Uffffffff'", 10)},
 )
 def test_what_is_broken(text: str, read: int) -> None:
     """It is said at the character that cannot be a part of it."""

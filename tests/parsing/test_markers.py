@@ -91,10 +91,7 @@ def test_several_markers_are_judged_as_each_by_itself(markers: list[tuple[Part, 
 def test_markers_are_found_wherever_they_are_cut(opener: Opener, text: str) -> None:
     """A repetition that could take what follows gives it back, and the next line may come later."""
     own = Dialect(
-        id="own",
-        openers=(opener,),
-        write_call=lambda name, arguments: "",
-        write_result=lambda name, text: "",
+        id="own", openers=(opener,), write_call=lambda name, arguments: "", write_result=lambda name, text: ""
     )
     for deltas in usual_ways(text + '{"name":"f"} on'):
         assert [("f", "own")] == [(call.name, call.dialect) for call in parse(deltas, dialects=[own]).calls]

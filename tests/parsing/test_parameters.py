@@ -58,11 +58,7 @@ def test_calls(text: str, expected: list[Brief]) -> None:
 
 @together(
     ("written", "expected"),
-    {
-        "nothing": ("", ""),
-        "a line feed is that of the tag": ("\n", ""),
-        "two are one of each tag": ("\n\n", ""),
-    },
+    {"nothing": ("", ""), "a line feed is that of the tag": ("\n", ""), "two are one of each tag": ("\n\n", "")},
 )
 def test_values(written: str, expected: str) -> None:
     """A value is what stands up to its closing tag, without a line feed at each end."""

@@ -89,14 +89,7 @@ def test_text(text: str) -> None:
 
 
 @together(
-    ("text", "decides"),
-    [
-        ("~~x", "x"),
-        ("~~~\n", "\n"),
-        ("~~~~", "~"),
-        ("~~~python", "p"),
-        ("~~~tool_caller", "e"),
-    ],
+    ("text", "decides"), [("~~x", "x"), ("~~~\n", "\n"), ("~~~~", "~"), ("~~~python", "p"), ("~~~tool_caller", "e")]
 )
 def test_text_is_released_at_the_character_that_decides(text: str, decides: str) -> None:
     """Everything is buffered up to that character, and nothing from there on."""

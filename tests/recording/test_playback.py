@@ -83,12 +83,7 @@ def test_a_virtual_clock_goes_forward() -> None:
 @pytest.mark.anyio
 @pytest.mark.parametrize(
     ("options", "times"),
-    [
-        ({}, [0, 1, 2, 3]),
-        ({"speed": 2}, [0, 0.5, 1, 1.5]),
-        ({"cut": "whole"}, [2, 3]),
-        ({"reset_after": 3}, [0, 1]),
-    ],
+    [({}, [0, 1, 2, 3]), ({"speed": 2}, [0, 0.5, 1, 1.5]), ({"cut": "whole"}, [2, 3]), ({"reset_after": 3}, [0, 1])],
 )
 async def test_times_on_a_virtual_clock(options: PlaybackOptions, times: list[float]) -> None:
     """A virtual clock has the recorded time of what was read, or a later one; nothing is waited for."""

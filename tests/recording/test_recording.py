@@ -223,10 +223,7 @@ BAD_FILES: dict[str, tuple[bytes, str]] = {
         MARK.encode() + b'{"text":1}\n',
         "line 2, cannot be read: Expected `str | null`, got `int` - at `$.text`",
     ),
-    "bad base64": (
-        MARK.encode() + b'{"base64":"a"}\n',
-        "line 2, cannot be read: invalid base64",
-    ),
+    "bad base64": (MARK.encode() + b'{"base64":"a"}\n', "line 2, cannot be read: invalid base64"),
     "bad hexadecimal": (
         MARK.encode() + b'{"before":"8","text":""}\n',
         "line 2, cannot be read: invalid hexadecimal in `before` or `after`",

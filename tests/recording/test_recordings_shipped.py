@@ -49,13 +49,10 @@ def weather(city: str) -> tuple[str, str, dict[str, Any]]:
 
 RECORDINGS = {
     "cut-call": Content(
-        "I will look up the weather in Paris.\n\n",
-        cut='~~~tool_call\n{"name": "get_weather", "arguments',
-        end="length",
+        "I will look up the weather in Paris.\n\n", cut='~~~tool_call\n{"name": "get_weather", "arguments', end="length"
     ),
     "hash-call": Content(
-        "I will add 17.5 and 24.\n\n\n\nThe sum will follow.",
-        (("hash_marker", "add", {"a": 17.5, "b": 24}),),
+        "I will add 17.5 and 24.\n\n\n\nThe sum will follow.", (("hash_marker", "add", {"a": 17.5, "b": 24}),)
     ),
     "headings": Content(
         "# Coffee\n\nCoffee is a drink made from roasted coffee beans.\n\n## Where it comes from\n\n"
@@ -75,14 +72,8 @@ RECORDINGS = {
         'In a sentence, `###:{"toolName": "search"}` is an example too.',
         near=("~~~tool_call\n", '###:{"', '###:{"'),
     ),
-    "tilde-call": Content(
-        "I will look up the weather in Paris.\n\n\n\nOne moment, please.",
-        (weather("Paris"),),
-    ),
-    "two-calls": Content(
-        "I will look up both.\n\n\n\n\n\nOne moment, please.",
-        (weather("Paris"), weather("Tokyo")),
-    ),
+    "tilde-call": Content("I will look up the weather in Paris.\n\n\n\nOne moment, please.", (weather("Paris"),)),
+    "two-calls": Content("I will look up both.\n\n\n\n\n\nOne moment, please.", (weather("Paris"), weather("Tokyo"))),
     "two-tools": Content(
         "First the weather in Lima:\n\nThen the sum of 8 and 9:\n\nThese are two calls.",
         (("hash_marker", "get_weather", {"city": "Lima"}), ("hash_marker", "add", {"a": 8, "b": 9})),

@@ -41,10 +41,7 @@ MISSES: dict[str, tuple[dict[str, Any], str]] = {
     "true is not 1": (ask("one", stream=1), "body.stream: 1 was sent, true is recorded"),
     "a null": (ask("one", stream=None), "body.stream: null was sent, true is recorded"),
     "an odd key": (ask("one", **{"a b": 1}), 'body["a b"]: 1 was sent, nothing is recorded'),
-    "long text": (
-        ask(LONG + "Rome"),
-        '"… was sent, "one" is recorded',
-    ),
+    "long text": (ask(LONG + "Rome"), '"… was sent, "one" is recorded'),
     "a list": (ask("one", tools=[1, 2]), "body.tools: [1, 2] was sent, nothing is recorded"),
     "a long list": (ask("one", tools=[LONG]), "… was sent, nothing is recorded"),
 }

@@ -15,10 +15,7 @@ from tests.support.cases import cases, together
 from tests.support.planted import KEYS, core
 
 SECRETS: list[Secret] = ["hunter2!", 'a "quoted" päss', re.compile("id-[0-9]+"), "hunter2!!"]
-PLANTED = [
-    *KEYS.values(),
-    *("hunter2!", "hunter2!!", 'a \\"quoted\\" p\\u00e4ss', 'a \\"quoted\\" päss', "id-12345"),
-]
+PLANTED = [*KEYS.values(), *("hunter2!", "hunter2!!", 'a \\"quoted\\" p\\u00e4ss', 'a \\"quoted\\" päss', "id-12345")]
 HARMLESS = [
     *("the task-scheduling-with-many-words", "sk-learn", "Bearer authentication", "bearer", "eyes", "eyJ", "AKIA"),
     *("hf_hub_download_of_a_whole_repository", "npm_config_registry_of_the_whole_company"),

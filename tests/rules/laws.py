@@ -44,9 +44,7 @@ def made(name: str, what: str, is_literal: bool, check: int) -> Rule | None:
     """Return a rule, or None if what it looks for may be the empty text."""
     try:
         return Rule(
-            name=name,
-            what=[what if is_literal else re.compile(what)],
-            check=(None, _is_even, _has_an_a)[check],
+            name=name, what=[what if is_literal else re.compile(what)], check=(None, _is_even, _has_an_a)[check]
         )
     except ValueError:
         return None

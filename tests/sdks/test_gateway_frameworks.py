@@ -12,17 +12,7 @@ from typing import Any
 import pytest
 
 from streamtools.gateway.service import app
-from tests.sdks.frameworks import (
-    Agents,
-    Anthropic,
-    City,
-    Framework,
-    LangChain,
-    LiteLlm,
-    LlamaIndex,
-    OpenAi,
-    PydanticAi,
-)
+from tests.sdks.frameworks import Agents, Anthropic, City, Framework, LangChain, LiteLlm, LlamaIndex, OpenAi, PydanticAi
 from tests.support.readme import ROOT
 from tests.support.serving import Served
 from tests.support.text_model import SAYS, TextModel, text_model

@@ -64,10 +64,7 @@ STRANGE = {
 }
 """What is no name of a tool, and why one might think so."""
 
-OF_THE_FORM = {
-    "functions.get_weather": {"kimi_k2", "harmony"},
-    "get_weather:0": {"kimi_k2"},
-}
+OF_THE_FORM = {"functions.get_weather": {"kimi_k2", "harmony"}, "get_weather:0": {"kimi_k2"}}
 """What a dialect removes from a name: a namespace before it, and a number after it."""
 
 strange = pytest.mark.parametrize("name", STRANGE.values(), ids=STRANGE.keys())

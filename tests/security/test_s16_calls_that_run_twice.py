@@ -340,7 +340,7 @@ ANSWER = {
     "choices": [
         {
             "message": {
-                "tool_calls": [{"id": "n0", "type": "function", "function": {"name": "pay", "arguments": ANN}}],
+                "tool_calls": [{"id": "n0", "type": "function", "function": {"name": "pay", "arguments": ANN}}]
             },
             "finish_reason": "tool_calls",
         }

@@ -449,8 +449,7 @@ async def test_background_tasks() -> None:
 
 @pytest.mark.parametrize("said", [0, 1, 2])
 @pytest.mark.parametrize(
-    "make",
-    [outputs.native, outputs.ai_sdk, outputs.ag_ui, partial(outputs.openai, id="x", created=1), outputs.text],
+    "make", [outputs.native, outputs.ai_sdk, outputs.ag_ui, partial(outputs.openai, id="x", created=1), outputs.text]
 )
 async def test_shutdown_ends_what_cannot_say_so(make: Callable[[], outputs.Encoder], said: int) -> None:
     """An iterable is closed, and every format ends with `done(cancelled)`."""

@@ -199,10 +199,7 @@ async def test_an_event_source_comes_back() -> None:
             return asgi.event_stream_response(run, request=request)
 
         seen: list[int] = []
-        async with (
-            Served(Starlette(routes=[Route("/", read)])) as server,
-            httpx.AsyncClient(trust_env=False) as client,
-        ):
+        async with Served(Starlette(routes=[Route("/", read)])) as server, httpx.AsyncClient(trust_env=False) as client:
             for visit in range(4):
                 headers = {"last-event-id": str(seen[-1])} if seen else {}
                 body = b""

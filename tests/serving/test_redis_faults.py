@@ -356,12 +356,7 @@ async def test_what_is_not_begun_anew(server: RedisServer, prefix: str) -> None:
         wanted.append(run.id)
         return None if len(wanted) == 1 else ToolStream(source)
 
-    for told, keeps in (
-        ((*begins, Text("a", seq=3)), None),
-        (begins, None),
-        (begins, None),
-        (begins, ledger),
-    ):
+    for told, keeps in (((*begins, Text("a", seq=3)), None), (begins, None), (begins, None), (begins, ledger)):
         number = str(len(wanted)) + str(keeps is None) + str(len(told))
         if keeps is not None:
             await keeps.begin("r", ToolCall(id="c", name="pay", arguments={}, dialect="native"))

@@ -51,10 +51,7 @@ ORDERED: dict[str, tuple[list[Any], str]] = {
         [text("$.i[0].a", "x"), text("$.i[0].b", "y"), text("$.i[1].a", "z"), number("$.k", 1)],
         '{"i":[{"a":"x","b":"y"},{"a":"z"}],"k":1}',
     ),
-    "lists in lists": (
-        [number("$.m[0][0]", 1), number("$.m[0][1]", 2), number("$.m[1][0]", 3)],
-        '{"m":[[1,2],[3]]}',
-    ),
+    "lists in lists": ([number("$.m[0][0]", 1), number("$.m[0][1]", 2), number("$.m[1][0]", 3)], '{"m":[[1,2],[3]]}'),
     "back from the depth": (
         [number("$.a.b.c", 1), number("$.a.d.e", 2), number("$.a.f", 3), number("$.g", 4)],
         '{"a":{"b":{"c":1},"d":{"e":2},"f":3},"g":4}',

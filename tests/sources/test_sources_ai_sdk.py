@@ -109,10 +109,7 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
         [TextDelta("a"), raw("data-x", data=1), turn(), TextDelta("b"), *finished("length", "length")],
     ),
     # Backends that are not the AI SDK leave out the steps, and its version 4 the reason.
-    "no steps and no reason": (
-        [say("a"), part("finish")],
-        [TextDelta("a"), turn(), ChainCompleted()],
-    ),
+    "no steps and no reason": ([say("a"), part("finish")], [TextDelta("a"), turn(), ChainCompleted()]),
     "text behind a step": ([say("a"), END, say("b"), FINISH], [TextDelta("a"), turn(), TextDelta("b"), *finished()]),
     "an end of nothing": ([END, FINISH], finished()),
     # There is no place for them in the protocol but the metadata, whose shape is the backend's own.
@@ -341,13 +338,7 @@ def test_frames_that_cannot_be_read_are_warnings() -> None:
     deep: Any = 1
     for _ in range(100):
         deep = {"a": deep}
-    frames = [
-        sse('{"type":"te'),
-        called("t", input=deep, providerExecuted=True),
-        say("a" * 2000),
-        say("b"),
-        FINISH,
-    ]
+    frames = [sse('{"type":"te'), called("t", input=deep, providerExecuted=True), say("a" * 2000), say("b"), FINISH]
     *warnings, text, end, whole = read(lambda: AISDKMessages(Limits(frame=1500)), *frames)
     assert [Code.BAD_FRAME, Code.BAD_FRAME, Code.SKIPPED] == [
         warning.code for warning in warnings if isinstance(warning, SourceWarning)

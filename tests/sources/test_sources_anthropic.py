@@ -27,9 +27,7 @@ from streamtools.events import (
 )
 from streamtools.limits import Limits
 from streamtools.sources.wire_formats.anthropic import Anthropic
-from tests.sources.adapters import (
-    read,
-)
+from tests.sources.adapters import read
 from tests.support.chat_chunks import sse
 
 Events = list[dict[str, Any]]
@@ -98,10 +96,7 @@ def done(raw: str | None = "end_turn", reason: FinishReason = "stop", usage: Usa
 CALLED = NativeToolCall("1", "f", None, "toolu_1")
 
 STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
-    "text": (
-        frames(begin(), say("Hel", "", "lo"), end()),
-        [TextDelta("Hel"), TextDelta("lo"), done()],
-    ),
+    "text": (frames(begin(), say("Hel", "", "lo"), end()), [TextDelta("Hel"), TextDelta("lo"), done()]),
     # Anthropic pads its lines with spaces, so that their length tells nothing; pings come anywhere.
     "padding and pings": (
         [
@@ -109,18 +104,10 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
             *(each[:-2] + b" " * 9 + b"\n\n" for each in frames(begin(), PING, call(0, "", "{}"), PING)),
             *frames(stop(0), PING, end("tool_use"), PING),
         ],
-        [
-            ToolCallStart("1", "toolu_1", "f"),
-            ToolCallDelta("1", "{}"),
-            CALLED,
-            done("tool_use", "tool_calls"),
-        ],
+        [ToolCallStart("1", "toolu_1", "f"), ToolCallDelta("1", "{}"), CALLED, done("tool_use", "tool_calls")],
     ),
     # The SDK drops events without a name; the data names them too. And the other way round, from a proxy.
-    "names in the data only": (
-        frames(begin(), say("a"), end(), named=False),
-        [TextDelta("a"), done()],
-    ),
+    "names in the data only": (frames(begin(), say("a"), end(), named=False), [TextDelta("a"), done()]),
     "names of the events only": (
         [
             sse({"index": 0, "delta": {"type": "text_delta", "text": "a"}}, "content_block_delta"),
@@ -373,10 +360,7 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
     # What the reader has seen cannot be taken back, and would stand there twice.
     "a second generation behind text": (
         frames(begin(), delta(0, "text_delta", text="a"), begin("msg_2"), say("ab"), end()),
-        [
-            TextDelta("a"),
-            SourceError("the provider began its answer again in mid-stream", cause="message_start"),
-        ],
+        [TextDelta("a"), SourceError("the provider began its answer again in mid-stream", cause="message_start")],
     ),
     # A call that is complete would run twice.
     "a second generation behind a call": (

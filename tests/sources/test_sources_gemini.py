@@ -214,13 +214,7 @@ TEXT: dict[str, Stream] = {
         ],
         [
             TextDelta("a"),
-            SourceRaw(
-                {
-                    "candidates": [
-                        {"content": {"parts": [{"text": "b"}]}, "index": 1, "finishReason": "SAFETY"},
-                    ]
-                }
-            ),
+            SourceRaw({"candidates": [{"content": {"parts": [{"text": "b"}]}, "index": 1, "finishReason": "SAFETY"}]}),
             TextDelta("c"),
             SourceRaw({"candidates": [{"content": {"parts": [{"text": "d"}]}, "index": 2}]}),
             stop(),
@@ -273,10 +267,7 @@ TEXT: dict[str, Stream] = {
     ),
     "an error in an event": (
         [chunk(say("a"), error={"code": 500, "message": "no"})],
-        [
-            TextDelta("a"),
-            SourceError("no", status=500, cause="500"),
-        ],
+        [TextDelta("a"), SourceError("no", status=500, cause="500")],
     ),
     "an error by the name of its event": ([b'event: error\r\ndata: {"message": "no"}\r\n\r\n'], [SourceError("no")]),
     # Proxies that make everything look like OpenAI.
@@ -421,12 +412,7 @@ CALLS: dict[str, Stream] = {
             chunk(call(partialArgs=[{"jsonPath": "$.a", "stringValue": "b", "willContinue": True}], willContinue=True)),
             chunk(call(name="g", args={}), finish="STOP"),
         ],
-        [
-            ToolCallStart("1", None, "f"),
-            ToolCallDelta("1", '{"a":"b'),
-            NativeToolCall("2", "g", {}),
-            stop(),
-        ],
+        [ToolCallStart("1", None, "f"), ToolCallDelta("1", '{"a":"b'), NativeToolCall("2", "g", {}), stop()],
     ),
     "an end of no call, and calls without a name": (
         [

@@ -352,16 +352,8 @@ CHAT = b'{"message":{"role":"assistant","content":"a"},"done":false}\n'
 ASSISTANTS = sse({"id": "run_1", "object": "thread.run"}, "thread.run.created") + sse("[DONE]", "done")
 ANTHROPIC = sse({"type": "message_start", "message": {"id": "m"}}, "message_start")
 FOREIGN: dict[str, tuple[str, bytes, str]] = {
-    "OpenAI's Assistants": (
-        "openai",
-        ASSISTANTS,
-        "`thread.run.created`; they are OpenAI's Assistants",
-    ),
-    "Ollama's /api/generate": (
-        "ollama",
-        GENERATE,
-        "an object of model, response, done; they are Ollama's",
-    ),
+    "OpenAI's Assistants": ("openai", ASSISTANTS, "`thread.run.created`; they are OpenAI's Assistants"),
+    "Ollama's /api/generate": ("ollama", GENERATE, "an object of model, response, done; they are Ollama's"),
     "Ollama's lines": ("gemini", CHAT * 2, "an object of message, done; `sources.ollama` reads those"),
     "Anthropic's": ("openai", ANTHROPIC + DONE, "`message_start`; `sources.anthropic` reads those"),
     "chat completions": ("anthropic", chunk({"content": "a"}) + DONE, "choices; `sources.openai` reads those"),

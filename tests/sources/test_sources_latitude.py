@@ -192,10 +192,7 @@ RUNS: dict[str, tuple[list[Event], list[SourceEvent]]] = {
         [turn("cached"), ChainCompleted("c-1")],
     ),
     "an object as the answer": (
-        [
-            chain("provider-completed", response={"streamType": "object", "object": {"a": 1}}),
-            chain("chain-completed"),
-        ],
+        [chain("provider-completed", response={"streamType": "object", "object": {"a": 1}}), chain("chain-completed")],
         [ProviderCompleted(finish_reason="stop", ends_run=False), ChainCompleted("c-1")],
     ),
     # v3 until tools were answered out of band: the chain ends in asking for them.
@@ -253,12 +250,7 @@ RUNS: dict[str, tuple[list[Event], list[SourceEvent]]] = {
             part("tool-call", toolCallId="u", toolName="g", input={"b": 2}),
             chain("chain-complete", response={"text": ""}, finishReason="tool-calls"),
         ],
-        [
-            pending("t"),
-            pending("u", "g", {"b": 2}),
-            turn("", "tool_calls", raw="tool-calls"),
-            ChainCompleted("c-1"),
-        ],
+        [pending("t"), pending("u", "g", {"b": 2}), turn("", "tool_calls", raw="tool-calls"), ChainCompleted("c-1")],
     ),
     # Built-in tools and integrations: the service has run the tool, and says so in the same turn.
     "a call that the service runs": (
@@ -320,10 +312,7 @@ RUNS: dict[str, tuple[list[Event], list[SourceEvent]]] = {
     ),
     # A call that is cut off is announced and never completed; one that is whole is told, and nothing earns it.
     "calls before the stream breaks off": (
-        [
-            part("tool-call", toolCallId="t", toolName="f", args={}),
-            part("tool-input-start", id="u", toolName="g"),
-        ],
+        [part("tool-call", toolCallId="t", toolName="f", args={}), part("tool-input-start", id="u", toolName="g")],
         [pending("t", arguments={}), ToolCallStart("u", "u", "g")],
     ),
     "calls whose fields have odd types": (

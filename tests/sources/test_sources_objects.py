@@ -331,10 +331,7 @@ GROQ = {"message": "m", "type": "t", "code": "tool_use_failed", "failed_generati
 NAME = f"{__name__}.APIError"
 
 RAISED: dict[str, tuple[Exception, SourceError]] = {
-    "openai, in a chunk": (
-        APIError("no", {"message": "no", "code": 400}),
-        SourceError("no", status=400, cause="400"),
-    ),
+    "openai, in a chunk": (APIError("no", {"message": "no", "code": 400}), SourceError("no", status=400, cause="400")),
     "groq": (
         APIError("m", {"error": GROQ}),
         SourceError("m", status=400, cause="t tool_use_failed", failed_generation="x" * 5000),

@@ -72,10 +72,7 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
         [said(tool_calls=[called("f", {}, id="t"), called("g", {}, id="t")]), done()],
         [NativeToolCall("1", "f", {}, "t"), NativeToolCall("2", "g", {}, "t"), stop()],
     ),
-    "images": (
-        [said("a", images=["aGk="]), done()],
-        [TextDelta("a"), SourceRaw({"images": ["aGk="]}), stop()],
-    ),
+    "images": ([said("a", images=["aGk="]), done()], [TextDelta("a"), SourceRaw({"images": ["aGk="]}), stop()]),
     "an unloaded model": ([done("unload")], [stop("unload", "other")]),
     "an empty reason": ([said("a"), done("")], [TextDelta("a"), stop("", "other")]),
     # Before there were reasons, and without a message.
@@ -91,9 +88,7 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
     ),
     "an error in other words": (
         [line({"error": {"message": "no", "code": 500}, "signin_url": 1})],
-        [
-            SourceError("no", status=500, cause="500"),
-        ],
+        [SourceError("no", status=500, cause="500")],
     ),
     "no end": ([said("a"), said("b")], [TextDelta("a"), TextDelta("b")]),
     "fields that are null": (
@@ -141,13 +136,6 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
             line(r'{"message":{"content":"\ud83d"}}'),
             done(),
         ],
-        [
-            TextDelta("a"),
-            TextDelta("😀"),
-            TextDelta("\ufffdb"),
-            ReasoningDelta("\ufffd"),
-            TextDelta("\ufffd"),
-            stop(),
-        ],
+        [TextDelta("a"), TextDelta("😀"), TextDelta("\ufffdb"), ReasoningDelta("\ufffd"), TextDelta("\ufffd"), stop()],
     ),
 }

@@ -363,10 +363,7 @@ STREAMS: dict[str, tuple[bytes, list[SourceEvent]]] = {
             stop(usage=Usage(input=7, output=3, total=11)),
         ],
     ),
-    "an error beside members of an odd shape": (
-        sse({"choices": "none", "error": "no"}) + DONE,
-        [SourceError("no")],
-    ),
+    "an error beside members of an odd shape": (sse({"choices": "none", "error": "no"}) + DONE, [SourceError("no")]),
     "a finish reason of an odd shape": (
         sse({"choices": [{"delta": {}, "finish_reason": ["stop"]}]}) + DONE,
         [ProviderCompleted(finish_reason="other", raw_finish_reason="unknown")],

@@ -115,10 +115,7 @@ ROWS: dict[str, tuple[list[Any], list[SourceEvent]]] = {
     ),
     "all at index 0": (
         one(
-            piece("f", "", "x", index=0),
-            piece(None, A, index=0),
-            piece("g", "", "y", index=0),
-            piece(None, B, index=0),
+            piece("f", "", "x", index=0), piece(None, A, index=0), piece("g", "", "y", index=0), piece(None, B, index=0)
         ),
         [
             *(Start("0", "x", None), Start("0", "x", "f"), Delta("0", A)),
@@ -222,10 +219,7 @@ ROWS: dict[str, tuple[list[Any], list[SourceEvent]]] = {
         [*WHOLE[:2], Start("0", None, "g"), WHOLE[2]],
     ),
     # GLM through Mistral's API: the second delta has an empty name.
-    "an empty name": (
-        one(piece("f", "", "x", index=0), piece("", A, index=0)),
-        [Start("0", "x"), *WHOLE],
-    ),
+    "an empty name": (one(piece("f", "", "x", index=0), piece("", A, index=0)), [Start("0", "x"), *WHOLE]),
     "a name that grows": (
         one(piece("ge", index=0), piece("get", index=0), piece("get", A, index=0)),
         [Start("0"), Start("0", None, "get"), Delta("0", A), End("0", "get")],
@@ -415,10 +409,7 @@ def test_pairs_that_are_cut_in_arguments() -> None:
     events = read(
         sse(half % (0, "\\ud83d")) + sse(half % (1, "\\ud83d")) + sse(half % (0, other)) + chunk(finish="stop") + DONE
     )
-    assert [
-        *(Start("0"), Start("1"), Delta("0", "😀"), Delta("1", "\ufffd"), End("0"), End("1")),
-        stop(),
-    ] == events
+    assert [*(Start("0"), Start("1"), Delta("0", "😀"), Delta("1", "\ufffd"), End("0"), End("1")), stop()] == events
 
 
 def test_arguments_that_nest_too_deep_are_a_warning() -> None:

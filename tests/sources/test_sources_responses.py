@@ -31,9 +31,7 @@ from streamtools.events import (
 from streamtools.limits import Limits
 from streamtools.machine.state_machine import StreamMachine
 from streamtools.sources.wire_formats.responses import Responses
-from tests.sources.adapters import (
-    read,
-)
+from tests.sources.adapters import read
 from tests.support.cases import together
 from tests.support.chat_chunks import sse
 
@@ -100,10 +98,7 @@ END = event("completed")
 
 
 def done(
-    text: str | None = None,
-    raw: str = "completed",
-    reason: FinishReason = "stop",
-    usage: Usage | None = None,
+    text: str | None = None, raw: str = "completed", reason: FinishReason = "stop", usage: Usage | None = None
 ) -> ProviderCompleted:
     return ProviderCompleted(text, None, reason, raw, usage)
 
@@ -630,10 +625,7 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
     ),
     "cancelled": (frames(event("cancelled"), END), [done(raw="cancelled", reason="cancelled")]),
     # Some gateways call the end so, and its status tells which it is.
-    "done": (
-        frames(completed(status="cancelled", kind="done")),
-        [done(raw="cancelled", reason="cancelled")],
-    ),
+    "done": (frames(completed(status="cancelled", kind="done")), [done(raw="cancelled", reason="cancelled")]),
     "no end": (frames(delta("a"), part_done(text="a"), item_done(message("a"))), [TextDelta("a")]),
     "[DONE], which earns nothing": ([*frames(delta("a")), b"data: [DONE]\n\n"], [TextDelta("a")]),
     "[DONE], behind the end": (

@@ -9,13 +9,7 @@ import pytest
 
 from streamtools import sources
 from streamtools.errors import Code, UnreadableSource
-from streamtools.events import (
-    ChainCompleted,
-    ProviderCompleted,
-    SourceError,
-    SourceEvent,
-    TextDelta,
-)
+from streamtools.events import ChainCompleted, ProviderCompleted, SourceError, SourceEvent, TextDelta
 from streamtools.sources.adapter import PlainText, ReadyEvents
 
 pytestmark = pytest.mark.anyio

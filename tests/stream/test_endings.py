@@ -16,17 +16,7 @@ import pytest
 
 from streamtools import ParserOptions, RunnerOptions, StreamMachine, Tool, ToolStream, sources
 from streamtools.errors import Code
-from streamtools.events import (
-    Call,
-    Done,
-    Error,
-    Executed,
-    Executing,
-    StepEnd,
-    StepStart,
-    UIEvent,
-    Warning,
-)
+from streamtools.events import Call, Done, Error, Executed, Executing, StepEnd, StepStart, UIEvent, Warning
 from streamtools.testing.laws import assert_in_order
 from tests.sources import (
     test_sources_ai_sdk,

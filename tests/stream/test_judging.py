@@ -240,10 +240,7 @@ async def test_values_come_with_the_text_that_they_are_of() -> None:
 
 async def test_a_chat_ends_where_its_text_is_refused() -> None:
     """In any of its turns; the model is not asked again, and the history holds nothing that was refused."""
-    for answers, said in (
-        ([f"Hi. {CALL}", "Then bad. And so on"], "Hi. "),
-        ([f"Hi. bad. {CALL}", "never"], "Hi. "),
-    ):
+    for answers, said in (([f"Hi. {CALL}", "Then bad. And so on"], "Hi. "), ([f"Hi. bad. {CALL}", "never"], "Hi. ")):
         model = ScriptedModel(answers)
         called: list[str] = []
 

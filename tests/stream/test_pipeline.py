@@ -14,15 +14,7 @@ from httpx_sse import aconnect_sse
 
 from streamtools import ToolStream, coalesce, sources
 from streamtools.errors import Code
-from streamtools.events import (
-    Done,
-    Error,
-    Executed,
-    Executing,
-    Start,
-    Text,
-    UIEvent,
-)
+from streamtools.events import Done, Error, Executed, Executing, Start, Text, UIEvent
 from tests.support.loopback import Loopback
 from tests.support.loops import OTHER_LOOP_DEEP
 from tests.support.stories import story

@@ -426,11 +426,9 @@ async def test_a_source_that_raises() -> None:
         with pytest.raises(Broken, match="down"):
             await read(events, taken)
         assert [event async for event in events] == []
-    assert [
-        "error stream_interrupted",
-        "step 1 ends: None",
-        "done failed: None (None), pending c1",
-    ] == story(taken)[-3:]
+    assert ["error stream_interrupted", "step 1 ends: None", "done failed: None (None), pending c1"] == story(taken)[
+        -3:
+    ]
     assert source.closed == 1
     assert (events.result.reason, events.result.text) == ("failed", "a ")
 

@@ -136,12 +136,7 @@ async def test_aclose_before_the_block() -> None:
 
 async def test_an_exception_in_the_block_comes_out_as_it_is() -> None:
     """It is not wrapped in a group, whatever the tools and the source do meanwhile."""
-    for source in (
-        Script(hold=True),
-        Script([*texts(WAIT), STOP]),
-        Script([STOP]),
-        Script(OSError("down")),
-    ):
+    for source in (Script(hold=True), Script([*texts(WAIT), STOP]), Script([STOP]), Script(OSError("down"))):
         tool = WaitingTool()
 
         async def fail(source: Script = source, tool: WaitingTool = tool) -> None:

@@ -17,17 +17,11 @@ ENVIRONMENT = {
 
 
 def start(
-    *arguments: str | Path,
-    stdin: int | IO[bytes] = subprocess.DEVNULL,
-    stdout: int | IO[bytes] = subprocess.PIPE,
+    *arguments: str | Path, stdin: int | IO[bytes] = subprocess.DEVNULL, stdout: int | IO[bytes] = subprocess.PIPE
 ) -> subprocess.Popen[bytes]:
     """Start the command with a pipe for standard error, and by default one for standard output and nothing to read."""
     return subprocess.Popen(
-        [*COMMAND, *map(str, arguments)],
-        stdout=stdout,
-        stderr=subprocess.PIPE,
-        stdin=stdin,
-        env=ENVIRONMENT,
+        [*COMMAND, *map(str, arguments)], stdout=stdout, stderr=subprocess.PIPE, stdin=stdin, env=ENVIRONMENT
     )
 
 

@@ -168,7 +168,7 @@ def _responses() -> Provider:
     trouble = [
         _sse(
             {"type": "error", "sequence_number": 99, "code": "overloaded", "message": TOO_MUCH, "param": None}, "error"
-        ),
+        )
     ]
     return Provider("responses", "text/event-stream", frames, len(frames), len(frames), trouble, finished)
 

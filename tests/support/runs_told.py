@@ -89,13 +89,7 @@ RUNS: dict[str, list[UIEvent]] = {
     "nothing": told(*START, *STOP),
     "no step": told(START[0], Done("finished", None, None, [])),
     "reasoning": told(
-        *START,
-        Reasoning("Well"),
-        Reasoning(""),
-        Reasoning("."),
-        Reasoning("", signature="x"),
-        Text("Yes."),
-        *STOP,
+        *START, Reasoning("Well"), Reasoning(""), Reasoning("."), Reasoning("", signature="x"), Text("Yes."), *STOP
     ),
     "a call that is run": told(*START, Text("So: "), *written(call(1)), *executed(call(1)), *STOP),
     "a call as it is written": told(*START, *written(call(1), deltas=True), *executed(call(1)), *STOP),
@@ -194,11 +188,7 @@ RUNS: dict[str, list[UIEvent]] = {
     ),
     "two steps": told(*_TWO_STEPS),
     "an emulated decision": told(
-        START[0],
-        Thinking(True),
-        Thinking(False),
-        Warning(Code.EMULATED, "asked"),
-        *_TWO_STEPS[1:],
+        START[0], Thinking(True), Thinking(False), Warning(Code.EMULATED, "asked"), *_TWO_STEPS[1:]
     ),
     "an error in the middle": told(
         *START,
@@ -238,18 +228,10 @@ RUNS: dict[str, list[UIEvent]] = {
         Done("truncated", "length", "max_tokens", [call(1)]),
     ),
     "stopped by a limit": told(
-        *START,
-        *written(call(1)),
-        StepEnd(1, "stop"),
-        Done("stopped", "max_steps", "stop", [call(1)]),
+        *START, *written(call(1)), StepEnd(1, "stop"), Done("stopped", "max_steps", "stop", [call(1)])
     ),
     "what front ends need not know": told(
-        *START,
-        Warning(Code.BAD_FRAME, "odd"),
-        Raw({"odd": None}),
-        Text(""),
-        Text("ok"),
-        *STOP,
+        *START, Warning(Code.BAD_FRAME, "odd"), Raw({"odd": None}), Text(""), Text("ok"), *STOP
     ),
 }
 """By what happens in them."""

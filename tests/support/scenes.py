@@ -24,11 +24,7 @@ FOLLOWING: dict[str, list[Any]] = {
             "role": "assistant",
             "content": None,
             "tool_calls": [
-                {
-                    "id": "call_text_9",
-                    "type": "function",
-                    "function": {"name": "get_weather", "arguments": ARGUMENTS},
-                }
+                {"id": "call_text_9", "type": "function", "function": {"name": "get_weather", "arguments": ARGUMENTS}}
             ],
         },
         {"role": "tool", "tool_call_id": "call_text_9", "content": "Sunny."},

@@ -51,12 +51,7 @@ def calls(*wanted: tuple[str, Any], text: str = "", usage: tuple[int, int] | Non
 
 
 def native(index: int, name: str, arguments: str) -> dict[str, Any]:
-    return {
-        "index": index,
-        "id": f"n{index}",
-        "type": "function",
-        "function": {"name": name, "arguments": arguments},
-    }
+    return {"index": index, "id": f"n{index}", "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
 def ends(finish: str, usage: tuple[int, int] | None) -> list[bytes]:

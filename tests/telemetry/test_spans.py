@@ -247,10 +247,7 @@ async def test_content_is_told_on_demand_and_without_keys() -> None:
     (answer,) = json.loads(str((second.attributes or {})["gen_ai.output.messages"]))
     assert ({"type": "text", "content": "It rains."}, "stop") == (answer["parts"][0], answer["finish_reason"])
     call = collected.one("execute_tool").attributes or {}
-    assert ('{"city":"Rome"}', "rain in Rome") == (
-        call["gen_ai.tool.call.arguments"],
-        call["gen_ai.tool.call.result"],
-    )
+    assert ('{"city":"Rome"}', "rain in Rome") == (call["gen_ai.tool.call.arguments"], call["gen_ai.tool.call.result"])
 
 
 async def test_silence_is_an_error_of_the_request() -> None:

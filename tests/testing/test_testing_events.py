@@ -172,10 +172,7 @@ def test_the_native_forms_are_read_back(framing: str, as_text: bool) -> None:
     ("body", "told"),
     [
         ('data: {"type":"red"}\n\n', """^not an event in the native format: {"type":"red"} \\(.*'red'"""),
-        (
-            '{"detail":[{"type":"missing"}]}',
-            """native format: {"detail":\\[{"type":"missing"}\\]} \\(""",
-        ),
+        ('{"detail":[{"type":"missing"}]}', """native format: {"detail":\\[{"type":"missing"}\\]} \\("""),
         ('{"detail":"' + "x" * 300 + '"}', '^not an event in the native format: {"detail":"x{189}… \\('),
         ("data: [DONE]\n\n", r"^not an event in the native format: \[DONE\] \("),
         ("Internal Server Error", "^not an event in the native format: Internal Server Error$"),

@@ -52,7 +52,4 @@ async def two_readers(rack: Rack) -> None:
             await run.wait()
 
 
-RUNS = [
-    Scenario("run", read_run, effects=READER),
-    Scenario("two-readers", two_readers),
-]
+RUNS = [Scenario("run", read_run, effects=READER), Scenario("two-readers", two_readers)]

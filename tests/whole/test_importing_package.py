@@ -27,12 +27,7 @@ LATER = ("cli", "web", "testing", "outputs", "__main__")
 
 LAZY = {
     "streamtools": {"conversation", "outputs", "chat", "UiTexts", "replay"},
-    "streamtools.history": {
-        "Format",
-        "calls_as_text",
-        "read_messages",
-        "write_messages",
-    },
+    "streamtools.history": {"Format", "calls_as_text", "read_messages", "write_messages"},
     "streamtools.tools": {"PostgresLedger", "RedisLedger", "SQLiteLedger"},
 }
 """Public names that are loaded when they are used, by their packages."""

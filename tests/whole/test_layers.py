@@ -62,7 +62,7 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     "gateway.metrics": {"calls", "errors", "events"},
     "gateway.delivery": {"gateway", "outputs", "serving", "stream"},
     "gateway.service": {
-        *("outputs", "recording", "serving", "stream", "gateway", "gateway.metrics", "gateway.delivery"),
+        *("outputs", "recording", "serving", "stream", "gateway", "gateway.metrics", "gateway.delivery")
     },
     "runs": {"loading", "serving", "stream"},
     "telemetry": {"errors", "logs", "observing", "json_values", "calls", "events", "history", "recording"},
@@ -388,11 +388,7 @@ def test_nothing_is_loose_on_the_top_floor() -> None:
         ("parsing/reader.py", "from time import monotonic", "parsing.reader is sans-IO and does not use time"),
         ("parsing/reader.py", "async def read(): ...", "parsing.reader is sans-IO and does not wait"),
         ("machine/turn.py", "print('hello')", "machine.turn is sans-IO and does not call print"),
-        (
-            "sources/wire_formats/openai.py",
-            "import asyncio",
-            "openai is sans-IO and does not use asyncio",
-        ),
+        ("sources/wire_formats/openai.py", "import asyncio", "openai is sans-IO and does not use asyncio"),
         ("tools/signature.py", "eval('1')", "nobody calls eval"),
         ("tools/signature.py", "from ast import literal_eval", "nobody imports ast"),
         ("recording/file_reader.py", "import pickle", "nobody imports pickle"),

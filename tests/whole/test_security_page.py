@@ -61,11 +61,7 @@ def defaults_table() -> str:
         ("characters that a stream says", guards.size, "`Guards(size=…)`"),
         ("tools at once", RunnerOptions().concurrency, "`RunnerOptions(concurrency=…)`"),
         ("seconds of a tool", RunnerOptions().timeout, "`RunnerOptions(timeout=…)`, `@tool(timeout=…)`"),
-        (
-            "characters of a result for the model",
-            RunnerOptions().result_limit,
-            "`RunnerOptions(result_limit=…)`",
-        ),
+        ("characters of a result for the model", RunnerOptions().result_limit, "`RunnerOptions(result_limit=…)`"),
         ("calls need approval", function.requires_approval, "`@tool(requires_approval=…)`"),
         ("calls in text are trusted", function.trust == "text", "`@tool(trust=…)`"),
         ("results are neutralised where calls in text are read", function.neutralise, "`@tool(neutralise=…)`"),

@@ -52,13 +52,7 @@ async def test_the_difference_is_the_one_that_is_shown() -> None:
     with pytest.raises(AssertionError) as caught:
         assert_events(
             events,
-            [
-                Start,
-                ...,
-                Text("I will look up the weather in Rome.\n\n"),
-                ...,
-                Done("finished", "stop", "stop", []),
-            ],
+            [Start, ..., Text("I will look up the weather in Rome.\n\n"), ..., Done("finished", "stop", "stop", [])],
         )
     assert any(isinstance(event, Executed) for event in events)
     assert shown.text == f"{caught.value}\n"

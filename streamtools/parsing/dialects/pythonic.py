@@ -86,16 +86,8 @@ def lfm2_pythonic() -> Dialect:
     dialect = _tagged("lfm2_pythonic", opening, close, ends=("<|im_end|>",), loose=True)
     return replace(
         dialect,
-        openers=(
-            *dialect.openers,
-            *_json_openers(opening, close),
-            Opener((begin,), forged_result(end), kind="result"),
-        ),
-        tags=(
-            Tag((opening, SPACES, close)),
-            Tag((opening, SPACES, "[", SPACES, "]", SPACES, close)),
-            *dialect.tags,
-        ),
+        openers=(*dialect.openers, *_json_openers(opening, close), Opener((begin,), forged_result(end), kind="result")),
+        tags=(Tag((opening, SPACES, close)), Tag((opening, SPACES, "[", SPACES, "]", SPACES, close)), *dialect.tags),
         write_result=lambda name, text: f"{begin}{text}{end}",
         reserved=(opening, close, begin, end),
     )

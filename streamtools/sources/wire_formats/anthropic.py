@@ -29,15 +29,7 @@ from typing import Any
 
 from streamtools.calls import read_arguments
 from streamtools.errors import Code
-from streamtools.events import (
-    ReasoningDelta,
-    SourceEvent,
-    SourceRaw,
-    SourceUsage,
-    SourceWarning,
-    ToolCallDelta,
-    Usage,
-)
+from streamtools.events import ReasoningDelta, SourceEvent, SourceRaw, SourceUsage, SourceWarning, ToolCallDelta, Usage
 from streamtools.json_values import Rejected, fits, whole
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import FrameAdapter

@@ -8,18 +8,7 @@ from functools import partial
 from streamtools.parsing.dialects import TAUGHT_DIALECTS
 from streamtools.sources import ADAPTERS
 from tests.fuzz.target import Target
-from tests.fuzz.targets import (
-    decisions,
-    dialects,
-    foreign,
-    frames,
-    gateway,
-    growth,
-    machine,
-    recordings,
-    sources,
-    told,
-)
+from tests.fuzz.targets import decisions, dialects, foreign, frames, gateway, growth, machine, recordings, sources, told
 from tests.support.variants import KNOWN
 
 _FIRST = ("frames", "machine", "decisions", *(f"dialect:{each}" for each in TAUGHT_DIALECTS))

@@ -13,16 +13,7 @@ from typing import Any, get_args
 from streamtools import extract_tool_calls
 from streamtools.calls import ToolCall
 from streamtools.errors import UnreadableSource
-from streamtools.history import (
-    Assistant,
-    Format,
-    Message,
-    ProviderItem,
-    Results,
-    User,
-    read_messages,
-    write_messages,
-)
+from streamtools.history import Assistant, Format, Message, ProviderItem, Results, User, read_messages, write_messages
 from streamtools.outputs import validate
 from streamtools.parsing.dialects import hash_marker, tilde_fence
 from streamtools.serving.client_frames import Frame, FrameError, MessageFrame, ResumeFrame, read_frame

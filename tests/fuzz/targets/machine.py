@@ -194,12 +194,7 @@ def make() -> Target:
         "<think>",
         "</think>",
     ]
-    words += [f"\x1ee{reason}" for reason in _REASONS] + [
-        "n0\x1ff\x1f{}",
-        '={"a":1}',
-        "s0\x1fx\x1ff",
-        "d0\x1f{",
-    ]
+    words += [f"\x1ee{reason}" for reason in _REASONS] + ["n0\x1ff\x1f{}", '={"a":1}', "s0\x1fx\x1ff", "d0\x1f{"]
     words += ["}", '"', "\n\n", "###result f: {}", "~~~tool_result f\n", " "]
     return Target("machine", check, lambda: list(seeds(_bodies(), CHOICES | _HOW)), [encode(word) for word in words])
 

@@ -10,13 +10,7 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
-from streamtools.events import (
-    ChainCompleted,
-    ProviderCompleted,
-    SourceError,
-    SourceEvent,
-    read_source_event,
-)
+from streamtools.events import ChainCompleted, ProviderCompleted, SourceError, SourceEvent, read_source_event
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.outputs import validate
 from streamtools.sources import ADAPTERS, Adapter, FrameAdapter, Undecided
