@@ -1,4 +1,4 @@
-"""`streamtools chat`: a conversation in a terminal, against servers on this machine."""
+"""The command `streamtools chat`, with local servers as providers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ import pytest
 from anyio.from_thread import start_blocking_portal
 
 from streamtools.apps.cli import main
-from streamtools.apps.cli.chat import read_conversation, replace_conversation
 from streamtools.apps.cli.model_options import _CLIENTS
 from streamtools.conversation import models
 from streamtools.conversation.models import HTTPModel
@@ -35,30 +34,30 @@ KEY = "sk-do-not-tell"
 
 @contextlib.contextmanager
 def serving(*answers: Loopback) -> Iterator[Provider]:
-    """Serve these answers, in a thread, for as long as the block lasts."""
+    """Serve these answers in a thread, one for each request."""
     provider = Provider(*answers)
     with start_blocking_portal() as portal, portal.wrap_async_context_manager(provider):
         yield provider
 
 
 def recorded(name: str) -> Loopback:
-    """Return a shipped recording as an answer, chunk by chunk."""
+    """Return an answer with the chunks of a shipped recording."""
     return Loopback([chunk.data for chunk in read_recording(shipped()[name]).chunks])
 
 
 def saying(*texts: str, **options: Any) -> Loopback:
-    """Return an answer of text."""
+    """Return an answer with these texts."""
     return Loopback([sse(*texts)], **options)
 
 
 def to(server: Provider, *more: str) -> list[str]:
-    """Return a command line."""
+    """Return the arguments for a chat with this server."""
     return ["chat", "--url", server.url, "--model", "m", *more]
 
 
 @pytest.fixture(autouse=True)
 def surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Servers of tests are asked directly, and with a key; nobody waits for what is typed where the tests run."""
+    """Remove proxies from the environment, set a key for each API, and make standard input empty."""
     monkeypatch.setattr(sys, "stdin", StringIO())
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
@@ -68,14 +67,14 @@ def surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def typed(monkeypatch: pytest.MonkeyPatch) -> StringIO:
-    """What is on standard input, to be written by the test."""
+    """The content of standard input."""
     lines = StringIO()
     monkeypatch.setattr(sys, "stdin", lines)
     return lines
 
 
-def test_one_question(capsys: pytest.CaptureFixture[str]) -> None:
-    """Question, call, execution, follow-up, answer, summary: the model is taught the dialect, and no tools are sent."""
+def test_once_shows_one_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    """The model is taught the dialect in the prompt. No native tools are sent."""
     with serving(recorded("tilde-call"), saying("It rains, at 14 °C.")) as server:
         options = ["--dialect", "tilde_fence", "--few-shot", *DEMO, "--option", "temperature=0", "--option", "stop=END"]
         assert 0 == main(to(server, *options, "--once", "What is the weather in Paris?"))
@@ -106,8 +105,7 @@ def test_one_question(capsys: pytest.CaptureFixture[str]) -> None:
     assert second["messages"][-1]["content"].startswith("~~~tool_result get_weather\n14 °C, light rain\n")
 
 
-def test_calls_as_the_model_wrote_them(capsys: pytest.CaptureFixture[str]) -> None:
-    """With --raw the text of a call is shown, which is otherwise told in our words."""
+def test_raw_shows_the_text_of_calls(capsys: pytest.CaptureFixture[str]) -> None:
     with serving(recorded("tilde-call"), saying("Rain.")) as server:
         assert 0 == main(to(server, "--raw", *DEMO, "--once", "?"))
     assert (
@@ -115,8 +113,8 @@ def test_calls_as_the_model_wrote_them(capsys: pytest.CaptureFixture[str]) -> No
     )
 
 
-def test_native_calls(capsys: pytest.CaptureFixture[str]) -> None:
-    """Without a dialect the provider's own calls are used; --raw has no text of them to show."""
+def test_native_calls_are_used_without_a_dialect(capsys: pytest.CaptureFixture[str]) -> None:
+    """A native call has no text, so `--raw` shows it like any call."""
     function = {"name": "add", "arguments": '{"a": 1, "b": 2}'}
     delta = {"tool_calls": [{"index": 0, "id": "call_1", "type": "function", "function": function}]}
     chunks = [{"choices": [{"index": 0, "delta": delta}]}, {"choices": [{"index": 0, "finish_reason": "tool_calls"}]}]
@@ -143,11 +141,10 @@ def test_native_calls(capsys: pytest.CaptureFixture[str]) -> None:
         ("cohere", "v2/chat", "authorization"),
     ],
 )
-def test_each_api_has_its_client(
+def test_each_api_has_a_client(
     api: str, path: str, header: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The request goes where the provider wants it, with the key of its variable, which is neither shown nor recorded;
-    an answer that is an error is one line and status 1."""
+    """The key is sent in the header of the API, and is neither shown nor recorded."""
     refused = Loopback([b'{"error":{"message":"no such model"}}'], status=400, declared="application/json")
     record = tmp_path / "refused.jsonl"
     with serving(refused) as server:
@@ -166,7 +163,7 @@ def test_each_api_has_its_client(
 
 
 def test_questions_are_lines_of_standard_input(typed: StringIO, capsys: pytest.CaptureFixture[str]) -> None:
-    """Each is asked with all that was said before; where nobody reads a prompt there is none, and /quit is the end."""
+    """Without a terminal, there is no prompt. `/quit` ends the chat."""
     typed.write("What is coffee?\n\n  And tea? \n/quit\nnever asked\n")
     typed.seek(0)
     with serving(saying("A drink."), saying("Too.")) as server:
@@ -178,8 +175,8 @@ def test_questions_are_lines_of_standard_input(typed: StringIO, capsys: pytest.C
     assert 2 == len(server.bodies)
 
 
-def test_a_question_that_failed_is_forgotten(typed: StringIO, capsys: pytest.CaptureFixture[str]) -> None:
-    """The chat goes on without it, and its end tells that not all went well."""
+def test_a_question_without_an_answer_is_not_sent_again(typed: StringIO, capsys: pytest.CaptureFixture[str]) -> None:
+    """The exit status is 1."""
     typed.write("one\ntwo")
     typed.seek(0)
     with serving(saying(status=400), saying("Yes?")) as server:
@@ -188,14 +185,12 @@ def test_a_question_that_failed_is_forgotten(typed: StringIO, capsys: pytest.Cap
     assert [["one"], ["two"]] == [[each["content"] for each in body["messages"]] for body in server.bodies]
 
 
-def test_no_standard_input_is_no_question(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process can be started without one."""
+def test_a_closed_standard_input_ends_the_chat(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", None)
     assert 0 == main(["chat", "--model", "m"])
 
 
-def test_on_a_terminal_there_is_a_prompt(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It stands below a blank line, behind what tells who answers; the question is on the screen already."""
+def test_a_terminal_shows_a_prompt(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "dumb")
     screen = Terminal()
     monkeypatch.setattr(sys, "stdin", Terminal("Hello\n"))
@@ -203,15 +198,15 @@ def test_on_a_terminal_there_is_a_prompt(monkeypatch: pytest.MonkeyPatch) -> Non
     with serving(saying("Hi.")) as server:
         assert 0 == main(to(server))
     before, _, after = screen.getvalue().partition("\n\n❯ ")
-    greeting = f"m at {server.url}chat/completions. Ctrl-C stops an answer, /quit ends the chat, /help lists commands."
+    greeting = f"m at {server.url}chat/completions. Ctrl-C stops an answer, /quit ends the chat."
     assert greeting == " ".join(before.split())
     assert after.startswith("\nHi.\n\n✔ finished (stop) · ")  # the line feed of the question is the terminal's
     assert after.endswith(" ms\n\n❯ \n")
 
 
-def test_ctrl_c_at_the_prompt(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """It ends the chat as it ends any command, on a line of its own."""
-
+def test_ctrl_c_at_the_prompt_ends_the_chat(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     class Interrupted(Terminal):
         def readline(self, size: int = -1, /) -> str:  # type: ignore[override]  # typeshed's StringIO has two bases
             raise KeyboardInterrupt
@@ -224,8 +219,7 @@ def test_ctrl_c_at_the_prompt(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
     assert "streamtools: interrupted\n" == capsys.readouterr().err
 
 
-def test_json_is_events_and_nothing_else(typed: StringIO, capsys: pytest.CaptureFixture[str]) -> None:
-    """One run a question, one event a line."""
+def test_json_prints_only_events(typed: StringIO, capsys: pytest.CaptureFixture[str]) -> None:
     typed.write("one\ntwo\n")
     typed.seek(0)
     with serving(recorded("hash-call"), saying("41.5"), saying("Yes.")) as server:
@@ -236,8 +230,8 @@ def test_json_is_events_and_nothing_else(typed: StringIO, capsys: pytest.Capture
     assert "" == shown.err
 
 
-def test_a_recording_holds_the_whole_conversation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Each request is an exchange with the bytes as the network gave them, and the file can be replayed."""
+def test_a_recording_contains_every_exchange(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The file can be replayed."""
     record = tmp_path / "chat.jsonl"
     with serving(recorded("tilde-call"), saying("Rain.")) as server:
         arguments = to(server, *DEMO, "--dialect", "tilde_fence", "--once", "Weather?")
@@ -255,8 +249,7 @@ def test_a_recording_holds_the_whole_conversation(tmp_path: Path, capsys: pytest
 
 
 @pytest.mark.parametrize("scheme", ["http://", ""])
-def test_a_recorded_chat_goes_through_the_proxy(scheme: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the environment says of proxies holds with and without --record."""
+def test_the_proxy_of_the_environment_is_used(scheme: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with serving(saying("Yes.")) as proxy:
         monkeypatch.setenv("http_proxy", proxy.url.replace("http://", scheme))
         monkeypatch.setenv("no_proxy", "other.example")
@@ -266,7 +259,6 @@ def test_a_recorded_chat_goes_through_the_proxy(scheme: str, tmp_path: Path, mon
 
 
 def test_calls_are_emulated(capsys: pytest.CaptureFixture[str]) -> None:
-    """The model is asked which tools it needs, and the call is run."""
     decided = saying('{"tools": [{"tool": "add", "arguments": {"a": 1, "b": 2}}]}')
     with serving(decided, saying('{"tools": []}'), saying("Three.")) as server:
         assert 0 == main(to(server, "--emulate", "force", *DEMO, "--once", "1 + 2?"))
@@ -292,22 +284,17 @@ def test_calls_are_emulated(capsys: pytest.CaptureFixture[str]) -> None:
         (("--api", "telnet"), "invalid choice: 'telnet'"),
         (("--model", " "), "--model must name a model, got ' '"),
         (("--once", ""), "--once must not be empty"),
-        (("--continue", ""), "--continue must not be empty"),
-        (("--continue", "/dev"), "--continue: /dev: it cannot be read: Is a directory"),
-        (("--continue", __file__), "it is not a conversation: Extra data: line 1 column 3 (char 2)"),
-        (("--continue", "no/such/folder"), "--continue: the folder of no/such/folder does not exist"),
     ],
 )
-def test_what_is_of_no_use_is_refused(
-    options: tuple[str, ...], reason: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The line says what is wrong before anything is asked."""
+def test_invalid_options_are_refused(options: tuple[str, ...], reason: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert 2 == main(["chat", "--model", "m", *options])
     assert reason in complaint(capsys)
 
 
-def test_a_key_or_a_region_that_is_missing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """What is to be set is told before anybody is asked; every model that `chat` has can be named."""
+def test_a_missing_key_or_region_is_reported(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every model class can be chosen with `--api`."""
     names = {name for api in _CLIENTS for name in _CLIENTS[api].key_names}
     for name in (*names, "AWS_REGION", "AWS_DEFAULT_REGION"):
         monkeypatch.delenv(name, raising=False)
@@ -334,13 +321,13 @@ async def interrupt(times: int, wait: int = 3600) -> str:
 
 
 def calling(times: int, wait: int = 3600) -> Loopback:
-    """Return an answer that interrupts whoever reads it so many times, and then waits so many seconds."""
+    """Return an answer with a call that sends SIGINT to the process `times` times, and then waits `wait` seconds."""
     return saying(f'Now: ###:{{"tool":"interrupt","parameters":{{"times":{times},"wait":{wait}}}}}')
 
 
 @pytest.fixture
 def interrupting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, str]]:
-    """The option for a tool that presses Ctrl-C."""
+    """The arguments for a tool that sends SIGINT to the process."""
     (tmp_path / "interrupting.py").write_text(INTERRUPTING)
     monkeypatch.syspath_prepend(tmp_path)
     yield "--tools", "interrupting:interrupt"
@@ -350,7 +337,7 @@ def interrupting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tu
 def test_ctrl_c_stops_an_answer_and_keeps_the_chat(
     interrupting: tuple[str, str], typed: StringIO, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What was said until then stays said, the call is answered, and the next question is asked."""
+    """The partial answer stays in the history, with a result for its call."""
     typed.write("one\ntwo\n")
     typed.seek(0)
     with serving(calling(1), saying("Yes?")) as server:
@@ -369,7 +356,6 @@ def test_ctrl_c_stops_an_answer_and_keeps_the_chat(
 def test_ctrl_c_twice_ends_the_chat(
     interrupting: tuple[str, str], typed: StringIO, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The second one does not wait for the first to have its way."""
     typed.write("one\ntwo\n")
     typed.seek(0)
     with serving(calling(2)) as server:
@@ -378,8 +364,8 @@ def test_ctrl_c_twice_ends_the_chat(
     assert 1 == len(server.requests)
 
 
-def test_ignored_interrupts_stay_ignored(interrupting: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
-    """A chat in the background of a shell is not stopped by the keys of the foreground."""
+def test_an_ignored_sigint_stays_ignored(interrupting: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    """A shell ignores SIGINT for background jobs."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         with serving(calling(2, 0), saying("Done.")) as server:
@@ -390,7 +376,7 @@ def test_ignored_interrupts_stay_ignored(interrupting: tuple[str, str], capsys: 
 
 
 def read_until(file: IO[bytes], text: str) -> str:
-    """Return what comes, up to and including `text`."""
+    """Read the file up to and including `text`."""
     data = b""
     while text.encode() not in data:
         more = os.read(file.fileno(), 4096)
@@ -404,7 +390,7 @@ from streamtools import ToolRegistry, tool
 
 @tool(requires_approval=True)
 def pay(to: str, amount: int) -> str:
-    "Pay somebody."
+    "Pay a person."
     return f"paid {amount} to {to}"
 
 @tool(client=True)
@@ -416,13 +402,13 @@ TOOLS = ToolRegistry(pay, pick_date)
 """
 
 
-def test_calls_are_decided_about_in_a_real_terminal(tmp_path: Path) -> None:
-    """Approved, denied, answered and asked again, with the arguments shown; commands are not for the model."""
+def test_calls_are_decided_on_a_terminal(tmp_path: Path) -> None:
+    """Calls are approved, denied and answered, after their arguments were shown."""
     pty = pytest.importorskip("pty")
     (tmp_path / "paying.py").write_text(PAYING)
     pay = '###:{"tool":"pay","parameters":{"to":"%s","amount":50}}'
-    pick = '###:{"tool":"pick_date","parameters":{"title":"Departure"}}'
-    said = [pay % "Ann", "Ann has it.", pay % "Bob", "Bob has not.", pick, "In March.", pay % "Ann", "Ann has more."]
+    pick = '###:{"tool":"pick_date","parameters":{"title":"\\u001b[2J"}}'
+    said = [pay % "Ann", "Ann has it.", pay % "Bob", "Bob has not.", pick, "In March."]
     ours, theirs = pty.openpty()
     with serving(*map(saying, said)) as server, os.fdopen(ours, "rb+", buffering=0) as terminal:
         command = [*COMMAND, *to(server, "--tools", "paying:TOOLS")]
@@ -443,7 +429,7 @@ def test_calls_are_decided_about_in_a_real_terminal(tmp_path: Path) -> None:
                     shown += before.decode() + text
                 return shown
 
-            say("", "/help", "❯ ")
+            say("", "/quit", "❯ ")
             shown = say("Pay Ann.\n", "Run pay? [y/N] ")
             assert '"amount": 50' in shown
             assert "■ pending" in shown
@@ -452,15 +438,9 @@ def test_calls_are_decided_about_in_a_real_terminal(tmp_path: Path) -> None:
             say("Pay Bob.\n", "Run pay? [y/N] ")
             say("n\n", "Why not (for the model)? ")
             assert "paid" not in say("too much\n", "Bob has not.", "✔ finished", "❯ ")
-            say("When?\n", "What is the result (text or JSON)? ")
+            shown = say("When?\n", "What is the result (text or JSON)? ")
+            assert "\\u001b[2J" in shown  # JSON escapes the control characters of a model
             say("2027-03-01\n", "In March.", "✔ finished", "❯ ")
-            assert "/tools" in say("/help\n", "end the chat", "❯ ")
-            assert "pick_date (yours)" in say("/tools\n", "pick_date (yours)", "❯ ")
-            assert "m at http" in say("/model\n", "m at http", "❯ ")
-            say("/raw\n", "Calls and Markdown are raw.", "❯ ")
-            say("/nonsense\n", "Unknown command", "❯ ")
-            assert "###:" in say("Pay more.\n", "Run pay? [y/N] ")
-            say("y\n", "Ann has more.", "✔ finished", "❯ ")
             terminal.write(b"/quit\n")
             _, complaints = process.communicate(timeout=120)
     assert (0, b"") == (process.returncode, complaints)
@@ -468,19 +448,9 @@ def test_calls_are_decided_about_in_a_real_terminal(tmp_path: Path) -> None:
     assert "too much" in str(asked[3][-1])
     assert "2027-03-01" in str(asked[5][-1])
     assert str(asked[4][-1]["content"]).endswith("When?")
-    assert "/" not in {str(each[-1]["content"])[:1] for each in asked}
 
 
-def test_half_a_surrogate_pair_is_kept(tmp_path: Path) -> None:
-    """A model may write one; into a new file, and over one."""
-    path, messages = str(tmp_path / "talk.json"), [{"role": "user", "content": "half \ud83d of it"}]
-    for _ in range(2):
-        replace_conversation(path, messages)
-        assert read_conversation(path)[0] == messages
-
-
-def test_a_real_terminal(tmp_path: Path) -> None:
-    """Prompt, answer, prompt again, and Ctrl-C there: status 130."""
+def test_a_chat_on_a_terminal(tmp_path: Path) -> None:
     pty = pytest.importorskip("pty")
     ours, theirs = pty.openpty()
     with serving(saying("Hi there.")) as server, os.fdopen(ours, "rb+", buffering=0) as terminal:

@@ -1,4 +1,4 @@
-"""The transcript: what a reader sees of each event, on a terminal and in a file, whatever a model has written."""
+"""The transcript of a run, on a terminal and in a file."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from streamtools import ToolCall, ToolOutcome, TurnResult, UiTexts
+from streamtools import ToolCall, ToolOutcome, TurnResult
 from streamtools.apps.cli.printable import Printable, printable
 from streamtools.apps.cli.transcript import Terminal, Transcript, summarize
 from streamtools.errors import Code
@@ -37,37 +37,28 @@ from streamtools.events import (
     Warning,
 )
 from streamtools.history import Step
-from tests.support.screen import Screen
 
 _WEATHER = ToolCall(id="call_1", name="get_weather", arguments={"city": "Oslo"}, dialect="hash_marker", raw="###:{}")
+_EVIL = "\x1b]0;title\x07\x9b2J\r\x1b[31m\x7f\ud800"
 
 
-def transcript(
-    *, terminal: bool = False, width: int = 80, texts: UiTexts | None = None
-) -> tuple[Transcript, io.StringIO]:
+def transcript(*, terminal: bool = False, width: int = 80, raw: bool = False) -> tuple[Transcript, io.StringIO]:
     """Return a transcript, and the file that it is written to."""
     file = io.StringIO()
     console = Terminal(file=file, force_terminal=terminal, color_system="standard" if terminal else None, width=width)
-    return Transcript(console, texts=texts, live=terminal), file
+    return Transcript(console, raw=raw), file
 
 
-def written(*events: UIEvent, terminal: bool = False, width: int = 80) -> str:
-    """Return all that a transcript of these events writes."""
-    shown, file = transcript(terminal=terminal, width=width)
+def written(*events: UIEvent, terminal: bool = False, raw: bool = False) -> str:
+    """Return the transcript of these events, without colours."""
+    shown, file = transcript(terminal=terminal, raw=raw)
     for event in events:
         shown.show(event)
-    return file.getvalue()
+    return re.sub(r"\x1b\[[0-9;]*m", "", file.getvalue())
 
 
-def on_screen(*events: UIEvent, width: int = 80) -> str:
-    """Return what a terminal shows after these events."""
-    screen = Screen(width, 1000)
-    screen.feed(written(*events, terminal=True, width=width))
-    return "\n".join(screen.rows)
-
-
-def a_call(call: ToolCall = _WEATHER) -> Iterable[UIEvent]:
-    """Return what the machine tells while a call is written."""
+def call_events(call: ToolCall = _WEATHER) -> Iterable[UIEvent]:
+    """Return the events of the machine while the model writes a call."""
     return (
         Thinking(True, call.id),
         CallStart(call.id, call.name),
@@ -77,69 +68,50 @@ def a_call(call: ToolCall = _WEATHER) -> Iterable[UIEvent]:
     )
 
 
-def test_an_answer_without_calls_comes_out_as_it_is() -> None:
-    """Text is written as the model wrote it: Markdown, markup of rich, tabs, emoji names, trailing space."""
+@pytest.mark.parametrize("terminal", [True, False])
+def test_an_answer_without_calls_is_written_unchanged(terminal: bool) -> None:
     text = "# Title\n\n\t[bold]no markup[/bold] :smile: \\[x] https://x.org 'quoted' 12 \n\n\n| a |  \n"
-    assert text == written(*(Text(character) for character in text))
-    assert text == on_screen(*(Text(character) for character in text))
+    assert text == written(*(Text(character) for character in text), terminal=terminal)
 
 
-def test_text_is_written_at_once() -> None:
-    """Each piece of text is out before the next event comes, also the piece that might begin something."""
+def test_text_is_written_immediately() -> None:
     shown, file = transcript()
     shown.show(Text("##"))
     assert "##" == file.getvalue()
 
 
 @pytest.mark.parametrize("terminal", [True, False])
-def test_a_call_stands_on_a_line_of_its_own_and_the_blank_lines_around_it_are_kept(terminal: bool) -> None:
-    """The paragraphs above and below a call stay apart by one blank line, as the model wrote them."""
-    events = (Text("Above.\n\n"), *a_call(), Text("\n\nBelow."))
-    waiting = "" if terminal else "🔧 Waiting for tool call completion...\n"
-    shown = on_screen(*events) if terminal else written(*events)
-    assert f'Above.\n\n{waiting}→ get_weather(city="Oslo")\n\nBelow.' == shown
+def test_a_call_between_paragraphs_keeps_their_blank_lines(terminal: bool) -> None:
+    events = (Text("Above.\n\n"), *call_events(), Text("\n\nBelow."))
+    waiting = "🔧 Waiting for tool call completion...\n"
+    expected = f'Above.\n\n{waiting}→ get_weather(city="Oslo")\n\nBelow.'
+    assert expected == written(*events, terminal=terminal)
 
 
-def test_a_call_in_the_middle_of_a_line_breaks_the_line() -> None:
-    """What follows a call in the same line begins a new one, since the call's line stands between them."""
-    assert 'Look: \n→ get_weather(city="Oslo")\nthere.' == on_screen(Text("Look: "), *a_call(), Text("there."))
+def test_a_call_in_a_line_breaks_the_line() -> None:
+    events = (Text("Look: "), Call(_WEATHER), Text("there."))
+    assert 'Look: \n→ get_weather(city="Oslo")\nthere.' == written(*events)
 
 
-def test_the_text_of_a_call_is_nowhere() -> None:
-    """Neither the marker nor the JSON of a call is shown: the line of the call is in other words."""
-    raw = '~~~tool_call\n{"name": "get_weather", "arguments": {"city": "Oslo"}}\n~~~'
-    call = ToolCall(id="call_1", name="get_weather", arguments={"city": "Oslo"}, dialect="tilde_fence", raw=raw)
+def test_the_text_of_a_call_is_shown_only_with_raw() -> None:
+    text = '~~~tool_call\n{"name": "get_weather", "arguments": {"city": "Oslo"}}\n~~~'
+    call = ToolCall(id="call_1", name="get_weather", arguments={"city": "Oslo"}, dialect="tilde_fence", raw=text)
     error = Error(Code.INVALID_JSON, "no JSON", call_id="call_2", raw="~~~tool_call\n{oops\n~~~")
-    shown = written(*a_call(call), error)
+    assert f"{text}\n" == written(Call(call), raw=True)
+    shown = written(*call_events(call), error)
     assert "~~~" not in shown
     assert "{" not in shown
 
 
-def test_waiting_is_shown_on_a_terminal_and_replaced() -> None:
-    """While a call is written the last line says so, with the name once it is known; the call takes its place."""
-    waiting = "🔧 Waiting for tool call completion..."
-    assert f"Hm.\n{waiting}" == on_screen(Text("Hm."), Thinking(True, "call_1"))
-    named = on_screen(Text("Hm."), Thinking(True, "call_1"), CallStart("call_1", "get\nweather"))
-    assert f"Hm.\n{waiting} get weather" == named
-    assert 'Hm.\n→ get_weather(city="Oslo")\n' == on_screen(Text("Hm."), *a_call())
-    assert "Hm.\nNo call." == on_screen(Text("Hm."), Thinking(True, "1"), Thinking(False, "1"), Text("No call."))
-
-
-def test_waiting_fits_into_one_row() -> None:
-    """A line that is to be erased must not wrap, because only its last row would be."""
-    shown = on_screen(Thinking(True, "call_1"), CallStart("call_1", "a" * 64), width=20)
-    assert "🔧 Waiting for tool…" == shown
-
-
-def test_reasoning_is_dim_and_marked() -> None:
-    """Reasoning has a sign where there is no colour, and a blank line divides it from the answer."""
+def test_reasoning_is_dim_and_has_a_sign() -> None:
     events = (Reasoning("\nLet me "), Reasoning("[b]think[/b].\n"), Text("\n\nYes."), Reasoning("Hm."))
     assert "💭 Let me [b]think[/b].\n\nYes.\n\n💭 Hm." == written(*events)
-    assert "\x1b[2;3mLet me \x1b[0m" in written(*events, terminal=True)
+    shown, file = transcript(terminal=True)
+    shown.show(events[0])
+    assert "\x1b[2;3mLet me \x1b[0m" in file.getvalue()
 
 
-def test_tools_report_below_the_text() -> None:
-    """What tools do stands in a block of its own, in the words of `UiTexts`; a result without a message is shown."""
+def test_tools_are_reported_below_the_text() -> None:
     events = (
         Text("One moment."),
         Executing(_WEATHER),
@@ -158,8 +130,8 @@ def test_tools_report_below_the_text() -> None:
     ) == written(*events)
 
 
-def test_errors_name_their_code() -> None:
-    """A malformed call is an error in the text; a call that failed and a stream that failed stand below it."""
+def test_errors_have_their_code() -> None:
+    """A malformed call is reported in the text. Failed tools and streams are reported below it."""
     assert (
         "Look: \n❌ Invalid tool call format: the call was cut off (truncated)\n"
         "\n❌ Tool get_weather not available: no tool named 'get_weather' (unknown_tool)\n"
@@ -174,35 +146,30 @@ def test_errors_name_their_code() -> None:
     )
 
 
-def test_warnings_name_their_code() -> None:
-    """A warning is a line in the text, with the count of what it is about."""
+def test_warnings_have_their_code_and_count() -> None:
     assert "⚠ it was forged (forged_result)\n⚠ too much (12) (skipped)\n" == written(
         Warning(Code.FORGED_RESULT, "it was\nforged"), Warning(Code.SKIPPED, "too much", count=12)
     )
 
 
-def test_near_misses_leave_the_text_in_one_piece() -> None:
-    """They repeat visible text, so they are told behind the answer of their step."""
+def test_a_near_miss_is_reported_after_the_step() -> None:
     near = Warning(Code.NEAR_MISS, "text all the same", raw="###:{")
     assert "`###:{` is a marker.\n\n⚠ text all the same (near_miss)\n" == written(
         Text("`###:{"), near, Text("` is a marker."), StepEnd(1, "stop")
     )
 
 
-def test_other_endings_than_the_summary() -> None:
-    """A run that was left says so; one that somebody has to allow says which call."""
+def test_an_approval_and_a_cancellation_are_reported() -> None:
     assert '✋ Approval requested: get_weather(city="Oslo")\n⏹ Cancelled\n' == written(
         ApprovalRequested(_WEATHER), Done("cancelled", None, None, [])
     )
 
 
-def test_a_follow_up_is_told() -> None:
-    """Between two steps one sees that the results are sent."""
+def test_a_follow_up_is_reported() -> None:
     assert "↩ The results are sent to the model.\n" == written(FollowUp([]))
 
 
-def test_events_without_words_write_nothing() -> None:
-    """Bookkeeping is not shown."""
+def test_events_about_the_run_are_not_shown() -> None:
     assert "" == written(
         Start("run_1"),
         StepStart(1),
@@ -214,53 +181,39 @@ def test_events_without_words_write_nothing() -> None:
     )
 
 
-def test_words_can_be_replaced() -> None:
-    """The words are those of `UiTexts`; emphasis and escapes, which are for Markdown, are gone."""
-    shown, file = transcript(texts=UiTexts(executing="*Werkzeug {name}…*"))
-    shown.show(Executing(_WEATHER))
-    assert "Werkzeug get_weather…\n" == file.getvalue()
-
-
 @pytest.mark.parametrize("terminal", [True, False])
-def test_nothing_that_a_model_writes_is_obeyed(terminal: bool) -> None:
-    """Every control character comes out as a picture, wherever in an event a model can put one."""
-    evil = "\x1b]0;title\x07\x9b2J\r\x1b[31m\x7f\ud800"
-    call = ToolCall(id="call_1", name=f"a{evil}", arguments={evil: evil}, dialect="hash_marker")
+def test_control_characters_of_a_model_are_shown_as_symbols(terminal: bool) -> None:
+    call = ToolCall(id="call_1", name=f"a{_EVIL}", arguments={_EVIL: _EVIL}, dialect="hash_marker")
     events = (
-        Text(evil),
-        Reasoning(evil),
-        *a_call(call),
+        Text(_EVIL),
+        Reasoning(_EVIL),
+        *call_events(call),
         Executing(call),
-        Progress("call_1", evil),
-        Executed(call, evil, None, 0.1),
-        Executed(call, evil, evil, 0.1),
-        Error(Code.TRUNCATED, evil, call_id="call_2", raw=evil),
-        Error(Code.UPSTREAM_ERROR, evil),
-        Warning(Code.NEAR_MISS, evil),
+        Progress("call_1", _EVIL),
+        Executed(call, _EVIL, None, 0.1),
+        Executed(call, _EVIL, _EVIL, 0.1),
+        Error(Code.TRUNCATED, _EVIL, call_id="call_2", raw=_EVIL),
+        Error(Code.UPSTREAM_ERROR, _EVIL),
+        Warning(Code.NEAR_MISS, _EVIL),
+        StepEnd(1, "stop"),
     )
     shown, file = transcript(terminal=terminal)
-    shown.heading(evil, evil)
+    shown.heading(_EVIL, _EVIL)
     for event in events:
         shown.show(event)
-    shown.summarize(TurnResult(reason="failed", finish_reason=evil), 1.0)
-    left = (
-        re.sub(r"\x1b\[(\?25[hl]|[0-9;]*m|[0-9]*[AK])|\r(?=\S|\x1b)", "", file.getvalue())
-        if terminal
-        else file.getvalue()
-    )
-    assert set() == {character for character in left if not character.isprintable()} - {"\n"}
-    assert "␛]0;title␇\\x9b2J␍␛[31m␡\ufffd" in left
+    shown.summarize(TurnResult(reason="failed", finish_reason=_EVIL), 1.0)
+    text = re.sub(r"\x1b\[[0-9;]*m", "", file.getvalue()) if terminal else file.getvalue()
+    assert {"\n"} == {character for character in text if not character.isprintable()}
+    assert "␛]0;title␇\\x9b2J␍␛[31m␡\ufffd" in text
 
 
-def test_long_values_are_cropped() -> None:
-    """Arguments and results of any length take a line or three, with an ellipsis."""
+def test_long_values_are_shortened() -> None:
     call = ToolCall(id="call_1", name="write", arguments={"text": "x" * 10_000}, dialect="hash_marker")
     shown = written(Call(call), Executed(call, "y" * 10_000, None, 0.1))
     assert [True, True] == [200 <= len(line) <= 250 and "…" in line for line in shown.split("\n") if line]
 
 
-def test_somebody_else_may_need_a_line() -> None:
-    """`end_line` leaves the cursor at the start of a line, and the text goes on as if it had not been broken."""
+def test_text_continues_after_end_line() -> None:
     shown, file = transcript(terminal=True)
     shown.show(Text("Hello\r"))
     shown.end_line()
@@ -270,16 +223,14 @@ def test_somebody_else_may_need_a_line() -> None:
     assert "Hello␍\nworld" == file.getvalue()
 
 
-def test_a_carriage_return_is_shown_unless_it_ends_a_line() -> None:
-    """CRLF is a line's end, also when it is cut in two; a lone CR, which would overwrite the line, is a picture."""
+def test_a_carriage_return_is_shown_unless_a_line_feed_follows() -> None:
     assert "a\nb␍c\n" == written(Text("a\r"), Text("\nb\rc\r\n"))
     text = Printable()
     assert ("", "␍␍", "␍", "") == (text.feed("\r"), text.feed("\r\r"), text.close(), text.close())
     assert "a\tb\nc␀" == printable("a\tb\r\nc\0")
 
 
-def test_two_runs_and_their_headings() -> None:
-    """Each run has a title with a rule, the question, the answer, and one line that sums it up."""
+def test_two_runs_with_headings() -> None:
     shown, file = transcript(width=30)
     shown.remark("Two answers.")
     for question in ("Why?", "How?\nAnd when?"):
@@ -293,7 +244,7 @@ def test_two_runs_and_their_headings() -> None:
 
 
 def outcome(error: Code | None = None) -> ToolOutcome:
-    """Return how a call ended."""
+    """Return the outcome of a call."""
     return ToolOutcome(call=_WEATHER, result=None, text="", error=error, message=None, elapsed=0.0)
 
 
@@ -335,14 +286,13 @@ def outcome(error: Code | None = None) -> ToolOutcome:
         (TurnResult(), "■ unfinished · no calls · 2.0 s"),
     ],
 )
-def test_the_summary_tells_how_it_ended(result: TurnResult, line: str) -> None:
-    """One line: the ending and its reason, the calls and what became of them, warnings, tokens, time."""
-    assert line == "".join(piece for piece, _ in summarize(result, 2.0))
+def test_the_summary_is_one_line(result: TurnResult, line: str) -> None:
+    parts = summarize(result, 2.0)
+    assert line == "".join(text for text, _ in parts)
+    assert ("✔" in line) == ("green" in parts[0][1])
 
 
-def test_a_closed_pipe_is_raised() -> None:
-    """rich would end the process; here the caller is told."""
-
+def test_a_broken_pipe_raises() -> None:
     class Closed(io.StringIO):
         def write(self, text: str, /) -> int:
             raise BrokenPipeError

@@ -73,7 +73,7 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     },
     "apps.cli": {
         *("errors", "calls", "events", "sources", "parsing", "tools", "stream", "recording", "recording.event_replay"),
-        *("conversation", "conversation.models", "history", "outputs", "apps.web"),
+        *("conversation", "conversation.models", "outputs", "apps.web"),
         *("gateway", "gateway.service"),
         "__init__",  # has the version
     },
@@ -124,10 +124,7 @@ MAY_USE: dict[str, Collection[str]] = {
     "telemetry": {"msgspec", "opentelemetry"},
     "apps": (),
     "apps.web": {"msgspec", "starlette"},
-    "apps.cli": {
-        *("anyio", "httpx", "httpx_sse", "msgspec", "structlog", "uvicorn"),
-        *("markdown_it", "prompt_toolkit", "rich"),
-    },
+    "apps.cli": {*("anyio", "httpx", "httpx_sse", "msgspec", "rich", "structlog", "uvicorn")},
     "testing": {"httpx", "hypothesis", "msgspec", "pytest"},
     "__init__": (),
     "__main__": (),

@@ -107,23 +107,16 @@ def _record(parser: ArgumentParser) -> None:
 
 
 def _chat(parser: ArgumentParser) -> None:
-    """Talk to a model. Answers are a live transcript with a summary. Questions are lines of standard input. On a
-    terminal, Markdown is rendered, and /help lists commands. /quit or the end of the input ends the chat. Ctrl-C stops
-    an answer; pressed twice, or at an empty prompt, it ends the chat. The API key is read from the provider's usual
-    environment variable.
+    """Talk to a model. Answers are a live transcript with a summary. Questions are lines of standard input. /quit or
+    the end of the input ends the chat. Ctrl-C stops an answer; pressed twice, or at the prompt, it ends the chat. The
+    API key is read from the provider's usual environment variable.
     """
     add = parser.add_argument
     _add_model_options(parser, required=True)
     add("--record", metavar="FILE", help="record the responses of the server to this file")
     _add_record_body(parser)
-    add(
-        "--continue",
-        dest="conversation_file",
-        metavar="FILE",
-        help="continue the conversation in this file, if it exists, and save the conversation after each answer",
-    )
     add("--once", metavar="QUESTION", help="ask this question, and exit after the answer")
-    add("--raw", action="store_true", help="show calls and Markdown as the model wrote them")
+    add("--raw", action="store_true", help="show calls as the model wrote them")
     _add_json(parser)
 
 

@@ -1,9 +1,7 @@
 """Shows a run as text for people while it continues.
 
 The text of the answer is written when it arrives. Other events are written on separate lines with signs and colours: a
-call at the position where the model wrote it, results of tools, warnings and errors. On a terminal, the text can be
-rendered as Markdown. A live region below the text shows the call that the model writes now, and the running tools. In
-a file, text is only appended.
+call at the position where the model wrote it, results of tools, warnings and errors.
 
 Blocks are separated by line feeds. If a line is inserted into the text, a line feed is added before it. If the next
 text begins with a line feed, this line feed is skipped. So an answer without calls is written unchanged.
@@ -13,19 +11,14 @@ from __future__ import annotations
 
 import json
 import re
-import time
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Literal, NoReturn, assert_never
 
-from rich.console import Console, Group, RenderableType
-from rich.live import Live
+from rich.console import Console
 from rich.segment import Segment, Segments
 from rich.style import Style
 from rich.text import Text as Line
 
 from streamtools import events
-from streamtools.apps.cli.markdown import MarkdownStream
 from streamtools.apps.cli.printable import Printable, crop, one_line, printable
 from streamtools.calls import ToolCall
 from streamtools.errors import Code
@@ -35,24 +28,11 @@ from streamtools.stream.result import TurnResult
 MAX_VALUE = 200
 """The maximum length in characters of shown arguments, results and progress. Longer values are shortened."""
 
-_DRAW_SHARE = 8  # the pause after drawing, in multiples of the drawing time; so drawing takes at most 1/9 of the time
-
 _Block = Literal["heading", "prompt", "text", "reasoning", "report", "summary"]
 
+_TEXTS = UiTexts()
 _DIM_ITALIC = Style(dim=True, italic=True)
 _MARKDOWN_ESCAPE = re.compile(r"\\([\\`*_{}\[\]<>()#+!|~])")
-
-
-@dataclass
-class _RunningTool:
-    name: str
-    text: str
-    started_at: float
-    progress: str = ""
-
-    def status(self, now: float) -> str:
-        seconds = int(now - self.started_at)
-        return " ".join(filter(None, (self.text or self.name, self.progress, f"({seconds} s)" if seconds else "")))
 
 
 class Terminal(Console):
@@ -67,93 +47,25 @@ class Terminal(Console):
 
 
 class Transcript:
-    """Shows the events of runs.
+    """Shows the events of runs. With `raw=True`, calls are shown as the model wrote them."""
 
-    With `live=True`, lines may change in place. None means True on a terminal. With `live` and `markdown=True`, the
-    text is rendered as Markdown, at most every `min_interval` seconds. `update` draws the text that was skipped. With
-    `raw=True`, calls and Markdown are shown as the model wrote them. `clock` returns the time in seconds.
-    """
-
-    def __init__(
-        self,
-        console: Console,
-        *,
-        texts: UiTexts | None = None,
-        live: bool | None = None,
-        raw: bool = False,
-        markdown: bool = False,
-        min_interval: float = 0,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, console: Console, *, raw: bool = False) -> None:
         self._console = console
-        self._texts = texts or UiTexts()
-        self._is_live = (console.file.isatty() and console.is_interactive) if live is None else live
+        self._raw = raw
         self._printable = Printable()
         self._block: _Block | None = None
         self._line_feeds = 2  # number of line feeds at the end of the output; 2 prevents a blank line at the top
         self._added_line_feeds = 0  # number of added line feeds; the next text skips as many of its leading line feeds
-        self._live: Live | None = None
-        self._renders_markdown = markdown and self._is_live
-        self._markdown: MarkdownStream | None = None
-        self._waiting: str | None = None  # the status text of the call that the model writes now
-        self._tools: dict[str, _RunningTool] = {}
-        self._min_interval, self._clock = min_interval, clock
-        self._next_draw = 0.0
+        self._tool_names: dict[str, str] = {}  # the names of the running tools by call id
         self._raw_events = 0
-        self.raw = raw
         self._near_misses: list[events.Warning] = []  # shown after the step, because their text is already visible
 
     def show(self, event: events.UIEvent) -> None:
         """Write an event immediately. Some events are not shown."""
-        self._write_event(event)
-        if not isinstance(event, events.Text) or self._clock() >= self._next_draw:
-            self.update()
-
-    def update(self) -> None:
-        """Draw the live region again: the last block of Markdown, and the status lines."""
-        if not self._is_live or not (self._markdown or self._line_feeds):
-            return  # the cursor is within a line of text, so a live region cannot be drawn
-        start = self._clock()
-        statuses = [self._waiting] if self._waiting else []
-        statuses += [tool.status(start) for tool in self._tools.values()]
-        statuses = statuses[-max(1, self._console.height // 2) :]
-        parts: list[RenderableType] = []
-        if self._markdown is not None:
-            if (finished := self._markdown.take_finished()) is not None:
-                self._console.print(finished)
-            height = max(1, self._console.height - 3 - len(statuses))
-            if (block := self._markdown.unfinished(height)) is not None:
-                parts += [block, ""] if statuses else [block]
-        parts += [Line(text, "dim", no_wrap=True, overflow="ellipsis") for text in statuses]
-        self._draw(parts)
-        now = self._clock()
-        self._next_draw = now + max(self._min_interval, _DRAW_SHARE * (now - start))
-
-    def _draw(self, parts: list[RenderableType]) -> None:
-        if self._live is None and not parts:
-            return
-        if self._live is None:
-            self._live = Live(
-                console=self._console,
-                auto_refresh=False,
-                transient=True,
-                vertical_overflow="crop",
-                redirect_stdout=False,
-                redirect_stderr=False,
-            )
-            self._live.start()
-        self._live.update(Group(*parts), refresh=True)
-
-    def _write_event(self, event: events.UIEvent) -> None:
         match event:
             case events.Text(text):
                 self._enter("text")
-                text = self._printable.feed(text)
-                if self._draws_markdown and text:
-                    self._markdown = self._markdown or MarkdownStream()
-                    self._markdown.feed(text)
-                else:
-                    self._write(text)
+                self._write(self._printable.feed(text))
             case events.Reasoning(text):
                 if text and self._enter("reasoning"):
                     self._write("💭 ", _DIM_ITALIC)
@@ -161,35 +73,24 @@ class Transcript:
                 self._write(self._printable.feed(text), _DIM_ITALIC)
             case events.Thinking(active):
                 if active:
-                    self._wait(self._text_of(event))
-                else:
-                    self._waiting = None
-            case events.CallStart(_, name):
-                if self._is_live:
-                    self._wait(f"{self._texts.waiting} {one_line(name)}")
+                    self._notice("text", _text_of(event), "dim")
             case events.Call(call):
-                if self.raw and call.raw:
-                    self._notice("text", printable(call.raw.strip("\n")), "cyan")
-                else:
-                    self._notice("text", f"→ {_call(call)}", "cyan")
-            case events.Executing():
-                text = self._text_of(event)
-                self._tools[event.call.id] = _RunningTool(one_line(event.call.name), text, self._clock())
-                self._report_tool(text, "yellow")
-            case events.Executed(call, result, message, elapsed):
-                self._tools.pop(call.id, None)
+                is_raw = self._raw and call.raw
+                self._notice("text", printable(call.raw.strip("\n")) if is_raw else f"→ {_call(call)}", "cyan")
+            case events.Executing(call):
+                self._tool_names[call.id] = one_line(call.name)
+                self._notice("report", _text_of(event), "yellow")
+            case events.Executed(_, result, message, elapsed):
                 value = "" if message else f" → {_value(result)}"
-                self._notice("report", f"{self._text_of(event)}{value} ({format_duration(elapsed)})", "green")
+                self._notice("report", f"{_text_of(event)}{value} ({format_duration(elapsed)})", "green")
             case events.Progress(call_id, data):
-                tool = self._tools.get(call_id) or _RunningTool(one_line(call_id), "", self._clock())
-                tool.progress = _value(data)
-                self._report_tool(f"   {tool.name}: {tool.progress}", "dim")
+                name = self._tool_names.get(call_id, one_line(call_id))
+                self._notice("report", f"   {name}: {_value(data)}", "dim")
             case events.ApprovalRequested(call):
                 self._notice("report", f"✋ Approval requested: {_call(call)}", "yellow")
             case events.Error():
-                self._tools.pop(event.call_id or "", None)
                 is_malformed_call = event.call_id is not None and event.call is None
-                self._notice("text" if is_malformed_call else "report", self._error(event), "bold red")
+                self._notice("text" if is_malformed_call else "report", _error(event), "bold red")
             case events.Warning(code=Code.NEAR_MISS):
                 self._near_misses.append(event)
             case events.Warning():
@@ -199,9 +100,9 @@ class Transcript:
                     self._warn("report", warning)
                 self._near_misses.clear()
             case events.Done():
-                self._tools.clear()
-                if self._texts.render(event):
-                    self._notice("report", self._text_of(event), "yellow")
+                self._tool_names.clear()
+                if text := _text_of(event):
+                    self._notice("report", text, "yellow")
             case events.Raw():
                 self._raw_events += 1
             case events.StepSuperseded():
@@ -210,7 +111,7 @@ class Transcript:
                 self._notice("report", "↩ The results are sent to the model.", "dim")
             case events.Matched(rule, action):
                 self._notice("report", f"✂ {one_line(rule)}: {action}", "dim")
-            case events.Start() | events.StepStart() | events.CallDelta() | events.UsageReport():
+            case events.Start() | events.StepStart() | events.CallStart() | events.CallDelta() | events.UsageReport():
                 pass
             case events.Markup() | events.Partial():
                 pass
@@ -260,7 +161,6 @@ class Transcript:
 
     def end_line(self) -> None:
         """End the current line, so that other code can write to the same terminal."""
-        self._settle()
         self._put(self._printable.close())
         if not self._line_feeds:
             self._put("\n")
@@ -272,7 +172,6 @@ class Transcript:
         """Begin a block, with a blank line before it. Returns False if `block` is already the current block."""
         if block == self._block:
             return False
-        self._settle()
         self._put(self._printable.close())
         if self._line_feeds < 2:
             self._put("\n" * (2 - self._line_feeds))
@@ -290,50 +189,16 @@ class Transcript:
         self._put(text, style)
 
     def _notice(self, block: _Block, text: str, style: str) -> None:
-        self._waiting = None
-        self._enter("report" if self._draws_markdown else block)  # lines cannot be inserted into rendered Markdown
+        self._enter(block)
         self.end_line()
         self._write_line(Line(text, style))
         self._added_line_feeds = 1
-
-    def _wait(self, text: str) -> None:
-        if not self._is_live:
-            self._notice("text", text, "dim")
-            return
-        if self._markdown is None and self._live is None:
-            self._enter("text")
-            self.end_line()
-        self._waiting = text
-
-    def _report_tool(self, text: str, style: str) -> None:
-        """Write the state of a tool as a line. In a live transcript, the live region shows it instead."""
-        if not self._is_live:
-            self._notice("report", text, style)
-        elif self._markdown is None and self._live is None:
-            self._enter("report")
-            self.end_line()
-
-    @property
-    def _draws_markdown(self) -> bool:
-        return self._renders_markdown and not self.raw
-
-    def _settle(self) -> None:
-        """Remove the live region, and print the remaining rendered text."""
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
-        if self._markdown is not None:
-            self._markdown.feed(self._printable.close())
-            if (rest := self._markdown.close()) is not None:
-                self._console.print(rest)
-            self._markdown, self._line_feeds, self._added_line_feeds = None, 1, 1
 
     # These methods write to the console.
 
     def _put(self, text: str, style: Style | None = None) -> None:
         if not text:
             return
-        self._settle()
         if style is None:
             self._console.file.write(text)
             self._console.file.flush()
@@ -343,26 +208,22 @@ class Transcript:
         self._line_feeds = len(text) - len(rest) + (0 if rest else self._line_feeds)
 
     def _write_line(self, line: Line) -> None:
-        self._settle()
-        self._console.print(line, soft_wrap=not self._is_live)
+        self._console.print(line, soft_wrap=True)
         self._line_feeds = 1
 
-    # These methods return the texts of events.
 
-    def _text_of(self, event: events.UIEvent) -> str:
-        return _without_markdown(self._texts.render(event) or "")
-
-    def _error(self, event: events.Error) -> str:
-        text, message = self._text_of(event), one_line(event.message)
-        status = "" if event.status is None else f", status {event.status}"
-        return f"{text if message in text else f'{text}: {message}'} ({event.code}{status})"
-
-
-def _without_markdown(text: str) -> str:
-    """Remove the Markdown emphasis and escapes from a sentence of `UiTexts`."""
+def _text_of(event: events.UIEvent) -> str:
+    """Return the sentence of `UiTexts` for an event, without Markdown emphasis and escapes."""
+    text = _TEXTS.render(event) or ""
     if len(text) > 1 and text[0] == text[-1] == "*":
         text = text[1:-1]
     return one_line(_MARKDOWN_ESCAPE.sub(r"\1", text))
+
+
+def _error(event: events.Error) -> str:
+    text, message = _text_of(event), one_line(event.message)
+    status = "" if event.status is None else f", status {event.status}"
+    return f"{text if message in text else f'{text}: {message}'} ({event.code}{status})"
 
 
 def _call(call: ToolCall) -> str:
