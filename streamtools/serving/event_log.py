@@ -40,17 +40,8 @@ def resync(seq: int) -> Warning:
     return Warning(Code.RESYNC, "The events before the next one are no longer available.", seq=seq)
 
 
-class EventLog(Protocol):
-    """Keeps the events of runs, each under a `key` that `log_key` makes from the user and the id of the run.
-
-    The log decides how many events of a run it keeps, and for how long. `append` is called for the events of a run in
-    order. If it raises or takes more than ten seconds, the run continues. The event is then missing in the log, and
-    readers receive `warning(resync)` in its place.
-    """
-
-    async def append(self, key: str, event: UIEvent, /) -> int:
-        """Store an event and return its `seq`. Does nothing else if the log already has an event with this `seq`."""
-        ...
+class ReadableLog(Protocol):
+    """The part of an event log that readers use."""
 
     def read(self, key: str, /, after: int = 0) -> AsyncIterator[UIEvent]:
         """Return an iterator over the stored events with `seq` above `after`, then over new events, up to `done`.
@@ -60,6 +51,19 @@ class EventLog(Protocol):
         All stored events follow. For an unknown key, `read` or the first step of the iterator raises `RunNotFound`. The
         iterator may be an asynchronous generator. After a cancelled read, callers make a new iterator.
         """
+        ...
+
+
+class EventLog(ReadableLog, Protocol):
+    """Keeps the events of runs, each under a `key` that `log_key` makes from the user and the id of the run.
+
+    The log decides how many events of a run it keeps, and for how long. `append` is called for the events of a run in
+    order. If it raises or takes more than ten seconds, the run continues. The event is then missing in the log, and
+    readers receive `warning(resync)` in its place.
+    """
+
+    async def append(self, key: str, event: UIEvent, /) -> int:
+        """Store an event and return its `seq`. Does nothing else if the log already has an event with this `seq`."""
         ...
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Self
+from typing import Self, cast
 
 import anyio
 import anyio.lowlevel
@@ -19,7 +19,7 @@ from streamtools import observing
 from streamtools.events import Done, Start, UIEvent
 from streamtools.logs import Logger, loggable
 from streamtools.outputs.native_frames import SharedFrames
-from streamtools.serving.event_log import EventLog, MemoryEventLog, MemoryReader, log_key, resync
+from streamtools.serving.event_log import EventLog, MemoryEventLog, MemoryReader, ReadableLog, log_key, resync
 from streamtools.stream.reading import YIELD_EVERY, close
 from streamtools.stream.result import TurnResult
 from streamtools.tools.at_most_once import DrivenRun
@@ -32,7 +32,7 @@ _LOG_TIMEOUT_S = 10.0  # maximum time to write one event, and the pause of writi
 class Journal:
     """Writes the events of one run into its log, and holds the state that the attachments of the run share."""
 
-    def __init__(self, events: EventLog, owner: str, run_id: str) -> None:
+    def __init__(self, events: ReadableLog, owner: str, run_id: str) -> None:
         self.log = events
         self.key = log_key(owner, run_id)
         self.last = 0  # the seq of the last event of the run
@@ -91,8 +91,9 @@ class Journal:
         return replace(event, seq=self.last + 1)
 
     async def _append(self, event: UIEvent) -> None:
+        events = cast("EventLog", self.log)
         if self.in_memory:
-            await self.log.append(self.key, event)
+            await events.append(self.key, event)
         elif anyio.current_time() < self._retry_at and type(event) is not Done:
             self._last_missing = event.seq
             return
@@ -100,8 +101,8 @@ class Journal:
             try:
                 with anyio.fail_after(_LOG_TIMEOUT_S, shield=True):  # a cancelled call could store a part of an event
                     if self._last_missing:
-                        await self.log.append(self.key, resync(self._last_missing))
-                    await self.log.append(self.key, event)
+                        await events.append(self.key, resync(self._last_missing))
+                    await events.append(self.key, event)
             except Exception as error:
                 if not self._last_missing:
                     log.warning("events_not_logged", run_id=self._run_id, **loggable(error))

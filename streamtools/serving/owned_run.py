@@ -59,7 +59,6 @@ class OwnedRun:
         self.renew: Callable[[], Awaitable[object]]
         """Renews the lease. Sets `needs_check` if another process may hold it."""
         self._process_id = process_id
-        self._progress = anyio.Event()  # set when `written` or `is_fenced` changes
         self._pending: deque[tuple[int, bytes]] = deque()
         self._pending_size = 0
         self._written: deque[tuple[float, int, bytes]] = deque()  # time of writing, seq and JSON of each kept event
@@ -122,19 +121,12 @@ class OwnedRun:
             self._written_size += len(data)
         self.written = last
         self.may_have_gap = False
-        self._progress.set()
         self.forget_old()
 
     def confirm_end(self) -> None:
         """Record that the server has the end of the run."""
         self.ended_at = anyio.current_time()
         self.finished.set()
-
-    async def wait_for(self, seq: int) -> None:
-        """Wait until the server has the event `seq`, or another process has taken the run over."""
-        while self.written < seq and not self.is_fenced:
-            self._progress = anyio.Event()
-            await self._progress.wait()
 
     def forget_old(self) -> None:
         """Drop written events that are so old that a restart of the server will not lose them."""
@@ -168,5 +160,4 @@ class OwnedRun:
         self._written.clear()
         self._pending_size = self._written_size = 0
         self.finished.set()
-        self._progress.set()
         self.on_loss()

@@ -167,7 +167,7 @@ class RedisProcess:
             keys = self.server.run_keys(run.key)
             names += (keys.log, keys.meta)
             args += (run.token, batch[0][0], int(run.may_have_gap), len(batch), *(data for _, data in batch))
-        answers = await self.server.run_script(scripts.APPEND, names, self._settings.length, *args)
+        answers = await self.server.run_script(scripts.APPEND, names, self._settings.max_events, *args)
         for (run, batch), (status, last) in zip(batches, answers, strict=True):
             await self._confirm(run, status, last, batch)
 
@@ -223,7 +223,7 @@ class RedisProcess:
         if self._write_failed_at is None:
             self._write_failed_at = now
             log.warning("redis_away", **loggable(error))
-        is_long = now - self._write_failed_at > self._settings.patience
+        is_long = now - self._write_failed_at > self._settings.max_outage
         for run in self.owned.values():
             if run.is_full or (is_long and run.next_batch()):
                 run.on_loss()
@@ -244,7 +244,7 @@ class RedisProcess:
 
     async def fetch(self, key: str, after: int) -> list[tuple[int, UIEvent]]:
         args = ("XRANGE", self.server.run_keys(key).log, f"{after + 1}-0", "+", "COUNT", _PAGE)
-        return read_entries(await self.server.retry(*args, seconds=self._settings.patience))
+        return read_entries(await self.server.retry(*args, seconds=self._settings.max_outage))
 
     async def follow(self, key: str, state: RunState) -> Feed:
         feed = self._feeds.get(key)
@@ -307,7 +307,7 @@ class RedisProcess:
                 if self._listen_failed_at is None:
                     self._listen_failed_at = now
                     log.warning("redis_not_heard", **loggable(error))
-                if now - self._listen_failed_at > self._settings.patience:
+                if now - self._listen_failed_at > self._settings.max_outage:
                     for feed in list(self._feeds.values()):
                         feed.fail(OwnerUnreachable("The Redis server of the run does not answer."))
                         self._feeds.pop(feed.key, None)
@@ -435,8 +435,8 @@ class Feed:
         epoch = int(state.token.partition(":")[0] or 0)
         if epoch == self.written_by:
             self.last = state.last
-        else:  # if the run was claimed more than once, `since` may be too high
-            self.last = min(state.since, state.last) if epoch == self.written_by + 1 else 0
+        else:  # if the run was claimed more than once, `claim_seq` may be too high
+            self.last = min(state.claim_seq, state.last) if epoch == self.written_by + 1 else 0
         self._events.clear()
         self._size = 0
         self.restarts += 1

@@ -32,56 +32,56 @@ BEGIN = (
     _NOW
     + """
 if redis.call('EXISTS', KEYS[1]) == 1 then
-  return redis.call('HGET', KEYS[1], 'token') == ARGV[3] and 'begun' or 'there'
+  return redis.call('HGET', KEYS[1], 'token') == ARGV[3] and 'started' or 'exists'
 end
 local limit = tonumber(ARGV[5])
 if limit > 0 and redis.call('SCARD', KEYS[6]) >= limit then return 'full' end
-redis.call('HSET', KEYS[1], 'token', ARGV[3], 'since', 0, 'conversation', ARGV[6], unpack(ARGV, 7))
+redis.call('HSET', KEYS[1], 'token', ARGV[3], 'claim_seq', 0, 'conversation', ARGV[6], unpack(ARGV, 7))
 redis.call('SET', KEYS[2], ARGV[3], 'PX', ARGV[4])
 redis.call('ZADD', KEYS[3], now + tonumber(ARGV[4]), ARGV[1])
 redis.call('ZADD', KEYS[4], now, ARGV[2])
 redis.call('PERSIST', KEYS[4])
 if ARGV[6] ~= '' then redis.call('HSET', KEYS[5], ARGV[6], ARGV[2]) redis.call('PERSIST', KEYS[5]) end
 redis.call('SADD', KEYS[6], ARGV[2])
-return 'begun'
+return 'started'
 """
 )
 """Stores a new run with the token and the lease of the process that drives it.
 
-Returns `begun` if this token now drives the run, `there` if the run exists with another token, and `full` if the user
-has too many running runs. `KEYS`: meta, lease, running, and the user's runs, conversations and running runs. `ARGV`:
-key of the run, run id, token, lease in milliseconds, maximum number of running runs of the user (0: unlimited),
-conversation or `''`, and further field names of meta, each followed by its value.
+Returns `started` if this token now drives the run, `exists` if the run exists with another token, and `full` if the
+user has too many running runs. `KEYS`: meta, lease, running, and the user's runs, conversations and running runs.
+`ARGV`: key of the run, run id, token, lease in milliseconds, maximum number of running runs of the user (0:
+unlimited), conversation or `''`, and further field names of meta, each followed by its value.
 """
 
 APPEND = (
     _LAST
     + """
-local answers, place = {}, 2
+local replies, position = {}, 2
 for run = 0, #KEYS / 2 - 1 do
   local log, meta = KEYS[2 * run + 1], KEYS[2 * run + 2]
-  local token, first, count = ARGV[place], tonumber(ARGV[place + 1]), tonumber(ARGV[place + 3])
-  local kept = redis.call('HMGET', meta, 'token', 'since')
+  local token, first, count = ARGV[position], tonumber(ARGV[position + 1]), tonumber(ARGV[position + 3])
+  local stored = redis.call('HMGET', meta, 'token', 'claim_seq')
   local last = last_of(log)
-  if kept[1] ~= token then
-    answers[#answers + 1] = {'fenced', last}
-  elseif first > last + 1 and ARGV[place + 2] == '0' then
-    answers[#answers + 1] = {'gap', last}
-  elseif first <= tonumber(kept[2]) then
-    answers[#answers + 1] = {'fenced', last}
+  if stored[1] ~= token then
+    replies[#replies + 1] = {'fenced', last}
+  elseif first > last + 1 and ARGV[position + 2] == '0' then
+    replies[#replies + 1] = {'gap', last}
+  elseif first <= tonumber(stored[2]) then
+    replies[#replies + 1] = {'fenced', last}
   else
-    local by = string.match(token, '^%d+')
+    local epoch = string.match(token, '^%d+')
     for i = 1, count do
       local seq = first + i - 1
       if seq > last then
-        redis.call('XADD', log, 'MAXLEN', '~', ARGV[1], string.format('%d-0', seq), by, ARGV[place + 3 + i])
+        redis.call('XADD', log, 'MAXLEN', '~', ARGV[1], string.format('%d-0', seq), epoch, ARGV[position + 3 + i])
       end
     end
-    answers[#answers + 1] = {'ok', math.max(last, first + count - 1)}
+    replies[#replies + 1] = {'ok', math.max(last, first + count - 1)}
   end
-  place = place + 4 + count
+  position = position + 4 + count
 end
-return answers
+return replies
 """
 )
 """Appends events to several runs. Returns a status and the last `seq` of each run.
@@ -97,10 +97,10 @@ is allowed (1 or 0), number of events, and the events.
 END = (
     _LAST
     + """
-local kept = redis.call('HMGET', KEYS[2], 'token', 'since', 'ended')
+local stored = redis.call('HMGET', KEYS[2], 'token', 'claim_seq', 'ended')
 local last, seq = last_of(KEYS[1]), tonumber(ARGV[5])
-if kept[1] ~= ARGV[1] or seq <= tonumber(kept[2]) then return {'fenced', last} end
-if kept[3] then return {'ok', last} end
+if stored[1] ~= ARGV[1] or seq <= tonumber(stored[2]) then return {'fenced', last} end
+if stored[3] then return {'ok', last} end
 if seq > last + 1 and ARGV[7] == '0' then return {'gap', last} end
 if seq > last then redis.call('XADD', KEYS[1], string.format('%d-0', seq), string.match(ARGV[1], '^%d+'), ARGV[6]) end
 redis.call('HSET', KEYS[2], 'ended', ARGV[8])
@@ -127,7 +127,7 @@ RENEW = (
     _NOW
     + _LAST
     + """
-local answers = {}
+local replies = {}
 for run = 0, (#KEYS - 1) / 4 - 1 do
   local log, meta, lease, readers = unpack(KEYS, 4 * run + 2, 4 * run + 5)
   local token, key = ARGV[2 * run + 2], ARGV[2 * run + 3]
@@ -136,12 +136,12 @@ for run = 0, (#KEYS - 1) / 4 - 1 do
       redis.call('SET', lease, token, 'PX', ARGV[1])
       redis.call('ZADD', KEYS[1], now + tonumber(ARGV[1]), key)
     end
-    answers[#answers + 1] = {1, last_of(log), redis.call('EXISTS', readers)}
+    replies[#replies + 1] = {1, last_of(log), redis.call('EXISTS', readers)}
   else
-    answers[#answers + 1] = {0, 0, 0}
+    replies[#replies + 1] = {0, 0, 0}
   end
 end
-return answers
+return replies
 """
 )
 """Renews the leases of several runs. Returns three integers for each run.
@@ -157,23 +157,23 @@ CLAIM = (
     _NOW
     + _LAST
     + """
-local kept = redis.call('HMGET', KEYS[2], 'token', 'ended')
-if not kept[1] or kept[2] then
+local stored = redis.call('HMGET', KEYS[2], 'token', 'ended')
+if not stored[1] or stored[2] then
   redis.call('ZREM', KEYS[4], ARGV[3])
   return {'over', 0, 0}
 end
-local epoch, owner = string.match(kept[1], '(%d+):(.*)')
+local epoch, process = string.match(stored[1], '(%d+):(.*)')
 epoch = tonumber(epoch)
-if ARGV[4] ~= '' then  -- a server that lost its last writes may have an earlier token of this owner
-  local mine = tonumber(string.match(ARGV[4], '%d+'))
-  if owner ~= ARGV[1] or epoch > mine then return {'held', 0, 0} end
-  epoch = mine
+if ARGV[4] ~= '' then  -- a server that lost its last writes may have an earlier token of this process
+  local current = tonumber(string.match(ARGV[4], '%d+'))
+  if process ~= ARGV[1] or epoch > current then return {'driven', 0, 0} end
+  epoch = current
 elseif redis.call('EXISTS', KEYS[3]) == 1 then
-  return {'held', 0, 0}
+  return {'driven', 0, 0}
 end
 epoch = epoch + 1
 local last = last_of(KEYS[1])
-redis.call('HSET', KEYS[2], 'token', epoch .. ':' .. ARGV[1], 'since', last)
+redis.call('HSET', KEYS[2], 'token', epoch .. ':' .. ARGV[1], 'claim_seq', last)
 redis.call('SET', KEYS[3], epoch .. ':' .. ARGV[1], 'PX', ARGV[2])
 redis.call('ZADD', KEYS[4], now + tonumber(ARGV[2]), ARGV[3])
 return {'claimed', epoch, last}
@@ -181,8 +181,8 @@ return {'claimed', epoch, last}
 )
 """Claims a run: either a run whose lease has expired, or a run that the calling process already drives.
 
-Returns `claimed` with the new epoch and the last `seq`. Returns `held` if another process drives the run, and `over` if
-the run has ended or is unknown. `KEYS`: log, meta, lease, running. `ARGV`: process id, lease in milliseconds, key of
+Returns `claimed` with the new epoch and the last `seq`. Returns `driven` if another process drives the run, and `over`
+if the run has ended or is unknown. `KEYS`: log, meta, lease, running. `ARGV`: process id, lease in milliseconds, key of
 the run, and the current token if the calling process drives the run, otherwise `''`.
 """
 
@@ -192,14 +192,14 @@ EXPIRED = _NOW + "return redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMI
 STATE = (
     _LAST
     + """
-local kept = redis.call('HMGET', KEYS[2], 'token', 'since', 'ended')
-if not kept[1] then return {0, 0, '', 0, 0, 0} end
-local head = redis.call('XRANGE', KEYS[1], '-', '+', 'COUNT', 1)
-local first = #head > 0 and tonumber(string.match(head[1][1], '^%d+')) or 0
+local stored = redis.call('HMGET', KEYS[2], 'token', 'claim_seq', 'ended')
+if not stored[1] then return {0, 0, '', 0, 0, 0} end
+local oldest = redis.call('XRANGE', KEYS[1], '-', '+', 'COUNT', 1)
+local first = #oldest > 0 and tonumber(string.match(oldest[1][1], '^%d+')) or 0
 local last = last_of(KEYS[1])
-local at = string.format('%d-0', ARGV[1] == '' and last or tonumber(ARGV[1]))
-local entry = redis.call('XRANGE', KEYS[1], at, at)
-return {first, last, kept[1], tonumber(kept[2]), kept[3] and 1 or 0, #entry > 0 and tonumber(entry[1][2][1]) or 0}
+local id = string.format('%d-0', ARGV[1] == '' and last or tonumber(ARGV[1]))
+local entry = redis.call('XRANGE', KEYS[1], id, id)
+return {first, last, stored[1], tonumber(stored[2]), stored[3] and 1 or 0, #entry > 0 and tonumber(entry[1][2][1]) or 0}
 """
 )
 """Returns the state of a run as six values.

@@ -32,8 +32,8 @@ class StoreSettings(NamedTuple):
     prefix: str
     lease: float
     keep: float
-    length: int
-    patience: float
+    max_events: int
+    max_outage: float
 
 
 class RunKeys(NamedTuple):
@@ -61,14 +61,14 @@ class RunState(NamedTuple):
     """The state of a run on the server.
 
     `first` and `last` are the first and the last seq in the log. `token` is `"<epoch>:<process id>"` of the driving
-    process, or empty if the run is unknown. `since` was the last seq when this process claimed the run. `written_by` is
-    the epoch under which the requested event was written, or 0 if the log does not contain it.
+    process, or empty if the run is unknown. `claim_seq` was the last seq when this process claimed the run.
+    `written_by` is the epoch under which the requested event was written, or 0 if the log does not contain it.
     """
 
     first: int
     last: int
     token: str
-    since: int
+    claim_seq: int
     is_over: bool
     written_by: int
 
@@ -121,8 +121,8 @@ class RedisServer:
         """Return the state of a run. Its `written_by` is about the event `seq`, by default the last event."""
         keys = self.run_keys(key)
         args = ("EVAL", scripts.STATE, 2, keys.log, keys.meta, "" if seq is None else seq)
-        first, last, token, since, is_over, by = await self.retry(*args, seconds=self.settings.patience)
-        return RunState(first, last, token.decode(), since, bool(is_over), by)
+        first, last, token, claim_seq, is_over, written_by = await self.retry(*args, seconds=self.settings.max_outage)
+        return RunState(first, last, token.decode(), claim_seq, bool(is_over), written_by)
 
 
 def milliseconds(seconds: float) -> int:

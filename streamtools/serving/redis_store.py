@@ -69,8 +69,8 @@ class RedisStore:
     ends the run. The function is called once for a run, and only if the run has neither output nor calls.
 
     A run is kept for `keep` seconds after its end. This replaces the argument `keep` of `Runs`. The log of a run keeps
-    the last `length` events, or a few more. While the server does not answer, runs continue for `patience` seconds, and
-    readers wait for the same time. All processes with the same `prefix` must use the same settings.
+    the last `max_events` events, or a few more. While the server does not answer, runs continue for `max_outage`
+    seconds, and readers wait for the same time. All processes with the same `prefix` must use the same settings.
     """
 
     def __init__(
@@ -80,18 +80,18 @@ class RedisStore:
         prefix: str = "streamtools",
         lease: float = 15.0,
         keep: float = 600.0,
-        length: int = 50_000,
-        patience: float = 30.0,
+        max_events: int = 50_000,
+        max_outage: float = 30.0,
         ledger: CallLedger | None = None,
         on_owner_lost: Restart | None = None,
     ) -> None:
-        for name, value in {"lease": lease, "keep": keep, "length": length, "patience": patience}.items():
+        for name, value in {"lease": lease, "keep": keep, "max_events": max_events, "max_outage": max_outage}.items():
             if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
                 raise ValueError(f"{name} must be a positive number, got {value!r}.")
         if not prefix or "{" in prefix:
             raise ValueError(f"`prefix` must be a string without braces, got {prefix!r}.")
         self._url_or_client = url_or_client
-        self._settings = StoreSettings(prefix, lease, keep, length, patience)
+        self._settings = StoreSettings(prefix, lease, keep, max_events, max_outage)
         self._ledger = ledger
         self._on_owner_lost = on_owner_lost
         self._client: RedisClient | None = None
@@ -134,26 +134,6 @@ class RedisStore:
         self._process = RedisProcess(server, tasks, self._answer, self._take_over)
         self._process.start()
 
-    # The event log.
-
-    async def append(self, key: str, event: UIEvent, /) -> int:
-        """Write an event and wait until the server has it; see `EventLog.append`. Stores an unknown run."""
-        process = self.process
-        if (owned := process.owned.get(key)) is None:
-            owner, _, run_id = key.partition("/")
-            owned = await self._begin(key, owner, run_id)
-        if event.seq > owned.written:
-            data = event.to_json().encode()
-            if type(event) is Done:
-                owned.final = event.seq, data, stored_result.store(TurnResult(reason=event.reason))
-            else:
-                owned.add(event.seq, data)
-            owned.may_have_gap = not owned.written
-            process.write_soon(owned)
-            with anyio.fail_after(END_TIMEOUT_S):
-                await owned.wait_for(event.seq)
-        return event.seq
-
     def read(self, key: str, /, after: int = 0) -> RedisReader:
         """Return a reader of a run. See `EventLog.read`."""
         return RedisReader(self.process, key, after)
@@ -166,32 +146,25 @@ class RedisStore:
         Raises `TooManyRuns` if the user has `max_per_owner` running runs. Raises ValueError if the user has a run with
         this id, and `OwnerUnreachable` if the server does not answer.
         """
-        self._drive(run, await self._begin(log_key(run.owner, run.id), run.owner, run.id, run, max_per_owner))
-
-    def _drive(self, run: Run, owned: OwnedRun, events: Iterable[UIEvent] = ()) -> None:
-        owned.on_loss, owned.on_read, owned.is_driven = run.cancel, run.note_reader_elsewhere, True
-        run.journal = RedisJournal(self, run, owned, events)
-
-    async def _begin(
-        self, key: str, owner: str, run_id: str, run: Run | None = None, max_per_owner: int | None = None
-    ) -> OwnedRun:
-        server = self._server
-        keys = server.run_keys(key)
-        owned = OwnedRun(key, run_id, owner, 1, self.process.id, keys.meta)
-        meta = ("owner", owner, "run_id", run_id, "note", json.dumps(run and run.note))
-        names = (keys.meta, keys.lease, server.shared_key("running"), *server.owner_keys(owner))
+        server, key = self._server, log_key(run.owner, run.id)
+        owned = OwnedRun(key, run.id, run.owner, 1, self.process.id, server.run_keys(key).meta)
+        names = (owned.place, server.run_keys(key).lease, server.shared_key("running"), *server.owner_keys(run.owner))
         status = await server.retry(
             *("EVAL", scripts.BEGIN, len(names), *names),
-            *(key, run_id, owned.token, milliseconds(self.lease), max_per_owner or 0),
-            *((run and run.conversation) or "", *meta),
+            *(key, run.id, owned.token, milliseconds(self.lease), max_per_owner or 0, run.conversation or ""),
+            *("owner", run.owner, "run_id", run.id, "note", json.dumps(run.note)),
         )
-        if status == b"there":
-            raise ValueError(f"The owner already has a run {run_id!r}.")
+        if status == b"exists":
+            raise ValueError(f"The owner already has a run {run.id!r}.")
         if status == b"full":
             limit = max_per_owner
             raise TooManyRuns(f"{limit} runs of this owner are in progress; no more are allowed at the same time.")
         self.process.own(owned)
-        return owned
+        self._drive(run, owned)
+
+    def _drive(self, run: Run, owned: OwnedRun, events: Iterable[UIEvent] = ()) -> None:
+        owned.on_loss, owned.on_read, owned.is_driven = run.cancel, run.note_reader_elsewhere, True
+        run.journal = RedisJournal(self, run, owned, events)
 
     # The runs of all processes.
 
@@ -384,16 +357,13 @@ class RedisJournal(Journal):
 
 
 class RemoteRun(Run):
-    """A run that another process drives or has driven. The object is also the event log from which its readers read."""
+    """A run that another process drives or has driven. The object is also the log from which its readers read."""
 
     def __init__(self, store: RedisStore, run_id: str, owner: str, *, conversation: str | None, note: Any) -> None:
         super().__init__(None, run_id, owner, self, conversation=conversation, note=note)
         self._store = store
         self._key = self.journal.key
         self.journal.readable.set()
-
-    async def append(self, key: str, event: UIEvent, /) -> int:
-        raise NotImplementedError("A run is written by the process that drives it.")
 
     def read(self, key: str, /, after: int = 0) -> RedisReader:
         """Return a reader that fetches the result of the run before it returns `done`. See `EventLog.read`."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from types import TracebackType
 from typing import Any
@@ -19,7 +19,7 @@ from streamtools import observing
 from streamtools.errors import Code, DecisionRefused
 from streamtools.events import Done, DoneReason, Error, UIEvent
 from streamtools.logs import Logger
-from streamtools.serving.event_log import EventLog
+from streamtools.serving.event_log import ReadableLog
 from streamtools.serving.journal import Attachment, Journal
 from streamtools.serving.mailbox import Mailbox
 from streamtools.stream.collector import Collector
@@ -51,7 +51,7 @@ class Run:
         stream: Startable | None,
         run_id: str,
         owner: str,
-        events: EventLog,
+        events: ReadableLog,
         *,
         stop_when_abandoned: float | None = None,
         on_end: Callable[[Run], None] = lambda run: None,
@@ -226,15 +226,11 @@ class Run:
         if isinstance(getattr(self._events, "result", None), TurnResult):
             self._collector = None
 
-    @property
-    def take(self) -> Callable[[UIEvent], Coroutine[Any, Any, bool]]:
-        """The function that writes an event and returns whether it is `done`. Usually it is the journal's `write`."""
-        return self.journal.write if self._collector is None and self._stop_when_abandoned is None else self._write
-
     async def finish(self) -> None:
         """Do nothing, because `drive` writes the last events after it has left the stream. Part of `Sink`."""
 
-    async def _write(self, event: UIEvent) -> bool:
+    async def take(self, event: UIEvent, /) -> bool:
+        """Write an event. Returns whether it is `done`. Part of `Sink`."""
         if self._collector is not None:
             self._collector.take((event,))
         is_last = await self.journal.write(event)
@@ -272,8 +268,8 @@ class Run:
             if driver.is_exhausted or (self._error is not None and not driver.is_cancelled):
                 failed_here = self._error is not None
                 message = "the run failed on the server" if failed_here else "the stream ended before it was complete"
-                await self._write(Error(Code.STREAM_INTERRUPTED, message))
+                await self.take(Error(Code.STREAM_INTERRUPTED, message))
                 reason = "failed"
-            await self._write(Done(reason, None, None, []))
+            await self.take(Done(reason, None, None, []))
         if isinstance(driver.events, AsyncGenerator):
             await close(driver.events)

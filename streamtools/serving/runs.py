@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -18,7 +18,7 @@ import anyio.lowlevel
 from anyio.abc import TaskGroup
 
 from streamtools.errors import ClosedError, Draining, RunNotFound, TooManyRuns
-from streamtools.serving.event_log import EventLog, MemoryEventLog, log_key
+from streamtools.serving.event_log import EventLog, MemoryEventLog, ReadableLog, log_key
 from streamtools.serving.run import Run
 from streamtools.serving.shutdown import Shutdown
 from streamtools.stream.driver import Startable
@@ -68,7 +68,7 @@ class Runs:
             raise ValueError("Pass `drain` or `shutdown`, not both.")
         if not (max_per_owner is None or max_per_owner >= 1):
             raise ValueError(f"max_per_owner must be at least 1 or None, got {max_per_owner!r}.")
-        self.log: EventLog = MemoryEventLog() if log is None else log
+        self.log: ReadableLog = MemoryEventLog() if log is None else log
         self._store: RedisStore | None = None
         if not (log is None or isinstance(log, MemoryEventLog)):
             from streamtools.serving.redis_store import RedisStore  # imported only if it may be used
@@ -84,11 +84,11 @@ class Runs:
         self._closing = Shutdown(shutdown.drain if shutdown is not None else drain or 0.0)
         self._running: dict[str, Run] = {}  # by log key
         self._starting: set[str] = set()  # log keys of new runs that the store does not have yet
-        self._kept: dict[str, Run] = {}  # ended runs by log key
+        self._kept: dict[str, tuple[float, Run]] = {}  # by log key: the time of the end and the run, oldest first
         self._latest: dict[str, Run] = {}  # the last run of a conversation, by `log_key(owner, conversation)`
         self._by_owner: dict[str, dict[str, Run]] = {}  # for each user: the runs by id, the oldest first
         self._stack = AsyncExitStack()
-        self._ended = _EndedRuns(max_kept, keep, clock)
+        self._keep, self._max_kept, self._clock = keep, max_kept, clock
         self._tasks: TaskGroup | None = None
         self._closed = False
 
@@ -176,7 +176,9 @@ class Runs:
         """Return a run of the user `owner`. Raises `RunNotFound` if the user has no such run that is still kept."""
         self._forget_expired()
         key = log_key(owner, run_id)
-        run = self._running.get(key) or self._kept.get(key)
+        run = self._running.get(key)
+        if run is None and key in self._kept:
+            run = self._kept[key][1]
         if run is None or key in self._starting:
             if self._store is not None:
                 return await self._store.find(run_id, owner=owner)
@@ -221,7 +223,6 @@ class Runs:
     def forget_ended(self, run_id: str, *, owner: str) -> None:
         """Delete a run of this process with its events, if it has ended."""
         if (key := log_key(owner, run_id)) in self._kept:
-            self._ended.discard(key)
             self._forget_kept(key)
 
     async def aclose(self) -> None:
@@ -308,16 +309,18 @@ class Runs:
 
     def _keep_ended(self, run: Run) -> None:
         key = log_key(run.owner, run.id)
-        self._kept[key] = self._running.pop(key)
-        self._ended.add(key)
+        self._kept[key] = self._clock(), self._running.pop(key)
         self._forget_expired()
 
     def _forget_expired(self) -> None:
-        for key in self._ended.pop_expired():
+        while self._kept:
+            key, (ended_at, _) = next(iter(self._kept.items()))
+            if len(self._kept) <= self._max_kept and self._clock() - ended_at < self._keep:
+                break
             self._forget_kept(key)
 
     def _forget_kept(self, key: str) -> None:
-        self._remove_from_indexes(self._kept.pop(key))
+        self._remove_from_indexes(self._kept.pop(key)[1])
         if isinstance(self.log, MemoryEventLog):
             self.log.forget(key)
 
@@ -328,28 +331,3 @@ class Runs:
         del runs[run.id]
         if not runs:
             del self._by_owner[run.owner]
-
-
-class _EndedRuns:
-    """Holds the log keys of ended runs: at most `max_runs` keys, each for at most `max_age` seconds."""
-
-    def __init__(self, max_runs: int, max_age: float, clock: Callable[[], float]) -> None:
-        self._max_runs = max_runs
-        self._max_age = max_age
-        self._clock = clock
-        self._ended_at: dict[str, float] = {}
-
-    def add(self, key: str) -> None:
-        self._ended_at[key] = self._clock()
-
-    def discard(self, key: str) -> None:
-        self._ended_at.pop(key, None)
-
-    def pop_expired(self) -> Iterator[str]:
-        """Remove and yield the keys that exceed a limit, the oldest first."""
-        while self._ended_at:
-            key, ended_at = next(iter(self._ended_at.items()))
-            if len(self._ended_at) <= self._max_runs and self._clock() - ended_at < self._max_age:
-                break
-            del self._ended_at[key]
-            yield key

@@ -1,8 +1,11 @@
 """Serves a conversation over one websocket: the client sends messages, and the server answers them in order.
 
+Each frame of the client is a text that contains one JSON object. A control frame has a key of `_CONTROL_FRAMES` and no
+unknown keys. Any other object is a message for the application. The server answers an invalid frame with an error, and
+closes the connection after too many of them.
+
 One task reads the frames of the client, even while an answer is being sent. A second task calls the handler for each
-message and sends the answer. The server answers an invalid frame with an error. After too many invalid frames, it
-closes the connection.
+message and sends the answer.
 """
 
 from __future__ import annotations
@@ -11,18 +14,18 @@ from collections.abc import Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass
 from functools import partial
 from inspect import iscoroutine
-from typing import Any, TypeAlias
+from typing import Annotated, Any, NamedTuple, TypeAlias
 
 import anyio
+import msgspec
 from anyio.abc import TaskGroup
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 from streamtools.errors import DecisionRefused, Draining, OwnerUnreachable, RunNotFound, StreamToolsError
+from streamtools.json_values import count_values
 from streamtools.logs import Logger, loggable
 from streamtools.outputs.native_frames import HIDDEN, read_exclude
-from streamtools.serving import client_frames as frames
 from streamtools.serving import websockets
-from streamtools.serving.client_frames import CallNotPending, FrameError, MessageFrame, ResumeFrame
 from streamtools.serving.event_reader import EventReader, OnDisconnect, Readable
 from streamtools.serving.mailbox import Mailbox
 from streamtools.serving.requests import CLIENT_ERRORS
@@ -30,11 +33,127 @@ from streamtools.serving.run import Run
 from streamtools.serving.runs import Runs
 from streamtools.serving.shutdown import RETRY_AFTER, Shutdown
 from streamtools.serving.websockets import AnyWebSocket, Socket, SocketSink
-from streamtools.tools.approvals import Decidable
+from streamtools.tools.approvals import Approve, Decidable, Deny
 
 _log = Logger(__name__)
 
 _MAX_INVALID_FRAMES = 32
+
+Id: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=1024)]
+"""An id of a run or a call. Ids of this package have about 24 characters, and ids of providers fewer than 100."""
+
+
+class FrameError(Exception):
+    """An invalid frame. The client receives `answer`.
+
+    If the client sends too many invalid frames, the websocket is closed with the `close_code` of the last one.
+    """
+
+    def __init__(self, code: str, message: str, close_code: int = 1008) -> None:
+        super().__init__(message)
+        self.answer: dict[str, Any] = {"code": code, "message": message}
+        self.code = code
+        self.close_code = close_code
+
+
+class CallNotPending(FrameError):
+    """A decision or a result for a call that does not wait for it. It may be late, so it is not counted as invalid."""
+
+    def __init__(self, code: str, message: str, call_id: str) -> None:
+        super().__init__(code, message)
+        self.answer["call_id"] = call_id
+
+
+class CancelFrame(msgspec.Struct, forbid_unknown_fields=True):
+    """`{"cancel": true}`: stop the run or the stream that is being sent."""
+
+    cancel: bool
+
+    def __post_init__(self) -> None:
+        if not self.cancel:
+            raise ValueError("`cancel` must be true")
+
+
+class ResumeFrame(msgspec.Struct, forbid_unknown_fields=True):
+    """`{"resume": seq, "run_id": id}`: send the events of a run after the one with this `seq`."""
+
+    after: Annotated[int, msgspec.Meta(ge=0)] = msgspec.field(name="resume")
+    run_id: Id | None = None
+
+
+class ResultFrame(msgspec.Struct, forbid_unknown_fields=True):
+    """`{"tool_result": {"call_id": id, "result": …}}`: the result of a call, or its `"error"` as text."""
+
+    call_id: Id
+    result: Any = msgspec.UNSET
+    error: str | None = None
+
+    def __post_init__(self) -> None:
+        if (self.result is msgspec.UNSET) == (self.error is None):
+            raise ValueError("pass either a result or an error")
+        if self.error is not None:
+            self.result = None
+
+
+class ApprovalFrame(msgspec.Struct, forbid_unknown_fields=True):
+    """`{"approval": {"call_id": id, "approved": true}}`: a decision about a call.
+
+    An approval may have the `digest` of the call. With `"approved": false`, the call is denied, and the frame may have
+    a `reason`.
+    """
+
+    call_id: Id
+    approved: bool
+    reason: str | msgspec.UnsetType = msgspec.UNSET
+    digest: str | msgspec.UnsetType = msgspec.UNSET
+
+    def __post_init__(self) -> None:
+        if self.approved and self.reason is not msgspec.UNSET:
+            raise ValueError("`reason` is allowed only when a call is denied")
+
+    @property
+    def decision(self) -> Approve | Deny:
+        digest = None if self.digest is msgspec.UNSET else self.digest
+        return Approve(digest) if self.approved else Deny(self.reason or "")
+
+
+class MessageFrame(NamedTuple):
+    """A JSON object that is not a control frame: a message for the application."""
+
+    message: dict[str, Any]
+
+
+Frame: TypeAlias = CancelFrame | ResumeFrame | ResultFrame | ApprovalFrame | MessageFrame
+_NESTED_FRAMES: dict[str, type[ResultFrame | ApprovalFrame]] = {"tool_result": ResultFrame, "approval": ApprovalFrame}
+_CONTROL_FRAMES: dict[str, type[Frame]] = {"cancel": CancelFrame, "resume": ResumeFrame, **_NESTED_FRAMES}
+
+
+def read_frame(text: str | None, max_characters: int, max_values: int | None = None) -> Frame:
+    """Parse the text of a frame. `text` is None for a binary frame. Raises `FrameError` for an invalid frame.
+
+    A frame with more than `max_characters` characters or `max_values` JSON values is invalid, and is not parsed.
+    """
+    if text is None:
+        raise FrameError("not_text", "The frame is binary; send text.", 1003)
+    if len(text) > max_characters:
+        raise FrameError("too_large", f"The frame has {len(text)} characters; the limit is {max_characters}.", 1009)
+    try:
+        if max_values is not None and len(text) > max_values and count_values(text.encode()) > max_values:
+            raise FrameError("too_large", f"The frame has more than {max_values} values.", 1009)
+        value = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        raise FrameError("not_json", "The frame is not valid JSON.") from None
+    if not isinstance(value, dict):
+        raise FrameError("not_an_object", "The frame is not a JSON object.")
+    key = next((key for key in _CONTROL_FRAMES if key in value), None)
+    if key is None:
+        return MessageFrame(value)
+    if key in _NESTED_FRAMES and len(value) > 1:
+        raise FrameError("wrong_type", f"A frame with {key!r} must not have other members.")
+    try:
+        return msgspec.convert(value[key] if key in _NESTED_FRAMES else value, _CONTROL_FRAMES[key])
+    except msgspec.ValidationError as error:
+        raise FrameError("wrong_type", f"{key}: {str(error)[:200]}") from None
 
 
 class Session:
@@ -188,15 +307,15 @@ class _SocketConversation:
         invalid = 0
         while (received := await self.socket.receive()) is not None:
             try:
-                match frames.read_frame(received[0], *self.frame_limits):
-                    case frames.CancelFrame():
+                match read_frame(received[0], *self.frame_limits):
+                    case CancelFrame():
                         if self.unanswered and not self.is_cancelled:
                             self.is_cancelled = True
                             if self.reader is not None:
                                 group.start_soon(self.reader.stop)
-                    case frames.ResultFrame() as result:
+                    case ResultFrame() as result:
                         await self._deliver_result(result)
-                    case frames.ApprovalFrame() as approval:
+                    case ApprovalFrame() as approval:
                         await self._decide(approval)
                     case message:
                         try:
@@ -220,7 +339,7 @@ class _SocketConversation:
     def _decidable(self) -> Run | Decidable | None:
         return self.reader.decidable if self.reader is not None else None
 
-    async def _decide(self, approval: frames.ApprovalFrame) -> None:
+    async def _decide(self, approval: ApprovalFrame) -> None:
         """Approve or deny a call. Raises `CallNotPending` if the call does not wait for a decision."""
         call_id = approval.call_id
         decidable = self._decidable
@@ -233,7 +352,7 @@ class _SocketConversation:
         except (DecisionRefused, OwnerUnreachable) as error:
             raise CallNotPending("decision_refused", str(error), call_id) from None
 
-    async def _deliver_result(self, frame: frames.ResultFrame) -> None:
+    async def _deliver_result(self, frame: ResultFrame) -> None:
         """Deliver the result of a call. The run receives it if the client runs the call, otherwise a waiting tool.
 
         Raises `CallNotPending` if neither the run nor a tool waits for the result.

@@ -36,7 +36,7 @@ from streamtools.tools.tool import Tool
 
 log = Logger(__name__)
 
-EXPIRED = "nobody answered in time"
+EXPIRED = "the approval timed out before a decision arrived"
 """The reason of the `Deny` decision for a question that has expired."""
 
 
@@ -90,7 +90,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
         >>> call = ToolCall(id="call_1", name="pay", arguments={"sum": 5}, dialect="native")
         >>> question = ask(call, approval=True, expires=100.0)
         >>> question.judge(Approve(), now=99.0), question.judge(Approve(), now=100.0)
-        (Approve(digest=None), Deny(reason='nobody answered in time'))
+        (Approve(digest=None), Deny(reason='the approval timed out before a decision arrived'))
         """
         self.check(decision)
         return Deny(EXPIRED) if self.is_late(now) else decision

