@@ -45,7 +45,7 @@ def read(message: Mapping[str, Any], reader: HistoryReader) -> None:
             turn, text = reader.open_turn(None), text_in(read_content(content))
             data = _protected(message, turn)
             if entries := encrypted(data.get("reasoning_details")):
-                turn.parts.append(Thought(text, own=ProviderItem("openai", {"reasoning_details": entries})))
+                turn.parts.append(Thought(text, extra=ProviderItem("openai", {"reasoning_details": entries})))
             else:
                 redacted = data.get("redacted") is True
                 turn.add_thought(text, data.get("signature"), data.get("id"), redacted=redacted)

@@ -99,7 +99,7 @@ class _UIStep:
         if hidden := given(held, "redactedData"):
             self._turn.add_thought("", hidden, redacted=True)
         elif entries := encrypted(held.get("reasoning_details")) if format == "openai" else []:
-            self._turn.parts.append(Thought(text, own=ProviderItem("openai", {"reasoning_details": entries})))
+            self._turn.parts.append(Thought(text, extra=ProviderItem("openai", {"reasoning_details": entries})))
         elif format == "responses":
             self._turn.add_thought(text, given(held, "reasoningEncryptedContent"), given(held, "itemId") or None)
         else:

@@ -53,10 +53,10 @@ def read_result(part: Any, reader: HistoryReader) -> bool:
     content = part.get("content")
     members = {} if content is None or isinstance(content, str) or _are_plain(content) else {"content": content}
     is_error = part.get("is_error") is True
-    own = provider_item(
+    extra = provider_item(
         FORMAT, without(part, "type", "tool_use_id", "content", *(["is_error"] if is_error else [])) | members
     )
-    reader.add_native_result(part.get("tool_use_id"), content, is_error=is_error, provider_data=own)
+    reader.add_native_result(part.get("tool_use_id"), content, is_error=is_error, provider_data=extra)
     return True
 
 
@@ -84,7 +84,7 @@ def write(history: Sequence[Message]) -> list[dict[str, Any]]:
     messages: list[dict[str, Any]] = []
     for message in history:
         if isinstance(message, System):
-            messages += [own] if (own := provider_fields(message)) else []
+            messages += [extra] if (extra := provider_fields(message)) else []
         elif isinstance(message, Assistant):
             ids.begin_turn(message)
             _add("assistant", _assistant(message, ids), messages)
@@ -160,8 +160,8 @@ def _assistant(message: Assistant, ids: _Ids) -> list[dict[str, Any]]:
 
 
 def _thought(thought: Thought) -> list[dict[str, Any]]:
-    if thought.own and "reasoningContent" in thought.own.data:  # in Converse's format, it needs no signature
-        return [dict(thought.own.data)]
+    if thought.extra and "reasoningContent" in thought.extra.data:  # in Converse's format, it needs no signature
+        return [dict(thought.extra.data)]
     if not thought.signature or thought.id:  # from a different provider
         return []
     if thought.redacted:

@@ -67,8 +67,8 @@ def read_result(part: object, reader: HistoryReader) -> bool:
     content = [as_part(block) for block in blocks] if isinstance(blocks, list | tuple) else blocks
     plain = isinstance(blocks, list) and len(blocks) == 1 and is_block(blocks[0]) and "text" in blocks[0]
     is_error = result.get("status") == "error"
-    own = without(result, "toolUseId", "content", "type", *(["status"] if is_error else []))
-    data = provider_item(FORMAT, own if plain or not blocks else own | {"content": blocks})
+    extra = without(result, "toolUseId", "content", "type", *(["status"] if is_error else []))
+    data = provider_item(FORMAT, extra if plain or not blocks else extra | {"content": blocks})
     reader.add_native_result(result.get("toolUseId"), content, is_error=is_error, provider_data=data)
     return True
 

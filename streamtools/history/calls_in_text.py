@@ -121,9 +121,9 @@ def neutralise_quotations(history: Sequence[Message], dialects: Sequence[Dialect
     neutralised = list(history)
     for index, message in enumerate(history):
         if isinstance(message, Assistant) and not message.in_text:
-            said = neutralise_turn(message, dialects)
-            if said != message and not _begins_with_result(history[index + 1 : index + 2], dialects):
-                neutralised[index] = said
+            turn = neutralise_turn(message, dialects)
+            if turn != message and not _begins_with_result(history[index + 1 : index + 2], dialects):
+                neutralised[index] = turn
     return neutralised
 
 
@@ -164,13 +164,13 @@ def _neutralised_part(part: Part, dialects: Sequence[Dialect]) -> Part:
         return part._replace(text=neutralise(part.text, dialects))
     if not isinstance(part, Thought) or part.signature is not None or part.redacted:
         return part
-    own = part.own
-    if own is not None:  # the reasoning fields
+    extra = part.extra
+    if extra is not None:  # the reasoning fields
         data = {
-            key: neutralise(value, dialects) if isinstance(value, str) else value for key, value in own.data.items()
+            key: neutralise(value, dialects) if isinstance(value, str) else value for key, value in extra.data.items()
         }
-        own = own._replace(data=data)
-    return part._replace(text=neutralise(part.text, dialects), own=own)
+        extra = extra._replace(data=data)
+    return part._replace(text=neutralise(part.text, dialects), extra=extra)
 
 
 def close_answered_calls(history: Iterable[Message], dialects: Sequence[Dialect]) -> list[Message]:
@@ -180,17 +180,17 @@ def close_answered_calls(history: Iterable[Message], dialects: Sequence[Dialect]
     dialect. Two calls of one tool need two such results.
     """
     checked: list[Message] = []
-    turn: int | None = None  # the index of the last turn with calls in text
+    last: int | None = None  # the index of the last turn with calls in text
     answered: set[str] = set()
     for message in history:
         if isinstance(message, Assistant):
-            turn, answered = (len(checked) if message.in_text else None), set()
+            last, answered = (len(checked) if message.in_text else None), set()
         elif isinstance(message, Results):
             answered.update(result.call_id for result in message.results)
-        elif isinstance(message, User) and turn is not None and isinstance(said := checked[turn], Assistant):
-            left = [call for call in said.in_text if call.id not in answered]
+        elif isinstance(message, User) and last is not None and isinstance(turn := checked[last], Assistant):
+            left = [call for call in turn.in_text if call.id not in answered]
             found = _answered_in(message.content, left, dialects)
-            checked[turn] = replace(said, in_text=tuple(call for call in said.in_text if call.id not in found))
+            checked[last] = replace(turn, in_text=tuple(call for call in turn.in_text if call.id not in found))
         checked.append(message)
     return checked
 
@@ -229,13 +229,13 @@ def _block(result: CallResult, dialects: Sequence[Dialect]) -> str:
 
 
 def _neutralised_result(result: CallResult, dialects: Sequence[Dialect]) -> CallResult:
-    """Return a neutralised result. If its text, `parts` or `own` would change, `parts` and `own` are removed."""
+    """Return a neutralised result. If its text, `parts` or `extra` would change, `parts` and `extra` are removed."""
     text, names = _neutralise(result, dialects), neutralise_all([result.name, result.call_id], dialects)
     result = result._replace(name=names[0], call_id=names[1])
-    beside = [list(result.parts), result.own.data if result.own else None]
-    if text == result.text and (not result.neutralise or neutralise_all(beside, dialects) == beside):
+    other_content = [list(result.parts), result.extra.data if result.extra else None]
+    if text == result.text and (not result.neutralise or neutralise_all(other_content, dialects) == other_content):
         return result
-    return result._replace(text=text, parts=(), own=None)
+    return result._replace(text=text, parts=(), extra=None)
 
 
 def _neutralise(result: CallResult, dialects: Sequence[Dialect]) -> str:

@@ -118,9 +118,9 @@ def read_result(message: Mapping[str, Any], reader: HistoryReader) -> None:
         isinstance(part, Mapping) and is_text(part) and len(part) == 2 for part in content
     )
     name = {"name": message["name"]} if message.get("role") == "tool" and given(message, "name") else {}
-    own = provider_item(format, name | ({} if plain else {"content": content}))
+    extra = provider_item(format, name | ({} if plain else {"content": content}))
     documents = [_document(part) for part in parts] if format == COHERE else content
-    reader.add_native_result(id, with_images(message, documents), provider_data=own)
+    reader.add_native_result(id, with_images(message, documents), provider_data=extra)
 
 
 def _document(part: Any) -> Any:
@@ -150,12 +150,12 @@ def write_openai(history: Sequence[Message]) -> list[dict[str, Any]]:
 
     def assistant(message: Assistant) -> dict[str, Any]:
         texts = [part for part in message.parts if isinstance(part, TextPart)]
-        refused = [part.text for part in texts if part.own and "refusal" in part.own.data]
-        texts = [part for part in texts if not (part.own and "refusal" in part.own.data)]
+        refused = [part.text for part in texts if part.extra and "refusal" in part.extra.data]
+        texts = [part for part in texts if not (part.extra and "refusal" in part.extra.data)]
         text = "".join(part.text for part in texts) if refused else message.text
         parts: list[dict[str, Any]] = [{"type": "text", "text": text}] if text else []
         written: dict[str, Any] = {"role": "assistant", "content": text or None}
-        if any(part.own for part in texts):
+        if any(part.extra for part in texts):
             parts = [{"type": "text", "text": part.text, **provider_fields(part)} for part in texts]
             written["content"] = parts
         written |= {"refusal": "".join(refused)} if refused else {}

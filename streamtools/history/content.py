@@ -154,13 +154,13 @@ def write_parts(
     text: Callable[[dict[str, Any]], Any],
     image: Callable[[dict[str, Any]], Any],
     file: Callable[[str, str, str], Any] | None = None,
-    beside: tuple[str, ...] = (),
+    extra: tuple[str, ...] = (),
 ) -> list[dict[str, Any]]:
     """Return the content as parts of a provider's request.
 
     `text`, `image` and `file` are functions that convert one part each. A part for which `text` returns None is
     omitted. `file` gets the media type, the Base64 data, and the name or "". Files without data, and parts of other
-    types, are sent unchanged. `beside` names the additional fields that are copied from images and files.
+    types, are sent unchanged. `extra` names the additional fields that are copied from images and files.
     """
     written = []
     for part in [read_part(one) for one in ([content] if isinstance(content, str) else content)]:
@@ -168,10 +168,10 @@ def write_parts(
         if kind == "text":
             written.append(text(part))
         elif kind == "image_url" and given(part.get("image_url"), "url"):
-            written.append(image(part["image_url"]) | {name: part[name] for name in beside if name in part})
+            written.append(image(part["image_url"]) | {name: part[name] for name in extra if name in part})
         elif kind == "file" and file is not None and (found := data_of(given(part.get("file"), "file_data"))):
             made = file(*found, given(part["file"], "filename"))
-            written.append(made | {name: part[name] for name in beside if name in part})
+            written.append(made | {name: part[name] for name in extra if name in part})
         else:
             written.append(part)
     return [part for part in written if part is not None]

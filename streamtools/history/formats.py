@@ -104,14 +104,14 @@ def _read(message: Mapping[str, Any] | Message, reader: HistoryReader) -> None:
         match message["role"]:
             case "system" | "developer":
                 reader.list_format = reader.list_format or chat.FORMAT
-                reader.add_system(text_in(read_content(content)), _own(message))
+                reader.add_system(text_in(read_content(content)), _extra_of(message))
             case "user" if isinstance(content, list | tuple):
                 rest = (part for part in content if not anthropic.read_result(part, reader))
                 parts = [bedrock.as_part(part) for part in rest if not bedrock.read_result(part, reader)]
                 if parts or not content:
-                    reader.add_message(User(read_content(parts), _own(message)))
+                    reader.add_message(User(read_content(parts), _extra_of(message)))
             case "user":
-                reader.add_message(User(read_content(chat.with_images(message, content)), _own(message)))
+                reader.add_message(User(read_content(chat.with_images(message, content)), _extra_of(message)))
             case "assistant":
                 _read_assistant(message, reader)
             case "tool" | "function":
@@ -121,7 +121,7 @@ def _read(message: Mapping[str, Any] | Message, reader: HistoryReader) -> None:
                 raise ValueError(f"the role must be system, developer, user, assistant or tool, got {role!r}")
 
 
-def _own(message: Mapping[str, Any]) -> ProviderItem | None:
+def _extra_of(message: Mapping[str, Any]) -> ProviderItem | None:
     """Return the additional JSON fields of a system or user message.
 
     For a system message with content that is more than text, they include the content.
@@ -131,10 +131,10 @@ def _own(message: Mapping[str, Any]) -> ProviderItem | None:
     if anthropic.is_change(message, parts):
         return provider_item(anthropic.FORMAT, message)
     names = responses.members_of(message, parts)
-    own = {name: message[name] for name in names or ("name",) if message.get(name)}
+    extra = {name: message[name] for name in names or ("name",) if message.get(name)}
     if message["role"] != "user" and any(len(part) != 2 or "text" not in part for part in parts):
-        own["content"] = [dict(part) for part in parts]
-    return provider_item(responses.FORMAT if names else chat.FORMAT, own)
+        extra["content"] = [dict(part) for part in parts]
+    return provider_item(responses.FORMAT if names else chat.FORMAT, extra)
 
 
 def _read_assistant(message: Mapping[str, Any], reader: HistoryReader) -> None:
@@ -201,7 +201,7 @@ def write_messages(
 
 
 def write_continuation(
-    said: Assistant | Sequence[ToolCall],
+    turn: Assistant | Sequence[ToolCall],
     history: Sequence[Message],
     format: Format | str,
     *,
@@ -210,12 +210,12 @@ def write_continuation(
 ) -> list[dict[str, Any]]:
     """Return only the messages that follow a turn, for a request that continues it.
 
-    `said` is the turn, or the list of its calls. `history` holds the results of its calls and the later messages. The
+    `turn` is the turn, or the list of its calls. `history` holds the results of its calls and the later messages. The
     other parameters, and the errors, are the same as for `write_messages`.
     """
-    if not isinstance(said, Assistant):
-        native = tuple(call for call in said if call.dialect == NATIVE)
-        in_text = tuple(call for call in said if call.dialect != NATIVE)
-        said = Assistant("".join(call.raw for call in in_text), native, in_text=in_text)
-    before = write_messages([said], format, unanswered="leave", **how)
-    return write_messages([said, *history], format, unanswered=unanswered, **how)[len(before) :]
+    if not isinstance(turn, Assistant):
+        native = tuple(call for call in turn if call.dialect == NATIVE)
+        in_text = tuple(call for call in turn if call.dialect != NATIVE)
+        turn = Assistant("".join(call.raw for call in in_text), native, in_text=in_text)
+    before = write_messages([turn], format, unanswered="leave", **how)
+    return write_messages([turn, *history], format, unanswered=unanswered, **how)[len(before) :]

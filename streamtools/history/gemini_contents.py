@@ -46,10 +46,9 @@ def read_content(content: Mapping[str, Any], reader: HistoryReader) -> None:
 def _read_part(part: Mapping[str, Any], turn: TurnDraft) -> None:
     signature = part.get("thoughtSignature")
     if isinstance(call := part.get("functionCall"), Mapping):
-        beside = without(part, "functionCall", "thoughtSignature")
         rest = without(call, "name", "args", "id")
-        own = beside | ({"functionCall": rest} if rest else {})
-        turn.add_call({"name": call.get("name"), "args": call.get("args")}, call.get("id"), own, signature)
+        extra = without(part, "functionCall", "thoughtSignature") | ({"functionCall": rest} if rest else {})
+        turn.add_call({"name": call.get("name"), "args": call.get("args")}, call.get("id"), extra, signature)
     elif isinstance(call := part.get("function_call"), Mapping):  # field names of protobuf; sent back unchanged
         turn.add_call({"name": call.get("name"), "args": call.get("args")}, call.get("id"), part)
     elif not isinstance(text := part.get("text"), str):
@@ -60,7 +59,8 @@ def _read_part(part: Mapping[str, Any], turn: TurnDraft) -> None:
         turn.add_text(text, without(part, "text"))
 
 
-def _read_response(answer: Mapping[str, Any], beside: dict[str, Any], reader: HistoryReader) -> None:
+def _read_response(answer: Mapping[str, Any], fields: dict[str, Any], reader: HistoryReader) -> None:
+    """Add a result to the history of `reader`. `fields` holds the other JSON fields of its part."""
     response = answer.get("response")
     failed = isinstance(response, Mapping) and set(response) == {"error"}
     value: Any = response
@@ -68,9 +68,9 @@ def _read_response(answer: Mapping[str, Any], beside: dict[str, Any], reader: Hi
         (value,) = response.values()
     text = value if isinstance(value, str) else compact(writable(value))
     inside = {"response": response, **without(answer, "name", "id", "response")}
-    own = provider_item(FORMAT, beside if "function_response" in beside else {**beside, "functionResponse": inside})
+    extra = provider_item(FORMAT, fields if "function_response" in fields else {**fields, "functionResponse": inside})
     id = answer.get("id") or reader.find_open_call(answer.get("name"))
-    reader.add_native_result(id, text, is_error=failed, provider_data=own)
+    reader.add_native_result(id, text, is_error=failed, provider_data=extra)
 
 
 def _user_part(part: Mapping[str, Any]) -> dict[str, Any]:
@@ -78,9 +78,9 @@ def _user_part(part: Mapping[str, Any]) -> dict[str, Any]:
         return {"type": "text", "text": part["text"]}
     held = part.get("inlineData") or part.get("inline_data")
     kind, data = given(held, "mimeType") or given(held, "mime_type"), given(held, "data")
-    own = {} if part == {"inlineData": {"mimeType": kind, "data": data}} else {FORMAT: dict(part)}
+    extra = {} if part == {"inlineData": {"mimeType": kind, "data": data}} else {FORMAT: dict(part)}
     if data and kind.startswith(("image/", "application/", "text/")):
-        return part_of_url(f"data:{kind};base64,{data}", kind) | own
+        return part_of_url(f"data:{kind};base64,{data}", kind) | extra
     return read_part(part)
 
 
@@ -154,7 +154,7 @@ def _ordered(message: Assistant) -> Sequence[Part]:
 
     Gemini accepts signed reasoning at the end of a turn. Other providers refuse it.
     """
-    signed = any(isinstance(part, Thought) and (part.signature or part.own) for part in message.parts)
+    signed = any(isinstance(part, Thought) and (part.signature or part.extra) for part in message.parts)
     return message.parts if signed else tuple(in_order(message))
 
 
@@ -166,8 +166,8 @@ def _write(part: Part, *, ours: bool) -> list[dict[str, Any]]:
         return [_call(part)]
     if not isinstance(part, Thought):
         return [dict(part.data)]
-    if part.own:
-        return [dict(part.own.data)]
+    if part.extra:
+        return [dict(part.extra.data)]
     if not part.signature or part.id or part.redacted:
         return []
     thought = {"text": part.text, "thought": True} if ours and part.text else {"text": ""}
@@ -175,13 +175,13 @@ def _write(part: Part, *, ours: bool) -> list[dict[str, Any]]:
 
 
 def _call(call: ToolCall) -> dict[str, Any]:
-    own = call_provider_fields(call, FORMAT)
-    if "function_call" in own:
-        return dict(own)
+    extra = call_provider_fields(call, FORMAT)
+    if "function_call" in extra:
+        return dict(extra)
     given: dict[str, Any] = {"name": call.name, "args": call.arguments}
     part: dict[str, Any] = {"functionCall": given | {"id": call.id} if call.provider_id else given}
     part |= {"thoughtSignature": call.signature} if call.signature else {}
-    return {**part, **own, "functionCall": {**part["functionCall"], **own.get("functionCall", {})}}
+    return {**part, **extra, "functionCall": {**part["functionCall"], **extra.get("functionCall", {})}}
 
 
 def _response(result: CallResult, known: set[str]) -> dict[str, Any]:
@@ -196,7 +196,7 @@ def _response(result: CallResult, known: set[str]) -> dict[str, Any]:
     response |= {"id": result.call_id} if result.call_id in known else {}
     held = [part for part in write_parts(result.parts, lambda _: None, _image, _file) if "inlineData" in part]
     response = {**response, "parts": held} if held else response
-    own = provider_fields(result)
-    if "function_response" in own:
-        return own
-    return {**own, "functionResponse": response | own.get("functionResponse", {})}
+    extra = provider_fields(result)
+    if "function_response" in extra:
+        return extra
+    return {**extra, "functionResponse": response | extra.get("functionResponse", {})}

@@ -115,7 +115,7 @@ class HistoryReader:
         If the history comes from a client, parts that clients must not send are dropped.
         """
         if self.client:
-            message = replace(message, own=None)
+            message = replace(message, extra=None)
             if isinstance(message, User) and not isinstance(message.content, str):
                 message = User([kept for part in message.content if (kept := of_client(part))])
         self.flush().append(message)
@@ -189,7 +189,7 @@ class HistoryReader:
             parts, provider_data = tuple(kept for part in parts if (kept := of_client(part))), None
         text = text or text_in(read)
         index, call = (0, self._open[id]) if id in self._open else self._earlier[id]
-        result = CallResult(NATIVE, call.name, text, id, is_error=is_error, parts=parts, own=provider_data)
+        result = CallResult(NATIVE, call.name, text, id, is_error=is_error, parts=parts, extra=provider_data)
         if id in self._open:
             self.add_result(result)
         else:

@@ -130,16 +130,16 @@ def _image(image: dict[str, Any]) -> dict[str, Any]:
 
 def _write(part: Part) -> list[dict[str, Any]]:
     match part:
-        case TextPart(text, own):
+        case TextPart(text, extra):
             written = {"type": "model_output", "content": [{"type": "text", "text": text}]}
-            return [written | provider_fields(part)] if text or own else []
+            return [written | provider_fields(part)] if text or extra else []
         case ToolCall():
             call = {"type": "function_call", "id": part.id, "name": part.name, "arguments": part.arguments}
             signature_field = {"signature": part.signature} if part.signature else {}
             return [call | signature_field | call_provider_fields(part, FORMAT)]
-        case Thought(text, signature, own=own):
-            if own:
-                return [dict(own.data)]
+        case Thought(text, signature, extra=extra):
+            if extra:
+                return [dict(extra.data)]
             summary = {"summary": [{"type": "text", "text": text}]} if text else {}
             return [{"type": "thought", "signature": signature, **summary}] if signature and not part.id else []
     return [dict(part.data)]

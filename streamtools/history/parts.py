@@ -4,7 +4,7 @@ A part is text, reasoning, a native call, or a provider item. A provider item is
 library does not interpret. It is sent back unchanged, at its position, to the provider that sent it.
 
 A provider may also send additional JSON fields with a part, such as citations or the phase of a message. The attribute
-`own` of the part holds these fields. They too are sent back only to that provider. Other providers get no provider
+`extra` of the part holds these fields. They too are sent back only to that provider. Other providers get no provider
 items, no such fields, and no signatures.
 """
 
@@ -47,17 +47,17 @@ class ProviderItem(NamedTuple):
 
 
 class TextPart(NamedTuple):
-    """A piece of a turn's text. `own` holds the other JSON fields that the provider sent with it."""
+    """A piece of a turn's text. `extra` holds the other JSON fields that the provider sent with it."""
 
     text: str
-    own: ProviderItem | None = None
+    extra: ProviderItem | None = None
 
 
 class Thought(NamedTuple):
     """One block of reasoning.
 
     `signature` is the provider's signature or encrypted content, and `id` the provider's id of the block. `redacted` is
-    True if the provider sent only encrypted reasoning. `own` holds the other JSON fields that the provider sent. For
+    True if the provider sent only encrypted reasoning. `extra` holds the other JSON fields that the provider sent. For
     chat completions, these are the message fields that held the reasoning. All of this is sent back unchanged.
     """
 
@@ -65,7 +65,7 @@ class Thought(NamedTuple):
     signature: str | None = None
     id: str | None = None
     redacted: bool = False
-    own: ProviderItem | None = None
+    extra: ProviderItem | None = None
 
 
 Part: TypeAlias = TextPart | Thought | ToolCall | ProviderItem
@@ -76,8 +76,8 @@ class CallResult(NamedTuple):
 
     `dialect` and `name` are the dialect and the tool name of the call. `text` is the result as text. If the result has
     other content, such as images, `parts` holds all of it, in the form of a user message. With `neutralise=True`, text
-    that looks like a call is changed so that it is not parsed as one. `own` holds the other JSON fields in the message
-    of the provider.
+    that looks like a call is changed so that it is not parsed as one. `extra` holds the other JSON fields of the
+    provider's message.
     """
 
     dialect: str | None
@@ -87,18 +87,18 @@ class CallResult(NamedTuple):
     neutralise: bool = True
     is_error: bool = False
     parts: tuple[dict[str, Any], ...] = ()
-    own: ProviderItem | None = None
+    extra: ProviderItem | None = None
 
 
 @dataclass(frozen=True)
 class System:
     """The system prompt, or a part of it.
 
-    `own` holds the other JSON fields in the message of the provider, and the content if it is more than text.
+    `extra` holds the other JSON fields in the message of the provider, and the content if it is more than text.
     """
 
     text: str
-    own: ProviderItem | None = None
+    extra: ProviderItem | None = None
 
 
 @dataclass(frozen=True)
@@ -106,11 +106,11 @@ class User:
     """A user message.
 
     `content` is text, or a list of texts, images and files in the form of OpenAI's chat messages. A part of an unknown
-    type is sent unchanged. `own` holds the other JSON fields in the message of the provider, such as a name.
+    type is sent unchanged. `extra` holds the other JSON fields in the message of the provider, such as a name.
     """
 
     content: str | list[dict[str, Any]]
-    own: ProviderItem | None = None
+    extra: ProviderItem | None = None
 
 
 @dataclass(frozen=True, init=False)
@@ -180,11 +180,11 @@ Message: TypeAlias = System | User | Assistant | Results
 class Step:
     """One turn of the model, with the results of its calls in call order.
 
-    `said` is the turn. In it, a malformed native call has no arguments, and `in_text` contains no malformed calls.
+    `turn` is the turn. In it, a malformed native call has no arguments, and `in_text` contains no malformed calls.
     `response_id` is the provider's id of the response, or None if unknown.
     """
 
-    said: Assistant = field(default_factory=Assistant)
+    turn: Assistant = field(default_factory=Assistant)
     results: list[CallResult] = field(default_factory=list)
     response_id: str | None = None
 
@@ -196,8 +196,8 @@ def steps_to_history(steps: Iterable[Step]) -> list[Message]:
     """
     history: list[Message] = []
     for step in steps:
-        if any(not isinstance(part, Thought) for part in step.said.parts):
-            history.append(step.said)
+        if any(not isinstance(part, Thought) for part in step.turn.parts):
+            history.append(step.turn)
         if step.results:
             history.append(Results(tuple(step.results)))
     return history

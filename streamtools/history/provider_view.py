@@ -63,8 +63,10 @@ def _message_for(message: Message, provider: Origin) -> Message:
         parts = (_part_for(part, provider, same) for part in message.parts)
         return replace(message, parts=tuple(part for part in parts if part is not None))
     if isinstance(message, Results):
-        return Results(tuple(one._replace(own=_members_for(one.own, provider, result=True)) for one in message.results))
-    message = replace(message, own=_members_for(message.own, provider))
+        return Results(
+            tuple(one._replace(extra=_fields_for(one.extra, provider, result=True)) for one in message.results)
+        )
+    message = replace(message, extra=_fields_for(message.extra, provider))
     if _is_strict(provider) and isinstance(message, User) and not isinstance(message.content, str):
         message = replace(message, content=_uncached(message.content))
     return message
@@ -75,18 +77,18 @@ def _is_strict(provider: Origin) -> bool:
     return provider.format == "cohere" or (provider.format == "openai" and sent_by(provider.host) is not None)
 
 
-def _members_for(own: ProviderItem | None, provider: Origin, *, result: bool = False) -> ProviderItem | None:
+def _fields_for(extra: ProviderItem | None, provider: Origin, *, result: bool = False) -> ProviderItem | None:
     """Return the additional fields of a system message, a user message or a result that `provider` accepts.
 
     With `result=True`, they belong to a result. Mistral accepts the field `name` only on results, and OpenAI accepts it
     only on other messages.
     """
-    own = _own_for(own, provider.format)
-    if own is None or provider.format != "openai" or not _is_strict(provider):
-        return own
+    extra = _matching(extra, provider.format)
+    if extra is None or provider.format != "openai" or not _is_strict(provider):
+        return extra
     takes_name = result == bool(sent_by(provider.host))
-    data = {name: own.data[name] for name in own.data if name != "name" or takes_name}
-    return own._replace(data=data | {"content": _uncached(data["content"])} if "content" in data else data)
+    data = {name: extra.data[name] for name in extra.data if name != "name" or takes_name}
+    return extra._replace(data=data | {"content": _uncached(data["content"])} if "content" in data else data)
 
 
 def _uncached(parts: list[Any]) -> list[Any]:
@@ -96,11 +98,11 @@ def _uncached(parts: list[Any]) -> list[Any]:
 def _part_for(part: Part, provider: Origin, same: bool) -> Part | None:
     format = provider.format if same else None
     if isinstance(part, ProviderItem):
-        return _own_for(part, format)
+        return _matching(part, format)
     if isinstance(part, TextPart):
-        return part._replace(own=_own_for(part.own, format))
+        return part._replace(extra=_matching(part.extra, format))
     if isinstance(part, Thought):
-        return part._replace(own=_own_for(part.own, format)) if same else Thought(part.text)
+        return part._replace(extra=_matching(part.extra, format)) if same else Thought(part.text)
     own = (part.own or {}).get(format) if format else None
     accepts_malformed = provider.host is None or sent_by(provider.host) == ()
     return msgspec.structs.replace(
@@ -111,8 +113,8 @@ def _part_for(part: Part, provider: Origin, same: bool) -> Part | None:
     )
 
 
-def _own_for(own: ProviderItem | None, format: str | None) -> ProviderItem | None:
-    return own if own is not None and own.format == format else None
+def _matching(extra: ProviderItem | None, format: str | None) -> ProviderItem | None:
+    return extra if extra is not None and extra.format == format else None
 
 
 def with_valid_names(history: Sequence[Message]) -> list[Message]:
@@ -219,7 +221,7 @@ def _with_field(message: Assistant, field: str | None) -> Assistant:
     origin = message.origin  # messages of a front end do not name the field
     unknown = origin.format is None or (origin.client and origin.format == _CHAT)
     text = "".join(thought.text for thought in message.thoughts) if unknown else ""
-    return replace(message, parts=(Thought("", own=ProviderItem(_CHAT, {field: text})), *message.parts))
+    return replace(message, parts=(Thought("", extra=ProviderItem(_CHAT, {field: text})), *message.parts))
 
 
 def _only_fields(message: Assistant, names: tuple[str, ...]) -> Assistant:
@@ -229,16 +231,16 @@ def _only_fields(message: Assistant, names: tuple[str, ...]) -> Assistant:
 
 
 def _only_members(thought: Thought, names: tuple[str, ...]) -> Thought:
-    held = {name: value for name, value in (thought.own.data if thought.own else {}).items() if name in names}
-    return thought._replace(own=ProviderItem(_CHAT, held) if held else None)
+    held = {name: value for name, value in (thought.extra.data if thought.extra else {}).items() if name in names}
+    return thought._replace(extra=ProviderItem(_CHAT, held) if held else None)
 
 
 def fields_of(message: Assistant) -> dict[str, Any]:
     """Return the reasoning fields of a turn, with their values as the provider sent them."""
     fields: dict[str, Any] = {}
     for thought in message.thoughts:
-        if thought.own is not None and thought.own.format == _CHAT:
-            for name, value in thought.own.data.items():
+        if thought.extra is not None and thought.extra.format == _CHAT:
+            for name, value in thought.extra.data.items():
                 if isinstance(value, list) and isinstance(fields.get(name), list):
                     fields[name].extend(value)
                 else:

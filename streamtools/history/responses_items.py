@@ -76,8 +76,8 @@ def read_item(item: Mapping[str, Any], reader: HistoryReader) -> None:
     if kind in _OUTPUTS and isinstance(item.get("call_id"), str):
         output = item.get("output")
         members = {} if isinstance(output, str) else {"output": output}
-        own = provider_item(FORMAT, without(item, "type", "call_id", "output") | members)
-        reader.add_native_result(item.get("call_id"), output, provider_data=own)
+        extra = provider_item(FORMAT, without(item, "type", "call_id", "output") | members)
+        reader.add_native_result(item.get("call_id"), output, provider_data=extra)
     elif kind == "reasoning":
         turn = reader.open_turn(FORMAT, only_items=True)
         parts = [item.get("summary"), item.get("content")]
@@ -169,19 +169,19 @@ def _write(part: Part, *, stored: bool) -> list[dict[str, Any]]:
         case TextPart(text):
             return [{"role": "assistant", "content": text, **provider_fields(part)}]
         case ToolCall():
-            own = call_provider_fields(part, FORMAT)
-            if own.get("type") == _CUSTOM:
-                return [{"call_id": part.id, "name": part.name, "input": given(part.arguments, "input"), **own}]
+            extra = call_provider_fields(part, FORMAT)
+            if extra.get("type") == _CUSTOM:
+                return [{"call_id": part.id, "name": part.name, "input": given(part.arguments, "input"), **extra}]
             made = {"type": "function_call", "call_id": part.id, "name": part.name, "arguments": arguments_text(part)}
-            return [made | own]
+            return [made | extra]
         case Thought():
             return _thought(part, stored=stored)
     return [dict(part.data)]
 
 
 def _thought(thought: Thought, *, stored: bool) -> list[dict[str, Any]]:
-    if thought.own:
-        return [dict(thought.own.data)]
+    if thought.extra:
+        return [dict(thought.extra.data)]
     if not (thought.id and (thought.signature or stored)):  # from a different provider
         return []
     summary = [{"type": "summary_text", "text": thought.text}] if thought.text else []

@@ -33,7 +33,7 @@ def in_order(message: Assistant) -> Iterator[Part]:
     parts = message.parts
     end = len(parts)
     while end and (isinstance(last := parts[end - 1], Thought) or (isinstance(last, TextPart) and not last.text)):
-        if isinstance(last, TextPart) and last.own:
+        if isinstance(last, TextPart) and last.extra:
             break
         end -= 1
     return iter(parts[:end])
@@ -46,10 +46,10 @@ def arguments_text(call: ToolCall) -> str:
 
 def provider_fields(part: TextPart | Thought | CallResult | System | User) -> dict[str, Any]:
     """Return the additional JSON fields of a part, a result or a message that its provider sent."""
-    return dict(part.own.data) if part.own else {}
+    return dict(part.extra.data) if part.extra else {}
 
 
 def call_provider_fields(call: ToolCall, format: str) -> dict[str, Any]:
     """Return the additional JSON fields of a call that a provider with this message format sent."""
-    own = (call.own or {}).get(format)
-    return own if isinstance(own, dict) else {}
+    extra = (call.own or {}).get(format)
+    return extra if isinstance(extra, dict) else {}

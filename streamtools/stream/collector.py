@@ -374,13 +374,13 @@ class StepParts:
     def take(self, event: Raw) -> None:
         """Add a provider item, or attach it to the current text if `event.about` is `"text"`."""
         format, data = event.format or "", event.data if event.item is None else event.item
-        own = ProviderItem(format, data) if isinstance(data, dict) else None
+        extra = ProviderItem(format, data) if isinstance(data, dict) else None
         self._end_reasoning()
         if event.about == "text":
-            self._end_text(own)
-        elif own is not None:
+            self._end_text(extra)
+        elif extra is not None:
             self._end_text()
-            self._parts.append(own)
+            self._parts.append(extra)
 
     def close(self, calls: Iterable[ToolCall], dialects: tuple[Dialect, ...]) -> list[Part]:
         """Return the parts of the turn. `calls` are the calls in the text.
@@ -396,12 +396,12 @@ class StepParts:
         for part in self._parts:
             if isinstance(part, ToolCall) and part.id in self._dropped:
                 continue
-            if isinstance(part, TextPart) and last is not None and not part.own and not part.text.strip():
+            if isinstance(part, TextPart) and last is not None and not part.extra and not part.text.strip():
                 before = parts[last]
                 assert isinstance(before, TextPart)
                 parts[last] = before._replace(text=before.text + part.text)
                 continue
-            last = len(parts) if isinstance(part, TextPart) and not part.own else last
+            last = len(parts) if isinstance(part, TextPart) and not part.extra else last
             parts.append(part)
         for call in self._dropped.values():
             if call.dialect != NATIVE and call.raw:
@@ -412,14 +412,14 @@ class StepParts:
             parts = neutralise_between(parts, calls, dialects)
         return parts
 
-    def _end_text(self, own: ProviderItem | None = None) -> None:
-        if own is None and not self.written:
+    def _end_text(self, extra: ProviderItem | None = None) -> None:
+        if extra is None and not self.written:
             return
         text = self.written.join()
         self.written = TextPieces()
-        own = own if own is not None and own.data else None
-        if text or own:
-            self._parts.append(TextPart(text, own))
+        extra = extra if extra is not None and extra.data else None
+        if text or extra:
+            self._parts.append(TextPart(text, extra))
 
     def _end_reasoning(self, signature: str | None = None, id: str | None = None, redacted: bool = False) -> None:
         text = "".join(self._reasoning)
@@ -431,12 +431,12 @@ class StepParts:
         """Add the provider's JSON fields for reasoning to the first block of reasoning."""
         text = "".join(part.text for part in self._parts if isinstance(part, Thought))
         for format, fields in self._reasoning_fields.items():
-            own = ProviderItem(format, {name: text if value is None else value for name, value in fields.items()})
+            extra = ProviderItem(format, {name: text if value is None else value for name, value in fields.items()})
             at = next((at for at, part in enumerate(self._parts) if isinstance(part, Thought)), None)
             if at is None:
-                self._parts.insert(0, Thought("", own=own))
+                self._parts.insert(0, Thought("", extra=extra))
             elif isinstance(first := self._parts[at], Thought):
-                self._parts[at] = first._replace(own=own)
+                self._parts[at] = first._replace(extra=extra)
 
 
 def _cut(parts: list[Part], raw: str) -> None:
@@ -444,5 +444,5 @@ def _cut(parts: list[Part], raw: str) -> None:
     for at, part in enumerate(parts):
         if isinstance(part, TextPart) and raw in part.text:
             left = part.text.replace(raw, "", 1)
-            parts[at : at + 1] = [part._replace(text=left)] if left.strip() or part.own else []
+            parts[at : at + 1] = [part._replace(text=left)] if left.strip() or part.extra else []
             return

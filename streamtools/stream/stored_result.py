@@ -84,7 +84,7 @@ def store(result: TurnResult, suspension: Suspension | None = None, history: Ite
         plain["output"] = None
     stored = _Stored(
         plain,
-        [(_write_answer(step.said), step.results, step.response_id) for step in result.steps],
+        [(_write_answer(step.turn), step.results, step.response_id) for step in result.steps],
         [dialect.id for dialect in result.dialects],
         suspension,
         [_write_message(message) for message in history],

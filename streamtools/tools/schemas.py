@@ -126,8 +126,8 @@ def inline(schema: JsonSchema) -> JsonSchema:
             return {}
         reference = part.get("$ref")
         if isinstance(reference, str):
-            beside = {key: value for key, value in part.items() if key != "$ref"}
-            return {**follow(reference, seen, depth + 1), **beside}
+            other_keywords = {key: value for key, value in part.items() if key != "$ref"}
+            return {**follow(reference, seen, depth + 1), **other_keywords}
         return _map_subschemas(part, lambda inner: resolve(inner, seen, depth + 1))
 
     top = {key: value for key, value in schema.items() if key not in ("$defs", "definitions")}

@@ -162,7 +162,7 @@ calls = st.builds(
     dialect=st.just("native"),
     provider_id=st.sampled_from([None, "p"]),
     signature=st.sampled_from([None, "s"]),
-    own=st.none(),
+    extra=st.none(),
 )
 in_text = st.builds(
     ToolCall,
@@ -170,7 +170,7 @@ in_text = st.builds(
     name=st.just("f"),
     arguments=arguments,
     dialect=st.just("hash_marker"),
-    own=st.none(),
+    extra=st.none(),
 )
 thoughts = st.builds(
     Thought, odd_text, st.sampled_from([None, "s"]), st.sampled_from([None, "r"]), st.booleans(), st.none()

@@ -192,8 +192,8 @@ def test_reasoning_for_responses() -> None:
 def test_signatures_for_gemini() -> None:
     """The signature of a call is on its part. Another one is on the text, even if that is empty."""
     signed = call("w", "weather", signature="of the call")
-    own = ProviderItem("gemini", {"thoughtSignature": "of the text"})
-    text = Assistant(parts=(Thought("", "r", "r1"), TextPart("Hi.", own), TextPart("And."), signed, TIME))
+    extra = ProviderItem("gemini", {"thoughtSignature": "of the text"})
+    text = Assistant(parts=(Thought("", "r", "r1"), TextPart("Hi.", extra), TextPart("And."), signed, TIME))
     assert [
         {"text": "Hi.", "thoughtSignature": "of the text"},
         {"text": "And."},

@@ -219,9 +219,9 @@ def test_another_provider_gets_no_provider_data(format: str, messages: Messages)
 
 def test_another_host_gets_no_provider_data() -> None:
     """An unknown host counts as the same, and so does the same host with another model."""
-    item, own = ProviderItem("openai", {"audio": {"id": "a"}}), ProviderItem("openai", {"reasoning": "Hm"})
+    item, extra = ProviderItem("openai", {"audio": {"id": "a"}}), ProviderItem("openai", {"reasoning": "Hm"})
     origin = Origin("openai", "one.example", "m1")
-    turn = Assistant(parts=(Thought("Hm", own=own), "Hi", item), origin=origin)
+    turn = Assistant(parts=(Thought("Hm", extra=extra), "Hi", item), origin=origin)
     history: list[Message] = [User("?"), turn]
 
     def keys(**provider: Any) -> set[str]:

@@ -231,7 +231,7 @@ def turn(format: str, chunks: list[bytes], dialects: Any = ()) -> Step:
 
 def sent(format: str, step: Step) -> Any:
     """Return what goes back of a turn, without what answers it."""
-    written = write_messages(steps_to_history([Step(step.said)]), format, unanswered="leave")
+    written = write_messages(steps_to_history([Step(step.turn)]), format, unanswered="leave")
     if format == "responses":
         return written
     (message,) = written
@@ -316,7 +316,7 @@ def test_citations_of_bedrock_are_sent_back() -> None:
             {"citationsContent": {"content": [{"text": "it is so"}], "citations": [cited]}},
             {"text": "."},
         ] == sent("bedrock", step)
-    assert "I see: it is so." == step.said.text
+    assert "I see: it is so." == step.turn.text
     assert "citation" not in json.dumps(sent("anthropic", step))
 
 

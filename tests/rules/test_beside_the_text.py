@@ -139,13 +139,13 @@ async def test_reasoning_goes_back_as_the_model_wrote_it(history: Any) -> None:
         Script(GIVEN), text=TextOptions(rules=EMAIL, rules_in_reasoning=True, history=history)
     ) as stream:
         assert [] != [event async for event in stream]
-    said = stream.result.steps[0].said
+    said = stream.result.steps[0].turn
     assert isinstance(said, Assistant)
     first = next(part for part in said.parts if isinstance(part, Thought))
 
     assert "ask [email] or notx" == stream.result.reasoning
     assert "ask bob@example.org or" in first.text
-    assert SECRET in str(first.own)
+    assert SECRET in str(first.extra)
     assert "signed" in [part.signature for part in said.parts if isinstance(part, Thought)]
 
 

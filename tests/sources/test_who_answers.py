@@ -82,7 +82,7 @@ async def test_step_and_result_name_response_and_model(name: str) -> None:
     assert [(id, "m1")] == [(each.response_id, each.model) for each in ends]
     assert (id, "m1") == (result.response_id, result.model)
     (step,) = result.steps
-    assert (id, Origin(name, None, "m1")) == (step.response_id, step.said.origin)
+    assert (id, Origin(name, None, "m1")) == (step.response_id, step.turn.origin)
 
 
 def test_names_of_an_odd_type_are_missing() -> None:

@@ -279,7 +279,7 @@ async def test_reasoning_is_kept_in_blocks() -> None:
     first, second = result.steps
 
     assert (("ab", "s1", "r1", False, None), ("", "s2", None, True, None), ("c", None, None, False, None)) == (
-        first.said.thoughts
+        first.turn.thoughts
     )
-    assert (("d", None, None, False, None),) == second.said.thoughts
+    assert (("d", None, None, False, None),) == second.turn.thoughts
     assert "abcd" == result.reasoning

@@ -62,9 +62,12 @@ def _is_ours(history: Sequence[Message]) -> bool:
     and what is a provider's own, stay as they came.
     """
     parts = [part for each in history if isinstance(each, Assistant) for part in each.parts]
-    if any(isinstance(part, ProviderItem) or part.own or (isinstance(part, ToolCall) and part.raw) for part in parts):
+    if any(
+        isinstance(part, ProviderItem) or (part.own or part.raw if isinstance(part, ToolCall) else part.extra)
+        for part in parts
+    ):
         return False
-    if any(result.own or result.parts for each in history if isinstance(each, Results) for result in each.results):
+    if any(result.extra or result.parts for each in history if isinstance(each, Results) for result in each.results):
         return False
     texts = all(isinstance(each.content, str) for each in history if isinstance(each, User))
     names = [result.name for each in history if isinstance(each, Results) for result in each.results]
