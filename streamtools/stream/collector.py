@@ -36,7 +36,7 @@ from streamtools.events import (
     UsageReport,
     Warning,
 )
-from streamtools.events.event import LARGE, weigh
+from streamtools.events.event import weigh
 from streamtools.events.ui_events import RuledReasoning, ValidPartial
 from streamtools.history import ProviderItem, TextPart, Thought
 from streamtools.history.parts import SEND_AGAIN, Assistant, CallResult, Origin, Part, Step
@@ -47,20 +47,18 @@ from streamtools.stream.result import TurnResult
 from streamtools.tools import ToolOutcome
 
 BATCH = 256
-"""The number of recorded events that are processed together, for speed. Large events are processed immediately."""
+"""The number of recorded events that are processed together, for speed."""
 MAX_WARNINGS = 1000
 """The maximum number of warnings in the result. Further warnings are only in the events."""
 # The types of events that `_add` processes. `Text` is processed separately.
 _COLLECTED = {Reasoning, RuledReasoning, CallStart, Call, Error, Warning, Raw, Matched, UsageReport}
 _COLLECTED |= {StepEnd, StepSuperseded, Partial, ValidPartial, Done}
-_TEXTS = (Text, Reasoning)
-_MAY_BE_LARGE = {Call, Error, Raw, Matched, Warning}
 
 
 class Collector:
-    """A stage that collects the result of a run.
+    """Collects the result of a run from its events.
 
-    It only records events. It processes them when `BATCH` events are recorded, or when the result is read.
+    `take` only records events. `collect` processes them in batches, and when the result is read.
     """
 
     def __init__(
@@ -81,7 +79,8 @@ class Collector:
         """True if `size` exceeds its limit."""
         self.draft = Draft()
         """The part of the typed answer that has arrived."""
-        self._new: list[Event | list[ToolOutcome]] = []  # recorded events and outcomes that were not processed
+        self.recorded: list[Event | list[ToolOutcome]] = []
+        """The events and outcomes that `collect` has not processed."""
         self._max_size = max_size
         self._shown_call = shown_call
         self._source: object = None
@@ -104,21 +103,15 @@ class Collector:
         self._reasoning_replacement = 0  # the next reasoning begins with this many characters of a rule
         self._resumed: Collection[str] = ()  # ids of calls of an earlier run, which the history already holds
 
-    def take(self, events: Sequence[UIEvent]) -> Sequence[UIEvent]:
-        """Record events, and return them unchanged."""
-        new = self._new
-        new += events
-        for event in events:
-            if len(event.text) > LARGE if isinstance(event, _TEXTS) else type(event) in _MAY_BE_LARGE:
-                self.collect()
-                return events
-        if len(new) >= BATCH:
+    def take(self, events: Sequence[UIEvent]) -> None:
+        """Record events."""
+        self.recorded += events
+        if len(self.recorded) >= BATCH:
             self.collect()
-        return events
 
     def record(self, outcomes: list[ToolOutcome]) -> None:
         """Record the outcomes of a step, in call order."""
-        self._new.append(outcomes)
+        self.recorded.append(outcomes)
 
     def resume(self, calls: Iterable[ToolCall]) -> None:
         """Record calls of an earlier run. The history already holds them, so the step adds only their results."""
@@ -140,7 +133,7 @@ class Collector:
     def collect(self) -> None:
         """Process the recorded events and outcomes. Adjacent texts are joined first."""
         texts: list[str] = []
-        for event in self._new:
+        for event in self.recorded:
             if type(event) is Text:
                 texts.append(event.text)
                 continue
@@ -154,7 +147,7 @@ class Collector:
         if texts:
             self._add_text(texts)
         self.is_too_large = self._max_size is not None and self.size > self._max_size
-        self._new.clear()
+        self.recorded.clear()
         for pieces in (self._text, self._parts.written, self._reasoning):
             if pieces.recent:
                 pieces.pack()

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 import anyio
 
 from streamtools.errors import ClosedError
-from streamtools.events import Text, UIEvent
+from streamtools.events import UIEvent
 from streamtools.events.event import BATCH_BYTES, batch_length, weigh
 
 MAX_EVENTS = 1024
@@ -25,8 +25,8 @@ MAX_EVENTS = 1024
 MAX_BYTES = 4 * 1024 * 1024
 """The size of the buffered events, in bytes, at which the writer must wait. One call of `put` may exceed it."""
 SMALL_TEXT = 64
-"""The byte count ignores a `Text` event of up to this many characters, if `put` gets it alone. `MAX_EVENTS` of these
-events take 0.3 MiB."""
+"""The byte count ignores a single `Text` event of up to this many characters. `MAX_EVENTS` of these events take 0.3
+MiB."""
 
 
 class EventBuffer:
@@ -79,17 +79,16 @@ class EventBuffer:
         self._give_room()
         return taken
 
-    def put(self, events: Sequence[UIEvent]) -> bool:
-        """Add events without waiting. Return True if the buffer is full, and the writer must call `wait_for_room`."""
-        if not events:
-            return False
-        buffered = self._events
-        buffered += events
-        if self._waiting > self._woken:
+    def put(self, events: Sequence[UIEvent], size: int) -> bool:
+        """Add events of `size` bytes without waiting. Return True if the buffer is full.
+
+        The writer must then call `wait_for_room`.
+        """
+        self._events += events
+        self._bytes += size
+        if events and self._waiting > self._woken:
             self._wake()
-        if len(events) > 1 or type(event := events[0]) is not Text or len(event.text) > SMALL_TEXT:
-            self._bytes += sum(map(weigh, events))
-        return self._bytes >= MAX_BYTES or len(buffered) >= MAX_EVENTS
+        return self._bytes >= MAX_BYTES or len(self._events) >= MAX_EVENTS
 
     async def wait_for_room(self) -> None:
         """If the buffer is full, wait until half of its events have been read."""

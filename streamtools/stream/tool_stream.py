@@ -1,5 +1,8 @@
 """Defines `ToolStream`, which connects a source, the machine and the tools to one asynchronous iterator of events.
 
+`StreamRun` holds the parts of one run. It reads source events and feeds them to the machine, which returns UI events.
+The stages process these events in order, and the buffer keeps them for the consumer.
+
 A background task of the stream reads the source, feeds the machine and runs the tools. A bounded buffer separates this
 task from the consumer. So a cancelled read or a `break` does not affect the run. If the consumer is slow, the source is
 read more slowly. Leaving the `async with` ends the run: the tools stop, the response is closed, and `done` is emitted.
@@ -11,21 +14,27 @@ The iterator is a class and no asynchronous generator, because the event loop ma
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
-from typing import Any, Never, Self
+from typing import TYPE_CHECKING, Any, Never, Protocol, Self
 
 import anyio
+import anyio.lowlevel
 from anyio.abc import TaskGroup
 
+from streamtools import observing
 from streamtools.calls import ToolChoice
-from streamtools.errors import ClosedError, UnreadableSource
-from streamtools.events import UIEvent
+from streamtools.errors import ClosedError, Code, UnreadableSource
+from streamtools.events import Progress, SourceError, Text, UIEvent
+from streamtools.events.event import LARGE, weigh
 from streamtools.machine.state_machine import StreamMachine
 from streamtools.parsing.dialects import Dialects, choose_dialects, enabled_dialects
 from streamtools.parsing.options import ParserOptions
-from streamtools.stream.collector import Collector
+from streamtools.stream.collector import BATCH, Collector
+from streamtools.stream.event_buffer import SMALL_TEXT, EventBuffer
+from streamtools.stream.observation import Observation
 from streamtools.stream.options import (
     ApprovalOptions,
     Decisions,
@@ -38,18 +47,29 @@ from streamtools.stream.options import (
     refuse_unknown,
 )
 from streamtools.stream.output import items_of, output_type
-from streamtools.stream.reading import EventSource, close
+from streamtools.stream.reading import YIELD_EVERY, EventSource, close
 from streamtools.stream.result import TurnResult
 from streamtools.stream.step_runner import StepRunner
-from streamtools.stream.stream_run import StreamRun
 from streamtools.tools import ToolRegistry
-from streamtools.tools.approvals import Approvals, Decidable, Decision, Question, Suspension, read_resumption
+from streamtools.tools.approvals import (
+    Approvals,
+    Decidable,
+    Decision,
+    Question,
+    Resumption,
+    Suspension,
+    read_resumption,
+)
 from streamtools.tools.failures import is_stray
-from streamtools.tools.guards import Guards, GuardTracker
+from streamtools.tools.guards import Guards, GuardTracker, Stop
 from streamtools.tools.invocation import Threads
 from streamtools.tools.registry import ToolsLike
 from streamtools.tools.runner import Runner
 from streamtools.tools.tool_choice import check_choice, parse_choice
+
+if TYPE_CHECKING:  # few runs have these stages, and importing them takes time
+    from streamtools.stream.argument_rules import ArgumentRules
+    from streamtools.stream.text_judge import JudgeStage
 
 LEFT_ELSEWHERE = (
     "a stream must be left in the task that entered it, and this is another task; close an asynchronous generator "
@@ -139,11 +159,11 @@ class ToolStream(Decidable):
         tracker = GuardTracker.of(guards)
         judge = argument_rules = None
         if text.judge is not None:
-            from streamtools.stream.text_judge import JudgeStage  # few runs have a judge, and importing it takes time
+            from streamtools.stream.text_judge import JudgeStage
 
             judge = JudgeStage(text.judge, machine.run_id)
         if text.rules_in_arguments:
-            from streamtools.stream.argument_rules import ArgumentRules  # this imports all modules of the rules
+            from streamtools.stream.argument_rules import ArgumentRules
 
             argument_rules = ArgumentRules(text.rules)
         shown_call = argument_rules.call if argument_rules is not None and text.history == "as_shown" else None
@@ -336,3 +356,223 @@ class ToolStream(Decidable):
         self._run.finish()
         if self._finished is not None:
             self._finished.set()
+
+
+class EventStage(Protocol):
+    """Processes events between the machine and the buffer: the judge, the telemetry, and the rules for arguments."""
+
+    def take(self, events: Sequence[UIEvent]) -> Sequence[UIEvent]:
+        """Process `events`, and return the events for the next stage.
+
+        A stage may buffer events and return them from a later call.
+        """
+
+
+class StreamRun:
+    """Feeds the machine, runs the calls, and puts events into the buffer.
+
+    The task that drives the run calls these methods. Tools call `send`, and the judge calls `emit`, in other tasks.
+    """
+
+    def __init__(
+        self,
+        machine: StreamMachine,
+        steps: StepRunner,
+        collector: Collector,
+        *,
+        judge: JudgeStage | None,
+        argument_rules: ArgumentRules | None,
+        resumed: Resumption | None,
+    ) -> None:
+        self.machine = machine
+        self.steps = steps
+        self.collector = collector
+        self.buffer = EventBuffer()
+        self.resumed = resumed
+        """The pending calls and decisions of an earlier run. None if this run does not resume a run."""
+        self._judge = judge
+        self._argument_rules = argument_rules
+        self._observation: Observation | None = None
+        self._stages: list[EventStage] = [] if judge is None else [judge]
+        self._recorded = collector.recorded
+        self._recorded_size = 0  # size in bytes of the large events in `_recorded`
+        self._scope: anyio.CancelScope | None = None  # cancelling it stops the run; None before `begin`
+        self._stop_reason: Stop = "time_limit"
+
+    def open(self) -> AbstractContextManager[None]:
+        """Allow reading from the buffer, and emit the `start` event.
+
+        Returns a context manager. The caller starts the task of the run inside it.
+        """
+        self.buffer.open()
+        resumed = self.resumed.trace if self.resumed else ""
+        observed = observing.begin(self.machine.run_id, self.machine, resumed)
+        if observed is not None:
+            self._observation = Observation(observed)
+            self._stages.append(self._observation)
+        self.emit(self.machine.start())
+        return observing.surrounding(observed)
+
+    def begin(self, tools: TaskGroup) -> None:
+        """Start the time limit of the run.
+
+        `tools` is the task group of the tools. Cancelling its scope stops the run.
+        """
+        self._scope = tools.cancel_scope
+        if (left := self.steps.guards.begin(now := anyio.current_time())) is not None:
+            self._scope.deadline = now + left
+        if self._judge is not None:
+            self._judge.begin(tools, self.emit, self._refuse)
+
+    # These methods pass events to the consumer.
+
+    def emit(self, events: Sequence[UIEvent]) -> bool:
+        """Pass events through the stages to the buffer. Return True if the source must wait before the next batch.
+
+        An empty sequence releases the buffered events that a stage may now return.
+        """
+        for stage in self._stages:
+            events = stage.take(events)
+        is_small = len(events) == 1 and type(event := events[0]) is Text and len(event.text) <= SMALL_TEXT
+        size = 0 if is_small else sum(map(weigh, events))
+        self._recorded += events
+        self._recorded_size += size
+        if len(self._recorded) >= BATCH or self._recorded_size > LARGE:
+            self.collector.collect()
+            self._recorded_size = 0
+        if self._argument_rules is not None:
+            events = self._argument_rules.take(events)
+        is_full = self.buffer.put(events, size)
+        return is_full or self.collector.is_too_large or (self._judge is not None and self._judge.is_behind)
+
+    async def send(self, event: UIEvent) -> None:
+        """Emit an event of a tool.
+
+        A `Progress` event skips the stages, so the result does not contain it. After it, this waits for room in the
+        buffer.
+        """
+        if type(event) is not Progress:
+            self.emit((event,))
+            return
+        if self._judge is not None:
+            self._judge.gate.number(event)
+        self.buffer.put((event,), weigh(event))
+        await self.wait_for_room()
+
+    async def wait_for_room(self) -> None:
+        """Wait until the judge and the buffer have room for more events. If the result is too large, stop the run."""
+        if self.collector.is_too_large and self._scope is not None and not self._scope.cancel_called:
+            self._stop_reason = "size_limit"
+            self._scope.cancel()
+        if self._judge is not None:
+            await self._judge.catch_up()
+        await self.buffer.wait_for_room()
+
+    async def wait_for_approval(self) -> None:
+        """Wait until the judge has approved all text.
+
+        If the judge refuses a piece, this never returns: the run is cancelled.
+        """
+        if self._judge is not None:
+            await self._judge.wait_for_decisions()
+
+    @property
+    def unapproved_text(self) -> str:
+        """The text that waits for a decision of the judge; empty without a judge."""
+        return "" if self._judge is None else self._judge.gate.text
+
+    def _refuse(self) -> None:
+        self.machine.refuse_text()
+        if self._scope is not None:
+            self._scope.cancel()
+
+    # These methods read source events and feed them to the machine.
+
+    async def resume(self, tools: TaskGroup) -> None:
+        """Run the pending calls of the earlier run, if this run resumes a run."""
+        if self.resumed is None:
+            return
+        calls = self.resumed.calls
+        self.collector.resume(calls)
+        self.emit(self.machine.resume(calls))
+        self.emit(await self.steps.run_calls(tools, self.send) if self.steps.executes else self.steps.settle())
+        await self.wait_for_approval()
+
+    async def read(self, source: EventSource, tools: TaskGroup) -> None:
+        """Read `source` to its end, and run its calls. Eager calls run in the task group `tools`."""
+        machine, steps, feed, observation = self.machine, self.steps, self.machine.feed, self._observation
+        machine.source = source
+        self.collector.read_from(source)
+        count = 0
+        with nullcontext() if observation is None else observation.reading(source):
+            async for batch in source:
+                if not isinstance(batch, list | tuple):
+                    raise UnreadableSource(f"a source must yield lists of source events, got {type(batch).__name__}")
+                if observation is not None:
+                    observation.take_batch(batch)
+                events: list[UIEvent] = []
+                try:
+                    for source_event in batch:
+                        events += feed(source_event)
+                        if machine.runnable or (steps.running and machine.awaits_outcomes):
+                            shown, events = events, []
+                            self.emit(shown)
+                            await self.wait_for_approval()
+                            self.emit(await steps.run_calls(tools, self.send))
+                        elif machine.ended_step is not None:
+                            steps.check_limits()
+                except BaseException:
+                    self.emit(events)
+                    raise
+                if self.emit(events):
+                    await self.wait_for_room()
+                if machine.stopped:
+                    break
+                count += 1
+                if not count % YIELD_EVERY:
+                    await anyio.lowlevel.checkpoint()
+        if steps.running:  # eager calls of a turn whose end the source did not report
+            self.emit(await steps.end())
+        await self.wait_for_approval()
+
+    # These methods end the run.
+
+    def complete(self) -> None:
+        """With a judge, emit the last events of the machine now, because the judge can still approve their text.
+
+        Without a judge, `end` emits them.
+        """
+        if self._judge is not None:
+            self.emit(self.machine.close())
+
+    def end(self, failure: str | None) -> None:
+        """Emit the events that end the run.
+
+        `failure` is the name of the exception that the source raised. None means that the run is complete or was
+        stopped.
+        """
+        self._close_judge()
+        if failure is not None:
+            fault = SourceError("the stream could not be read", Code.STREAM_INTERRUPTED, cause=failure)
+            self.emit(self.machine.feed(fault))
+            self.emit(self.steps.end_calls())
+        elif self._scope is not None and self._scope.cancelled_caught:
+            self.emit(self.steps.end_calls())
+            self.emit(self.machine.stop(self._stop_reason))
+        self.emit(self.machine.close())
+
+    def finish(self) -> None:
+        """Emit `done` if the run has not emitted it, report the end to the observer, and close the buffer."""
+        self._close_judge()
+        self.emit(self.steps.end_calls())
+        self.emit(self.machine.cancel())
+        self.steps.check_limits()
+        if self._observation is not None:
+            self._observation.end()
+        self.buffer.close()
+
+    def _close_judge(self) -> None:
+        """Stop the judge, and drop the text that it has not approved."""
+        if self._judge is not None:
+            self._judge.end()
+            self.emit(())

@@ -361,7 +361,7 @@ async def test_large_progress_slows_the_tools() -> None:
         assert told <= event_buffer.MAX_BYTES // Heavy.size + 1
         while not isinstance(await anext(events), Progress):
             pass
-        assert not any(isinstance(each, Progress) for each in events._run.collector._new)
+        assert not any(isinstance(each, Progress) for each in events._run.collector.recorded)
 
 
 @pytest.mark.parametrize("makes", [TextDelta, ReasoningDelta])

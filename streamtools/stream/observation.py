@@ -1,0 +1,70 @@
+"""Reports one run to its observer, such as OpenTelemetry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from streamtools.events import SourceError, SourceEvent, SourceWarning, Text, UIEvent
+from streamtools.observing import ObservedRun
+
+_BATCH = 256  # number of events that are reported in one call
+
+
+class Observation:
+    """A stage that reports one run to its observer.
+
+    It reports events in batches, because a report for each delta is slow. It reports the first text of a request
+    immediately.
+    """
+
+    def __init__(self, observed: ObservedRun) -> None:
+        self._observed = observed
+        self._unreported: list[UIEvent] = []
+        self._awaits_text = False  # True from the start of a request until its first visible text
+        self._awaits_batch = False  # True if the next batch of the source must be reported
+
+    def take(self, events: Sequence[UIEvent]) -> Sequence[UIEvent]:
+        """Record events for the next report. An empty batch means that the machine or the judge buffers text."""
+        if not events:
+            self._observed.text_buffered()
+            return events
+        if self._awaits_text and any(type(event) is Text and not event.text.isspace() for event in events):
+            self._awaits_text = False
+            self._observed.text_shown()
+        self._unreported += events
+        if len(self._unreported) >= _BATCH:
+            self._report()
+        return events
+
+    def take_batch(self, batch: Sequence[SourceEvent]) -> None:
+        """Report that a batch has arrived from the source, if the observer needs this report."""
+        if self._awaits_batch and batch and not isinstance(batch[0], SourceError | SourceWarning):
+            self._awaits_batch = self._observed.by_chunk
+            self._observed.batch_received()
+
+    @contextmanager
+    def reading(self, source: object) -> Iterator[None]:
+        """Return a context manager in which a source is read. It reports the start and the end of the request."""
+        self._observed.request_started(getattr(source, "origin", ()), source)
+        self._awaits_text = self._awaits_batch = True
+        raised: BaseException | None = None
+        try:
+            yield
+        except BaseException as error:
+            raised = error
+            raise
+        finally:
+            self._awaits_text = False
+            self._report()
+            self._observed.source_read(raised)
+
+    def end(self) -> None:
+        """Report the remaining events and the end of the run."""
+        self._report()
+        self._observed.run_ended()
+
+    def _report(self) -> None:
+        if self._unreported:
+            self._observed.events_shown(self._unreported)
+            self._unreported = []
