@@ -16,8 +16,8 @@ If `client_of` returns None, forward the request unchanged. Check `head` after e
 certain. It is set when a streamed answer begins, and otherwise when the last `close` returns. If the gateway refuses
 the client's request, `request` is None, `head` is set from the start, and `close()` returns the body.
 
-A model may be asked to repeat a malformed call, which delays the answer. Meanwhile, send `KEEP_ALIVE` of `outputs.sse`
-to keep the client's connection open. `begin(…, watch=function)` calls `function` with the events of the answer, except
+While the upstream is silent, send `KEEP_ALIVE` of `outputs.sse` to keep the client's connection open. `begin(…,
+watch=function)` calls `function` with the events of the answer, except
 its text. No input of the client or the upstream makes an exchange raise.
 """
 

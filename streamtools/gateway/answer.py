@@ -1,8 +1,8 @@
 """Converts the events of an upstream's answer to bytes in the client's format. Sans-IO.
 
 A state machine finds calls in the text and returns events. `ClientAnswer` decides which of these events the client
-gets, and an encoder converts them to bytes. `ClientAnswer` drops calls that the client does not accept, restores
-neutralized arguments, and buffers malformed calls.
+gets, and an encoder converts them to bytes. `ClientAnswer` drops calls that the client does not accept, and restores
+neutralized arguments.
 """
 
 from __future__ import annotations
@@ -22,10 +22,7 @@ from streamtools.events import (
     Done,
     Error,
     ProviderCompleted,
-    Reasoning,
     SourceEvent,
-    Start,
-    StepStart,
     Text,
     TextDelta,
     UIEvent,
@@ -59,68 +56,56 @@ OnEvent: TypeAlias = Callable[[UIEvent], object]
 class ClientAnswer:
     """One answer for the client. `feed` and `close` return its bytes.
 
-    - `make_machine` creates a state machine for each answer of the model.
+    - `machine` finds calls in the text of the model.
     - `make_encoder` creates the encoder when the first event arrives.
     - `dialects` are the dialects in which the request was neutralized. The arguments of calls are restored.
     - `max_calls` is the number of calls that the client accepts; None means no limit.
     - `shows_malformed` says whether the client's format can show a call that has begun and is malformed.
-    - `malformed_as_text` says whether malformed calls that remain after `ask_again` become text.
     - `checks_native_ids` says whether `TEXT_CALL_ID`, the mark of calls in text, is removed from ids of native calls.
     - `watch` is called with each event except text.
     - `forced_call` inserts the marker of a forced call that the model writes as plain JSON.
-    - `ask_again` is called with the malformed calls of an answer. If it returns True, the model is asked to repeat
-      them, and the next answer of the model continues this one.
     - `judge` keeps events until it has approved the text before them.
     """
 
-    make_machine: Callable[[], StreamMachine]
+    machine: StreamMachine
     make_encoder: Callable[[], Encoder]
     dialects: tuple[Dialect, ...] = ()
     max_calls: int | None = None
     shows_malformed: bool = True
-    malformed_as_text: bool = False
     checks_native_ids: bool = False
     watch: OnEvent | None = None
     forced_call: ForcedCallReader | None = None
-    ask_again: Callable[[list[Error]], bool] | None = None
     judge: AnswerJudge | None = None
 
     def __post_init__(self) -> None:
         self.shown: list[str] = []
         """The pieces of text that the client got."""
-        self._machine = self.make_machine()
         self._encoder: Encoder | None = None
         self._admitted: dict[str, None] = {}  # the ids of calls that the client gets
         self._named: set[str] = set()  # the ids of calls for which the client got a `CallStart`
         self._malformed: list[Error] = []
-        self._malformed_before: list[Error] = []  # the malformed calls of the model's previous answer
-        self._calls_before: list[ToolCall] = []  # the complete calls of all previous answers of the model
-        self._continues = False  # whether the model was asked to repeat malformed calls
 
     def feed(self, events: list[SourceEvent]) -> bytes:
         """Read events of the upstream. Returns bytes for the client."""
         if self.forced_call is not None:
             events = self.forced_call.read(events)
-        return self._write([shown for event in events for shown in self._machine.feed(event)])
+        return self._write([shown for event in events for shown in self.machine.feed(event)])
 
     def close(self) -> bytes:
-        """End the answer of the model. Returns the last bytes for the client.
-
-        If the model is asked to repeat malformed calls, the client's answer does not end yet.
-        """
-        return self._write(self._machine.close())
+        """End the answer of the model. Returns the last bytes for the client."""
+        return self._write(self.machine.close())
 
     def release(self) -> bytes:
         """Return the bytes of events that the judge has approved. If the judge has refused text, end the answer."""
         written = self._write([])
         if self.judge is not None and self.judge.gate.drops:
-            self._machine.refuse_text()
+            self.machine.refuse_text()
         return written
 
     @property
     def stopped(self) -> bool:
         """Whether a text rule has stopped the answer's text."""
-        return self._machine.stopped
+        return self.machine.stopped
 
     def continue_elsewhere(self, model: str) -> str:
         """Prepare for the answer of another upstream after `model`, the current model, has failed.
@@ -128,7 +113,7 @@ class ClientAnswer:
         Incomplete calls and complete native calls are discarded. Returns the text that the other model must continue.
         """
         shown = None if self.forced_call else "".join(self.shown)
-        events, written = self._machine.switch_model(shown, model)
+        events, written = self.machine.switch_model(shown, model)
         for event in events:
             if self.watch is not None:
                 self.watch(event)
@@ -139,13 +124,6 @@ class ClientAnswer:
         if self.forced_call is not None:
             self.forced_call.begin()
         return written
-
-    def continue_with_calls(self) -> None:
-        """Prepare for another answer of the model. Only its calls are used, and its text is dropped."""
-        self._machine = self.make_machine()
-        self._machine.reserve(self._calls_before)
-        self._continues = True
-        self._malformed_before, self._malformed = self._malformed, []
 
     def _write(self, events: list[UIEvent]) -> bytes:
         if self.judge is not None:
@@ -159,8 +137,6 @@ class ClientAnswer:
             for event in events:
                 if type(event) is not Text:
                     self.watch(event)
-        if self._continues:
-            events = [event for event in events if not isinstance(event, Start | StepStart | Text | Reasoning)]
         parts: list[bytes] = []
         for event in events:
             if type(event) is Text:
@@ -181,14 +157,11 @@ class ClientAnswer:
                 return (event,) if call_id in self._named else ()
             case Call(call):
                 return (Call(self._restored(call), event.seq),) if self._admit(call.id) else ()
-            case Error(call_id=None) if self._continues:  # the previous answer is still valid
-                return ()
             case Error(call_id=str() as call_id, call=None):
                 if not self._admit(call_id):
                     return ()
                 if event.code not in _NOT_MALFORMED:
                     self._malformed.append(event)
-                    return () if self.ask_again else (event,)
             case Done():
                 return self._end(event)
         return (event,)
@@ -215,21 +188,10 @@ class ClientAnswer:
         if self.judge is not None and self.judge.gate.drops and done.reason != "failed":
             return (msgspec.structs.replace(done, finish_reason="content_filter", pending=[]),)
         pending = [self._restored(call) for call in done.pending if call.id in self._admitted]
-        if self._calls_before:  # the model may have repeated some of these calls
-            known = {call.fingerprint() for call in self._calls_before}
-            pending = [*self._calls_before, *(call for call in pending if call.fingerprint() not in known)]
-        if self._continues and done.reason == "failed":
-            self._malformed = self._malformed_before
-            done = msgspec.structs.replace(done, reason="finished", finish_reason="stop")
-        elif self.ask_again and done.reason == "finished" and self._malformed and self.ask_again(self._malformed):
-            self._calls_before = pending
-            return ()
         done = msgspec.structs.replace(done, pending=pending)
         if done.reason == "failed" or done.finish_reason in _CUT:
             return (done,)
-        if self.ask_again and self.malformed_as_text:
-            return (*(Text(error.raw or "") for error in self._malformed), done)
-        return (*(self._malformed if self.ask_again else ()), *self._unanswerable(bool(pending)), done)
+        return (*self._unanswerable(bool(pending)), done)
 
     def _unanswerable(self, has_calls: bool) -> Iterable[UIEvent]:
         """Return an error for the first malformed call that is truncated, or without which the client has no call."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from streamtools.errors import Code
-from streamtools.events import Error, SourceError, SourceEvent, TextDelta
+from streamtools.events import SourceError, SourceEvent
 from streamtools.gateway.answer import ClientAnswer, ForcedCallReader, OnEvent, encoder_for, write_refusal
 from streamtools.gateway.client_requests import Client, ClientRequest, InvalidRequest, as_tools, model_in, read_request
 from streamtools.gateway.failover import AnswerFailover
@@ -141,9 +141,6 @@ class RewrittenExchange(Exchange):
         self._client_request, self._plan = force_call(request, plan, settings.upstream)
         self._failover = AnswerFailover(settings) if settings.fallbacks else None
         self.judge = None if settings.text_judge is None else AnswerJudge(settings.text_judge, self._release)
-        self._tries = 0  # the number of times that the model was asked to repeat malformed calls
-        self._more: list[dict[str, Any]] = []  # messages that the upstream gets after the client's messages
-        self._said: list[str] = []  # the pieces of text in the current answer of the model
         self._bytes_left = _FRAMES_PER_ANSWER * settings.limits.frame  # the bytes that all answers together may have
         self._body = bytearray()  # the upstream's body, if it is one JSON value or an error
         self._identity: tuple[str | None, str | None] | None = None  # the id and model in `_body`
@@ -165,8 +162,7 @@ class RewrittenExchange(Exchange):
         self.request = None
         settings, streamed = self._settings, self._client_request.streamed
         declared = next((value for name, value in headers if name.lower() == "content-type"), "")
-        if not self._tries:
-            self._headers = [(name, value) for name, value in end_to_end(headers) if name.lower() != "content-type"]
+        self._headers = [(name, value) for name, value in end_to_end(headers) if name.lower() != "content-type"]
         self._status, self._failed = status, not 200 <= status < 300
         self._reads_whole = self._failed or not streamed or declared.startswith(JSON)
         self._adapter = adapter("ollama" if settings.upstream == "ollama" else "openai", settings.limits)
@@ -194,13 +190,13 @@ class RewrittenExchange(Exchange):
             return self._fail_over(self._failover)
         if self._bytes_left < 0:
             cause = "too_large"
-        if self._failed and self.head is None and not self._tries:
+        if self._failed and self.head is None:
             if self._plan.only_call and self._status in SCHEMA_REFUSED:
                 self._drop_schema()
                 return b""
             self.head = ResponseHead(self._status, [*self._headers, ("content-type", JSON)])
             return write_refusal(self.client, self._status, bytes(self._body))
-        if self._failed:  # the failed request asked for a repetition, so the previous answer becomes final
+        if self._failed:  # the client already has a part of the answer, which this upstream was to continue
             sent = self._send([read_fault(None).event()])
         else:
             sent = self._read_whole(cause) if self._reads_whole else self._send(self._adapter.close(cause))
@@ -231,28 +227,22 @@ class RewrittenExchange(Exchange):
 
     def _make_answer(self) -> ClientAnswer:
         settings, request, plan = self._settings, self._client_request, self._plan
-        asks_again = settings.ask_again > 0
-        calls_at_end = asks_again or self._failover is not None or self.judge is not None
-        calls_whole = self._neutralised or calls_at_end
+        calls_at_end = self._failover is not None or self.judge is not None
         drops_calls = request.choice.mode == "none" and plan.taught is not None
-        options = {
-            "call_deltas": not calls_whole,
-            "on_malformed": "error" if asks_again else settings.on_malformed,
+        options: dict[str, Any] = {
+            "call_deltas": not (self._neutralised or calls_at_end),
+            "on_malformed": settings.on_malformed,
             "limits": settings.limits,
             "text_rules": settings.text_rules,
             "new_id": settings.new_id or self._new_id,
             **settings.parsing,
         }
-
-        def make_machine() -> StreamMachine:
-            machine = StreamMachine(
-                dialects=plan.dialects, tools=self._tools, execute="never", native_tool_calls=plan.native, **options
-            )
-            machine.reserve(calls_in(request.history))
-            return machine
-
+        machine = StreamMachine(
+            dialects=plan.dialects, tools=self._tools, execute="never", native_tool_calls=plan.native, **options
+        )
+        machine.reserve(calls_in(request.history))
         return ClientAnswer(
-            make_machine,
+            machine,
             lambda: encoder_for(
                 request,
                 self._identity or self._adapter.identity,
@@ -263,11 +253,9 @@ class RewrittenExchange(Exchange):
             dialects=plan.dialects if self._neutralised else (),
             max_calls=0 if drops_calls else None if request.parallel else 1,
             shows_malformed=self.client != "anthropic",
-            malformed_as_text=settings.on_malformed == "text",
             checks_native_ids=plan.native is None,
             watch=self._watch,
             forced_call=ForcedCallReader(plan.dialects) if plan.only_call else None,
-            ask_again=self._ask_again if asks_again else None,
             judge=self.judge,
         )
 
@@ -282,11 +270,7 @@ class RewrittenExchange(Exchange):
         return self._answer_events(events)
 
     def _answer_events(self, events: list[SourceEvent]) -> bytes:
-        if not events:
-            return b""
-        if self._settings.ask_again:
-            self._said += (event.text for event in events if isinstance(event, TextDelta))
-        return self._stream_or_keep(self._answer.feed(events))
+        return self._stream_or_keep(self._answer.feed(events)) if events else b""
 
     def _stream_or_keep(self, written: bytes) -> bytes:
         """Return `written` if the client requested a stream. Otherwise keep it for the body, and return no bytes."""
@@ -313,10 +297,6 @@ class RewrittenExchange(Exchange):
             sent = self._stream_or_keep(self._answer.close())
             if self.judge is not None and self.judge.gate.ended:
                 return sent
-        if self.request is not None:  # the model is asked to repeat malformed calls
-            self._upstream_ended = self._answer_closed = False
-            self._answer.continue_with_calls()
-            return sent
         if self._client_request.streamed:
             return sent
         status, body = join_stream(self.client, b"".join(self._parts))
@@ -336,7 +316,7 @@ class RewrittenExchange(Exchange):
             settings.upstream,
             examples=settings.few_shot,
             host=self._host,
-            more=self._more,
+            more=self._failover.instructions if self._failover is not None else (),
         )
         return request if self._failover is None else self._failover.address(request)
 
@@ -348,28 +328,13 @@ class RewrittenExchange(Exchange):
         self.request = self._write()
         self._answer = self._make_answer()
 
-    def _ask_again(self, malformed: list[Error]) -> bool:
-        """Prepare a request that asks the model to repeat malformed calls. Returns False at the limit `ask_again`."""
-        if self._tries >= self._settings.ask_again:
-            return False
-        self._tries += 1
-        faults = "; ".join(dict.fromkeys(error.message for error in malformed))
-        wish = f"A call of yours cannot be read: {faults}. Write it once more, in the right form, and nothing else."
-        self._more += [{"role": "assistant", "content": "".join(self._said)}, {"role": "user", "content": wish}]
-        self._said.clear()
-        self._body.clear()
-        self.request = self._write()
-        return True
-
     def _fail_over(self, failover: AnswerFailover) -> bytes:
         """Prepare the request to the next upstream. Returns the failed answer's buffered text for the client."""
         self._body.clear()
         sent = self._answer_events(failover.take_pending_text())
         written = self._answer.continue_elsewhere(self._client_request.model or "")
-        self._more = [message for message in self._more if message not in failover.instructions]
         failover.move_on(written, begun=bool(self._answer.shown))
         self.may_fail = failover.has_next
-        self._more += failover.instructions
         self.request = self._write()
         return sent
 
@@ -388,12 +353,11 @@ class Rewrite(Settings):
       model's name. If the upstream's host or the history shows that the model makes native calls, no calls are read in
       text.
 
-    `ask_again` is the maximum number of times that the model is asked to repeat a malformed call. If the call is still
-    malformed, the client gets it as text or as an error, depending on `on_malformed`. With `ask_again`, the client gets
-    each call only when the call is complete. `upstream` names the API of the upstream. `text_rules` apply to the text
-    of every answer. A `text_judge` approves the text before it is sent. If the upstream fails, the `fallbacks` get the
-    request in order. `new_id` creates ids of calls, `new_answer_id` creates ids of answers, and `now` returns seconds
-    since 1970. They make answers reproducible in tests. Raises ValueError for a value that is not allowed.
+    With `on_malformed="text"`, the client gets a malformed call as text, otherwise as an error. `upstream` names the
+    API of the upstream. `text_rules` apply to the text of every answer. A `text_judge` approves the text before it is
+    sent. If the upstream fails, the `fallbacks` get the request in order. `new_id` creates ids of calls,
+    `new_answer_id` creates ids of answers, and `now` returns seconds since 1970. They make answers reproducible in
+    tests. Raises ValueError for a value that is not allowed.
     """
 
     def begin(self, client: Client, body: bytes, *, host: str | None = None, watch: OnEvent | None = None) -> Exchange:

@@ -1,4 +1,4 @@
-"""Counts the requests and events of a gateway, for its status page and for Prometheus. Sans-IO.
+"""Counts the requests and events of a gateway, for Prometheus. Sans-IO.
 
 Without the gateway, a client would show calls in text, malformed calls and forged tool results to its user. Each of
 them is counted as a *leak prevented*.
@@ -6,7 +6,6 @@ them is counted as a *leak prevented*.
 
 from __future__ import annotations
 
-import html
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -17,8 +16,6 @@ from streamtools.events import Call, Error, Matched, UIEvent, Warning
 
 _BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, float("inf"))
 """Upper bounds of the histogram of the time to first token, in seconds."""
-
-STYLE = "body{font:16px sans-serif;margin:2em auto;max-width:40em}td,th{padding:.2em 1em;text-align:left}"
 
 
 class Metrics:
@@ -76,7 +73,15 @@ class Metrics:
             lines.extend(f"{name}{labels} {value:g}" for labels, value in samples)
 
         family("running", "gauge", "Requests that are being answered.", [("", self.running)])
-        for name, (about, label_names, counter) in self._counters().items():
+        counters: Sequence[tuple[str, str, tuple[str, ...], Counter[Any]]] = (
+            ("requests", "Requests that were answered.", ("kind", "status"), self.requests),
+            ("calls", "Calls, by dialect.", ("dialect",), self.calls),
+            ("cut_calls", "Calls in which an answer ended.", ("dialect",), self.cut_calls),
+            ("near_misses", "Texts that look like a call but are not.", ("dialect",), self.near_misses),
+            ("errors", "Errors in answers.", ("code", "dialect"), self.errors),
+            ("rule_matches", "Matches of text rules.", ("rule",), self.rule_matches),
+        )
+        for name, about, label_names, counter in counters:
             samples = [(_labels(label_names, key), count) for key, count in sorted(counter.items()) if count]
             family(f"{name}_total", "counter", about, samples)
         family("leaks_prevented_total", "counter", "Spans kept from readers.", [("", self.leaks_prevented)])
@@ -90,36 +95,6 @@ class Metrics:
         lines.append(f"streamtools_gateway_{name}_sum {self._first_token_seconds:g}")
         lines.append(f"streamtools_gateway_{name}_count {total}")
         return "\n".join(lines) + "\n"
-
-    def _counters(self) -> dict[str, tuple[str, tuple[str, ...], Counter[Any]]]:
-        """Map the name of each metric to its description, the names of its labels, and its counter."""
-        return {
-            "requests": ("Requests that were answered.", ("kind", "status"), self.requests),
-            "calls": ("Calls, by dialect.", ("dialect",), self.calls),
-            "cut_calls": ("Calls in which an answer ended.", ("dialect",), self.cut_calls),
-            "near_misses": ("Texts that look like a call but are not.", ("dialect",), self.near_misses),
-            "errors": ("Errors in answers.", ("code", "dialect"), self.errors),
-            "rule_matches": ("Matches of text rules.", ("rule",), self.rule_matches),
-        }
-
-    def page(self, upstream: str) -> str:
-        """Return the status page as HTML. The page reloads itself every two seconds."""
-        answers = self._first_tokens.total()
-        rows: list[tuple[str, str]] = [
-            ("upstream", upstream),
-            ("being answered", str(self.running)),
-            ("time to first token, mean", f"{self._first_token_seconds / answers:.3f} s" if answers else "–"),
-            ("leaks prevented", str(self.leaks_prevented)),
-        ]
-        for name, (_, _, counter) in self._counters().items():
-            for key, count in sorted(counter.items()):
-                label = key if isinstance(key, str) else ", ".join(map(str, key))
-                rows.append((f"{name.replace('_', ' ')}: {label}", str(count)))
-        cells = "".join(f"<tr><th>{html.escape(name)}</th><td>{html.escape(value)}</td></tr>" for name, value in rows)
-        return (
-            '<!doctype html><html lang="en"><meta charset="utf-8"><meta http-equiv="refresh" content="2">'
-            f"<title>Gateway</title><style>{STYLE}</style><h1>Gateway</h1><table>{cells}</table></html>"
-        )
 
 
 def _labels(names: tuple[str, ...], key: object) -> str:

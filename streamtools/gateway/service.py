@@ -7,7 +7,6 @@ The gateway forwards requests to an upstream whose model writes its calls as tex
     GET  /v1/models, /v1/models/{id}                            forwarded unchanged
     GET  /health                                                needs no key
     GET  /metrics                                               metrics for Prometheus
-    GET  /                                                      status page for people
 
 Requires the extra `web`.
 """
@@ -16,9 +15,8 @@ from __future__ import annotations
 
 import re
 import secrets
-from base64 import b64decode
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from time import monotonic
@@ -30,7 +28,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from streamtools.gateway.client_requests import Client
@@ -45,13 +43,13 @@ from streamtools.gateway.http import (
     may_return_text,
     mounted_path,
 )
-from streamtools.gateway.metrics import STYLE, Metrics
+from streamtools.gateway.metrics import Metrics
 from streamtools.gateway.settings import RewriteOptions
 from streamtools.gateway.upstream_requests import Upstream
 from streamtools.outputs.non_streaming import error_body
 from streamtools.recording import RecordingTransport
 from streamtools.recording.writer import RecordingTarget
-from streamtools.serving.guard import Guard, digest, is_local
+from streamtools.serving.guard import Guard, is_local
 from streamtools.serving.requests import read_body
 from streamtools.serving.shutdown import RETRY_AFTER, Shutdown, shutdown_signal
 from streamtools.stream.long_work import one_at_a_time
@@ -142,12 +140,9 @@ def app(
     inner: ASGIApp = _Gateway(rewrite, url, key, client_key, record, *limits)
     if origins:
         inner = CORSMiddleware(inner, allow_origins=[*origins], allow_methods=["GET", "POST"], allow_headers=["*"])
-    policy = (
-        f"default-src 'none'; style-src {digest(STYLE)}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-    )
     return Guard(
         inner,
-        policy=policy,
+        policy="default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
         max_body=max_body,
         hosts=hosts,
         origins=origins,
@@ -210,8 +205,6 @@ class _Gateway:
         elif (method, path) == ("GET", "/metrics"):
             text = PlainTextResponse(self._metrics.prometheus(), media_type="text/plain; version=0.0.4")
             await text(scope, receive, send)
-        elif (method, path) == ("GET", "/"):
-            await HTMLResponse(self._metrics.page(str(self.upstream)))(scope, receive, send)
         elif client is not None:
             await self._answer(kind, form, request, partial(self._rewrite, client), send)
         elif method == "POST" and path in UNCHANGED:
@@ -237,13 +230,10 @@ class _Gateway:
         scheme, _, rest = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer":
             given.append(rest.strip())
-        elif scheme.lower() == "basic":  # a browser sends the key as a password, with any user name
-            with suppress(ValueError):
-                given.append(b64decode(rest, validate=True).decode().partition(":")[2])
         if any(secrets.compare_digest(key.encode(), self.client_key.encode()) for key in given):
             return None
         refused = _refuse(form, 401, "this is not the key of the gateway")
-        refused.headers["www-authenticate"] = "Basic" if mounted_path(request.scope) in ("/", "/metrics") else "Bearer"
+        refused.headers["www-authenticate"] = "Bearer"
         return refused
 
     async def _answer(
@@ -336,8 +326,6 @@ class _Gateway:
             if (name in _PASSED_HEADERS or name.startswith("openai-"))
             and not (has_own_keys and name in ("authorization", "x-api-key"))
         ]
-        if request.headers.get("authorization", "")[:6].lower() == "basic ":
-            headers = [header for header in headers if header[0] != "authorization"]
         content_type = request.headers.get("content-type", JSON)
         headers = [header for header in headers_for(client, headers) if header[0] != "content-type"]
         if self.key is not None:

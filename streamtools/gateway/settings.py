@@ -64,7 +64,6 @@ class RewriteOptions(TypedDict, total=False):
     dialects: Dialects
     few_shot: bool | Sequence[Example]
     on_malformed: Literal["text", "error"]
-    ask_again: int
     text_rules: Sequence[Rule]
     text_judge: TextJudge | None
     fallbacks: Sequence[FallbackUpstream]
@@ -78,7 +77,6 @@ class Settings:
     dialects: Dialects = None
     few_shot: bool | Sequence[Example] = False
     on_malformed: Literal["text", "error"] = "error"
-    ask_again: int = 0
     upstream: Upstream = "openai"
     text_rules: Sequence[Rule] = ()
     text_judge: TextJudge | None = None
@@ -103,8 +101,8 @@ class Settings:
         if self.text_judge is not None:
             if not isinstance(self.text_judge, TextJudge):
                 raise ValueError(f"`text_judge` must be a TextJudge, got {self.text_judge!r}.")
-            if self.ask_again or self.fallbacks:
-                raise ValueError("`text_judge` cannot judge a second answer: leave out `ask_again` and `fallbacks`.")
+            if self.fallbacks:
+                raise ValueError("`text_judge` cannot judge the answer of a fallback. Leave out `fallbacks`.")
         if "text" in modes or (isinstance(self.mode, Mapping) and "*" not in self.mode):
             teaching_plan(self.dialects)
         object.__setattr__(self, "circuits", Circuits(1 + len(self.fallbacks)))

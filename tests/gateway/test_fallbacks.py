@@ -116,18 +116,11 @@ def test_a_rule_applies_across_the_break() -> None:
 
 
 def test_an_answer_that_a_rule_ended_is_complete() -> None:
-    """A break after that does not matter, and a model that is asked again does not continue."""
+    """A later break of the connection does not matter."""
     exchange = begin("openai", request("openai"), fallbacks=[SECOND], text_rules=[rules.stop("END")])
     sent = give(exchange, 200, cut("Half. END of"), cause="transport")
     assert exchange.request is None
     assert collect("openai", sent).error is None
-
-    exchange = begin("openai", request("openai"), fallbacks=[PREFILLED], ask_again=1)
-    sent = give(exchange, 200, cut("I look. \n"), cause="transport")
-    sent += give(exchange, 200, stream([" \n~~~tool_call\n{oops}\n~~~"]))
-    assert asked(exchange)["messages"][-1]["role"] == "user"
-    got = collect("openai", sent + give(exchange, 200, stream([CALL])))
-    assert ([name for _, name, _ in got.calls], got.text.strip()) == (["get_weather"], "I look.")
 
 
 def test_invalid_upstreams() -> None:

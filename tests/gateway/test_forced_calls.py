@@ -83,9 +83,3 @@ def test_a_refused_schema_is_left_out() -> None:
     assert [each["event"] for each in logs if each["event"] == "schema_not_used"] == ["schema_not_used"]
     exchange = rewrite.begin("openai", json.dumps(request("openai", tool_choice="required")).encode())
     assert json.loads(answer(exchange, b'{"error": {"message": "busy"}}', status=429))["error"]["message"] == "busy"
-
-
-def test_a_malformed_forced_call_is_asked_for_again() -> None:
-    exchange = begin("openai", request("openai", tool_choice="required"), upstream="vllm", ask_again=1)
-    seen = collect("openai", answer(exchange, stream(['[{"name": ']), stream([CALLS])))
-    assert [name for _, name, _ in seen.calls] == ["get_weather", "get_time"]

@@ -178,9 +178,8 @@ def test_options_that_cannot_be_judged() -> None:
             told = json.loads(exchange.close())["error"]
             assert (exchange.head and exchange.head.status, told["param"]) == (400, "logprobs"), (options, mode)
     assert begin("openai", request("openai", logprobs=False, top_logprobs=0), text_judge=judge).request is not None
-    for options in ({"ask_again": 1}, other):
-        with pytest.raises(ValueError, match="cannot judge"):
-            Rewrite(text_judge=judge, **options)
+    with pytest.raises(ValueError, match="cannot judge"):
+        Rewrite(text_judge=judge, **other)
     with pytest.raises(ValueError, match="must be a TextJudge"):
         Rewrite(text_judge=fine)  # type: ignore[arg-type]
 

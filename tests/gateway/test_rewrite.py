@@ -85,20 +85,6 @@ def test_a_malformed_call_ends_the_answer_with_an_error(client: str) -> None:
     assert json.loads(told)["error"]["code"] == "duplicate_key"
 
 
-def test_a_malformed_call_is_asked_for_again() -> None:
-    """Prose of the first answer stays, that of the second is dropped; good calls are kept, and tokens are added up."""
-    first = f"I look.\n{CALL}\n~~~tool_call\n{{oops}}\n~~~\n"
-    second = 'Sorry!\n~~~tool_call\n{"name": "get_time", "arguments": {"city": "Bern"}}\n~~~'
-    for client in CLIENTS:
-        for streamed in (True, False):
-            exchange = begin(client, request(client, streamed=streamed), ask_again=1)
-            made = [stream([each]) if streamed else whole(each) for each in (first, second)]
-            body = answer(exchange, *made)
-            calls = [WEATHER, ("call_text_3", "get_time", {"city": "Bern"})]
-            assert collect(client, body) == Collected("I look.", "", calls, "tool_calls"), (client, streamed)
-            assert b'_tokens":22' in body, client
-
-
 def test_an_endless_answer_is_cut() -> None:
     """No more than 16 frames of the longest are read of it."""
     for client in CLIENTS:
@@ -110,28 +96,6 @@ def test_an_endless_answer_is_cut() -> None:
         assert set(seen.text.split()) == {"word"}, client
         assert 20 < seen.text.count("word") < 80, client
         assert seen.error, client
-
-
-def test_asking_again_comes_to_an_end() -> None:
-    bad = "So.\n~~~tool_call\n{oops}\n~~~\n"
-    for client in CLIENTS:
-        exchange = begin(client, request(client), ask_again=2)
-        seen = collect(client, answer(exchange, *[stream([bad])] * 3))
-        assert (seen.text, seen.error is not None) == ("So.", True)
-        exchange = begin(client, request(client), ask_again=1, on_malformed="text")
-        seen = collect(client, answer(exchange, stream([bad]), b'{"error": "busy"}'))
-        assert seen == Collected("So.\n\n~~~tool_call\n{oops}\n~~~", "", [], "stop")
-    for second in (stream(["So"], None, done=False), stream([bad], "length")):  # what is wrong with it counts no more
-        exchange = begin("openai", request("openai"), ask_again=1, on_malformed="text")
-        assert collect("openai", answer(exchange, stream([bad]), second)).text.startswith("So."), second
-    exchange = begin("openai", request("openai"), ask_again=1)
-    exchange.begin(200, [("content-type", "text/event-stream")])
-    exchange.feed(stream([bad]))
-    exchange.close()
-    assert exchange.request is not None
-    said = json.loads(exchange.request.body)["messages"][-2:]
-    assert [each["role"] for each in said] == ["assistant", "user"]
-    assert said[0]["content"] == bad
 
 
 @pytest.mark.parametrize("client", CLIENTS)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-from base64 import b64encode
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -63,14 +62,13 @@ async def test_each_client_is_answered_in_its_form_and_counted() -> None:
                 assert (response.status_code, seen.text, seen.calls[0][2]) == (200, "So.", {"city": "Zürich"}), client
                 assert ("content-length" in response.headers) is not streamed
         metrics = (await http.get("/metrics")).text
-        page = await http.get("/")
         health = await http.get("/health")
     assert all(head[""] == "POST /v1/chat/completions HTTP/1.1" for head in upstream.heads)
     assert 'requests_total{kind="messages",status="200"} 2' in metrics
     assert 'calls_total{dialect="tilde_fence"} 6' in metrics
     assert 'first_token_seconds_bucket{le="+Inf"} 6' in metrics
-    assert "leaks prevented</th><td>6<" in page.text
-    assert "default-src 'none'; style-src 'sha256-" in page.headers["content-security-policy"]
+    assert "leaks_prevented_total 6" in metrics
+    assert "default-src 'none'" in health.headers["content-security-policy"]
     assert health.text == "ok\n"
 
 
@@ -117,7 +115,7 @@ async def test_mounted_at_a_path() -> None:
         async with Served(mounted) as server, httpx.AsyncClient(base_url=server.url, trust_env=False) as http:
             response = await http.post("/llm/v1/chat/completions", json=request("openai", streamed=True))
             assert (response.status_code, collect("openai", response.content).text) == (200, "So.")
-            for path, status in (("/llm/health", 200), ("/llm/", 200), ("/llm/health/v1", 404)):
+            for path, status in (("/llm/health", 200), ("/llm/metrics", 200), ("/llm/health/v1", 404)):
                 assert (await http.get(path)).status_code == status, path
             assert "/v1/chat/completions" in upstream.heads[0][""]
 
@@ -218,11 +216,8 @@ async def test_slow_bodies_do_not_block_others(monkeypatch: pytest.MonkeyPatch) 
 
 async def test_keys() -> None:
     async with gateway(key="own", client_key="theirs") as (http, upstream):
-        for path in ("/", "/metrics", "/v1/models"):
+        for path in ("/metrics", "/v1/models"):
             assert (await http.get(path)).status_code == 401, path
-        basic = {"authorization": "Basic " + b64encode(b"me:theirs").decode()}
-        assert (await http.get("/", headers=basic)).status_code == 200
-        assert (await http.get("/", headers={"authorization": "Basic ?"})).status_code == 401
         assert (await http.get("/health")).status_code == 200
         for headers in ({"x-api-key": "theirs"}, {"authorization": "Bearer theirs"}):
             await http.post(PATHS["anthropic"], json=request("anthropic"), headers=headers)
@@ -230,8 +225,7 @@ async def test_keys() -> None:
         assert not any("theirs" in str(head) for head in upstream.heads)
     async with gateway() as (http, upstream):
         await http.post(PATHS["anthropic"], json=request("anthropic"), headers={"x-api-key": "k"})
-        await http.get("/v1/models", headers=basic)
-        assert [head.get("authorization") for head in upstream.heads] == ["Bearer k", None]
+        assert [head.get("authorization") for head in upstream.heads] == ["Bearer k"]
     for client in (("192.0.2.1", 1), ("unix", 1)):
         asked = Exchange()
         asked.scope |= {"client": client, "headers": [(b"host", b"localhost")]}
@@ -369,7 +363,7 @@ async def test_shutdown_ends_answers() -> None:
     answers: list[httpx.Response] = []
     try:
         async with held, anyio.create_task_group() as group:
-            gateway: Any = app(f"{held.url}v1", ask_again=1)
+            gateway: Any = app(f"{held.url}v1")
             group.start_soon(gateway, {"type": "lifespan", "app": None}, receive, send)
             await told.wait()
             transport = httpx.ASGITransport(gateway)
@@ -409,8 +403,6 @@ def test_hostile_names_are_escaped() -> None:
     )
     metrics.record(Warning(Code.NEAR_MISS, "near"))
     metrics.record(Warning(Code.FORGED_RESULT, "forged"))
-    assert "<b>" not in metrics.page("http://<i>")
-    assert "<i>" not in metrics.page("http://<i>")
     assert 'dialect="<b>\\"\\\\\\n"' in metrics.prometheus()
     assert (metrics.near_misses.total(), metrics.leaks_prevented) == (1, 3)
 

@@ -57,16 +57,7 @@ SAID = (
 
 
 @together("client", CLIENTS)
-@together(
-    "on",
-    [
-        {},
-        {"on_malformed": "text"},
-        {"ask_again": 1},
-        {"mode": "native"},
-        {"fallbacks": [FallbackUpstream(url="http://a")]},
-    ],
-)
+@together("on", [{}, {"on_malformed": "text"}, {"mode": "native"}, {"fallbacks": [FallbackUpstream(url="http://a")]}])
 def test_answers_of_a_gateway(client: Any, on: Any) -> None:
     """However an answer is cut, and where it breaks off; streamed, whole, and in several choices."""
     for text in SAID:

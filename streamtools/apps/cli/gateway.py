@@ -35,7 +35,6 @@ class GatewayConfig(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, om
     dialects: list[str] | None = None
     few_shot: bool | list[Example] | None = None
     on_malformed: Literal["text", "error"] | None = None
-    ask_again: int | None = None
     fallbacks: list[FallbackConfig] = []
     hosts: list[str] = []
     origins: list[str] | None = None

@@ -46,13 +46,13 @@ def check_answer(given: Input) -> Iterator[str]:
     """Read an upstream's answer, streamed or not, whole and in pieces."""
     client = given.choose(5, CLIENTS)
     streamed = given.choose(6, (True, False))
-    options = given.choose_all(_OPTIONS) | {"mode": "text", "ask_again": given.choose(8, (0, 1))}
+    options = given.choose_all(_OPTIONS) | {"mode": "text"}
     bodies = []
     cut = sorted({0, len(given.body), *given.places(len(given.body))})
     pieces = [given.body[begin:end] for begin, end in pairwise(cut)]
     for each in ([given.body], pieces):
         exchange = begin(client, request(client, streamed=streamed), **options)
-        bodies.append(answer(exchange, each, each))
+        bodies.append(answer(exchange, each))
         assert exchange.head is not None
         yield f"{client} {exchange.head.status}"
     one, other = (collect(client, body) for body in bodies)
@@ -175,8 +175,7 @@ def _grow(client: str, options: dict[str, Any], parts: list[Any]) -> None:
 def _grow_answer(client: str, more: dict[str, Any], parts: list[Any], **options: Any) -> None:
     body = "".join(each if isinstance(each, str) else f"data: {json.dumps(each)}\n\n" for each in parts).encode()
     exchange = begin(client, request(client, **more), **options)
-    again = [pieces(body, 1000)] * (1 + options.get("ask_again", 0))
-    answer(exchange, *again)
+    answer(exchange, pieces(body, 1000))
 
 
 def _grow_whole(client: str, parts: list[Any]) -> None:
@@ -208,7 +207,7 @@ GRAMMARS: dict[str, Grammar] = {
             *(partial(_grow_answer, client, {}) for client in CLIENTS),
             *(partial(_grow_whole, client) for client in CLIENTS),
             partial(_grow_answer, "openai", {"tool_choice": "required"}, upstream="vllm"),
-            partial(_grow_answer, "openai", {}, ask_again=1, mode="native", dialects=["tilde_fence"]),
+            partial(_grow_answer, "openai", {}, mode="native", dialects=["tilde_fence"]),
         ],
         last=[{"choices": [{"delta": {}, "finish_reason": "stop"}]}, "data: [DONE]\n\n"],
     ),
