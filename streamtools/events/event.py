@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 EMPTY_EVENT = 64
 """The approximate size in bytes of an event without its content."""
 LARGE = 4096
-"""The text length, in characters, above which an event is processed immediately and not in a batch."""
+"""The text length, in characters, above which `stream/collector.py` processes an event without waiting for others."""
 BATCH_BYTES = 256 * 1024
 """The maximum size in bytes of a batch of events that a reader receives. A batch may be larger if it is one event."""
 _UNKNOWN_SIZE = 4096  # the assumed size in bytes of an event that cannot be serialized
@@ -60,14 +60,14 @@ class RuledEvent(Event, frozen=True, gc=True, dict=True):
 
     @property
     def written(self) -> Any:
-        """The original content from the model, for the history.
+        """The original content from the model, for the history. For a `ValidPartial`, its validated value.
 
         None if no rule has changed the content, or if the event was deserialized.
         """
         return self.__dict__.get("written")
 
     def set_written(self, written: Any) -> None:
-        """Store the original content from the model. It is never serialized."""
+        """Store the value of `written`. It is never serialized."""
         self.__dict__["written"] = written
 
 

@@ -87,16 +87,20 @@ class Reasoning(Event, frozen=True, gc=False, tag="reasoning", repr_omit_default
 
 
 class RuledReasoning(Reasoning, RuledEvent, frozen=True, gc=True, dict=True, tag="reasoning", repr_omit_defaults=True):
-    """The end of a reasoning block that text rules may have changed. The original text is never serialized."""
+    """Ends a reasoning block whose text the rules may have changed.
+
+    `text` is empty. The event holds the signature, the id and `redacted` of the block, and its original in `written`.
+    """
 
 
 class Partial(Event, frozen=True, gc=False, tag="partial", repr_omit_defaults=True):
-    """The typed value of `output` has grown: `value` was added at `path`.
+    """The typed answer (option `output`) has grown: `value` was added at `path`.
 
-    If `call_id` is set, the arguments of that call have grown instead (`call_partials`). A string arrives in pieces. A
-    number, true, false or null arrives complete. An object or an array is first added empty. Its members or items
-    follow in later events with longer paths. If `complete` is true, the value at `path` is complete. For an object or
-    an array, such an event only reports this and adds no value.
+    If `call_id` is set, the arguments of that call have grown instead. Such events need the option `call_partials`.
+
+    A string arrives in pieces. A number, true, false or null arrives complete. An object or an array is first added
+    empty. Its members or items follow in later events with longer paths. If `complete` is true, the value at `path` is
+    complete. For an object or an array, such an event only reports this and adds no value.
     """
 
     type: ClassVar[Literal["partial"]] = "partial"
@@ -108,7 +112,7 @@ class Partial(Event, frozen=True, gc=False, tag="partial", repr_omit_defaults=Tr
 
     @property
     def instance(self) -> Any:
-        """The validated value, if this event completes it and it is valid. Else None, also if it was deserialized."""
+        """The validated value, if this event completes a valid value. None otherwise, and in a deserialized event."""
         return None
 
 
@@ -217,7 +221,11 @@ class Error(RuledEvent, frozen=True, gc=True, tag="error"):
 
 
 class Warning(Event, frozen=True, gc=False, tag="warning"):
-    """A diagnostic message for developers. It should not be shown to users."""
+    """A diagnostic message for developers. It should not be shown to users.
+
+    `raw` is the text or data that caused the warning. `count` is a number that belongs to it, such as the length of
+    skipped data.
+    """
 
     type: ClassVar[Literal["warning"]] = "warning"
     code: Code
@@ -312,7 +320,7 @@ class Matched(RuledEvent, frozen=True, gc=True, tag="matched", repr_omit_default
         return self.__dict__.get("match")
 
     def set_match(self, match: str, *, written: bool) -> None:
-        """Store the matched text. With `written`, the history contains it."""
+        """Store the matched text. With `written=True`, it is also the original content, which the history contains."""
         self.__dict__["match"] = match
         if written:
             self.set_written(match)

@@ -40,7 +40,7 @@ from streamtools.sources.frames import Damaged, Frame, Framed, FrameDecoder, Ski
 from streamtools.sources.pieces import CallT, PairJoiner
 from streamtools.sources.provider_terms import Fault, bounded, bounded_id, finish_reason, read_fault
 
-REFUSED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """The exceptions that msgspec raises for JSON that it cannot read, or that does not have the expected type."""
 
 UNREADABLE = msgspec.UNSET
@@ -53,9 +53,9 @@ _MAX_FIRST_LINE = 4096  # the maximum length, in bytes, of a first line that is 
 _MAX_FIELDS = 64  # the maximum number of unknown field names that are stored, and the maximum length of such a name
 
 
-def _is_not_understood(events: Iterable[SourceEvent]) -> bool:
-    """Return True if `events` holds only raw data and warnings, so that the adapter has understood nothing."""
-    return all(type(event) is SourceRaw or type(event) is SourceWarning for event in events)
+def _is_understood(events: Iterable[SourceEvent]) -> bool:
+    """Return whether the adapter has understood data: whether an event is neither raw data nor a warning."""
+    return any(type(event) is not SourceRaw and type(event) is not SourceWarning for event in events)
 
 
 class Adapter(ABC):
@@ -115,8 +115,9 @@ class FrameAdapter(Adapter):
         self._over = False  # also set on the instance, because reading an instance attribute is faster
         self._text = PairJoiner()
         self._thought = PairJoiner()
-        self._blank = True  # nothing has been understood yet
-        self._strange: tuple[str, str | None] | None = None  # a description of the first unknown event, and advice
+        self._understood = False  # whether the adapter has understood any data of the stream
+        # A description of the first event that belongs to no format or to another one, and advice.
+        self._other_format: tuple[str, str | None] | None = None
         self._passed_on: dict[str, None] = {}  # the names of unknown fields of deltas that were forwarded
         self._response_id: str | None = None  # the provider's id of the response
         self._model: str | None = None  # the provider's name of the model
@@ -138,8 +139,8 @@ class FrameAdapter(Adapter):
                 self._read(frame, events)
             else:
                 self._pass_over(frame, events)
-        if self._blank:
-            self._blank = _is_not_understood(events)
+        if not self._understood:
+            self._understood = _is_understood(events)
         return events
 
     def take(self, item: object) -> list[SourceEvent]:
@@ -183,11 +184,11 @@ class FrameAdapter(Adapter):
 
         This is so if the adapter understood neither the earlier data of the stream nor `events`.
         """
-        if self._strange is None and self._frames.ignored:
-            self._strange = f"no event, but `{bounded(self._frames.ignored.decode(errors='replace'), 60)}`", None
-        if self._strange is None or not (self._blank and _is_not_understood(events)):
+        if self._other_format is None and self._frames.ignored:
+            self._other_format = f"no event, but `{bounded(self._frames.ignored.decode(errors='replace'), 60)}`", None
+        if self._other_format is None or self._understood or _is_understood(events):
             return None
-        seen, advice = self._strange
+        seen, advice = self._other_format
         advice = advice or "`sources.detect` finds out whether any source reads it"
         declared = bounded(self.content_type, 100) or "unknown"
         expected = f"`sources.{self.name}`" if self.name else "the adapter"
@@ -229,7 +230,7 @@ class FrameAdapter(Adapter):
             if frame.event == "error":
                 self._fail(read_fault(frame.data[:4096].decode(errors="replace")), events)
             elif frame.data:
-                self._note_strange(frame.event, None if self._strange else _first_line(frame.data))
+                self._note_other_format(frame.event, None if self._other_format else _first_line(frame.data))
                 events.append(_bad_frame(str(error), bounded(frame.data[:800].decode(errors="replace"), 200)))
             return UNREADABLE
 
@@ -241,7 +242,7 @@ class FrameAdapter(Adapter):
         """
         try:
             return _decode_object(frame.data)
-        except REFUSED:
+        except DECODE_ERRORS:
             value = UNREADABLE if frame.data.startswith(b"[DONE]") else self._decode(frame, events)
         if isinstance(value, dict):
             return value
@@ -262,17 +263,17 @@ class FrameAdapter(Adapter):
         if frame.event == "error" or nameless:
             self._report(value, events)
         else:
-            self._pass_strange(frame, value, events)
+            self._pass_not_understood(frame, value, events)
 
-    def _pass_strange(self, frame: Frame, value: Any, events: list[SourceEvent]) -> None:
+    def _pass_not_understood(self, frame: Frame, value: Any, events: list[SourceEvent]) -> None:
         """Forward the value of a frame that is not understood. Records whether it has another known format."""
-        self._note_strange(frame.event, value)
+        self._note_other_format(frame.event, value)
         self._pass_raw(value, events)
 
-    def _note_strange(self, event: str, value: Any) -> None:
-        if self._strange is None and self._blank and (name := format_of(event, value)) != self.name:
+    def _note_other_format(self, event: str, value: Any) -> None:
+        if self._other_format is None and not self._understood and (name := format_of(event, value)) != self.name:
             advice = f"`sources.{name}` reads those" if name else unread_format(event, value)
-            self._strange = seen_in(event, value), advice
+            self._other_format = seen_in(event, value), advice
 
     def _pass_fields(self, delta: dict[str, Any], known: frozenset[str], events: list[SourceEvent]) -> None:
         """Forward unknown fields of a delta. Each is forwarded once per stream, because servers repeat them."""
@@ -403,7 +404,7 @@ def decode(data: bytes) -> Any:
     """
     try:
         return msgspec.json.decode(data)
-    except REFUSED:
+    except DECODE_ERRORS:
         try:
             return json.loads(data.decode(errors="replace"), strict=False)
         except RecursionError as error:

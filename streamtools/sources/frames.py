@@ -310,9 +310,8 @@ def as_frame(item: object) -> Frame | None:
         if value is None:
             return None
         event, data = value.get("event"), value.get("data")
-        if (
-            isinstance(event, str) and isinstance(data, str | dict) and _ENVELOPE.issuperset(value)
-        ):  # a server-sent event as a dict
+        # The value may be a server-sent event as a dict.
+        if isinstance(event, str) and isinstance(data, str | dict) and _ENVELOPE.issuperset(value):
             return Frame(whole(data).encode() if isinstance(data, str) else _write(data), event or "message")
         return Frame(_write(value))
     except (ValueError, RecursionError):

@@ -146,12 +146,13 @@ export interface ReasoningEvent {
   own?: Record<string, unknown> | null;
 }
 
-/** The typed value of `output` has grown: `value` was added at `path`.
+/** The typed answer (option `output`) has grown: `value` was added at `path`.
  *
- * If `call_id` is set, the arguments of that call have grown instead (`call_partials`). A string arrives in pieces. A
- * number, true, false or null arrives complete. An object or an array is first added empty. Its members or items
- * follow in later events with longer paths. If `complete` is true, the value at `path` is complete. For an object or
- * an array, such an event only reports this and adds no value. */
+ * If `call_id` is set, the arguments of that call have grown instead. Such events need the option `call_partials`.
+ *
+ * A string arrives in pieces. A number, true, false or null arrives complete. An object or an array is first added
+ * empty. Its members or items follow in later events with longer paths. If `complete` is true, the value at `path` is
+ * complete. For an object or an array, such an event only reports this and adds no value. */
 export interface PartialEvent {
   type: "partial";
   path: (string | number)[];
@@ -245,7 +246,10 @@ export interface ErrorEvent {
   seq: number;
 }
 
-/** A diagnostic message for developers. It should not be shown to users. */
+/** A diagnostic message for developers. It should not be shown to users.
+ *
+ * `raw` is the text or data that caused the warning. `count` is a number that belongs to it, such as the length of
+ * skipped data. */
 export interface WarningEvent {
   type: "warning";
   code: Code;

@@ -204,7 +204,7 @@ class Bedrock(FrameAdapter):
         elif name in _MEANING and isinstance(value, dict):
             _MEANING[name](self, value, events)
         else:
-            self._pass_strange(frame, value, events)
+            self._pass_not_understood(frame, value, events)
 
     # Methods for Converse.
 
@@ -337,7 +337,7 @@ class Bedrock(FrameAdapter):
             self._inner = _INSIDE[name](self._limits)
             self.format = self._inner.format
         if self._inner is None:
-            self._pass_strange(frame, inner, events)
+            self._pass_not_understood(frame, inner, events)
         else:
             events += self._inner.feed_frames([frame])
 

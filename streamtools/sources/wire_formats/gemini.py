@@ -82,7 +82,7 @@ class Gemini(Interactions):
         elif isinstance(value, dict) and not _KNOWN.isdisjoint(value):
             self._read_chunk(value, events)
         else:
-            self._pass_strange(frame, value, events)
+            self._pass_not_understood(frame, value, events)
 
     def _read_chunk(self, chunk: dict[str, Any], events: list[SourceEvent]) -> None:
         self._name_response(chunk.get("responseId"), chunk.get("modelVersion"))

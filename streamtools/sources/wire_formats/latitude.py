@@ -7,17 +7,17 @@ chain. The event `provider-event` holds a part of the AI SDK's stream of one tur
 - The documentation shows `{"type": "latitude-event", "data": …}`.
 - Proxies send `{"type": "event", "event": "latitude-event", "data": …}`, and short events that only they define.
 
-The names of events and fields differ between versions. `_act` knows all names of events. Each field is read under all
-its names.
+The names of events and fields differ between versions. `_convert` knows all names of events. Each field is read under
+all its names.
 
 Calls are buffered until their turn ends (`BufferedCalls`). A result in the same turn shows that the service has run the
 tool. The other calls are reported with `answerable=False`, because the service accepts no results. Older servers send
 calls only in the event that ends a turn, or in `tools-requested`.
 
 Every event of the chain repeats the whole conversation, which `raw` events omit. A provider's `error` part may be
-followed by a `chain-error` with more details. The adapter therefore reports such a part only when the next event has
-arrived. After `chain-error`, the service sends a `chain-completed` that looks like success. It is ignored, because the
-adapter reports nothing after the first error.
+followed by a `chain-error` with more details. The adapter therefore reports such a part only with the `chain-error`, or
+at the end of the turn, the chain or the stream. After `chain-error`, the service sends a `chain-completed` that looks
+like success. This event is ignored, because the adapter reports nothing after the first error.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from streamtools.sources.frames import Frame
 from streamtools.sources.provider_terms import Fault, bounded, object_in, read_fault, read_usage, text_in
 from streamtools.sources.wire_formats.ai_sdk import TurnsAdapter
 
-_NAMED = ("latitude-event", "provider-event")
-_OF_A_TURN = frozenset(
+_EVENTS = ("latitude-event", "provider-event")  # the names of server-sent events
+_TURN_EVENTS = frozenset(
     (
         *("provider-started", "chain-step", "text-delta", "reasoning", "reasoning-delta", "reasoning-signature"),
         *("tool-input-start", "tool-call-streaming-start", "tool-call"),
     )
 )
 """Events that begin a turn if no turn is open."""
-_NOTHING = frozenset(
+_IGNORED = frozenset(
     (
         *("provider-started", "chain-step", "chain-started", "step-started", "step-completed", "start", "start-step"),
         *("text-start", "text-end", "reasoning-start", "reasoning-end"),
@@ -84,16 +84,16 @@ class Latitude(TurnsAdapter):
             return
         if (envelope := self._decode_object(frame, events)) is None:
             return
-        of, inner = envelope.get("type"), envelope.get("data")
+        outer_type, inner = envelope.get("type"), envelope.get("data")
         content = inner if isinstance(inner, dict) else envelope
-        if of == "text-delta" and frame.event == "provider-event":
+        if outer_type == "text-delta" and frame.event == "provider-event":
             self._pass_fields(content, _FIELDS, events)
-            self._act("text-delta", envelope, events)
+            self._convert("text-delta", envelope, events)
             return
         name: Any = frame.event
         event = envelope
-        if of in ("event", *_NAMED) and content is inner:
-            name, event = envelope.get("event") if of == "event" else of, content
+        if outer_type in ("event", *_EVENTS) and content is inner:
+            name, event = envelope.get("event") if outer_type == "event" else outer_type, content
         if isinstance(uuid := event.get("uuid"), str) and name != "provider-event":
             self._conversation = bounded(uuid, 200)
         kind = event["type"] if isinstance(event.get("type"), str) else ""
@@ -103,22 +103,23 @@ class Latitude(TurnsAdapter):
             self._fail_by(event, events)
         elif kind == "error":
             self._fault = self._fault or read_fault(event.get("error"))
-        elif not self._act(kind, event, events):
+        elif not self._convert(kind, event, events):
             if kind in ("tool-result", "tool-error"):
                 self._report_answered(event.get("toolCallId"), events)
             self._pass_unknown(frame, envelope, events)
 
-    def _act(self, kind: str, event: dict[str, Any], events: list[SourceEvent]) -> bool:
+    def _convert(self, kind: str, event: dict[str, Any], events: list[SourceEvent]) -> bool:
         """Append the source events of an event. Returns False if its name is unknown."""
-        if kind in _OF_A_TURN:
+        if kind in _TURN_EVENTS:
             self._open = True
         id, name, signature = (
-            value if isinstance(value := event.get(of), str) else None for of in ("toolCallId", "toolName", "signature")
+            value if isinstance(value := event.get(key), str) else None
+            for key in ("toolCallId", "toolName", "signature")
         )
         match kind:
             case "text-delta":  # proxies send the text in `content`
                 self._say(_piece(event), events)
-            case "reasoning" | "reasoning-delta" | "reasoning-signature":  # from the AI SDK 4, 5 and 4
+            case "reasoning" | "reasoning-delta" | "reasoning-signature":  # AI SDK 5 sends the second one, 4 the others
                 self._think(_piece(event), events, signature)
             case "tool-input-start" | "tool-call-streaming-start":  # the second name is from AI SDK 4
                 if isinstance(id := event.get("toolCallId") or event.get("id"), str):
@@ -130,7 +131,7 @@ class Latitude(TurnsAdapter):
                     self._report_answered(id, events)
             case "finish" | "finish-step" | "step-finish":  # the last name is from AI SDK 4
                 self._note(event)
-            # Events of the chain. The names are from v3, from earlier versions, and from a proxy, in this order.
+            # Events of the chain. The first name is from v3, the second from earlier versions, the third from a proxy.
             case "provider-completed" | "chain-step-complete":
                 self._complete_turn(event, events)
             case "chain-completed" | "chain-complete" | "finished":
@@ -141,7 +142,7 @@ class Latitude(TurnsAdapter):
                 self._add_new(event.get("tools"), events)
                 self._handed_over = True
             case _:
-                return kind in _NOTHING
+                return kind in _IGNORED
         return True
 
     def _add_new(self, listed: Any, events: list[SourceEvent]) -> bool:
@@ -208,8 +209,8 @@ class Latitude(TurnsAdapter):
         if frame.event == "error":
             self._report(value, events)
             return
-        self._note_strange(frame.event, value)
-        if isinstance(value, dict) and value.get("type") in ("event", *_NAMED) and isinstance(value.get("data"), dict):
+        self._note_other_format(frame.event, value)
+        if isinstance(value, dict) and value.get("type") in ("event", *_EVENTS) and isinstance(value.get("data"), dict):
             value = value["data"]
         if isinstance(value, dict):
             value.pop("messages", None)

@@ -33,13 +33,13 @@ class Ollama(FrameAdapter):
         if value is UNREADABLE:
             return
         if not isinstance(value, dict):
-            self._pass_strange(frame, value, events)
+            self._pass_not_understood(frame, value, events)
             return
         message, done, error = value.get("message"), value.get("done"), value.get("error")
         if isinstance(message, dict):
             self._read_message(message, events)
         elif message is not None or "response" in value or not (done or error):
-            self._pass_strange(frame, value, events)
+            self._pass_not_understood(frame, value, events)
         if error:
             fault = read_fault(error)
             if where := text_in(value, "signin_url"):

@@ -1,7 +1,7 @@
 """Reads the chat completion chunks of OpenAI and compatible servers. Sans-IO.
 
 Only the common outer shape is typed: a chunk with choices, and a choice with a delta. Inner fields are checked on use.
-A malformed field is then lost alone, and the text of the chunk remains. A text delta costs one msgspec decode and one
+So only a malformed field is lost, and the text of the chunk is kept. A text delta costs one msgspec decode and one
 event.
 
 These variants are supported:
@@ -17,8 +17,8 @@ These variants are supported:
 - A `finish_reason` may be sent twice, or be an empty string until the last chunk.
 - A refusal becomes text of the answer.
 
-`chat_calls.py` assembles tool calls from their pieces. Calls are complete if the finish reason says that the model
-finished normally. After any other reason, or without one, the last call may be incomplete.
+`chat_calls.py` assembles tool calls from their pieces. Calls are complete at the finish reason, unless it is one of
+`_CUT_REASONS`. After such a reason, or without one, the last call may be incomplete.
 
 All other data becomes `raw` events: for example later choices, audio, images and citations. An unknown delta field is
 reported once per stream. Log probabilities and obfuscation are dropped.
@@ -34,7 +34,7 @@ import msgspec
 from streamtools.events import ReasoningDelta, SourceError, SourceEvent, SourceUsage, TextDelta, Usage
 from streamtools.json_values import fits, whole
 from streamtools.limits import DEFAULT_LIMITS, Limits
-from streamtools.sources.adapter import REFUSED, UNREADABLE, FrameAdapter
+from streamtools.sources.adapter import DECODE_ERRORS, UNREADABLE, FrameAdapter
 from streamtools.sources.frames import Frame, SSEDecoder
 from streamtools.sources.provider_terms import Fault, bounded, finish_reason, read_usage, string
 from streamtools.sources.wire_formats.chat_calls import ChatCalls
@@ -128,7 +128,7 @@ class ChatCompletions(FrameAdapter):
     def _read(self, frame: Frame, events: list[SourceEvent]) -> None:
         try:
             chunk = _decode(frame.data)
-        except REFUSED:
+        except DECODE_ERRORS:
             self._read_slowly(frame, events)
             return
         if self._read_chunk(chunk, events):
@@ -137,7 +137,8 @@ class ChatCompletions(FrameAdapter):
     def _read_slowly(self, frame: Frame, events: list[SourceEvent]) -> None:
         """Read a frame that msgspec cannot decode: JSON of another shape, or a string with invalid UTF-8."""
         if frame.data.startswith(b"[DONE]"):
-            self._frames.ignored = b""  # a non-SSE line after `[DONE]` in the same network chunk is no error
+            # Forget a non-SSE line after `[DONE]` in the same network chunk, so that it is not reported as an error.
+            self._frames.ignored = b""
             self._end(events, done=True)
             self._over = True
             return
@@ -158,7 +159,7 @@ class ChatCompletions(FrameAdapter):
             self._name_response(chunk.id, chunk.model)
         more = not chunk.choices
         if chunk.choices is not None:
-            self._blank = False  # a chunk with `choices` proves that the stream has this format
+            self._understood = True  # a chunk with `choices` proves that the stream has this format
         for choice in chunk.choices or ():
             if choice.index:  # only the choice with index 0 is read; null means 0 too
                 more = True
@@ -239,9 +240,8 @@ class ChatCompletions(FrameAdapter):
 
     def _fail(self, fault: Fault | SourceError, events: list[SourceEvent]) -> None:
         is_truncated = self._reason is not None and finish_reason(self._reason) not in ("stop", "tool_calls")
-        if is_truncated and isinstance(
-            fault, Fault
-        ):  # do not report the failed generation, because it may be truncated
+        if is_truncated and isinstance(fault, Fault):
+            # Do not report the failed generation, because it may be truncated.
             fault = fault._replace(failed_generation=None)
         super()._fail(fault, events)
 
@@ -253,7 +253,7 @@ class ChatCompletions(FrameAdapter):
         if named or frame.event == "error" or (isinstance(first, dict) and first.get("error")):
             self._report(value, events)
         else:
-            self._pass_strange(frame, value, events)
+            self._pass_not_understood(frame, value, events)
 
     def _add_content(self, content: Any, events: list[SourceEvent]) -> None:
         """Append the text of a delta. `content` may be a list of parts."""
@@ -319,7 +319,10 @@ class _ReasoningFields:
         self._characters_left = limits.text
 
     def note(self, events: list[SourceEvent], *names: str) -> bool:
-        """Add new field names to the last event if it is reasoning. Returns whether it is reasoning."""
+        """Record in the last event, if it is reasoning, which fields held it. The next request uses the same fields.
+
+        Returns whether the last event is reasoning.
+        """
         new = [name for name in names if name not in self._reported]
         if not (events and isinstance(last := events[-1], ReasoningDelta)):
             return False
