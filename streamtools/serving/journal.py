@@ -22,7 +22,7 @@ from streamtools.outputs.native_frames import SharedFrames
 from streamtools.serving.event_log import EventLog, MemoryEventLog, MemoryReader, ReadableLog, log_key, resync
 from streamtools.stream.reading import YIELD_EVERY, close
 from streamtools.stream.result import TurnResult
-from streamtools.tools.at_most_once import DrivenRun
+from streamtools.tools.ledger import DrivenRun
 
 log = Logger(__name__)
 

@@ -27,8 +27,8 @@ from streamtools.stream.driver import Driver, Startable
 from streamtools.stream.reading import close, read_into
 from streamtools.stream.result import TurnResult
 from streamtools.tools.approvals import Answer, Approve, Decidable, Decision, Deny, Question, Suspension
-from streamtools.tools.at_most_once import DRIVEN_RUN
 from streamtools.tools.failures import is_failure
+from streamtools.tools.ledger import DRIVEN_RUN
 
 log = Logger(__name__)
 

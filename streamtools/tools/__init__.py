@@ -6,8 +6,8 @@
   of the tools of an MCP server.
 - `tool_choice`, `guards` and `approvals` decide which calls run.
 - `runner` executes calls. It uses `invocation` and `context`, and returns outcomes, which `results` defines.
-- `at_most_once` records each call in a ledger. `ledger` defines the protocol, and the modules named `…_ledger`
-  implement it.
+- `ledger` defines the protocol of ledgers, and runs each call at most once. The modules named `…_ledger` implement
+  the protocol.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from streamtools.tools.tool import Tool, ToolOptions, tool
 if TYPE_CHECKING:
     from streamtools.tools.postgres_ledger import PostgresLedger
     from streamtools.tools.redis_ledger import RedisLedger
-    from streamtools.tools.sqlite_ledger import SQLiteLedger
+    from streamtools.tools.sql_ledger import SQLiteLedger
 
 __all__ = [
     "Answer", "Approve", "CallLedger", "Claim", "Decidable", "Decision", "Deny", "Entry", "Guards", "MemoryLedger",
@@ -36,7 +36,7 @@ __all__ = [
     "ToolError", "ToolOptions", "ToolOutcome", "ToolRegistry", "ToolResult", "tool",
 ]  # fmt: skip
 
-_LATER = {"PostgresLedger": "postgres_ledger", "RedisLedger": "redis_ledger", "SQLiteLedger": "sqlite_ledger"}
+_LATER = {"PostgresLedger": "postgres_ledger", "RedisLedger": "redis_ledger", "SQLiteLedger": "sql_ledger"}
 """Maps each name that is imported on first use to its module. Few programs need these names, and two need extras."""
 
 if not TYPE_CHECKING:  # hidden from type checkers, which would accept any name

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from streamtools.calls import ToolCall
 from streamtools.errors import CallRefused
-from streamtools.tools.ledger import CLOCK_SLACK, NO_LEASE, Claim, Entry, OwnerViews, call_key, taken_over
+from streamtools.tools.ledger import CLOCK_SLACK, NO_LEASE, TAKEN_OVER, Claim, Entry, OwnerViews, call_key
 from streamtools.tools.results import ToolOutcome
 
 _EntryKey: TypeAlias = tuple[str, str]  # the id of the run, and the key of the call in the run
@@ -142,7 +142,7 @@ class MemoryLedger(OwnerViews):
         """Record the epoch of a run. Raises `CallRefused` if the run has a later epoch."""
         known, _ = self._epochs.get(scope, (0, 0.0))
         if epoch < known:
-            raise taken_over()
+            raise CallRefused(TAKEN_OVER)
         if epoch > known:
             self._epochs.pop(scope, None)
             self._epochs[scope] = (epoch, now)

@@ -14,12 +14,12 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import anyio
 import anyio.to_thread
 
-from streamtools.tools.sql_ledger import TABLES, SQLLedger, Transaction, run_transaction
+from streamtools.tools.sql_ledger import TABLES, SQLLedger, T, Transaction, run_transaction
 
 try:
     import psycopg
@@ -27,8 +27,6 @@ except ImportError as error:
     raise ModuleNotFoundError(
         "PostgresLedger needs psycopg: pip install 'streamtools[postgres]'", name=error.name
     ) from error
-
-T = TypeVar("T")
 
 _CONNECT_TIMEOUT_S = 10  # also limits how long an abandoned thread runs while it connects
 

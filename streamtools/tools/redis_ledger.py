@@ -12,18 +12,18 @@ from contextlib import AsyncExitStack
 from typing import Any, Self
 
 from streamtools.calls import ToolCall
-from streamtools.errors import ClosedError
-from streamtools.tools.at_most_once import DRIVEN_RUN
+from streamtools.errors import CallRefused, ClosedError
 from streamtools.tools.ledger import (
     CLOCK_SLACK,
+    DRIVEN_RUN,
     NO_LEASE,
+    TAKEN_OVER,
     Claim,
     Entry,
     OwnerViews,
     call_key,
     encode,
     read_entry,
-    taken_over,
 )
 from streamtools.tools.redis_client import RedisClient, Word, open_client
 from streamtools.tools.results import ToolOutcome
@@ -195,7 +195,7 @@ class RedisLedger(OwnerViews):
         prefixes = self._call_prefix, self._run_prefix
         answer = await self._run(_BEGIN, keys, scope, member, claim.epoch, *terms, encode(call), *prefixes)
         if answer == b"fenced":
-            raise taken_over()
+            raise CallRefused(TAKEN_OVER)
         return None if answer is None else _read_entries(*answer)[0]
 
     async def hold(self, scope: str, call: ToolCall, holder: str, seconds: float) -> None:
@@ -214,7 +214,7 @@ class RedisLedger(OwnerViews):
         Raises `CallRefused` if the run already has a later epoch.
         """
         if await self._run(_FENCE, [], scope, epoch) == b"fenced":
-            raise taken_over()
+            raise CallRefused(TAKEN_OVER)
 
     async def entries(
         self, scope: str | None = None, *, unknown: bool = False, after: Entry | None = None, limit: int = 100

@@ -33,11 +33,10 @@ from streamtools.errors import Code, ToolCallFailed, ToolFailed, ToolOutputError
 from streamtools.events import ApprovalRequested, Executing, Progress, UIEvent, Warning
 from streamtools.logs import Logger
 from streamtools.tools.approvals import Answer, Approvals, Approve, Deny, Need, Question, need_of
-from streamtools.tools.at_most_once import run_once
 from streamtools.tools.context import ToolContext
 from streamtools.tools.failures import is_failure
 from streamtools.tools.invocation import TIMEOUT, Thread, Threads, invoke, write_answer
-from streamtools.tools.ledger import CallLedger
+from streamtools.tools.ledger import CallLedger, run_once
 from streamtools.tools.memory_ledger import MemoryLedger
 from streamtools.tools.results import ToolError, ToolOutcome, Written
 from streamtools.tools.tool import Tool

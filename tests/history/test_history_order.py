@@ -162,15 +162,9 @@ calls = st.builds(
     dialect=st.just("native"),
     provider_id=st.sampled_from([None, "p"]),
     signature=st.sampled_from([None, "s"]),
-    extra=st.none(),
 )
 in_text = st.builds(
-    ToolCall,
-    id=st.sampled_from(["t1", "t2"]),
-    name=st.just("f"),
-    arguments=arguments,
-    dialect=st.just("hash_marker"),
-    extra=st.none(),
+    ToolCall, id=st.sampled_from(["t1", "t2"]), name=st.just("f"), arguments=arguments, dialect=st.just("hash_marker")
 )
 thoughts = st.builds(
     Thought, odd_text, st.sampled_from([None, "s"]), st.sampled_from([None, "r"]), st.booleans(), st.none()

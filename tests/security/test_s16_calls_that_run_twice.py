@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from streamtools import ToolCall
 from streamtools.errors import CallRefused
 from streamtools.tools import CallLedger, Claim, MemoryLedger, SQLiteLedger, Suspension
-from streamtools.tools import sqlite_ledger as file
+from streamtools.tools import sql_ledger as file
 from streamtools.tools.ledger import CLOCK_SLACK, NO_LEASE, Entry
 from tests.support.approvals import ANN, Bank, Held, calls, hold
 

@@ -16,7 +16,7 @@ from streamtools.conversation import Chat
 from streamtools.errors import Code
 from streamtools.events import UIEvent
 from streamtools.outputs import validate
-from streamtools.tools import MemoryLedger, Tool, ToolError, at_most_once
+from streamtools.tools import MemoryLedger, Tool, ToolError, ledger
 from streamtools.tools.approvals import Deny, Suspension, ask
 from streamtools.tools.guards import Guards
 from streamtools.tools.results import ToolOutcome
@@ -302,7 +302,7 @@ async def test_a_started_call_is_not_denied() -> None:
 
 async def test_a_ledger_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
     """An outcome that cannot be recorded in time is only logged."""
-    monkeypatch.setattr(at_most_once, "_FINISH_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(ledger, "_FINISH_TIMEOUT_S", 0.05)
 
     class Hanging(MemoryLedger):
         async def finish(self, scope: str, outcome: ToolOutcome) -> None:

@@ -18,7 +18,7 @@ from streamtools.errors import CallRefused, ClosedError
 from streamtools.events import NativeToolCall, ProviderCompleted
 from streamtools.runs import RedisStore, Runs
 from streamtools.tools import Claim, RedisLedger
-from streamtools.tools.at_most_once import DRIVEN_RUN
+from streamtools.tools.ledger import DRIVEN_RUN
 from streamtools.tools.redis_client import open_client
 from tests.support.redis_server import RedisServer, redis_log
 from tests.support.stories import Script

@@ -203,7 +203,7 @@ STREAMS = [
     Scenario("asked", asked),
     Scenario("resumed", resumed),
     # A call in a file is another's for as long as a thread that was left with it has not put it down.
-    Scenario("resumed-file", resumed_with_file, looks_again="tools/at_most_once.py"),
+    Scenario("resumed-file", resumed_with_file, looks_again="tools/ledger.py"),
     Scenario("own-source", own_source),
     Scenario("elsewhere", elsewhere),
     Scenario("own-generator", in_own_generator, without=_IN_TURN),

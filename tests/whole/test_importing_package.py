@@ -78,7 +78,7 @@ def test_no_module_is_imported_that_few_use(imported: set[str]) -> None:
 def test_a_stream_loads_no_rare_module(imported: set[str]) -> None:
     """Each costs its part of a millisecond, in every process that begins."""
     ours = [name for name in imported if name.partition(".")[0] == "streamtools"]
-    for later in ("history.formats", "history.ai_sdk_messages", "tools.mcp", "tools.sqlite_ledger"):
+    for later in ("history.formats", "history.ai_sdk_messages", "tools.mcp", "tools.sql_ledger"):
         assert f"streamtools.{later}" not in ours
 
 

@@ -158,9 +158,9 @@ RIM = {
     *("stream.driver", "stream.event_buffer", "stream.text_judge", "stream.long_work"),
     *("stream.output", "stream.reading"),
     *("stream.step_runner", "stream.tool_stream", "telemetry.spans"),
-    *(f"tools.{each}" for each in ("approvals", "at_most_once", "context", "failures", "invocation", "ledger")),
+    *(f"tools.{each}" for each in ("approvals", "context", "failures", "invocation", "ledger")),
     *(f"tools.{each}" for each in ("mcp", "memory_ledger", "redis_client", "registry", "runner", "signature")),
-    *("tools.postgres_ledger", "tools.redis_ledger", "tools.sql_ledger", "tools.sqlite_ledger"),
+    *("tools.postgres_ledger", "tools.redis_ledger", "tools.sql_ledger"),
 }
 """Modules and folders that may wait, read, write or ask a clock. All others are sans-IO."""
 
