@@ -8,7 +8,7 @@ from streamtools.serving import redis_scripts as scripts
 from streamtools.serving.owned_run import OwnedRun
 from streamtools.serving.redis_server import RedisMessages
 
-_TOKEN = "kept[1] ~= token"
+_TOKEN = "stored[1] ~= token"
 
 
 def plant(name: str) -> None:
@@ -19,8 +19,8 @@ def plant(name: str) -> None:
 def _no_fencing() -> None:
     """Whoever drives a run writes into it, whether it is still its own or not."""
     renew = scripts.RENEW
-    vars(scripts)["APPEND"] = _replaced(scripts.APPEND, (_TOKEN, "false"), ("first <= tonumber(kept[2])", "false"))
-    vars(scripts)["END"] = _replaced(scripts.END, ("kept[1] ~= ARGV[1] or seq <= tonumber(kept[2])", "false"))
+    vars(scripts)["APPEND"] = _replaced(scripts.APPEND, (_TOKEN, "false"), ("first <= tonumber(stored[2])", "false"))
+    vars(scripts)["END"] = _replaced(scripts.END, ("stored[1] ~= ARGV[1] or seq <= tonumber(stored[2])", "false"))
     vars(scripts)["RENEW"] = _replaced(renew, ("redis.call('HGET', meta, 'token') == token", "true"))
 
 
@@ -28,7 +28,7 @@ def _lease_without_epoch() -> None:
     """A token is the same for all owners that a run has."""
     OwnedRun.token = property(lambda self: "1:owner")  # type: ignore[method-assign,assignment]
     vars(scripts)["CLAIM"] = _replaced(
-        scripts.CLAIM, ("epoch .. ':' .. ARGV[1], 'since', last", "'1:owner', 'since', 0")
+        scripts.CLAIM, ("epoch .. ':' .. ARGV[1], 'claim_seq', last", "'1:owner', 'claim_seq', 0")
     )
 
 
