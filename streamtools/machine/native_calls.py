@@ -138,9 +138,11 @@ class NativeCalls:
         self._call_events.events = events = list[UIEvent]()
         call = self.open.get(event.key) or self._begin(event.key, event.id)
         call.provider_id = event.id or call.provider_id
-        if event.name:
+        if event.name and event.name != call.name:
             self._set_name(call, event.name)
-        given = self._complete_arguments(call, event.arguments)
+        arguments = "".join(call.pieces)
+        if event.arguments not in (None, "") and call.dropped is None:
+            arguments = self._complete_arguments(call, arguments, event.arguments)
         if event.provider_executed:
             call.fault = Rejected(Code.SUPERSEDED, _EXECUTED)
         if event.fault is not None:
@@ -148,7 +150,7 @@ class NativeCalls:
         self.emulated = self.emulated or event.emulated
         if not event.answerable:
             self.unanswerable[call.id] = None
-        self._end(event.key, given, event.signature, event.own)
+        self._end(event.key, arguments, event.signature, event.own)
         return events
 
     def reconcile(self, completed: Iterable[NativeToolCall]) -> list[UIEvent]:
@@ -223,24 +225,22 @@ class NativeCalls:
 
     def _begin(self, key: str, provider_id: str | None) -> CallDraft:
         limits = self._options.limits
-        self.open[key] = call = self._call_events.begin_call(0, self._make_id(provider_id), provider_id)
+        if not provider_id or len(provider_id) > _MAX_ID_LENGTH:
+            id = self._options.new_id()
+        else:
+            id, times = provider_id, self._ids.get(provider_id, 0)
+            while id in self._ids:
+                times += 1
+                id = f"{provider_id}_{times}"
+            self._ids[id] = 1
+            self._ids[provider_id] = times or 1
+        self.open[key] = call = self._call_events.begin_call(0, id, provider_id)
         call.room = limits.call
         if self._call_events.count > limits.calls:
             call.fault = Rejected(Code.TOO_MANY_CALLS, f"the turn holds more than {limits.calls} calls")
         else:
             self._closed_at[key] = 0
         return call
-
-    def _make_id(self, provider_id: str | None) -> str:
-        if not provider_id or len(provider_id) > _MAX_ID_LENGTH:
-            return self._options.new_id()
-        made, times = provider_id, self._ids.get(provider_id, 0)
-        while made in self._ids:
-            times += 1
-            made = f"{provider_id}_{times}"
-        self._ids[made] = 1
-        self._ids[provider_id] = times or 1
-        return made
 
     def _set_name(self, call: CallDraft, name: str) -> None:
         if call.name is None:
@@ -268,15 +268,11 @@ class NativeCalls:
         if call.started and self._call_events.call_deltas:
             self._call_events.report_arguments(call, text)
 
-    def _complete_arguments(self, call: CallDraft, given: Any) -> str:
+    def _complete_arguments(self, call: CallDraft, streamed: str, given: Any) -> str:
         """Return the arguments as JSON text. `given` holds the arguments that the provider sent at the end of the call.
 
-        If `given` is empty, the text of the deltas is returned. If the deltas and `given` differ, `given` is returned,
-        with a warning.
+        If they differ from the text `streamed` of the deltas, `given` is returned, with a warning.
         """
-        streamed = "".join(call.pieces)
-        if given is None or given == "" or call.dropped is not None:
-            return streamed
         try:
             text = given if isinstance(given, str) else compact(given)
         except RecursionError:
@@ -300,23 +296,17 @@ class NativeCalls:
             self._call_events.add(Warning, Code.SKIPPED, message, count=call.dropped)
             return
         try:
-            result = self._read(call, text, signature, own)
+            if call.fault is not None:
+                raise call.fault
+            if call.name is None or not call.name.strip():
+                raise Rejected(Code.MISSING_TOOL_NAME, "the call names no tool")
+            if is_cut(text):
+                raise Rejected(Code.TRUNCATED, "the arguments break off")
+            decoded = read_arguments(text, strict=self._options.strict, limits=self._options.limits)
         except Rejected as fault:
             self._reject(call, fault)
-        else:
-            self._call_events.complete_call(call, result)
-
-    def _read(self, call: CallDraft, text: str, signature: str | None, own: dict[str, Any] | None) -> ToolCall:
-        """Return the complete call, with its decoded arguments. Raises `Rejected` if the call is malformed."""
-        if call.fault is not None:
-            raise call.fault
-        if call.name is None or not call.name.strip():
-            raise Rejected(Code.MISSING_TOOL_NAME, "the call names no tool")
-        if is_cut(text):
-            raise Rejected(Code.TRUNCATED, "the arguments break off")
-        strict, limits = self._options.strict, self._options.limits
-        decoded = read_arguments(text, strict=strict, limits=limits)
-        return ToolCall(
+            return
+        result = ToolCall(
             id=call.id,
             name=call.name,
             arguments=decoded.value,
@@ -326,6 +316,7 @@ class NativeCalls:
             signature=signature,
             own=own,
         )
+        self._call_events.complete_call(call, result)
 
     def _reject(self, call: CallDraft, fault: Rejected) -> None:
         if call.provider_id:
@@ -344,8 +335,9 @@ class NativeCalls:
 
 def is_cut(text: str) -> bool:
     """Return True if the JSON in `text` breaks off: one of its strings, objects or arrays is not closed."""
-    rest = _string.sub(lambda found: "" if found[1] is None else "{", text)
-    return rest.count("{") + rest.count("[") > rest.count("}") + rest.count("]")
+    parts = _string.split(text)  # text outside of strings, and after each such text group 1 of the string
+    rest, has_open_string = "".join(parts[::2]), len(parts) > 1 and parts[-2] is not None
+    return rest.count("{") + rest.count("[") + has_open_string > rest.count("}") + rest.count("]")
 
 
 def _is_same(call: ToolCall, streamed: str, event: NativeToolCall, given: str) -> bool:

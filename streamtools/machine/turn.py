@@ -25,7 +25,8 @@ from streamtools.typed import OutputType
 STOPPED_AFTER_CALL = "stopped_after_call"
 """The finish reason of a turn that `after_call="stop"` ends after a call."""
 
-_MAX_DELTAS = 4096  # the number of deltas after which they are joined into one string
+MAX_DELTAS = 4096
+"""The number of deltas after which `Turn.pack` joins them into one string."""
 
 _OF_AGENT = "the agent runs its tools itself"
 _BY_TEXT = "the turn holds calls in its text, and those count"
@@ -92,9 +93,9 @@ class Turn:
         if self._output is not None:
             self._output.begin()
         self._completed: Parser | None = None  # has parsed the completed text, if it differs from the streamed text
-        self._deltas: list[str] = []
+        self.deltas: list[str] = []
         self._blocks: list[str] = []  # the earlier deltas, in joined blocks
-        self._room = self._limit  # characters that the text may still have; negative over the limit
+        self.room = self._limit  # characters that the text may still have; negative over the limit
 
     def resume(self, calls: Sequence[ToolCall]) -> None:
         """Register `calls` of an earlier run that this run continues, so that new calls get other ids."""
@@ -104,12 +105,11 @@ class Turn:
 
     def feed_text(self, text: str) -> list[UIEvent]:
         """Read a delta of text."""
-        self._room = room = self._room - len(text)
-        (deltas := self._deltas).append(text)
-        if room < 0 or len(deltas) > _MAX_DELTAS:
-            self._pack()
-        parse = self._parse  # a local variable is faster: a method call looks the attribute up in the class first
-        return parse(text)
+        self.room -= len(text)
+        self.deltas.append(text)
+        if self.room < 0 or len(self.deltas) > MAX_DELTAS:
+            self.pack()
+        return self.parse(text)
 
     @property
     def stop_reason(self) -> str | None:
@@ -136,7 +136,7 @@ class Turn:
 
     def reconcile(self, text: str | None, calls: Sequence[NativeToolCall]) -> list[UIEvent]:
         """Return the events of the text and calls that the provider's completed turn has and the stream did not."""
-        events = [] if text is None or self._room < 0 else self._reconcile_text(text)
+        events = [] if text is None or self.room < 0 else self._reconcile_text(text)
         return events + self.native.reconcile(calls) if calls else events
 
     def discard(self) -> list[UIEvent]:
@@ -161,8 +161,8 @@ class Turn:
         self.native.begin_turn()
         written = self._replay(written, kept)
         self._completed = None
-        self._deltas, self._blocks = [written], []
-        self._room = self._limit - len(written)
+        self.deltas, self._blocks = [written], []
+        self.room = self._limit - len(written)
         return events, written
 
     def find_calls(self, generation: str) -> list[UIEvent]:
@@ -228,9 +228,9 @@ class Turn:
 
     def _set_parser(self, parser: Parser) -> None:
         self.parser = parser
-        self._parse: Callable[[str], list[UIEvent]] = parser.feed
+        self.parse: Callable[[str], list[UIEvent]] = parser.feed
         if self._output is not None:
-            self._output.parse, self._parse = parser.feed, self._output.feed
+            self._output.parse, self.parse = parser.feed, self._output.feed
 
     def _turn_native(self) -> None:
         """Stop searching text for calls, unless the caller has chosen dialects or `native_tool_calls`."""
@@ -240,13 +240,13 @@ class Turn:
             self._dialects = auto_as_near_misses(tags=True)
             self._set_parser(Parser(self._dialects, self._tools, **self._options))
 
-    def _pack(self) -> None:
+    def pack(self) -> None:
         """Join the deltas into one string, which needs much less memory. Text over the limit is dropped instead."""
-        if self._room < 0:
+        if self.room < 0:
             self._blocks.clear()
         else:
-            self._blocks.append("".join(self._deltas))
-        self._deltas.clear()
+            self._blocks.append("".join(self.deltas))
+        self.deltas.clear()
 
     def _with_output(self, events: list[UIEvent]) -> list[UIEvent]:
         return self._output.add_to(events) if self._output is not None else events
@@ -275,9 +275,9 @@ class Turn:
         Returns None if the text was dropped, if its visible part differs from `shown`, or if parsing the text again
         gives other calls.
         """
-        if self._room < 0:
+        if self.room < 0:
             return None
-        text, options = "".join(self._blocks + self._deltas), self._options
+        text, options = "".join(self._blocks + self.deltas), self._options
         for is_complete in (False, True):  # first parse the text as it arrived, then parse the result of that
             parser = Parser(self._dialects, self._tools, **options)
             events = parser.feed(text)
@@ -295,9 +295,9 @@ class Turn:
         return Error(Code.UNRECOGNISED_TOOL_CALL, _UNREAD, call_id=call.id, raw=call.raw, dialect=NATIVE)
 
     def _reconcile_text(self, text: str) -> list[UIEvent]:
-        streamed = "".join(self._blocks + self._deltas)
+        streamed = "".join(self._blocks + self.deltas)
         if text.startswith(streamed):
-            return self._parse(text[len(streamed) :])
+            return self.parse(text[len(streamed) :])
         if text.strip() == streamed.strip():
             return []
         events = self._with_output(self.parser.close())
