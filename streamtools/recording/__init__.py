@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from streamtools.recording.exchanges import RecordedExchange
 from streamtools.recording.format import ExchangeHead, RecordedRequest, Recording
 from streamtools.recording.playback import Playback, PlaybackOptions, ReplayBytes, VirtualClock
-from streamtools.recording.reader import read_recording, read_recordings
+from streamtools.recording.reader import RecordedExchange, read_recording, read_recordings
 from streamtools.recording.recorder import record
 from streamtools.recording.scrubbing import Secret
 from streamtools.recording.transports import RecordingTransport, ReplayTransport

@@ -1,4 +1,8 @@
-"""Reads recordings, either chunk by chunk or completely into memory.
+"""Reads recordings: finds the exchanges of a file or directory, and reads them chunk by chunk or into memory.
+
+An exchange is one request and its response. A file can also be a raw capture: the output of `curl -N`, which consists
+of server-sent events or of Ollama's JSON lines. A raw capture does not store the times of its chunks, their boundaries,
+or how the response ended. It is replayed in blocks at time 0, and ends normally.
 
 Every problem with a file raises `RecordingError`, whose message names the file and the line. A recording without an end
 line raises it too, because a test that replays half of a stream may pass without testing the rest. With `strict=False`,
@@ -7,11 +11,16 @@ an incomplete recording can be read. Its `end` is None, and digests are not chec
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import hashlib
 import io
 import os
-from collections.abc import Generator
-from typing import TYPE_CHECKING, NamedTuple, Self, TypeAlias, TypeVar
+import re
+from collections.abc import Callable, Generator, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self, TypeAlias, TypeVar
 
 import msgspec
 
@@ -19,17 +28,21 @@ from streamtools.errors import RecordingError
 from streamtools.recording.format import (
     VERSION,
     Chunk,
+    EndKind,
     ExchangeHead,
     FileMark,
     Line,
+    RecordedRequest,
     Recording,
     StreamEnd,
     read_data,
     read_end,
 )
+from streamtools.recording.redaction import redact_request
+from streamtools.recording.scrubbing import Secret, Secrets, know
 
-if TYPE_CHECKING:  # exists only for type checkers
-    from _typeshed import WriteableBuffer
+DETECT = "detect"
+"""The value of `ExchangeHead.source` for an unknown wire format, which is detected when the stream is read."""
 
 PathLike: TypeAlias = str | os.PathLike[str]
 
@@ -41,32 +54,55 @@ READ_SIZE = 64 * 1024
 
 BOM = b"\xef\xbb\xbf"
 
+_SSE = re.compile(rb"(?:\xef\xbb\xbf)?[\r\n]*(?::|(?:data|event|id|retry)(?:[:\r\n]|\Z))")
+_OLLAMA_LINE = re.compile(rb'[\r\n]*\{(?=[^\n]*"done":)(?![^\n]*"streamtools":)')
+
 _T = TypeVar("_T")
 
 
 class LineReader:
-    """Reads a file line by line, and skips blank lines.
+    """Opens a file, and reads it line by line. Blank lines are skipped.
 
-    `offset` is the byte position of the last returned line in the file, and `number` its line number, from 1.
+    `offset` is the byte position of the last returned line in the file, and `number` its line number, from 1. All
+    methods raise RecordingError if the file cannot be read.
     """
 
-    def __init__(self, name: str, file: io.BufferedReader) -> None:
-        self.name = name
-        self.file = file
+    def __init__(self, path: PathLike) -> None:
+        self.name = os.fspath(path)
         self.number = 0
         self.offset = 0
         self._next_offset = 0
         self._unread: bytes | None = None
+        self.file: io.BufferedReader = io.BufferedReader(self.read(io.FileIO, self.name), READ_SIZE)
+
+    def read(self, function: Callable[..., _T], *args: Any) -> _T:
+        """Call a function that opens or reads the file."""
+        try:
+            return function(*args)
+        except FileNotFoundError:
+            raise RecordingError(f"{self.name} does not exist") from None
+        except IsADirectoryError:
+            raise RecordingError(f"{self.name} is a directory, not a recording") from None
+        except OSError as error:
+            raise RecordingError(f"{self.name} cannot be read: {error.strerror}") from None
+        except ValueError as error:  # a null character in the path
+            raise RecordingError(f"{self.name!r} cannot be read: {error}") from None
+
+    @property
+    def is_capture(self) -> bool:
+        """True if the file is a raw capture. This may only be read before the first line."""
+        start = self.read(self.file.peek, READ_SIZE)
+        return b"\0" not in start and bool(_SSE.match(start) or _OLLAMA_LINE.match(start))
 
     def next(self) -> bytes | None:
         """Return the next line with its line feed. Returns None at the end of the file.
 
-        Raises RecordingError for a line that is too long, and if the file cannot be read.
+        Raises RecordingError for a line that is too long.
         """
         if (line := self._unread) is not None:
             self._unread = None
             return line
-        while line := self.file.readline(MAX_LINE + 1):
+        while line := self.read(self.file.readline, MAX_LINE + 1):
             self.number += 1
             self.offset, self._next_offset = self._next_offset, self._next_offset + len(line)
             if len(line) > MAX_LINE:
@@ -94,37 +130,6 @@ class LineReader:
     def error(self, problem: str) -> RecordingError:
         """Return an error about the last line that was read."""
         return RecordingError(f"{self.name}, line {self.number}, {problem}")
-
-
-class _File(io.FileIO):
-    """A file whose reads raise RecordingError instead of OSError."""
-
-    def readinto(self, buffer: WriteableBuffer, /) -> int | None:
-        try:
-            return super().readinto(buffer)
-        except OSError as error:
-            raise _unreadable(str(self.name), error) from None
-
-
-def open_file(path: PathLike) -> io.BufferedReader:
-    """Open a file for reading. Opening and reading raise RecordingError instead of OSError."""
-    name = os.fspath(path)
-    try:
-        return io.BufferedReader(_File(name), READ_SIZE)
-    except (OSError, ValueError) as error:  # ValueError: a null character in the path
-        raise _unreadable(name, error) from None
-
-
-def _unreadable(name: str, error: Exception) -> RecordingError:
-    match error:
-        case FileNotFoundError():
-            return RecordingError(f"{name} does not exist")
-        case IsADirectoryError():
-            return RecordingError(f"{name} is a directory, not a recording")
-        case OSError(strerror=str(reason)):
-            return RecordingError(f"{name} cannot be read: {reason}")
-        case _:
-            return RecordingError(f"{name!r} cannot be read: {error}")
 
 
 Chunks: TypeAlias = Generator[Chunk, None, StreamEnd | None]
@@ -174,19 +179,76 @@ class OpenRecording:
     def __exit__(self, *raised: object) -> None:
         self.close()
 
+    def read(self) -> Recording:
+        """Read the remaining chunks into memory, and close the file."""
+        with self:
+            return Recording(head=self.head, chunks=tuple(self), end=self.end, name=self.name)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RecordedExchange:
+    """One exchange of a file. Its chunks are read only after `open`. `number` counts from 1."""
+
+    path: str
+    number: int = 1
+    head: ExchangeHead
+    is_only: bool = True
+    """True if the file holds only this exchange."""
+    has_end: bool = True
+    """True if the exchange has an end line, or is a raw capture."""
+    request: RecordedRequest | None = None
+    """The recorded request, in which the secrets passed to `exchanges_of` are overwritten too. None if no request was
+    recorded."""
+    offset: int = 0
+    """The byte position of the head in the file."""
+    line: int = 1
+    """The line number of the head."""
+
+    def __str__(self) -> str:
+        return self.path if self.is_only else f"{self.path}, exchange {self.number}"
+
+    @functools.cached_property
+    def unanswered(self) -> EndKind | None:
+        """The kind of end of a request that got no response. None if there was a response, or no recorded request.
+
+        Raises RecordingError for an invalid recording.
+        """
+        if self.head.request is None or self.head.response is not None:
+            return None
+        with self.open() as opened:
+            if next(opened, None) is not None or opened.end is None or opened.end.kind == "end":
+                return None
+            return opened.end.kind
+
+    def open(self, *, strict: bool = True) -> OpenRecording:
+        """Open the exchange, and return an object that reads it once. Raises RecordingError."""
+        lines = LineReader(self.path)
+        lines.seek(self.offset, self.line)
+        return _open_next(lines, strict)
+
 
 def open_recording(path: PathLike, *, strict: bool = True) -> OpenRecording:
-    """Open the first exchange of a recording. Raises RecordingError for a file that cannot be read."""
-    return open_exchange_at(LineReader(os.fspath(path), open_file(path)), strict=strict)
+    """Open the first exchange of a recording, or a raw capture with the source `DETECT`.
+
+    Raises RecordingError for a file that cannot be read.
+    """
+    return _open_next(LineReader(path), strict)
 
 
-def open_exchange_at(lines: LineReader, *, strict: bool) -> OpenRecording:
-    """Return the exchange whose head is the next line. For an invalid head, close the file and raise RecordingError."""
+def _open_next(lines: LineReader, strict: bool) -> OpenRecording:
     try:
+        if not lines.number and lines.is_capture:
+            return OpenRecording(lines.name, ExchangeHead(source=DETECT), _capture_chunks(lines), lines.file)
         return OpenRecording(lines.name, _read_head(lines), _read_chunks(lines, strict), lines.file)
     except RecordingError:
         lines.file.close()
         raise
+
+
+def _capture_chunks(lines: LineReader) -> Chunks:
+    while data := lines.read(lines.file.read1, READ_SIZE):
+        yield Chunk(0.0, data)
+    return StreamEnd("end", 0.0)
 
 
 def read_recording(path: PathLike, *, strict: bool = True) -> Recording:
@@ -199,61 +261,87 @@ def read_recording(path: PathLike, *, strict: bool = True) -> Recording:
 
 def read_recordings(path: PathLike, *, strict: bool = True) -> list[Recording]:
     """Read all exchanges of a file, in order. Raises RecordingError for a file that cannot be read."""
-    lines = LineReader(os.fspath(path), open_file(path))
-    with lines.file:
-        recordings = [collect(lines.name, _read_head(lines), _read_chunks(lines, strict))]
-        while (line := lines.next()) is not None:
-            if lines.decode(_mark_decoder, line).streamtools == "recording":
-                lines.unread(line)
-                recordings.append(collect(lines.name, _read_head(lines), _read_chunks(lines, strict)))
-        return recordings
+    return [exchange.open(strict=strict).read() for exchange in find_exchanges(path)]
 
 
-class ExchangePlace(NamedTuple):
-    """The position of an exchange in a file.
+def open_exchange(path: PathLike, number: int | None = None) -> OpenRecording:
+    """Open the exchange with this number, from 1. None opens the only exchange of a file.
 
-    `offset` is the byte position of the head, and `line` its line number. `has_end` is True if an end line follows.
+    Raises RecordingError if `number` is None and the file holds several exchanges, and for an unknown number.
     """
+    if not Path(path).is_file():  # a pipe can be read only once, so its exchanges cannot be counted first
+        return open_recording(path)
+    exchanges = exchanges_in(path)
+    if number is None and len(exchanges) > 1:
+        raise RecordingError(
+            f"{os.fspath(path)} holds {len(exchanges)} exchanges: choose one, as in `exchange=1`, or play all of them "
+            "with ReplayTransport"
+        )
+    if number is not None and not 1 <= number <= len(exchanges):
+        raise RecordingError(f"{os.fspath(path)} has no exchange {number}: it has {len(exchanges)}")
+    return exchanges[(number or 1) - 1].open()
 
-    head: ExchangeHead
-    offset: int
-    line: int
-    has_end: bool
+
+def exchanges_of(where: PathLike, redact: Iterable[Secret] = ()) -> list[RecordedExchange]:
+    """Return the exchanges of a recording or a raw capture. For a directory, read its `*.jsonl` files in name order.
+
+    The secrets in `redact` are overwritten in the requests. Raises RecordingError for a file that cannot be read, an
+    exchange without an end line, and a directory without recordings. Raises ValueError for an invalid secret.
+    """
+    secrets = know(redact)
+    path = Path(where)
+    files = [os.fspath(where)]
+    if path.is_dir():
+        files = sorted(str(file) for file in path.glob("*.jsonl") if file.is_file())
+        if not files:
+            raise RecordingError(f"{path} holds no recording: no file there ends in .jsonl")
+    exchanges = [exchange for file in files for exchange in exchanges_in(file, secrets)]
+    for exchange in exchanges:
+        if not exchange.has_end:
+            raise RecordingError(f"{exchange} breaks off, without an end line")
+    return exchanges
 
 
-def find_exchanges(path: PathLike) -> list[ExchangePlace]:
-    """Return the positions of the exchanges of a file. Raises RecordingError for an invalid head.
+def exchanges_in(path: PathLike, secrets: Secrets = ()) -> list[RecordedExchange]:
+    """Return the exchanges of a file. `secrets` are overwritten in their requests. Raises RecordingError."""
+    secrets = know(secrets)
+    exchanges: list[RecordedExchange] = []
+    for exchange in find_exchanges(path):
+        request = exchange.head.request
+        try:
+            request = request and redact_request(request, secrets)
+        except ValueError as error:  # an invalid URL, or invalid base64
+            problem = f"has a request that cannot be read: {error}"
+            raise RecordingError(f"{exchange.path}, line {exchange.line}, {problem}") from None
+        exchanges.append(dataclasses.replace(exchange, request=request))
+    return exchanges
+
+
+def find_exchanges(path: PathLike) -> list[RecordedExchange]:
+    """Return the exchanges of a file, without their requests. Raises RecordingError for an invalid head.
 
     Only heads are validated. The other lines are validated when an exchange is read.
     """
-    lines = LineReader(os.fspath(path), open_file(path))
+    lines = LineReader(path)
     with lines.file:
-        places = [ExchangePlace(_read_head(lines), lines.offset, lines.number, has_end=False)]
+        if lines.is_capture:
+            return [RecordedExchange(path=lines.name, head=ExchangeHead(source=DETECT))]
+        found = [_find_head(lines, 1)]
         while (line := lines.next()) is not None:
             # In the text of a chunk, quotes are escaped, so it cannot contain this key. The JSON body of a request can.
             if b'"streamtools"' in line and _decode_or(FileMark(), _mark_decoder, line).streamtools == "recording":
                 lines.unread(line)
-                places.append(ExchangePlace(_read_head(lines), lines.offset, lines.number, has_end=False))
+                found.append(_find_head(lines, len(found) + 1))
             elif b'"end"' in line and _decode_or(Line(), _line_decoder, line).end is not None:
-                places[-1] = places[-1]._replace(has_end=True)
-        return places
+                found[-1] = dataclasses.replace(found[-1], has_end=True)
+    return [dataclasses.replace(exchange, is_only=len(found) == 1) for exchange in found]
 
 
-def open_place(path: PathLike, place: ExchangePlace) -> OpenRecording:
-    """Open the exchange at the position `place` of a file. Raises RecordingError for a file that cannot be read."""
-    lines = LineReader(os.fspath(path), open_file(path))
-    lines.seek(place.offset, place.line)
-    return open_exchange_at(lines, strict=True)
-
-
-def collect(name: str, head: ExchangeHead, chunks: Chunks) -> Recording:
-    """Read all `chunks` into memory. Return them as a recording with this head."""
-    collected: list[Chunk] = []
-    while True:
-        try:
-            collected.append(next(chunks))
-        except StopIteration as last:
-            return Recording(head=head, chunks=tuple(collected), end=last.value, name=name)
+def _find_head(lines: LineReader, number: int) -> RecordedExchange:
+    head = _read_head(lines)
+    return RecordedExchange(
+        path=lines.name, number=number, head=head, has_end=False, offset=lines.offset, line=lines.number
+    )
 
 
 def _read_head(lines: LineReader) -> ExchangeHead:

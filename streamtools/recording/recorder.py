@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Self, TypedDict, Unpack
 
-from streamtools.recording.exchanges import DETECT
 from streamtools.recording.format import EndKind, ExchangeHead, RecordedRequest, RecordedResponse
+from streamtools.recording.reader import DETECT
 from streamtools.recording.redaction import credentials_in, describe_request, describe_response
 from streamtools.recording.scrubbing import Secret, know
 from streamtools.recording.writer import RecordingTarget, RecordingWriter, create_private_file

@@ -23,11 +23,10 @@ from typing import Any, Self, TypeVar, Unpack
 import anyio
 
 from streamtools.errors import RecordingError, UnrecordedRequest
-from streamtools.recording.exchanges import RecordedExchange, exchanges_of
 from streamtools.recording.format import RecordedResponse
 from streamtools.recording.matching import FIELDS, Match, SentRequest, describe, explain, make_matcher
 from streamtools.recording.playback import Playback, PlaybackOptions, ReplayBytes, unreached_fault
-from streamtools.recording.reader import OpenRecording
+from streamtools.recording.reader import OpenRecording, RecordedExchange, exchanges_of
 from streamtools.recording.recorder import ExchangeFile, RecordedBytes, RecordOptions, header_items
 from streamtools.recording.redaction import describe_request
 from streamtools.recording.scrubbing import Secret

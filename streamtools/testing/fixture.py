@@ -18,9 +18,9 @@ from streamtools.errors import RecordingError, UnrecordedRequest, check_word
 from streamtools.parsing.options import ParserOptions
 from streamtools.recording import Playback, PlaybackOptions, Recording, Secret, read_recordings
 from streamtools.recording.event_replay import EventReplay, ReplayOptions, replay
-from streamtools.recording.exchanges import DETECT
 from streamtools.recording.matching import FIELDS, Match
 from streamtools.recording.playback import Cut
+from streamtools.recording.reader import DETECT
 from streamtools.recording.recorder import Edit
 from streamtools.recording.transports import RecordingTransport, ReplayTransport, Transport, library_of
 from streamtools.recording.writer import create_private_file

@@ -16,9 +16,9 @@ from streamtools.apps.cli.recorded_answers import RecordedAnswers
 from streamtools.apps.web.dissection import MAX_STEPS, Dissection, TooManySteps, dissect
 from streamtools.events import read_ui_event
 from streamtools.recording import ExchangeHead, read_recording, shipped
-from streamtools.recording.exchanges import open_stream_file
 from streamtools.recording.format import Chunk, StreamEnd
 from streamtools.recording.playback import Cut
+from streamtools.recording.reader import open_recording
 from streamtools.recording.writer import RecordingWriter
 from tests.apps.test_cli_bad_input import complaint
 from tests.apps.test_cli_chat import serving
@@ -34,7 +34,7 @@ def anyio_backend() -> str:
 
 def dissected(path: Path, cut: Cut = "recorded") -> Dissection:
     """Return what the debugger shows of a file."""
-    with open_stream_file(path) as recording:
+    with open_recording(path) as recording:
         return dissect(recording, cut)
 
 

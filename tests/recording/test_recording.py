@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from streamtools.errors import ClosedError, RecordingError
 from streamtools.recording import ExchangeHead, RecordedRequest, Recording, read_recording, read_recordings, shipped
 from streamtools.recording import reader as lines_module
-from streamtools.recording.exchanges import open_stream_file, read_stream_file
 from streamtools.recording.format import Chunk, EndKind, RecordedResponse, StreamEnd
 from streamtools.recording.reader import open_recording
 from streamtools.recording.writer import RecordingWriter
@@ -248,12 +247,10 @@ def test_bad_files(tmp_path: Path, content: bytes, message: str) -> None:
         read_recording(path)
     with pytest.raises(RecordingError) as lazily:
         list(open_recording(path))
-    with pytest.raises(RecordingError) as any_file:
-        read_stream_file(path)
 
     separator = ", " if message.startswith("line") else " "
     assert f"{path}{separator}{message}" == str(whole.value)
-    assert str(whole.value) == str(lazily.value) == str(any_file.value)
+    assert str(whole.value) == str(lazily.value)
 
 
 def test_unreadable_file() -> None:
@@ -261,7 +258,7 @@ def test_unreadable_file() -> None:
     with pytest.raises(RecordingError) as whole:
         read_recording("/proc/self/mem")
     with pytest.raises(RecordingError) as any_file:
-        open_stream_file("/proc/self/mem")
+        open_recording("/proc/self/mem")
 
     assert str(whole.value) == str(any_file.value) == "/proc/self/mem cannot be read: Input/output error"
 
@@ -294,7 +291,7 @@ def test_what_is_there_of_a_broken_recording(tmp_path: Path, rest: str) -> None:
     """Not strict, a recording that breaks off gives what it has, and no end."""
     path = tmp_path / "a.jsonl"
     path.write_text(MARK + rest)
-    with open_stream_file(path, strict=False) as opened:
+    with open_recording(path, strict=False) as opened:
         chunks = list(opened)
 
     assert ([Chunk(1, b"a")], None) == (chunks, opened.end)
@@ -366,18 +363,10 @@ def test_raw_captures(tmp_path: Path, content: bytes) -> None:
     """What `curl -N` wrote is read as it stands, and whose it is shows later."""
     path = tmp_path / "a.sse"
     path.write_bytes(content)
-    read = read_stream_file(path)
+    read = read_recording(path)
 
     assert (ExchangeHead(source="detect"), content, StreamEnd("end", 0)) == (read.head, read.data, read.end)
     assert {0.0} == {at for at, _ in read.chunks}
-
-
-def test_a_recording_is_no_raw_capture(tmp_path: Path) -> None:
-    """A recording that is read as any file of a stream is read as a recording."""
-    path = tmp_path / "a.jsonl"
-    write(Recording(HEAD, (Chunk(5, b"data: a\n\n"),), StreamEnd("end", 6)), path)
-
-    assert read_recording(path) == read_stream_file(path)
 
 
 def test_closing_half_way(tmp_path: Path) -> None:

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from streamtools.recording.exchanges import exchanges_of
-from streamtools.recording.reader import find_exchanges, read_recordings
+from streamtools.recording.reader import exchanges_of, find_exchanges, read_recordings
 from streamtools.recording.writer import create_private_file
 
 

@@ -16,7 +16,7 @@ from streamtools.apps.cli.errors import CommandError, ErrorOutput, reason_of
 from streamtools.apps.cli.model_options import proxy_for
 from streamtools.apps.cli.views import JsonLines, View, open_recording_file, open_transcript
 from streamtools.recording import RecordingTransport
-from streamtools.recording.exchanges import DETECT
+from streamtools.recording.reader import DETECT
 from streamtools.recording.redaction import redact_url
 from streamtools.stream.result import TurnResult
 from streamtools.stream.tool_stream import ToolStream

@@ -21,7 +21,7 @@ from streamtools.errors import RecordingError
 from streamtools.events import ProviderCompleted, SourceEvent, TextDelta
 from streamtools.recording import ExchangeHead, ReplayBytes, shipped
 from streamtools.recording.event_replay import adapter_of
-from streamtools.recording.exchanges import open_exchange
+from streamtools.recording.reader import open_exchange
 from streamtools.sources import Source
 
 FIRST = ("tilde-call", "two-tools", "headings", "quoted-markers", "cut-call")

@@ -14,7 +14,7 @@ from streamtools.apps.cli.model_options import import_tools
 from streamtools.apps.cli.views import JsonLines, View, open_transcript
 from streamtools.errors import RecordingError
 from streamtools.recording.event_replay import ReplayOptions, open_replay
-from streamtools.recording.exchanges import RecordedExchange, exchanges_in
+from streamtools.recording.reader import RecordedExchange, exchanges_in
 from streamtools.tools import ToolRegistry
 
 

@@ -54,7 +54,7 @@ from streamtools.apps.web.documents import make_documents
 from streamtools.conversation.chat_stream import Chat
 from streamtools.events import ApprovalRequested, read_ui_event
 from streamtools.outputs.asgi import Shutdown, event_stream_response, read_body, shutdown_signal
-from streamtools.recording.exchanges import exchanges_in, open_exchange
+from streamtools.recording.reader import exchanges_in, open_exchange
 from streamtools.runs import MemoryEventLog, Run, Runs
 from streamtools.serving.guard import Guard, refuse
 

@@ -23,9 +23,8 @@ from streamtools.events import SourceEvent, UIEvent
 from streamtools.machine.state_machine import StreamMachine
 from streamtools.recording import ExchangeHead
 from streamtools.recording.event_replay import adapter_of
-from streamtools.recording.exchanges import DETECT
 from streamtools.recording.playback import Cut, recut
-from streamtools.recording.reader import OpenRecording
+from streamtools.recording.reader import DETECT, OpenRecording
 
 Kind: TypeAlias = Literal["call", "error", "warning", "markup", "reasoning", "near", "native"]
 

@@ -10,8 +10,7 @@ from typing import Any
 
 from streamtools.errors import RecordingError
 from streamtools.recording import shipped
-from streamtools.recording.exchanges import read_stream_file
-from streamtools.recording.reader import find_exchanges, read_recordings
+from streamtools.recording.reader import find_exchanges, open_recording, read_recordings
 from tests.fuzz.target import Input, Target, encode, seeds
 from tests.support.provider_streams import PROVIDERS
 
@@ -36,7 +35,7 @@ def _check_files(given: Input) -> Iterator[object]:
     strictly = _try(lambda: read_recordings(path))
     found = _try(lambda: read_recordings(path, strict=False))
     places = _try(lambda: find_exchanges(path))
-    captured = _try(lambda: read_stream_file(path))
+    captured = _try(lambda: open_recording(path).read())
     if strictly is not None:
         assert strictly == found
         assert places is not None
