@@ -36,12 +36,12 @@ from streamtools.gateway.http import (
 from streamtools.gateway.settings import RewriteOptions
 from streamtools.gateway.upstream_requests import Upstream, UpstreamRequest
 from streamtools.outputs.non_streaming import error_body
-from streamtools.recording.transports import Transport, library_of, run_without_waiting, stream_class
+from streamtools.recording.transports import ClientTransport, library_of, run_without_waiting, stream_class
 from streamtools.sources.transport import unwind
 from streamtools.stream.long_work import in_thread_if
 
 
-class ToolCallTransport(Transport):
+class ToolCallTransport(ClientTransport):
     """Sends requests through `inner`, and converts calls in the text of answers to native calls.
 
     `inner` is a transport of the library to which the client belongs. If it is None, the first request creates the

@@ -15,7 +15,6 @@ import os
 import sys
 import time
 from collections.abc import Callable, Coroutine, Iterable
-from inspect import isawaitable
 from threading import Lock
 from types import ModuleType
 from typing import Any, Self, TypeVar, Unpack
@@ -34,22 +33,25 @@ from streamtools.recording.writer import RecordingTarget
 
 _Result = TypeVar("_Result")
 
-_Transport: Any = object  # `Any`, so that type checkers accept a subclass for clients of httpx and of httpx2
+_AnyBase: Any = object  # `Any`, so that type checkers accept a subclass for clients of httpx and of httpx2
 
 
-class Transport(_Transport):  # type: ignore[misc] # see above
+class ClientTransport(_AnyBase):  # type: ignore[misc] # see above
     """A base class of transports for asynchronous and blocking clients of httpx and httpx2.
 
-    If `_inner` is a transport, entering, leaving or closing this transport also enters, leaves or closes `_inner`.
-    `_release` closes the other resources of a subclass.
+    Subclasses implement `_handle`. Closing this transport also closes `_inner`, if that is a transport.
     """
 
     _inner: Any = None
 
-    def _release(self) -> None: ...
-
     async def _handle(self, request: Any, *, blocking: bool) -> Any:
         raise NotImplementedError
+
+    async def _close(self, *, blocking: bool) -> None:
+        if self._inner is not None and blocking:
+            self._inner.close()
+        elif self._inner is not None:
+            await self._inner.aclose()
 
     async def handle_async_request(self, request: Any) -> Any:
         """Return the response to the request of an asynchronous client."""
@@ -59,36 +61,25 @@ class Transport(_Transport):  # type: ignore[misc] # see above
         """Return the response to the request of a blocking client."""
         return run_without_waiting(self._handle(request, blocking=True))
 
-    async def _forward(self, method: str, *args: Any) -> None:
-        """Call a method of `_inner`. If the method leaves or closes it, release the other resources too."""
-        try:
-            if self._inner is not None and isawaitable(result := getattr(self._inner, method)(*args)):
-                await result
-        finally:
-            if "enter" not in method:
-                self._release()
-
     async def aclose(self) -> None:
         """Close the transport of an asynchronous client."""
-        await self._forward("aclose")
+        await self._close(blocking=False)
 
     def close(self) -> None:
         """Close the transport of a blocking client."""
-        run_without_waiting(self._forward("close"))
+        run_without_waiting(self._close(blocking=True))
 
     async def __aenter__(self) -> Self:
-        await self._forward("__aenter__")
         return self
 
     async def __aexit__(self, *raised: Any) -> None:
-        await self._forward("__aexit__", *raised)
+        await self.aclose()
 
     def __enter__(self) -> Self:
-        run_without_waiting(self._forward("__enter__"))
         return self
 
     def __exit__(self, *raised: Any) -> None:
-        run_without_waiting(self._forward("__exit__", *raised))
+        self.close()
 
 
 def run_without_waiting(work: Coroutine[Any, Any, _Result]) -> _Result:
@@ -116,7 +107,7 @@ def stream_class(body: type, library: ModuleType) -> type:
     return type("Body", (body, library.AsyncByteStream, library.SyncByteStream), {})
 
 
-class RecordingTransport(Transport):
+class RecordingTransport(ClientTransport):
     """Sends requests through the transport `inner`, and records all exchanges in one file, in the order of requests.
 
     `target` is a path, which is overwritten, or a file object, which is not closed. `source` is the wire format of the
@@ -138,8 +129,11 @@ class RecordingTransport(Transport):
         """The error that stopped the recording. None if the file could be written."""
         return self._file.fault
 
-    def _release(self) -> None:
-        self._file.close()
+    async def _close(self, *, blocking: bool) -> None:
+        try:
+            await super()._close(blocking=blocking)
+        finally:
+            self._file.close()
 
     async def _handle(self, request: Any, *, blocking: bool) -> Any:
         content = request.read() if blocking else await request.aread()
@@ -161,7 +155,7 @@ class RecordingTransport(Transport):
         return library.Response(response.status_code, headers=headers, stream=body, extensions=response.extensions)
 
 
-class ReplayTransport(Transport):
+class ReplayTransport(ClientTransport):
     """Answers each request with the first recorded exchange that matches it and has not been played.
 
     `where` is a recording with one or more exchanges, a raw capture, or a directory. Of a directory, the `*.jsonl`
@@ -251,7 +245,7 @@ class ReplayTransport(Transport):
             await anext(body)
         return body.response()
 
-    def _release(self) -> None:
+    async def _close(self, *, blocking: bool) -> None:
         while self._open_bodies:
             self._open_bodies.pop().close()
 

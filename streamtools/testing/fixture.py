@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import os
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,8 +20,7 @@ from streamtools.recording.event_replay import EventReplay, ReplayOptions, repla
 from streamtools.recording.matching import FIELDS, Match
 from streamtools.recording.playback import Cut
 from streamtools.recording.reader import DETECT
-from streamtools.recording.recorder import Edit
-from streamtools.recording.transports import RecordingTransport, ReplayTransport, Transport, library_of
+from streamtools.recording.transports import ClientTransport, RecordingTransport, ReplayTransport, library_of
 from streamtools.recording.writer import create_private_file
 from streamtools.tools.registry import ToolsLike
 
@@ -55,11 +53,6 @@ class RecordingSettings:
     """Additional secrets to overwrite, in the recording and in the requests that are compared with it."""
     record_body: bool = True
     """True if request bodies are recorded. Otherwise requests are compared by the size of the body."""
-    edit: Edit | None = None
-    """A function of each head, which returns the head to write, for example without a date. It is not applied to the
-    requests during a replay. So if `edit` changes the request, `match` must accept the difference."""
-    record_clock: Callable[[], float] = time.perf_counter
-    """A function that returns the time in seconds for recorded times."""
     playback: PlaybackOptions = field(default_factory=PlaybackOptions)
     """The options of `Playback` for the replay."""
 
@@ -70,7 +63,7 @@ class RecordingSettings:
         Playback(**self.playback)
 
 
-class FixtureTransport(Transport):
+class FixtureTransport(ClientTransport):
     """The HTTP transport for the clients of a test. It replays, records, or does both.
 
     A new recording is written to a temporary file. After the test, it replaces the old recording if every response is
@@ -106,11 +99,9 @@ class FixtureTransport(Transport):
             self._replay.faults.remove(fault)
         return await send(self._open_recorder())
 
-    async def _forward(self, method: str, *args: Any) -> None:
-        closing = {"__aexit__": "aclose", "__exit__": "close"}.get(method, method)
-        if "enter" not in method:
-            for transport in filter(None, (self._replay, self._recorder)):
-                await transport._forward(closing)
+    async def _close(self, *, blocking: bool) -> None:
+        for transport in filter(None, (self._replay, self._recorder)):
+            await transport._close(blocking=blocking)
 
     def faults(self, *, check_unplayed: bool) -> list[str]:
         """Return messages about requests that are not recorded.
@@ -177,14 +168,12 @@ class FixtureTransport(Transport):
                 self._file,
                 source=settings.source,
                 redact=settings.redact,
-                edit=settings.edit,
                 record_body=settings.record_body,
-                clock=settings.record_clock,
             )
         return self._recorder
 
 
-class _NetworkTransport(Transport):
+class _NetworkTransport(ClientTransport):
     """Sends requests with the HTTP transports of the client's library.
 
     It creates the asynchronous or the blocking transport at the first request of this kind.
@@ -200,11 +189,9 @@ class _NetworkTransport(Transport):
         self.async_transport = self.async_transport or library_of(request).AsyncHTTPTransport()
         return await self.async_transport.handle_async_request(request)
 
-    async def _forward(self, method: str, *args: Any) -> None:
-        if method in ("aclose", "__aexit__") and self.async_transport is not None:
-            await self.async_transport.aclose()
-        elif method in ("close", "__exit__") and self.blocking_transport is not None:
-            self.blocking_transport.close()
+    async def _close(self, *, blocking: bool) -> None:
+        self._inner = self.blocking_transport if blocking else self.async_transport
+        await super()._close(blocking=blocking)
 
 
 class RecordingFixture:

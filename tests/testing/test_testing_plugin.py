@@ -426,16 +426,9 @@ def test_a_wrong_marker_is_told(marker: str, told: str, pytester: pytest.Pyteste
 def test_options_of_a_project_hold_for_each_recording(pytester: pytest.Pytester, provider: BlockingProvider) -> None:
     """A fixture says once what is recorded how, and a marker says otherwise."""
     options = """
-    import itertools
-    from dataclasses import replace
-    from msgspec.structs import replace
-
     @pytest.fixture(scope="session")
     def recording_options():
-        return {
-            "source": "openai", "redact": ["Hel"], "unplayed": "ignore", "inner": httpx.HTTPTransport,
-            "record_clock": itertools.count().__next__, "edit": lambda head: replace(head, recorded="", title="T"),
-        }
+        return {"source": "openai", "redact": ["Hel"], "unplayed": "ignore", "inner": httpx.HTTPTransport}
 
     def test_hello(recording): ask(recording)
 
@@ -446,9 +439,8 @@ def test_options_of_a_project_hold_for_each_recording(pytester: pytest.Pytester,
     pytester.runpytest_inprocess("--record-streams=once").assert_outcomes(passed=2)
 
     (recorded,) = read_recordings(folder / "test_hello.jsonl")
-    assert ("openai", "", "T") == (recorded.head.source, recorded.head.recorded, recorded.head.title)
+    assert "openai" == recorded.head.source
     assert b"Hel" not in recorded.data
-    assert all(chunk.at % 1000 == 0 for chunk in recorded.chunks)
     assert "responses" == read_recordings(folder / "test_other.jsonl")[0].head.source
 
 
