@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from streamtools import ToolCall
 from streamtools.errors import CallRefused
-from streamtools.tools import CallLedger, Claim, MemoryLedger, SQLiteLedger, Suspension
+from streamtools.tools import CallLedger, Claim, Deny, MemoryLedger, SQLiteLedger, Suspension, ToolOutcome
 from streamtools.tools import sql_ledger as file
 from streamtools.tools.ledger import CLOCK_SLACK, NO_LEASE, Entry
 from tests.support.approvals import ANN, Bank, Held, calls, hold
@@ -101,6 +101,33 @@ async def test_a_full_ledger_refuses_and_names_its_bound() -> None:
         await ledger.begin("run_2", CALL)
     now[0] = 101 + CLOCK_SLACK
     assert await ledger.begin("run_2", CALL) is None
+
+
+async def test_a_call_costs_the_same_in_a_full_ledger() -> None:
+    """Counted in calls of functions."""
+
+    async def cost(size: int) -> int:
+        ledger = MemoryLedger(size, clock=lambda: 0.0)
+        for number in range(size // 2):
+            await ledger.begin(f"run_{number}", CALL)
+            await ledger.finish(f"run_{number}", Entry(scope="", call=CALL, began=0, until=0).with_result())
+        for number in range(size, 2 * size):
+            await ledger.begin(f"run_{number}", CALL, Claim(until=0))
+            await ledger.finish(f"run_{number}", Entry(scope="", call=CALL, began=0, until=0).with_result())
+        made = 0
+
+        def count(*args: Any) -> None:
+            nonlocal made
+            made += 1
+
+        sys.setprofile(count)
+        try:
+            await ledger.begin("run", CALL)
+        finally:
+            sys.setprofile(None)
+        return made
+
+    assert await cost(1000) == await cost(10)
 
 
 async def test_an_approval_without_an_end_expires_with_the_ledger() -> None:
@@ -190,6 +217,23 @@ async def test_two_resumes_at_once_have_one_outcome(ledger: CallLedger) -> None:
     assert [("Ann", 5)] == bank.paid
 
 
+async def test_a_denial_of_a_running_call_gets_its_outcome(ledger: CallLedger) -> None:
+    """Of two decisions the first counts."""
+    bank, seen, told = Door(), Seen(ledger), []
+    held = await hold(PAY, tools=bank.tools)
+
+    async def deny() -> None:
+        told.extend((await resume(held, bank, seen, decisions={"n0": Deny()})).shown)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(resume, held, bank, seen)
+        await bank.begun.wait()
+        tasks.start_soon(deny)
+        await seen.waited.wait()
+        bank.door.set()
+    assert "executed n0: paid 5 to Ann" in told
+
+
 async def test_no_one_waits_longer_than_the_tool_may_take(ledger: CallLedger) -> None:
     """Another that does not end is told as that; it is not unknown."""
     bank = Bank()
@@ -198,6 +242,21 @@ async def test_no_one_waits_longer_than_the_tool_may_take(ledger: CallLedger) ->
     on = await resume(held, bank, ledger, "Pity.", tool_timeout=0.05)
     assert "error n0 tool_timeout" in on.shown
     assert "runs with this call elsewhere and did not finish within 0.05 seconds" in repr(on.events)
+
+
+async def test_a_waiting_run_can_be_cancelled(ledger: CallLedger) -> None:
+    """It stops without a delay, and the first run continues."""
+    bank, seen = Door(), Seen(ledger)
+    held = await hold(PAY, tools=bank.tools)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(resume, held, bank, seen)
+        await bank.begun.wait()
+        async with anyio.create_task_group() as second:
+            second.start_soon(resume, held, bank, seen)
+            await seen.waited.wait()
+            second.cancel_scope.cancel()
+        bank.door.set()
+    assert [("Ann", 5)] == bank.paid
 
 
 async def test_a_run_that_is_stopped_leaves_its_calls(ledger: CallLedger) -> None:
@@ -267,6 +326,45 @@ async def test_runs_stop_while_the_ledger_is_locked(path: Path) -> None:
             assert [] == await ledger.entries()
         held = await hold(PAY, "Done.", tools=bank.tools, ledger=ledger, run_id="run_0")
     assert "executed n0: paid 5 to Ann" in held.shown
+
+
+async def test_a_locked_ledger_has_the_time_of_the_tool(path: Path) -> None:
+    """A new call did not run. The outcome of a resumed call is unknown: an earlier resume may have run it."""
+    bank, free = Bank(), Bank(requires_approval=False)
+    suspended = await hold(PAY, tools=bank.tools)
+    with closing(SQLiteLedger(path)) as ledger:
+        async with locked(path):
+            new = await hold(PAY, "Oh.", tools=free.tools, ledger=ledger, tool_timeout=0.05)
+            resumed = await resume(suspended, bank, ledger, "Oh.", tool_timeout=0.05)
+        assert "error n0 tool_failed" in new.shown
+        assert "error n0 outcome_unknown" in resumed.shown
+        assert [] == bank.paid + free.paid + await ledger.entries()
+        assert "executed n0: paid 5 to Ann" in (await resume(suspended, bank, ledger)).shown
+
+
+async def test_an_outcome_is_written_when_the_file_is_free(path: Path) -> None:
+    """The file is locked while the tool runs."""
+    free = Bank(requires_approval=False)
+    with closing(SQLiteLedger(path)) as ledger, closing(sqlite3.connect(path, isolation_level=None)) as other:
+
+        class Locking(Bank):
+            async def pay(self, to: str, amount: int) -> str:
+                other.execute("BEGIN IMMEDIATE")
+                return await super().pay(to, amount)
+
+        class Freeing(Seen):
+            async def finish(self, scope: str, outcome: ToolOutcome) -> None:
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(self._ledger.finish, scope, outcome)
+                    for _ in range(100):
+                        await anyio.lowlevel.checkpoint()
+                    other.execute("ROLLBACK")
+
+        bank = Locking(requires_approval=False)
+        await hold(PAY, "Done.", tools=bank.tools, ledger=Freeing(ledger), run_id="run")
+        again = await hold(PAY, "Done.", tools=free.tools, ledger=ledger, run_id="run")
+    assert "executed n0: paid 5 to Ann" in again.shown
+    assert [] == free.paid
 
 
 @pytest.mark.parametrize(

@@ -111,6 +111,36 @@ async def test_a_denied_call_does_not_run(kind: str) -> None:
     assert "was denied: too much" in told["content"]
 
 
+async def test_an_approval_times_out() -> None:
+    """The call is denied. A later decision is refused, and the connection stays open."""
+    async with counter(PAY, "Pity.", decision_timeout=0.01) as (counted, server), visiting(server) as client:
+        await ask(client)
+        frames = await hear(client)
+        for approved in (True, False):
+            await decide(client, "n0", approved=approved)
+            (answer,) = await hear(client, "error")
+            assert ("decision_refused", "n0") == (answer["error"]["code"], answer["error"]["call_id"])
+        assert "approval-requested" == (await ask(client))["type"]
+    assert ["tool_denied"] == [each["code"] for each in of(frames, "error")]
+    assert [] == counted.bank.paid
+
+
+async def test_an_approval_of_another_call_is_refused() -> None:
+    """Nothing runs, and the question stays open."""
+    async with counter(PAY, "Done.") as (counted, server), visiting(server) as client:
+        event = await ask(client)
+        changed = ToolCall(id="n0", name="pay", arguments={**ANN, "amount": 1}, dialect="native")
+        for wrong in (changed.digest, ""):
+            await decide(client, "n0", approved=True, digest=wrong)
+            (answer,) = await hear(client, "error")
+            assert ("decision_refused", "n0") == (answer["error"]["code"], answer["error"]["call_id"])
+            assert "its arguments differ" in answer["error"]["message"]
+        assert [] == counted.bank.paid
+        await decide(client, "n0", approved=True, digest=event["digest"])
+        await hear(client)
+    assert [("Ann", 5)] == counted.bank.paid
+
+
 async def test_approved_twice() -> None:
     """The tool runs once, and every other approval is refused."""
     async with counter(PAY, "Done.") as (counted, server), visiting(server) as client:

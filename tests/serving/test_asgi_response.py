@@ -610,3 +610,12 @@ def test_a_response_is_made_in_any_thread() -> None:
     events, _ = stream(*texts("a"))
 
     assert 200 == event_stream_response(events).status_code
+
+
+async def test_a_client_that_leaves_during_head() -> None:
+    """Nothing is raised, and the stream is closed unread."""
+    exchange = Exchange(method="HEAD", refuses=True)
+    exchange.gone.set()
+    events, source = stream(*texts("a"), [STOP])
+    await event_stream_response(events)(exchange.scope, exchange.receive, exchange.send)
+    assert ([], 1) == (exchange.sent, source.closed)

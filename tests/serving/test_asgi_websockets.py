@@ -16,12 +16,14 @@ from starlette.routing import WebSocketRoute
 from starlette.websockets import WebSocket
 from websockets.asyncio.client import ClientConnection
 
-from streamtools import RunnerOptions, ToolContext, ToolStream
+from streamtools import RunnerOptions, ToolContext, ToolStream, replay
 from streamtools.errors import UnreadableSource
-from streamtools.events import ProviderCompleted, TextDelta
+from streamtools.events import ProviderCompleted, Start, TextDelta, UIEvent, read_ui_event
 from streamtools.outputs.asgi import Session, Shutdown, send_events, serve_websocket
+from streamtools.recording import shipped
 from streamtools.runs import Runs
 from tests.support.options import grouped
+from tests.support.runs_told import RUNS
 from tests.support.serving import Served
 from tests.support.stories import Script
 
@@ -80,6 +82,35 @@ def kinds(frames: list[dict[str, Any]]) -> list[str]:
 # What goes out.
 
 
+@pytest.mark.parametrize(
+    "options", [{}, {"exclude": ()}, {"exclude": {"follow-up", "usage"}}], ids=["default", "all", "without usage"]
+)
+@pytest.mark.parametrize("both_ways", [True, False])
+async def test_messages_for_the_model_are_not_sent(both_ways: bool, options: dict[str, Any]) -> None:
+    """The option `exclude` changes that. The other events keep their seqs."""
+    run = RUNS["two steps"]
+
+    async def events() -> AsyncIterator[UIEvent]:
+        for event in run:
+            yield event
+
+    async def endpoint(websocket: WebSocket) -> None:
+        if both_ways:
+            await serve_websocket(websocket, lambda message, session: events(), **options)
+        else:
+            await send_events(websocket, events(), **options)
+
+    async with talking(endpoint) as client:
+        if both_ways:
+            await say(client, {})
+        frames = await hear(client)
+
+    excluded = options.get("exclude", {"follow-up"})
+    assert [event for event in run if event.type not in excluded] == [
+        read_ui_event(json.dumps(frame)) for frame in frames
+    ]
+
+
 # One way.
 
 
@@ -94,6 +125,16 @@ async def test_events_are_frames() -> None:
         frames = [json.loads(frame) async for frame in client]
     assert ["start", "step-start", "text", "step-end", "done"] == kinds(frames)
     assert (1000, 1) == (client.close_code, source.closed)
+
+
+async def test_an_accepted_websocket_keeps_its_subprotocol() -> None:
+
+    async def endpoint(websocket: WebSocket) -> None:
+        await websocket.accept("events")
+        await send_events(websocket, replay(shipped()["tilde-call"]))
+
+    async with talking(endpoint, subprotocols=[websockets.Subprotocol("events")]) as client:
+        assert ("events", "done") == (client.subprotocol, (await hear(client))[-1]["type"])
 
 
 async def test_a_client_that_goes() -> None:
@@ -113,6 +154,44 @@ async def test_a_client_that_goes() -> None:
     assert (1, "cancelled") == (source.closed, events.result.reason)
 
 
+async def test_a_client_whose_connection_breaks() -> None:
+    """Nothing more is sent, and the stream is closed."""
+    events, source = stream(*texts(*"a" * 100_000), hold=True)
+    over = anyio.Event()
+
+    async def endpoint(websocket: WebSocket) -> None:
+        await send_events(websocket, events)
+        over.set()
+
+    async with talking(endpoint) as client:
+        await hear(client, "text")
+        client.transport.abort()
+        await over.wait()
+    assert 1 == source.closed
+    assert source.read < 100_000
+
+
+@pytest.mark.parametrize("both_ways", [True, False])
+async def test_a_client_that_does_not_read(both_ways: bool) -> None:
+    """It counts as gone after `send_timeout`."""
+    events, source = stream(*texts(*["a" * 10_000] * 10_000), hold=True)
+    over = anyio.Event()
+
+    async def endpoint(websocket: WebSocket) -> None:
+        if both_ways:
+            await serve_websocket(websocket, lambda message, session: events, send_timeout=0.05)
+        else:
+            await send_events(websocket, events, send_timeout=0.05)
+        over.set()
+
+    async with talking(endpoint, max_queue=1) as client:
+        if both_ways:
+            await say(client, {})
+        await over.wait()
+        client.transport.abort()
+    assert 1 == source.closed
+
+
 async def test_a_stream_that_raises() -> None:
     """The close code is 1011, and the server gets the exception."""
     events, _ = stream(*texts("a"), LookupError("gone"))
@@ -128,6 +207,28 @@ async def test_a_stream_that_raises() -> None:
         assert "failed" == (await hear(client))[-1]["reason"]
         await client.wait_closed()
     assert (1011, 1) == (client.close_code, len(raised))
+
+
+@pytest.mark.parametrize("says_so", [True, False])
+async def test_shutdown_of_one_way(says_so: bool) -> None:
+    """The client gets `done(cancelled)`, also from a plain iterator, and the close code 1001."""
+    shutdown = Shutdown()
+    events, source = stream(hold=True)
+
+    async def held() -> AsyncIterator[UIEvent]:
+        yield Start("r", seq=1)
+        await anyio.sleep_forever()
+
+    async def endpoint(websocket: WebSocket) -> None:
+        await send_events(websocket, events if says_so else held(), shutdown=shutdown)
+
+    async with talking(endpoint) as client:
+        await hear(client, "start")
+        shutdown.begin()
+        assert "cancelled" == (await hear(client))[-1]["reason"]
+        await client.wait_closed()
+    assert (1001, int(says_so)) == (client.close_code, source.closed)
+    await events.aclose()
 
 
 # Both ways.
@@ -397,6 +498,30 @@ async def test_shutdown_of_a_conversation(busy: bool) -> None:
     assert 1001 == client.close_code
 
 
+async def test_a_client_that_leaves_a_conversation() -> None:
+    """The stream and its running tool stop."""
+    over, stopped = anyio.Event(), anyio.Event()
+
+    async def wait() -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            stopped.set()
+
+    async def endpoint(websocket: WebSocket) -> None:
+        await serve_websocket(
+            websocket, lambda message, session: stream(*texts('###:{"name":"wait"}'), STOP, tools=[wait])[0]
+        )
+        over.set()
+
+    async with talking(endpoint) as client:
+        await say(client, {})
+        await hear(client, "executing")
+        client.transport.abort()
+        await over.wait()
+    assert stopped.is_set()
+
+
 # Runs.
 
 
@@ -515,3 +640,15 @@ async def test_wrong_values(options: dict[str, Any]) -> None:
     websocket = WebSocket({"type": "websocket"}, None, None)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"owner|at least 1|positive|got \['done'\]"):
         await serve_websocket(websocket, lambda message, session: None, **options)
+
+
+async def test_a_client_cancels_a_run() -> None:
+    """It ends for all of its readers."""
+    async with running(*texts("a"), hold=True) as (server, source), visiting(server) as one, visiting(server) as other:
+        await say(one, {})
+        start = await hear(one, "text")
+        await say(other, {"resume": 0, "run_id": start[0]["run_id"]})
+        await hear(other, "text")
+        await say(other, {"cancel": True})
+        assert ["cancelled"] * 2 == [(await hear(each))[-1]["reason"] for each in (one, other)]
+    assert 1 == source.closed

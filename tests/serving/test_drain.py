@@ -389,3 +389,18 @@ async def test_a_signal_behind_the_end() -> None:
     finally:
         signal.signal(signal.SIGUSR1, before)
     assert [signal.SIGUSR1] == heard
+
+
+async def test_the_second_signal_ends_the_drain() -> None:
+    """Signals that were ignored before are ignored again afterwards."""
+    before = signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    try:
+        async with asgi.shutdown_signal([signal.SIGUSR1], drain=LONG) as shutdown:
+            signal.raise_signal(signal.SIGUSR1)
+            await shutdown.wait()
+            assert not shutdown.over
+            signal.raise_signal(signal.SIGUSR1)
+            await shutdown.wait_over()
+            assert shutdown.over
+    finally:
+        signal.signal(signal.SIGUSR1, before)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from streamtools import ToolStream
-from streamtools.events import Done, ProviderCompleted, UIEvent
+from streamtools import ToolStream, sources
+from streamtools.events import Done, ProviderCompleted, SourceEvent, UIEvent
 from streamtools.runs import MemoryEventLog, Run, Runs
 from tests.support.stories import Script, story, texts
 from tests.torture.blows import read_blow
@@ -133,3 +134,57 @@ def test_a_cancelled_task_stays_cancelled_though_a_scope_around_it_is_cancelled_
         bench.strike([read_blow(in_group), read_blow(f"cancel-all@{step}")])
     assert bench.trials > len(steps)
     assert bench.failures == []
+
+
+def test_a_cancelled_future_in_a_source_fails_the_run() -> None:
+    """A source that awaits a future which another task cancelled has failed. Its consumer is not cancelled."""
+
+    async def main() -> None:
+        gone: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+        async def answer() -> AsyncIterator[str]:
+            yield "a"
+            yield await gone
+
+        async with ToolStream(sources.text(answer())) as events:
+            await anext(events)
+            gone.cancel()
+            for _ in range(20):
+                await asyncio.sleep(0)
+            told = story([event async for event in events])
+        assert ["error stream_interrupted", "step 1 ends: None", "done failed: None (None)"] == told[-3:]
+
+    asyncio.run(main())
+
+
+def test_a_cancellation_while_the_source_is_closed() -> None:
+    """A finished run stays finished, and the consumer is not cancelled."""
+
+    class Source(Script):
+        async def aclose(self) -> None:
+            raise asyncio.CancelledError
+
+    async def main() -> None:
+        async with ToolStream(Source([*texts("a"), STOP])) as events:
+            for _ in range(20):
+                await asyncio.sleep(0)
+        assert "finished" == events.result.reason
+
+    asyncio.run(main())
+
+
+def test_a_cancellation_while_a_run_is_stopped() -> None:
+    """The run is cancelled, and its consumer is not."""
+
+    class Source(Script):
+        async def __anext__(self) -> Sequence[SourceEvent]:
+            raise asyncio.CancelledError
+
+    async def main() -> None:
+        async with ToolStream(Source()) as events:
+            await events.aclose()
+            for _ in range(20):
+                await asyncio.sleep(0)
+        assert "cancelled" == events.result.reason
+
+    asyncio.run(main())
