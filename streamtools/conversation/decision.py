@@ -1,4 +1,4 @@
-"""Asks a model that makes no calls which tools it needs, and reads its decision.
+"""Writes the request that asks which tools are needed, for a model without tool calls, and reads its decision.
 
 The request instructs the model to answer with one JSON object. Models also write this object in a code fence, after a
 sentence, between markers or as a JSON string. Some first write a decision and then correct it. Therefore every JSON
@@ -45,7 +45,8 @@ _DECISIONS = Dialect(
     id="decisions",
     openers=(),
     write_call=write_json,
-    unmarked=(('"', r"(?:name|tool|function)|[A-Za-z_]{0,8}\\+u"),),  # keys of decisions, with or without escapes
+    # The keys of a decision, with or without escapes.
+    reserved_patterns=(('"', r"(?:name|tool|function)|[A-Za-z_]{0,8}\\+u"),),
 )
 """The keys of decisions as a dialect. Text in which this dialect is neutralized is not read as a decision."""
 
@@ -126,7 +127,7 @@ def ask_for_decision(ask: Ask, *, quote_system: bool, options: Mapping[str, Any]
         history=(System(question), *(message for message in history if not isinstance(message, System))),
         options={name: value for name, value in kept.items() if name not in options} | dict(options),
         dialects=(*ask.dialects, _DECISIONS),
-        whole=True,
+        whole_history=True,
     )
 
 
@@ -134,7 +135,7 @@ def ask_without_tools(ask: Ask) -> Ask:
     """Return `ask` without tools. Calls and results in its history become text."""
     history = tuple(calls_as_text(ask.history, reserved=ask.dialects))
     options = without(ask.options, _TOOL_OPTIONS)
-    return replace(ask, history=history, tools=(), tool_choice=AUTO, options=options, whole=True)
+    return replace(ask, history=history, tools=(), tool_choice=AUTO, options=options, whole_history=True)
 
 
 def without(options: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:

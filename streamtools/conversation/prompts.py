@@ -144,14 +144,14 @@ def _write_section(registry: ToolRegistry, enabled: list[Dialect], *, short: boo
     return f"{BEGIN}\n{written}\n{END}"
 
 
-# Only the description and the schema are neutralized, not the JSON of the definition around them. Some unmarked calls
-# have the same keys as a definition, but no call begins like a definition.
+# Only the description and the schema are neutralized, not the JSON of the definition around them. Some calls without a
+# marker have the same keys as a definition, but no call begins like a definition.
 
 
 def _describe(tool: Tool, enabled: list[Dialect]) -> str:
     described = {"description": tool.description, "parameters": tool.parameters}
     written = compact_json({"name": tool.name, **neutralise_all(described, enabled)})
-    return neutralise(written, [replace(dialect, unmarked=()) for dialect in enabled])
+    return neutralise(written, [replace(dialect, reserved_patterns=()) for dialect in enabled])
 
 
 def _describe_in_line(tool: Tool, enabled: list[Dialect]) -> str:

@@ -63,7 +63,7 @@ class DialectSet:
                 if not tag.closings or (reasoning != "off" and tag.where != "start"):
                     self._add(tag, dialect, even_in_code, first_space + "\n" if tag.closings else first_space)
             for opener in _openers(dialect, signatures, names):
-                if opener.unless in ids:
+                if opener.unless_enabled in ids:
                     continue
                 if calls_at == "anywhere":
                     opener = _anywhere(opener)

@@ -184,7 +184,7 @@ def test_the_response_that_a_request_names() -> None:
     assert ("a", 3) == named(user, said("a"), user, said("b", there), user)
     assert (None, 3) == named(user, said("b", Origin("anthropic")), user)
     assert (None, 2) == named(user, said("a"))
-    assert (None, 3) == named(user, said("a"), user, whole=True)
+    assert (None, 3) == named(user, said("a"), user, whole_history=True)
     assert (None, 3) == named(user, said("a"), user, options={"store": False})
     assert said("a") == said("b")
 

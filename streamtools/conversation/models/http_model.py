@@ -170,13 +170,17 @@ class HTTPModel(ABC):
             content = msgspec.json.encode(body)
         except UnicodeEncodeError:  # a string contains half of a surrogate pair
             content = json.dumps(body).encode()
-        whole = None if self._stored_turn(ask) is None else partial(self._request, replace(ask, whole=True))
-        return ModelRequest(self.url, self._headers(), content, self.source, self._timeouts, self._retries, whole)
+        with_whole_history = (
+            None if self._stored_turn(ask) is None else partial(self._request, replace(ask, whole_history=True))
+        )
+        return ModelRequest(
+            self.url, self._headers(), content, self.source, self._timeouts, self._retries, with_whole_history
+        )
 
     def _stored_turn(self, ask: Ask) -> int | None:
         """Return the index of the last turn that the provider stores; None if the request sends the whole history."""
         stores = {**self.options, **ask.options}.get("store") is not False
-        if not self.previous_id or ask.whole or not stores:
+        if not self.previous_id or ask.whole_history or not stores:
             return None
         for index in reversed(range(len(ask.history) - 1)):  # at least one message must follow the turn
             turn = ask.history[index]

@@ -28,9 +28,9 @@ class Ask:
 
     `tools` are sent as native definitions. If they are empty, no `tool_choice` is sent. `options` are merged into the
     body after the options of the model. An option of None removes the field from the body. `dialects` are the enabled
-    dialects, in which results of calls in text are written. If `whole` is True, the request contains the whole history,
-    even if the provider stores a part of it. `prefill` is the beginning of the answer, which the model continues if its
-    server supports that. `output` is the type of the answer, for a provider that accepts a schema.
+    dialects, in which results of calls in text are written. If `whole_history` is True, the request contains the whole
+    history, even if the provider stores a part of it. `prefill` is the beginning of the answer, which the model
+    continues if its server supports that. `output` is the type of the answer, for a provider that accepts a schema.
     """
 
     history: tuple[Message, ...]
@@ -38,7 +38,7 @@ class Ask:
     tool_choice: ToolChoice = AUTO
     options: Mapping[str, Any] = field(default_factory=dict)
     dialects: tuple[Dialect, ...] = ()
-    whole: bool = False
+    whole_history: bool = False
     prefill: str = ""
     output: OutputType | None = None
 

@@ -123,7 +123,7 @@ class ModelRequest:
     format: str
     timeouts: Timeouts
     retries: int
-    whole: Callable[[], ModelRequest] | None = field(default=None, repr=False)
+    with_whole_history: Callable[[], ModelRequest] | None = field(default=None, repr=False)
     """Returns the same request with the whole history. None if this request already contains the whole history.
 
     It is called if the provider no longer has the earlier response that this request names."""
@@ -222,11 +222,15 @@ class Sending:
             retry_error_callback=_attempt_of,
         )
         attempt: Attempt = await retrying(self._attempt)
-        answer, whole = attempt.answer, self._request.whole
-        if whole is not None and isinstance(answer, ModelResponse) and answer.status_code in _RESPONSE_UNKNOWN:
+        answer, with_whole_history = attempt.answer, self._request.with_whole_history
+        if (
+            with_whole_history is not None
+            and isinstance(answer, ModelResponse)
+            and answer.status_code in _RESPONSE_UNKNOWN
+        ):
             log.info("whole_history_sent", status=answer.status_code)
             await self._drop_response()
-            self._request = await anyio.to_thread.run_sync(whole)  # a long history takes long to write
+            self._request = await anyio.to_thread.run_sync(with_whole_history)  # a long history takes long to write
             return await self._send()
         return answer
 

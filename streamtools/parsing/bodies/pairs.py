@@ -24,7 +24,7 @@ _KEY = Word("^<", 256)
 _SUFFIX = Maybe((":", Some(r"A-Za-z0-9_\-", 1, 32)))
 _NO_TAG = ("<>",)
 """A tag that no model writes."""
-_AS_NAMED: Final[Mapping[str, str]] = MappingProxyType({})
+_NO_OTHER_SPELLINGS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class ArgumentPairs:
@@ -40,7 +40,7 @@ class ArgumentPairs:
         separator: str = "",
         wrapper: str = "",
         suffixed: bool = False,
-        spelled: Mapping[str, str] = _AS_NAMED,
+        spelled: Mapping[str, str] = _NO_OTHER_SPELLINGS,
         ends: tuple[str, ...] = (),
     ) -> None:
         """Configure the tags.

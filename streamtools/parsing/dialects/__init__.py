@@ -19,7 +19,7 @@ To add a dialect:
    docstring names the models, and the source of the form, such as a chat template or a parser of an inference server.
 
        def my_model_json() -> Dialect:
-           """Return the dialect of example/my-model, by its chat template."""
+           """Return the dialect of example/my-model, as its chat template defines it."""
            return Dialect(
                id="my_model_json",
                openers=(Opener(("<call>", SPACES), json_calls("</call>"), ahead=("{",)),),

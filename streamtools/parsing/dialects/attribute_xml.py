@@ -21,7 +21,7 @@ from streamtools.parsing.bodies.invocations import Invocations, xtml_call
 from streamtools.parsing.bodies.json_bodies import json_calls
 from streamtools.parsing.bodies.xml_text import attribute, section
 from streamtools.parsing.dialects.base import AFTER_WRAPPER, Dialect, Opener, Tag, closed_again, ends_of_turn
-from streamtools.parsing.dialects.writing import as_text, both_tags, keep_from
+from streamtools.parsing.dialects.writing import as_text, both_tags, break_tags
 from streamtools.parsing.markers import SPACES, Maybe, OneOf, Part, Some
 
 
@@ -50,7 +50,7 @@ def anthropic_xml() -> Dialect:
 
 
 def atem_xml() -> Dialect:
-    """Return the dialect of Muse Glimmer, by its chat template.
+    """Return the dialect of Muse Glimmer, as its chat template defines it.
 
     Each message begins with a header that names its recipient. `to=self` means reasoning, `to=user` means the answer,
     and any other recipient is the tool of a call. Without this header, text that looks like a call is an example. The
@@ -88,7 +88,7 @@ def _without_namespace(name: str) -> str:
 
 
 def minicpm5_xml() -> Dialect:
-    """Return the dialect of openbmb/MiniCPM5, by its chat template. Calls have no wrapper.
+    """Return the dialect of openbmb/MiniCPM5, as its chat template defines it. Calls have no wrapper.
 
     A value that contains `<` or `&` stands in a CDATA section.
     """
@@ -120,7 +120,10 @@ def deepseek_dsml() -> Dialect:
 
 
 def gigachat35() -> Dialect:
-    """Return the dialect of GigaChat 3.5, by SGLang's parser. It is deepseek_dsml with GCML instead of DSML."""
+    """Return the dialect of GigaChat 3.5, as SGLang's parser reads it.
+
+    It is `deepseek_dsml` with GCML instead of DSML.
+    """
     return _with_mark("gigachat35", "GCML", "</s>", line_feeds=1)
 
 
@@ -141,7 +144,10 @@ def _with_mark(id: str, word: str, end: str, *wrappers: str, line_feeds: int) ->
 
 
 def dots_xml() -> Dialect:
-    """Return the dialect of rednote-hilab's dots models, by the parsers of vLLM and SGLang. Calls are XML or JSON."""
+    """Return the dialect of rednote-hilab's dots models, as the parsers of vLLM and SGLang read it.
+
+    Calls are XML or JSON.
+    """
     opening, close = "<dots_function_call>", "</dots_function_call>"
     form = Invocations("dots_function_call")
     return Dialect(
@@ -157,7 +163,7 @@ def dots_xml() -> Dialect:
 
 
 def step3_xml() -> Dialect:
-    """Return the dialect of stepfun-ai/step3, by its chat template. Calls are XML between tokens.
+    """Return the dialect of stepfun-ai/step3, as its chat template defines it. Calls are XML between tokens.
 
     The model often omits the type of a call, which is always `function`. One line feed after a call is hidden.
     """
@@ -180,7 +186,7 @@ _MINIMAX_END = "[e~["
 
 
 def minimax_m2_xml() -> Dialect:
-    """Return the dialect of MiniMaxAI/MiniMax-M2, by its chat template and its tool calling guide."""
+    """Return the dialect of MiniMaxAI/MiniMax-M2, as its chat template and its tool calling guide define it."""
     opening, close = "<minimax:tool_call>", "</minimax:tool_call>"
     form = Invocations("minimax:tool_call", ends=(_MINIMAX_END,))
     return Dialect(
@@ -194,7 +200,7 @@ def minimax_m2_xml() -> Dialect:
 
 
 def minimax_m3_xml() -> Dialect:
-    """Return the dialect of MiniMaxAI/MiniMax-M3, by its chat template.
+    """Return the dialect of MiniMaxAI/MiniMax-M3, as its chat template defines it.
 
     A token precedes each tag. The tag of an argument has the name of the parameter:
     `]<]minimax[>[<tool_call>]<]minimax[>[<invoke name="f">]<]minimax[>[<a>1]<]minimax[>[</a>]<]minimax[>[</invoke>…`.
@@ -203,7 +209,7 @@ def minimax_m3_xml() -> Dialect:
     form = Invocations("tool_call", lead=lead, elements=True)
 
     def write_call(name: str, arguments: dict[str, Any]) -> str:
-        values = {key: keep_from(as_text(value), lead) for key, value in arguments.items()}
+        values = {key: break_tags(as_text(value), lead) for key, value in arguments.items()}
         inside = "".join(f"{lead}<{key}>{text}{lead}</{key}>" for key, text in values.items())
         invoke = f"{lead}<invoke name={attribute(name)}>{inside}{lead}</invoke>"
         return f"{lead}<tool_call>\n{invoke}\n{lead}</tool_call>"
@@ -260,7 +266,7 @@ def _writer(
     def write_call(name: str, arguments: dict[str, Any]) -> str:
         written = [f"<{invoke} name={attribute(name)}>"]
         for key, value in arguments.items():
-            text = section(as_text(value)) if xml else keep_from(as_text(value), *closes)
+            text = section(as_text(value)) if xml else break_tags(as_text(value), *closes)
             kind = f' string="{str(isinstance(value, str)).lower()}"' if typed else ""
             written.append(f"<{parameter} name={attribute(key)}{kind}>{text}</{parameter}>")
         return before + line.join([*written, f"</{invoke}>"]) + after
@@ -269,7 +275,7 @@ def _writer(
 
 
 def kimi_k3_xtml() -> Dialect:
-    """Return the dialect of moonshotai/Kimi-K3, by its chat template. The template names the form XTML.
+    """Return the dialect of moonshotai/Kimi-K3, as its chat template defines it. The template names the form XTML.
 
     A turn consists of a `think`, a `response` and sometimes a `tools` element. `think` contains reasoning, and the
     prompt often contains its opening tag. The tags of all elements are hidden.
@@ -350,7 +356,7 @@ def morph_xml() -> Dialect:
         openers_of=_element_openers,
         write_call=_write_elements,
         reserved=both_tags("tool_response"),
-        unmarked=(("<", r"[\w.-]{1,128}[ \t\r\n]{0,32}/?>"),),
+        reserved_patterns=(("<", r"[\w.-]{1,128}[ \t\r\n]{0,32}/?>"),),
         auto=False,
         notes="The name of the outer tag is the name of the tool, those of the inner tags are its parameters.",
     )

@@ -47,7 +47,7 @@ class Opener:
     """
     announces: bool = True
     """True if a call begins with this marker. False for a wrapper, whose grammar reports the start of each call."""
-    unless: str = ""
+    unless_enabled: str = ""
     """The id of another dialect that reads the same text. If that dialect is enabled, this opener is ignored."""
     tag: int | None = None
     """The number of `parts` that form a complete tag. If the stream ends after this tag, a call was cut off.
@@ -128,7 +128,7 @@ class Dialect:
     """
     reserved: tuple[str, ...] = ()
     """The texts that a tool result must not contain, because they would end the result or begin a call."""
-    unmarked: tuple[tuple[str, str], ...] = ()
+    reserved_patterns: tuple[tuple[str, str], ...] = ()
     """Like `reserved`, for calls without a marker. Each item has a pattern of the first character, and of the rest."""
     tags: tuple[Tag, ...] = ()
     """The tags that the chat template puts around text and reasoning."""

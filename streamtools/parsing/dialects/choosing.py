@@ -66,7 +66,7 @@ def _auto() -> tuple[Dialect, ...]:
             dialect,
             openers=tuple(map(_opener_for_auto, filter(attrgetter("auto"), dialect.openers))),
             openers_for=None,
-            unmarked=() if dialect.auto == "marked" else dialect.unmarked,
+            reserved_patterns=() if dialect.auto == "marked" else dialect.reserved_patterns,
             tags=tuple(map(_tag_for_auto, filter(attrgetter("auto"), dialect.tags))),
             in_code="text",
         )

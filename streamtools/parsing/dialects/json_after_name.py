@@ -47,7 +47,7 @@ def mistral_list() -> Dialect:
         id="mistral_list",
         openers=(
             *(Opener((_MISTRAL, SPACES), _LISTED, ahead=(first,)) for first in "[{"),
-            Opener((_MISTRAL, SPACES), _NAMED, ahead=(_NO_LIST,), unless="mistral_args"),
+            Opener((_MISTRAL, SPACES), _NAMED, ahead=(_NO_LIST,), unless_enabled="mistral_args"),
         ),
         write_call=lambda name, arguments: f"{_MISTRAL} [{write_json(name, arguments)}]",
         write_result=lambda name, text: f"[TOOL_RESULTS] {compact({'name': name, 'content': text})}[/TOOL_RESULTS]",
@@ -67,7 +67,7 @@ def mistral_args() -> Dialect:
         openers=(
             Opener((_MISTRAL, GAP), _NAMED, ahead=(*WORD_FIRST, GAP, after_name)),
             Opener((_MISTRAL, GAP), _NAMED, ahead=(_NO_LIST,), auto=False),
-            *(Opener((_MISTRAL, GAP), _LISTED, ahead=(first,), unless="mistral_list") for first in "[{"),
+            *(Opener((_MISTRAL, GAP), _LISTED, ahead=(first,), unless_enabled="mistral_list") for first in "[{"),
             Opener(("[TOOL_RESULTS]",), forged_result("[/TOOL_RESULTS]"), kind="result"),
         ),
         write_call=name_and_json(_MISTRAL, "[ARGS]"),
@@ -138,8 +138,8 @@ def _deepseek(
         for ahead in (tuple(_with_bar(part, bar) for part in parts) for parts in aheads):
             openers += [Opener((calls, GAP, call), wrapped, ahead), Opener((calls,), wrapped, ahead)]
             openers += [Opener((call,), alone, ahead)]
-        openers.append(Opener((calls, GAP, call), wrapped, _ANYTHING, auto=False, unless=other))
-        openers.append(Opener((call,), alone, _ANYTHING, auto=False, unless=other))
+        openers.append(Opener((calls, GAP, call), wrapped, _ANYTHING, auto=False, unless_enabled=other))
+        openers.append(Opener((call,), alone, _ANYTHING, auto=False, unless_enabled=other))
         # the end of a wrapper without its start, an empty wrapper, the end of the message
         tags += [Tag((end_of_calls,)), Tag((calls, GAP, end_of_calls)), Tag((end_of_turn,))]
     return Dialect(
@@ -245,7 +245,7 @@ def gigachat3() -> Dialect:
 
 
 def plamo3() -> Dialect:
-    """Return the dialect of PLaMo 3, by vLLM's parser. Each of its tags consists of several tokens."""
+    """Return the dialect of PLaMo 3, as vLLM's parser reads it. Each of its tags consists of several tokens."""
 
     def both(name: str) -> tuple[str, str]:
         return f"<|plamo:begin_{name}:plamo|>", f"<|plamo:end_{name}:plamo|>"
@@ -268,9 +268,10 @@ def plamo3() -> Dialect:
 
 
 def solar_open() -> Dialect:
-    """Return the dialect of upstage/Solar-Open-100B, by its chat template: an id, a name and JSON between tokens.
+    """Return the dialect of upstage/Solar-Open-100B, as its chat template defines it.
 
-    The token at the start of a message tells if the message contains reasoning, an answer or calls.
+    A call consists of an id, a name and JSON between tokens. The token at the start of a message tells if the message
+    contains reasoning, an answer or calls.
     """
     begin, name, args, end = (f"<|tool_call:{part}|>" for part in ("begin", "name", "args", "end"))
     id_word, reasoning = Some(r"^ \t\r\n<>|", 0, 96), "<|think|>"

@@ -202,7 +202,7 @@ def cohere_action_json() -> Dialect:
 
 
 def hyperclovax_think() -> Dialect:
-    """Return the dialect of naver-hyperclovax/HyperCLOVAX-SEED-Think-14B, by Naver's plugin for vLLM.
+    """Return the dialect of naver-hyperclovax/HyperCLOVAX-SEED-Think-14B, as Naver's plugin for vLLM reads it.
 
     A turn consists of messages. The header of a message tells if the message contains reasoning, calls or the answer.
     """
@@ -289,8 +289,8 @@ def _json_writer(
 # An object that begins with its arguments is text. `"auto"` does not read bare JSON.
 
 
-_UNMARKED = (('"', '(?:name|toolName|tool_name|tool|function)"'),)
-"""The key of the name in bare JSON, for `Dialect.unmarked`."""
+_NAME_KEY = (('"', '(?:name|toolName|tool_name|tool|function)"'),)
+"""The key of the name in bare JSON, for `Dialect.reserved_patterns`."""
 
 
 def llama3_json() -> Dialect:
@@ -305,7 +305,7 @@ def llama3_json() -> Dialect:
         openers_for=lambda names: _bare(_call(names)),
         write_call=_json_writer("", "", keys=("name", "parameters")),
         reserved=("<|python_tag|>",),
-        unmarked=_UNMARKED,
+        reserved_patterns=_NAME_KEY,
         tags=ends_of_turn("<|eot_id|>", "<|eom_id|>"),
         auto="marked",
         notes=ALONE,
@@ -319,7 +319,7 @@ def raw_json() -> Dialect:
         openers=(),
         openers_for=lambda names: _bare(_call(names)) + _fenced(_call(names)),
         write_call=_json_writer("", ""),
-        unmarked=_UNMARKED,
+        reserved_patterns=_NAME_KEY,
         auto=False,
         notes=ALONE,
     )
@@ -341,7 +341,7 @@ def xlam_json() -> Dialect:
         openers_for=_array_openers,
         write_call=_json_writer("[", "]"),
         reserved=(*both_tags("tool_call"), "[TOOL_CALLS]"),
-        unmarked=_UNMARKED,
+        reserved_patterns=_NAME_KEY,
         tags=(*closed_again("</tool_call>"), *ends_of_turn("<|eot_id|>", "<|im_end|>")),
         auto=False,
         notes=ALONE,

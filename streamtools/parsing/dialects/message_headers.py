@@ -141,7 +141,7 @@ def functionary_v32() -> Dialect:
         openers_for=_recipient_openers,
         write_call=name_and_json(">>>", "\n"),
         reserved=(">>>",),
-        unmarked=((r"\n", r"[ \t\r\n]{0,32}\{"),),
+        reserved_patterns=((r"\n", r"[ \t\r\n]{0,32}\{"),),
         tags=(
             Tag((">>>all", LINE_END)),
             Tag(("all", LINE_END), where="start"),

@@ -46,7 +46,7 @@ class Reserving(Protocol):
     def reserved(self) -> tuple[str, ...]: ...
 
     @property
-    def unmarked(self) -> tuple[tuple[str, str], ...]: ...
+    def reserved_patterns(self) -> tuple[tuple[str, str], ...]: ...
 
 
 def neutralise(text: str, dialects: Iterable[Reserving]) -> str:
@@ -69,15 +69,15 @@ def finds_structure(dialects: Iterable[Reserving]) -> re.Pattern[str]:
     """Return a pattern that matches the first character of each reserved text and of each chat template token."""
     known = tuple(dialects)
     words = frozenset(word for dialect in known for word in dialect.reserved)
-    return _compile(words, tuple(pair for dialect in known for pair in dialect.unmarked))
+    return _compile(words, tuple(pair for dialect in known for pair in dialect.reserved_patterns))
 
 
 @lru_cache(maxsize=64)
-def _compile(reserved: frozenset[str], unmarked: tuple[tuple[str, str], ...]) -> re.Pattern[str]:
+def _compile(reserved: frozenset[str], reserved_patterns: tuple[tuple[str, str], ...]) -> re.Pattern[str]:
     rests: dict[str, list[str]] = {}  # the patterns by first character, for one search
     for first in sorted({re.escape(word[0]) for word in reserved}):
         rests[first] = [_any_of({word[1:] for word in reserved if re.escape(word[0]) == first})]
-    for first, rest in (*unmarked, *_TEMPLATE_TOKENS):
+    for first, rest in (*reserved_patterns, *_TEMPLATE_TOKENS):
         rests.setdefault(first, []).append(rest)
     return re.compile("|".join(f"{first}(?={'|'.join(patterns)})" for first, patterns in rests.items()))
 

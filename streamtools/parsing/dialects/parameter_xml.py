@@ -1,11 +1,12 @@
-"""Dialects of calls in tags like `<function=NAME>`, or in a name and pairs of tags.
+"""Dialects of calls in tags like `<function=NAME>`, or of a name followed by tags for keys and values.
 
     <tool_call><function=get_weather><parameter=city>Paris</parameter></function></tool_call>
     <function=get_weather>{"city": "Paris"}</function>
     <tool_call>get_weather<arg_key>city</arg_key><arg_value>Paris</arg_value></tool_call>
     <tool: get_weather>{"city": "Paris"}</tool>
 
-Values are text. The type of a value comes from the JSON schema of the tool.
+Values in tags are text, and their types come from the JSON schema of the tool. In the other forms, the arguments are
+JSON.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _FUNCTION_TAGS = ("<function=", "</function", "<parameter=", "</parameter")
 
 
 def qwen3_coder_xml() -> Dialect:
-    """Return the dialect of Qwen/Qwen3-Coder and nvidia/Nemotron-3-Nano, by their chat templates.
+    """Return the dialect of Qwen/Qwen3-Coder and nvidia/Nemotron-3-Nano, as their chat templates define it.
 
     Qwen3-Coder often forgets the opening tag of the wrapper, but writes its closing tag.
     """
@@ -54,7 +55,10 @@ def k_exaone2_xml() -> Dialect:
 
 
 def seed_oss_xml() -> Dialect:
-    """Return the dialect of ByteDance-Seed/Seed-OSS, by its chat template. There are no line feeds around values."""
+    """Return the dialect of ByteDance-Seed/Seed-OSS, as its chat template defines it.
+
+    There are no line feeds around values.
+    """
     end = "<seed:eos>"
     functions = FunctionTags("seed:tool_call", ends=(end,), verbatim=True)
     return Dialect(
@@ -88,7 +92,10 @@ def llama31_function_tag() -> Dialect:
 
 
 def _function_writer(opening: str, close: str, lay_out: Callable[[str], str]) -> Callable[[str, dict[str, Any]], str]:
-    """Return a `write_call` function. It writes a function between two tags. `lay_out` adds line feeds to a value."""
+    """Return a `write_call` function. It writes a call as `<function=…>` between two tags.
+
+    `lay_out` adds line feeds to a value.
+    """
     tags = ("</parameter", "<parameter=", "</function", close[:-1])
 
     def write_call(name: str, arguments: dict[str, Any]) -> str:
@@ -99,10 +106,10 @@ def _function_writer(opening: str, close: str, lay_out: Callable[[str], str]) ->
     return write_call
 
 
-# Pairs of tags. Other dialects also have the tag `<tool_call>`. In this form, a name and another tag follow it.
+# Tags for keys and values. Other dialects also have the tag `<tool_call>`. Here, a name and another tag follow it.
 
 _PAIR_TAGS = (*both_tags("tool_call", "tool_response"), "<arg_", "</arg_")
-_AS_NAMED: Mapping[str, str] = MappingProxyType({})
+_NO_OTHER_SPELLINGS: Mapping[str, str] = MappingProxyType({})
 
 
 def _name_and(following: tuple[Part, ...]) -> tuple[Part, ...]:
@@ -111,16 +118,18 @@ def _name_and(following: tuple[Part, ...]) -> tuple[Part, ...]:
 
 
 def _pairs_writer(
-    before: str, between: str, after: str, spelled: Mapping[str, str] = _AS_NAMED
+    before: str, between: str, after: str, spelled: Mapping[str, str] = _NO_OTHER_SPELLINGS
 ) -> Callable[[str, dict[str, Any]], str]:
     """Return a `write_call` function. It writes `before`, the name, `between`, the pairs and `after`.
 
-    `spelled` has the same meaning as for `ArgumentPairs`.
+    `spelled` maps names of tags to other spellings, as for `ArgumentPairs`.
     """
     names = ("arg_key", "/arg_key", "arg_value", "/arg_value", "/tool_call")
     key_tag, end_key, value_tag, end_value, end = (spelled.get(name, f"<{name}>") for name in names)
     line_feed = "\n" if value_tag else ""
-    stop = -1 if value_tag else None  # a suffix may precede the last character of a tag, but not of a token
+    # A tag may have a suffix before `>`, as in `<arg_key:opensource>`, so its last character is left out. The special
+    # tokens of a dialect without a value tag have no suffix.
+    stop = -1 if value_tag else None
 
     def write_call(name: str, arguments: dict[str, Any]) -> str:
         values = {key: write_value(value, end_value[:stop], end[:stop]) for key, value in arguments.items()}
@@ -131,7 +140,10 @@ def _pairs_writer(
 
 
 def glm_xml() -> Dialect:
-    """Return the dialect of zai-org/GLM-4.5 and GLM-4.7, by their chat templates. GLM-4.7 writes no line feeds."""
+    """Return the dialect of zai-org/GLM-4.5 and GLM-4.7, as their chat templates define it.
+
+    GLM-4.7 writes no line feeds.
+    """
     ends = ("<|observation|>", "<|user|>", "<|endoftext|>")
     pairs = ArgumentPairs(ends=ends)
     return Dialect(
@@ -147,7 +159,10 @@ def glm_xml() -> Dialect:
 
 
 def poolside_xml() -> Dialect:
-    """Return the dialect of poolside/Laguna, by its chat template. It is glm_xml, or JSON between the same tags."""
+    """Return the dialect of poolside/Laguna, as its chat template defines it.
+
+    A call is a call of `glm_xml`, or JSON between the same tags.
+    """
     json_body, pairs = json_calls("</tool_call>"), ArgumentPairs()
 
     def body(span: Span) -> Generator[None, None, None]:
@@ -165,7 +180,7 @@ def poolside_xml() -> Dialect:
 
 
 def hunyuan_xml() -> Dialect:
-    """Return the dialect of tencent/Hunyuan 3, by its chat template.
+    """Return the dialect of tencent/Hunyuan 3, as its chat template defines it.
 
     In the published vocabulary, all tags have the suffix `:opensource`, including the tags of reasoning.
     """
@@ -184,7 +199,7 @@ def hunyuan_xml() -> Dialect:
 
 
 def iquest_q1() -> Dialect:
-    """Return the dialect of IQuest Q1, by SGLang's parser. It is glm_xml with another tag around the call."""
+    """Return the dialect of IQuest Q1, as SGLang's parser reads it. It is `glm_xml` with other tags around a call."""
     opening, close = "<iquest_tool_call>", "</iquest_tool_call>"
     spelled = {"tool_call": opening, "/tool_call": close}
     pairs = ArgumentPairs(spelled=spelled)
@@ -198,7 +213,7 @@ def iquest_q1() -> Dialect:
 
 
 def k2_horizon() -> Dialect:
-    """Return the dialect of K2 Horizon and Jais 3, by the parsers of vLLM and SGLang.
+    """Return the dialect of K2 Horizon and Jais 3, as the parsers of vLLM and SGLang read it.
 
     A tag before a value may give its type. Instead of the name and the pairs, a call may be JSON with the name in it.
     """
@@ -227,7 +242,7 @@ def k2_horizon() -> Dialect:
 
 
 def solar_open2() -> Dialect:
-    """Return the dialect of upstage/Solar-Open2, by vLLM's parser. It is like glm_xml, with tokens as tags."""
+    """Return the dialect of upstage/Solar-Open2, as vLLM's parser reads it. It is like glm_xml, with tokens as tags."""
     names = ("tool_call", "/tool_call", "arg_key", "/arg_key", "/arg_value")
     tokens = ("call:start", "call:end", "arg:start", "arg:value", "arg:end")
     spelled = {name: f"<|tool_{token}|>" for name, token in zip(names, tokens, strict=True)} | {"arg_value": ""}
@@ -242,10 +257,11 @@ def solar_open2() -> Dialect:
 
 
 def cwm_tool() -> Dialect:
-    """Return the dialect of facebook/cwm, by its prompting guide. A tag with the name surrounds text or JSON.
+    """Return the dialect of facebook/cwm, as its prompting guide describes it.
 
-    A call consists of `<tool: bash>`, a line end, `ls`, a line end and `</tool>`. The content may be text only if the
-    tool has one parameter.
+    Text or JSON stands between two tags, the first of which holds the name. For example, a call consists of
+    `<tool: bash>`, a line end, `ls`, a line end and `</tool>`. The content may be text only if the tool has one
+    parameter.
     """
     opening, close, end = "<tool: ", "</tool>", "<|eot_id|>"
     return Dialect(
@@ -254,6 +270,6 @@ def cwm_tool() -> Dialect:
         write_call=name_and_json(opening, ">\n", f"\n{close}"),
         reserved=(opening.rstrip(), close, *both_tags("tool_response")),
         tags=(*closed_again(close), *ends_of_turn(end)),
-        auto=False,  # people use it as a name for a tool
+        auto=False,  # in prose, people write `<tool: NAME>` to mention a tool
         notes="Between the tags stands one JSON object, the arguments.",
     )

@@ -36,10 +36,11 @@ _LITERALS_ONLY = "Arguments are literals and always have names."
 
 
 def pythonic() -> Dialect:
-    """Return the dialect of ToolACE, and, by its model card, of meta-llama/Llama-3.2. Calls have no tags.
+    """Return the dialect of ToolACE. Calls have no tags.
 
-    A list is read as calls only at the start of a message, and only if its first call names a declared tool. The tags
-    of Llama 4 are read too, as inference servers do under this name.
+    The model card of meta-llama/Llama-3.2 describes this form too. A list is read as calls only at the start of a
+    message, and only if its first call names a declared tool. The tags of Llama 4 are also read, because the parsers
+    named `pythonic` in inference servers read them.
     """
     return replace(
         pythonic_llama4(),
@@ -50,7 +51,7 @@ def pythonic() -> Dialect:
 
 
 def pythonic_llama4() -> Dialect:
-    """Return the dialect of meta-llama/Llama-4, by its model card.
+    """Return the dialect of meta-llama/Llama-4, as its model card describes it.
 
     The tags around calls are tokens. The model may forget them, and a tokenizer may remove them. A list without tags is
     read as in `pythonic`. If the prompt contains calls in JSON, the model writes JSON between the tags.
@@ -61,7 +62,7 @@ def pythonic_llama4() -> Dialect:
 
 
 def olmo3_pythonic() -> Dialect:
-    """Return the dialect of allenai/Olmo-3, by its chat template.
+    """Return the dialect of allenai/Olmo-3, as its chat template defines it.
 
     Each call stands on a separate line. The literal words are `true`, `false` and `null`, as in JSON.
     """
@@ -76,10 +77,10 @@ def olmo3_pythonic() -> Dialect:
 
 
 def lfm2_pythonic() -> Dialect:
-    """Return the dialect of LiquidAI/LFM2, by its chat template. The model also writes JSON between its tags.
+    """Return the dialect of LiquidAI/LFM2, as its chat template defines it.
 
-    It deviates from Python: numbers may begin with a zero, and strings may contain unescaped quotes. It also writes
-    sets.
+    The model also writes JSON between its tags. Its Python deviates from the language: numbers may begin with a zero,
+    and strings may contain unescaped quotes. The model also writes sets.
     """
     opening, close = "<|tool_call_start|>", "<|tool_call_end|>"
     begin, end = "<|tool_response_start|>", "<|tool_response_end|>"
@@ -94,10 +95,10 @@ def lfm2_pythonic() -> Dialect:
 
 
 def minicpm4_python() -> Dialect:
-    """Return the dialect of openbmb/MiniCPM3-4B and MiniCPM4-8B, by their chat templates: Python between tokens.
+    """Return the dialect of openbmb/MiniCPM3-4B and MiniCPM4-8B, as their chat templates define it.
 
-    The calls stand in a fence of back-ticks, one on each line. Models sometimes omit the fence. Reasoning precedes the
-    calls, between other tokens.
+    The calls are Python in a fence of back-ticks between tokens, one call on each line. Models sometimes omit the
+    fence. Reasoning precedes the calls, between other tokens.
     """
     opening, close = "<|tool_call_start|>", "<|tool_call_end|>"
     fenced, bare = pythonic_calls(opening, close, fenced=True), pythonic_calls(opening, close)
@@ -105,7 +106,7 @@ def minicpm4_python() -> Dialect:
         id="minicpm4_python",
         openers=(
             Opener((opening, SPACES, "```", OneOf(("python", "")), SPACES), fenced, ahead=(NAME, "(")),
-            Opener((opening, SPACES), bare, ahead=(NAME, "("), unless="lfm2_pythonic"),
+            Opener((opening, SPACES), bare, ahead=(NAME, "("), unless_enabled="lfm2_pythonic"),
         ),
         write_call=lambda name, arguments: f"{opening}\n```python\n{_write(name, arguments, _python)}\n```\n{close}",
         reserved=(opening, close),
@@ -155,7 +156,7 @@ def granite_lines() -> Dialect:
         openers=(),
         openers_for=_line_openers,
         write_call=lambda name, arguments: f"{_write(name, arguments, _python)}\n",
-        unmarked=((f"(?<![{word}])[{word}]", rf"[{word}]{{0,127}}\([ \t\r\n]{{0,32}}(?:\)|{key}=)"),),
+        reserved_patterns=((f"(?<![{word}])[{word}]", rf"[{word}]{{0,127}}\([ \t\r\n]{{0,32}}(?:\)|{key}=)"),),
         tags=ends_of_turn("<|end_of_text|>"),
         auto=False,
         notes=f"{ALONE} Each has a line to itself, and its arguments always have names.",
@@ -186,7 +187,7 @@ def _tagged(id: str, opening: str, close: str, *, ends: tuple[str, ...], loose: 
         openers_for=_list_openers,
         write_call=lambda name, arguments: f"{opening}[{_write(name, arguments, _python)}]{close}",
         reserved=(opening, close),
-        unmarked=((r"\[", r"[ \t\r\n]{0,32}[^\s()\[\]{}<>\"'`=,;]{1,128}\("),),
+        reserved_patterns=((r"\[", r"[ \t\r\n]{0,32}[^\s()\[\]{}<>\"'`=,;]{1,128}\("),),
         tags=(*closed_again(close), *ends_of_turn(*ends)),
         notes=_LITERALS_ONLY,
     )
@@ -221,9 +222,9 @@ def _python(value: Any) -> str:
 
 
 def gemma4() -> Dialect:
-    """Return the dialect of google/gemma-4, by its chat template: tokens surround strings and reasoning.
+    """Return the dialect of google/gemma-4, as its chat template defines it: tokens surround strings and reasoning.
 
-    A message with calls ends with the opening tag of a result. The inference server then adds the result.
+    The model ends a message with calls with the opening tag of a result. The result follows in the next request.
     """
     return _gemma(
         "gemma4",
@@ -236,7 +237,7 @@ def gemma4() -> Dialect:
 
 
 def functiongemma() -> Dialect:
-    """Return the dialect of google/functiongemma-270m-it, by its chat template.
+    """Return the dialect of google/functiongemma-270m-it, as its chat template defines it.
 
     `<start_function_call>call:get_weather{city:<escape>Paris<escape>}<end_function_call>`
     """
@@ -260,7 +261,7 @@ def _gemma(id: str, syntax: Syntax, around: tuple[str, str, str, str], *tags: Ta
         write_result=lambda name, text: f"{result}response:{name}{literal(as_object(text, 'value'))}{end_of_result}",
         reserved=(*around, mark),
         tags=(Tag((close,)), Tag((result,)), *tags),
-        notes=f"Strings stand between two {mark}, keys without quotes.",
+        notes=f"Each string stands between two {mark}. Keys have no quotes.",
     )
 
 
@@ -276,7 +277,7 @@ def _gemma_writer(mark: str) -> Callable[[Any], str]:
             return "{" + ",".join(f"{key}:{text}" for key, text in members) + "}"
         if isinstance(value, list):
             return "[" + ",".join(map(write, value)) + "]"
-        if isinstance(value, str) and mark not in value + mark[:-1]:
+        if isinstance(value, str) and mark not in value:
             return mark + value + mark
         return compact(value)
 

@@ -28,16 +28,16 @@ def as_text(value: Any) -> str:
 def write_value(value: Any, *tags: str) -> str:
     """Return `as_text(value)`, changed so that it contains none of `tags`.
 
-    A string gets word joiners. In JSON, each `<` is escaped.
+    `break_tags` changes a string. In JSON, each `<` is escaped.
     """
     if isinstance(value, str):
-        return keep_from(value, *tags)
+        return break_tags(value, *tags)
     text = compact(value)
     return text.replace("<", "\\u003c") if any(tag in text for tag in tags) else text
 
 
-def keep_from(text: str, *tags: str) -> str:
-    """Insert a word joiner after the first character of each of `tags` in the text, like `neutralise`."""
+def break_tags(text: str, *tags: str) -> str:
+    """Insert a word joiner after the first character of each of `tags` that occurs in the text, like `neutralise`."""
     for tag in tags:
         text = text.replace(tag, tag[0] + JOINER + tag[1:])
     return text
