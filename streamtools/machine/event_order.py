@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from streamtools import events as ui_events
 from streamtools.errors import EventOrderError
-from streamtools.events import UI_EVENTS, UIEvent, ui_events
+from streamtools.events import UI_EVENTS, UIEvent
 
 _BEGUN, _NAMED, _WHOLE, _MALFORMED, _COMPLETE, _ASKED, _RUNNING, _LEFT, _ENDED = (
     "is being written",

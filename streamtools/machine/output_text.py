@@ -12,8 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from streamtools.errors import Code
-from streamtools.events import Partial, Text, UIEvent, Warning
-from streamtools.events.ui_events import ValidPartial
+from streamtools.events import Partial, Text, UIEvent, ValidPartial, Warning
 from streamtools.json_values import compact
 from streamtools.limits import Limits
 from streamtools.parsing.value_reader import Added, ValueReader

@@ -20,8 +20,19 @@ from typing import Any, Literal
 from msgspec.structs import replace
 
 from streamtools.errors import Code
-from streamtools.events import Call, Error, FollowUp, Matched, Raw, Reasoning, Text, Thinking, UIEvent, Warning
-from streamtools.events.ui_events import RuledReasoning
+from streamtools.events import (
+    Call,
+    Error,
+    FollowUp,
+    Matched,
+    Raw,
+    Reasoning,
+    RuledReasoning,
+    Text,
+    Thinking,
+    UIEvent,
+    Warning,
+)
 from streamtools.json_values import with_texts
 from streamtools.parsing.options import Options
 from streamtools.parsing.reader import always

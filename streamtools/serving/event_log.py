@@ -19,8 +19,7 @@ from urllib.parse import quote
 import anyio
 
 from streamtools.errors import Code, RunNotFound
-from streamtools.events import Done, UIEvent, Warning
-from streamtools.events.event import BATCH_BYTES, batch_length, weigh
+from streamtools.events import BATCH_BYTES, Done, UIEvent, Warning, batch_length, weigh
 
 _MAX_BATCH = 64  # maximum number of events that a reader takes in one call
 _seq_of = attrgetter("seq")

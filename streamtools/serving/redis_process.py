@@ -24,8 +24,7 @@ import anyio.lowlevel
 from anyio.abc import TaskGroup
 
 from streamtools.errors import ClosedError, OwnerUnreachable
-from streamtools.events import UIEvent, read_ui_event
-from streamtools.events.event import weigh
+from streamtools.events import UIEvent, read_ui_event, weigh
 from streamtools.logs import Logger, loggable
 from streamtools.serving import redis_scripts as scripts
 from streamtools.serving.event_log import WaitingReaders

@@ -28,16 +28,17 @@ from streamtools.events import (
     Partial,
     Raw,
     Reasoning,
+    RuledReasoning,
     StepEnd,
     StepSuperseded,
     Text,
     UIEvent,
     Usage,
     UsageReport,
+    ValidPartial,
     Warning,
+    weigh,
 )
-from streamtools.events.event import weigh
-from streamtools.events.ui_events import RuledReasoning, ValidPartial
 from streamtools.history import ProviderItem, TextPart, Thought
 from streamtools.history.parts import SEND_AGAIN, Assistant, CallResult, Origin, Part, Step
 from streamtools.json_values import Draft

@@ -17,8 +17,7 @@ from collections.abc import Sequence
 import anyio
 
 from streamtools.errors import ClosedError
-from streamtools.events import UIEvent
-from streamtools.events.event import BATCH_BYTES, batch_length, weigh
+from streamtools.events import BATCH_BYTES, UIEvent, batch_length, weigh
 
 MAX_EVENTS = 1024
 """The number of buffered events at which the writer must wait."""

@@ -23,8 +23,18 @@ import anyio
 from anyio.abc import TaskGroup
 from msgspec.structs import force_setattr, replace
 
-from streamtools.events import Error, Matched, Partial, Raw, Reasoning, StepStart, Text, UIEvent, Warning
-from streamtools.events.ui_events import RuledReasoning
+from streamtools.events import (
+    Error,
+    Matched,
+    Partial,
+    Raw,
+    Reasoning,
+    RuledReasoning,
+    StepStart,
+    Text,
+    UIEvent,
+    Warning,
+)
 from streamtools.logs import Logger
 from streamtools.tools.failures import is_failure
 

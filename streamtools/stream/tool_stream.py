@@ -27,8 +27,7 @@ from anyio.abc import TaskGroup
 from streamtools import observing
 from streamtools.calls import ToolChoice
 from streamtools.errors import ClosedError, Code, UnreadableSource
-from streamtools.events import Progress, SourceError, Text, UIEvent
-from streamtools.events.event import LARGE, weigh
+from streamtools.events import LARGE, Progress, SourceError, Text, UIEvent, weigh
 from streamtools.machine.state_machine import StreamMachine
 from streamtools.parsing.dialects import Dialects, choose_dialects, enabled_dialects
 from streamtools.parsing.options import ParserOptions

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
+from streamtools.coalescing import coalesce
 from streamtools.events import Error, Event, UIEvent, read_ui_event
-from streamtools.events.coalescing import coalesce
 from streamtools.recording.matching import common_prefix_length
 from streamtools.sources.frames import Frame, LineDecoder, SSEDecoder
 

@@ -24,7 +24,7 @@ from streamtools.events import (
     Text,
     Thinking,
     UIEvent,
-    ui_events,
+    Warning,
 )
 from tests.cluster.checks import check
 from tests.cluster.episode import Asked, Fault, History, Reading
@@ -60,7 +60,7 @@ def _other(found: History) -> None:
 
 
 def _resyncs(found: History) -> None:
-    found.readings[0].events.insert(3, ui_events.Warning(Code.RESYNC, "", seq=0))
+    found.readings[0].events.insert(3, Warning(Code.RESYNC, "", seq=0))
 
 
 def _no_end(found: History) -> None:

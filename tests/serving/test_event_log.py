@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamtools.errors import Code, RunNotFound
-from streamtools.events import Done, Progress, Raw, Text, UIEvent, Warning
-from streamtools.events.event import BATCH_BYTES, weigh
+from streamtools.events import BATCH_BYTES, Done, Progress, Raw, Text, UIEvent, Warning, weigh
 from streamtools.runs import EventLog, MemoryEventLog, log_key
 
 pytestmark = pytest.mark.anyio

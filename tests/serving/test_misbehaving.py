@@ -23,8 +23,7 @@ from streamtools import ToolStream, chat, sources
 from streamtools.conversation.models import OpenAIChat
 from streamtools.conversation.models.sending import NOT_ACCEPTED
 from streamtools.errors import Code
-from streamtools.events import Warning
-from streamtools.events.event import LARGE, weigh
+from streamtools.events import LARGE, Warning, weigh
 from streamtools.limits import Limits
 from streamtools.outputs import asgi
 from streamtools.runs import MemoryEventLog, Runs, log_key

@@ -15,6 +15,7 @@ import pytest
 from streamtools import Guards, StreamMachine, ToolRegistry, ToolStream, sources
 from streamtools.errors import ClosedError, UnreadableSource
 from streamtools.events import (
+    BATCH_BYTES,
     ChainCompleted,
     Done,
     Executed,
@@ -27,8 +28,8 @@ from streamtools.events import (
     TextDelta,
     UIEvent,
     Usage,
+    weigh,
 )
-from streamtools.events.event import BATCH_BYTES, weigh
 from streamtools.stream import event_buffer
 from streamtools.stream.options import MOVED
 from tests.support.bounds import stored

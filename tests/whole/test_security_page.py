@@ -14,7 +14,7 @@ import pytest
 
 from streamtools import Guards, Limits, RunnerOptions, chat
 from streamtools.conversation import Timeouts
-from streamtools.events.event import BATCH_BYTES
+from streamtools.events import BATCH_BYTES
 from streamtools.outputs.asgi import event_stream_response, read_body, serve_websocket, shutdown_signal
 from streamtools.runs import MemoryEventLog, Runs
 from streamtools.serving.requests import MAX_TOTAL_BODIES

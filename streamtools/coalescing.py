@@ -14,11 +14,11 @@ import msgspec
 
 from streamtools.calls import ToolCall
 from streamtools.errors import Code
-from streamtools.events.event import Event
-from streamtools.events.ui_events import (
+from streamtools.events import (
     ApprovalRequested,
     CallDelta,
     Error,
+    Event,
     Executed,
     Executing,
     Markup,

@@ -1,0 +1,649 @@
+"""Defines two closed unions of events: `SourceEvent`, which sources produce, and `UIEvent`, which a stream yields.
+
+Each event has a JSON form, which is an object with a `type`. `event.to_json()` returns this form. `read_ui_event` and
+`read_source_event` parse it. `json_schema` returns its JSON schema for a front end. Each event type can also be a field
+of a pydantic model, or the response model of an endpoint.
+
+Events are frozen msgspec structs. The garbage collector does not track most of them, because every delta of a stream
+creates at least one. `seq` is the number of an event in its run, counted from 1. It is 0 if no run has numbered the
+event, for example if a `Parser` returned it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, get_args
+
+import msgspec
+from pydantic_core import CoreSchema, core_schema
+
+from streamtools.calls import ToolCall
+from streamtools.errors import Code
+from streamtools.json_values import writable
+
+if TYPE_CHECKING:
+    from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+
+EMPTY_EVENT = 64
+"""The approximate size in bytes of an event without its content."""
+LARGE = 4096
+"""The text length, in characters, above which `stream/collector.py` processes an event without waiting for others."""
+BATCH_BYTES = 256 * 1024
+"""The maximum size in bytes of a batch of events that a reader receives. A batch may be larger if it is one event."""
+_UNKNOWN_SIZE = 4096  # the assumed size in bytes of an event that cannot be serialized
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Event(msgspec.Struct, frozen=True, gc=False, tag_field="type", omit_defaults=True):
+    """The base class of all events. An event has a `type` and can be serialized as JSON."""
+
+    type: ClassVar[str]
+
+    def to_json(self) -> str:
+        """Return the event as one line of JSON. Lone surrogates become U+FFFD, because UTF-8 cannot encode them."""
+        try:
+            return _encode(self).decode()
+        except UnicodeEncodeError:
+            return _encode(writable(msgspec.to_builtins(self))).decode()
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        def validate(value: Any) -> Any:
+            if isinstance(value, cls):
+                return value
+            try:
+                return msgspec.convert(value, type=cls)
+            except msgspec.ValidationError as error:
+                raise ValueError(str(error)) from None
+
+        return core_schema.no_info_plain_validator_function(
+            validate, serialization=core_schema.plain_serializer_function_ser_schema(msgspec.to_builtins)
+        )
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return json_schema(cls)
+
+
+class RuledEvent(Event, frozen=True, gc=True, dict=True):
+    """An event whose content may have been changed by text rules. It can store the original content."""
+
+    @property
+    def written(self) -> Any:
+        """The original content from the model, for the history. For a `ValidPartial`, its validated value.
+
+        None if no rule has changed the content, or if the event was deserialized.
+        """
+        return self.__dict__.get("written")
+
+    def set_written(self, written: Any) -> None:
+        """Store the value of `written`. It is never serialized."""
+        self.__dict__["written"] = written
+
+
+class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Token counts of one provider turn or of a run. A value is None if the provider does not report it.
+
+    `input` includes tokens read from a cache. `output` includes reasoning. `cost` is the price in the currency of the
+    provider. OpenRouter, for example, reports it in US dollars.
+    """
+
+    input: int | None = None
+    output: int | None = None
+    total: int | None = None
+    cache_read: int | None = None
+    cache_write: int | None = None
+    reasoning: int | None = None
+    cost: float | None = None
+
+    def __add__(self, other: Usage) -> Usage:
+        pairs = ((name, getattr(self, name), getattr(other, name)) for name in self.__struct_fields__)
+        sums: dict[str, Any] = {name: a if b is None else b if a is None else a + b for name, a, b in pairs}
+        return Usage(**sums)
+
+
+# Source events, into which adapters convert a provider's stream. All providers share one closed union.
+
+FinishReason: TypeAlias = Literal[
+    "stop", "tool_calls", "length", "content_filter", "error", "pause", "cancelled", "other"
+]
+"""Why a provider's turn ended, normalized for all providers. `raw_finish_reason` holds the value that it sent."""
+
+
+class TextDelta(Event, frozen=True, gc=False, tag="text-delta"):
+    """A piece of the answer's text."""
+
+    type: ClassVar[Literal["text-delta"]] = "text-delta"
+    text: str
+
+
+class ReasoningDelta(Event, frozen=True, gc=False, tag="reasoning-delta"):
+    """A piece of reasoning that the provider sends separately from the text.
+
+    A `signature` ends one block of reasoning. The next request must contain it unchanged. The same applies to the `id`,
+    which some providers send for the block. If `redacted` is true, the provider hides the text, and the event has only
+    a signature. `own` maps a message format to the fields in which the next request repeats the reasoning. In `own`,
+    null is a placeholder for the text.
+    """
+
+    type: ClassVar[Literal["reasoning-delta"]] = "reasoning-delta"
+    text: str
+    signature: str | None = None
+    id: str | None = None
+    redacted: bool = False
+    own: dict[str, Any] | None = None
+
+
+class ToolCallStart(Event, frozen=True, gc=False, tag="tool-call-start"):
+    """A native call starts. Sent again when its id or final name becomes known.
+
+    `key` identifies the call in its turn. It is unique, even if the provider uses an index or id twice.
+    """
+
+    type: ClassVar[Literal["tool-call-start"]] = "tool-call-start"
+    key: str
+    id: str | None = None
+    name: str | None = None
+
+
+class ToolCallDelta(Event, frozen=True, gc=False, tag="tool-call-delta"):
+    """A piece of a native call's arguments, as JSON text."""
+
+    type: ClassVar[Literal["tool-call-delta"]] = "tool-call-delta"
+    key: str
+    text: str
+
+
+class NativeToolCall(Event, frozen=True, gc=False, tag="tool-call"):
+    """A complete native call. A `tool-call-start` may have preceded it.
+
+    - `arguments` is JSON text or an object. If it is None, the deltas of the call contain the arguments.
+    - `signature` must be in the next request, unchanged and with the call. `own` maps a message format to other fields
+      of the call that the next request must contain. If the provider has run the call, `own` holds the whole call.
+    - If `provider_executed` is true, the provider runs the tool, and streamtools must not run it.
+    - If `answerable` is false, the provider accepts no result. The call is reported and remains pending.
+    - `fault` says why the data from the provider is not a valid call. It is None for a valid call.
+    - If `emulated` is true, the call comes from an emulation request. `native_tool_calls` does not apply to it.
+    """
+
+    type: ClassVar[Literal["tool-call"]] = "tool-call"
+    key: str
+    name: str | None = None
+    arguments: Any = None
+    id: str | None = None
+    provider_executed: bool = False
+    signature: str | None = None
+    answerable: bool = True
+    fault: Code | None = None
+    emulated: bool = False
+    own: dict[str, Any] | None = None
+
+
+class SourceUsage(Event, frozen=True, gc=False, tag="usage"):
+    """The token usage of this turn up to now. A later event of the same turn replaces it."""
+
+    type: ClassVar[Literal["usage"]] = "usage"
+    usage: Usage
+
+
+class ProviderCompleted(Event, frozen=True, gc=False, tag="provider-completed"):
+    """A provider's turn has ended, and its complete calls may run.
+
+    `text` is the whole text of the turn, if the provider repeats it at the end. `tool_calls` holds calls that only the
+    end of the turn contains. `response_id` is the provider's id of the response, and `model` its name of the model.
+    `ends_run` is False in formats that send several turns in one stream. `chain-completed` then ends the run.
+    """
+
+    type: ClassVar[Literal["provider-completed"]] = "provider-completed"
+    text: str | None = None
+    tool_calls: list[NativeToolCall] | None = None
+    finish_reason: FinishReason | None = None
+    raw_finish_reason: str | None = None
+    usage: Usage | None = None
+    ends_run: bool = True
+    response_id: str | None = None
+    model: str | None = None
+
+
+class ChainCompleted(Event, frozen=True, gc=False, tag="chain-completed"):
+    """A run of several provider turns has ended."""
+
+    type: ClassVar[Literal["chain-completed"]] = "chain-completed"
+    conversation_id: str | None = None
+
+
+class SourceError(Event, frozen=True, gc=False, tag="error"):
+    """The provider or the transport reports an error.
+
+    `message` may be shown to users. `cause` is only for the log. `failed_generation` is the complete text of the model,
+    if the provider could not parse a call in it. `url` is the host and path of the request, only for the log. It holds
+    no credentials.
+    """
+
+    type: ClassVar[Literal["error"]] = "error"
+    message: str
+    code: Code = Code.UPSTREAM_ERROR
+    status: int | None = None
+    cause: str | None = None
+    failed_generation: str | None = None
+    url: str | None = None
+
+
+class SourceWarning(Event, frozen=True, gc=False, tag="warning"):
+    """The adapter could not read a part of the stream. It continues with the next part."""
+
+    type: ClassVar[Literal["warning"]] = "warning"
+    code: Code
+    message: str
+    raw: str | None = None
+    count: int | None = None
+
+
+class SourceRaw(Event, frozen=True, gc=False, tag="raw"):
+    """Provider data that the adapter does not interpret.
+
+    If `format` is set, the data is part of the turn. The next request must contain it at the same position of the turn.
+    `format` is the message format of the provider. `about` is `"item"` if the data is a separate item. It is `"text"`
+    if the data holds additional fields of the text since the previous part.
+    """
+
+    type: ClassVar[Literal["raw"]] = "raw"
+    data: Any
+    format: str | None = None
+    about: Literal["item", "text"] = "item"
+
+
+SourceEvent: TypeAlias = (
+    TextDelta | ReasoningDelta | ToolCallStart | ToolCallDelta | NativeToolCall | SourceUsage | ProviderCompleted
+    | ChainCompleted | SourceError | SourceWarning | SourceRaw
+)  # fmt: skip
+SOURCE_EVENTS: tuple[type[Event], ...] = get_args(SourceEvent)
+"""The event types of the union."""
+
+_decode_source_event = msgspec.json.Decoder(SourceEvent).decode
+
+
+def read_source_event(data: str | bytes) -> SourceEvent:
+    """Parse the JSON of a source event. Raises `msgspec.ValidationError`, which is a ValueError, for any other JSON."""
+    event: SourceEvent = _decode_source_event(data)
+    return event
+
+
+# UI events, which a stream yields to the application.
+
+_DIALECT = re.compile(r"\bdialect (\w+)(?=$| in )")  # finds the dialect in the message of a near miss
+
+DoneReason: TypeAlias = Literal["finished", "truncated", "failed", "stopped", "cancelled"]
+"""How a run ended: completed, truncated by the provider, failed, stopped by a limit or a tool, or cancelled."""
+
+
+class Start(Event, frozen=True, gc=False, tag="start"):
+    """The run starts. No data has been read from the provider yet."""
+
+    type: ClassVar[Literal["start"]] = "start"
+    run_id: str
+    seq: int = 0
+
+
+class StepStart(Event, frozen=True, gc=False, tag="step-start", repr_omit_defaults=True):
+    """A step starts. It consists of one turn of the model and the execution of its calls. Steps are counted from 1.
+
+    `format` is the message format of the provider, or None if the source does not know it. Only a request in this
+    format may contain the signatures of the turn.
+    """
+
+    type: ClassVar[Literal["step-start"]] = "step-start"
+    step: int
+    seq: int = 0
+    format: str | None = None
+
+
+class StepEnd(Event, frozen=True, gc=False, tag="step-end", repr_omit_defaults=True):
+    """A step has ended: the turn of the model is complete, and so is the execution of its calls.
+
+    `response_id` is the provider's id of the response, and `model` its name of the model. Each may be None.
+    """
+
+    type: ClassVar[Literal["step-end"]] = "step-end"
+    step: int
+    finish_reason: str | None
+    seq: int = 0
+    response_id: str | None = None
+    model: str | None = None
+
+
+class StepSuperseded(Event, frozen=True, gc=False, tag="step-superseded"):
+    """The last step failed and is discarded. Another model generates the response from the beginning.
+
+    An interface must remove the content of the step. The history does not contain it. None of its calls has run.
+    """
+
+    type: ClassVar[Literal["step-superseded"]] = "step-superseded"
+    step: int
+    seq: int = 0
+
+
+class Text(Event, frozen=True, gc=False, tag="text"):
+    """A piece of the visible text."""
+
+    type: ClassVar[Literal["text"]] = "text"
+    text: str
+    seq: int = 0
+
+
+class Reasoning(Event, frozen=True, gc=False, tag="reasoning", repr_omit_defaults=True):
+    """A piece of the model's reasoning.
+
+    `signature`, `id`, `redacted` and `own` are for the next request to the provider. `ReasoningDelta` explains them.
+    """
+
+    type: ClassVar[Literal["reasoning"]] = "reasoning"
+    text: str
+    seq: int = 0
+    signature: str | None = None
+    id: str | None = None
+    redacted: bool = False
+    own: dict[str, Any] | None = None
+
+
+class RuledReasoning(Reasoning, RuledEvent, frozen=True, gc=True, dict=True, tag="reasoning", repr_omit_defaults=True):
+    """Ends a reasoning block whose text the rules may have changed.
+
+    `text` is empty. The event holds the signature, the id and `redacted` of the block, and its original in `written`.
+    """
+
+
+class Partial(Event, frozen=True, gc=False, tag="partial", repr_omit_defaults=True):
+    """The typed answer (option `output`) has grown: `value` was added at `path`.
+
+    If `call_id` is set, the arguments of that call have grown instead. Such events need the option `call_partials`.
+
+    A string arrives in pieces. A number, true, false or null arrives complete. An object or an array is first added
+    empty. Its members or items follow in later events with longer paths. If `complete` is true, the value at `path` is
+    complete. For an object or an array, such an event only reports this and adds no value.
+    """
+
+    type: ClassVar[Literal["partial"]] = "partial"
+    path: list[str | int]
+    value: Any
+    complete: bool = False
+    seq: int = 0
+    call_id: str | None = None
+
+    @property
+    def instance(self) -> Any:
+        """The validated value, if this event completes a valid value. None otherwise, and in a deserialized event."""
+        return None
+
+
+class ValidPartial(Partial, RuledEvent, frozen=True, gc=True, dict=True, tag="partial", repr_omit_defaults=True):
+    """The last `partial` of a valid value. A separate class, because events with a `__dict__` are slower to create."""
+
+    @property
+    def instance(self) -> Any:
+        """The validated value."""
+        return self.written
+
+
+class Thinking(Event, frozen=True, gc=False, tag="thinking"):
+    """The model has started to write a call (`active` is true) or has finished it. An interface can show a spinner
+    until then."""
+
+    type: ClassVar[Literal["thinking"]] = "thinking"
+    active: bool
+    call_id: str | None = None
+    seq: int = 0
+
+
+class CallStart(Event, frozen=True, gc=False, tag="call-start"):
+    """The name of a call is known. The model is still writing the call."""
+
+    type: ClassVar[Literal["call-start"]] = "call-start"
+    call_id: str
+    name: str
+    seq: int = 0
+
+
+class CallDelta(Event, frozen=True, gc=False, tag="call-delta"):
+    """A piece of the arguments of a call, as JSON text. All pieces together are the text that the model wrote."""
+
+    type: ClassVar[Literal["call-delta"]] = "call-delta"
+    call_id: str
+    text: str
+    seq: int = 0
+
+
+class Call(RuledEvent, frozen=True, gc=True, tag="call"):
+    """A call is complete and well-formed."""
+
+    type: ClassVar[Literal["call"]] = "call"
+    call: ToolCall
+    seq: int = 0
+
+
+class ApprovalRequested(Event, frozen=True, gc=False, tag="approval-requested"):
+    """The call needs approval before `expires` (seconds since 1970).
+
+    `digest` identifies the name and the arguments of the call. An approval with this digest applies only to this call.
+    """
+
+    type: ClassVar[Literal["approval-requested"]] = "approval-requested"
+    call: ToolCall
+    expires: float | None = None
+    seq: int = 0
+    digest: str = ""
+
+
+class Executing(Event, frozen=True, gc=False, tag="executing"):
+    """The tool has started."""
+
+    type: ClassVar[Literal["executing"]] = "executing"
+    call: ToolCall
+    seq: int = 0
+
+
+class Progress(Event, frozen=True, gc=False, tag="progress"):
+    """Progress data from a running tool. It is not sent to the model."""
+
+    type: ClassVar[Literal["progress"]] = "progress"
+    call_id: str
+    data: Any
+    seq: int = 0
+
+
+class Executed(Event, frozen=True, gc=False, tag="executed"):
+    """The tool has returned. `message` is the `message` field of the result, or None. `elapsed` is in seconds."""
+
+    type: ClassVar[Literal["executed"]] = "executed"
+    call: ToolCall
+    result: Any
+    message: str | None
+    elapsed: float
+    seq: int = 0
+
+
+class Error(RuledEvent, frozen=True, gc=True, tag="error"):
+    """A call failed or does not run, or the whole stream failed. `call_id` is None if the stream failed.
+
+    `message` may be shown to users. `call` is the call, if it is well-formed. `raw` is the text of a malformed call,
+    and `dialect` its dialect.
+    """
+
+    type: ClassVar[Literal["error"]] = "error"
+    code: Code
+    message: str
+    call_id: str | None = None
+    call: ToolCall | None = None
+    raw: str | None = None
+    status: int | None = None
+    dialect: str | None = None
+    seq: int = 0
+
+
+class Warning(Event, frozen=True, gc=False, tag="warning"):
+    """A diagnostic message for developers. It should not be shown to users.
+
+    `raw` is the text or data that caused the warning. `count` is a number that belongs to it, such as the length of
+    skipped data.
+    """
+
+    type: ClassVar[Literal["warning"]] = "warning"
+    code: Code
+    message: str
+    raw: str | None = None
+    count: int | None = None
+    seq: int = 0
+
+    @property
+    def dialect(self) -> str | None:
+        """The dialect that the text of a near miss resembles. None for any other warning."""
+        match = _DIALECT.search(self.message) if self.code is Code.NEAR_MISS else None
+        return match[1] if match else None
+
+
+class FollowUp(RuledEvent, frozen=True, gc=True, tag="follow-up"):
+    """The messages that are sent to the model next. Encoders leave this event out by default.
+
+    If text rules have changed the messages, `written` holds the original messages, which the model receives.
+    """
+
+    type: ClassVar[Literal["follow-up"]] = "follow-up"
+    messages: list[dict[str, Any]]
+    seq: int = 0
+
+
+class UsageReport(Event, frozen=True, gc=False, tag="usage", repr_omit_defaults=True):
+    """Token usage of the turn that ends. If several models were used, each has an event with its name in `model`."""
+
+    type: ClassVar[Literal["usage"]] = "usage"
+    usage: Usage
+    seq: int = 0
+    model: str | None = None
+
+
+class Raw(RuledEvent, frozen=True, gc=True, tag="raw", repr_omit_defaults=True):
+    """Provider data that the adapter does not interpret.
+
+    `format` and `about` are for the next request to the provider. `SourceRaw` explains them. If `item` is set, the next
+    request contains it instead of `data`.
+    """
+
+    type: ClassVar[Literal["raw"]] = "raw"
+    data: Any
+    seq: int = 0
+    format: str | None = None
+    about: Literal["item", "text"] = "item"
+    item: Any = None
+
+
+class Done(Event, frozen=True, gc=False, tag="done"):
+    """The run has ended. This is its last event. `pending` holds the calls that have not run."""
+
+    type: ClassVar[Literal["done"]] = "done"
+    reason: DoneReason
+    finish_reason: str | None
+    raw_finish_reason: str | None
+    pending: list[ToolCall]
+    conversation_id: str | None = None
+    seq: int = 0
+
+
+class Markup(Event, frozen=True, gc=False, tag="markup"):
+    """Tags of a dialect with the white space around them. Only a parser with `keep_markup` returns this event."""
+
+    type: ClassVar[Literal["markup"]] = "markup"
+    text: str
+    seq: int = 0
+
+
+class Matched(RuledEvent, frozen=True, gc=True, tag="matched", repr_omit_defaults=True):
+    """A text rule has matched, and the match was removed from the text or the reasoning (`where`).
+
+    `position` is the start of the match in the original text or reasoning of the turn. `length` is the length of the
+    match. Both are in characters. The replacement follows as a text of `shown` characters. `fields` holds the data that
+    the rule reports about the match.
+    """
+
+    type: ClassVar[Literal["matched"]] = "matched"
+    rule: str
+    action: Literal["replace", "remove", "mark", "stop", "fail"]
+    position: int
+    length: int
+    shown: int = 0
+    fields: dict[str, Any] | None = None
+    seq: int = 0
+    where: Literal["text", "reasoning"] = "text"
+
+    @property
+    def match(self) -> str | None:
+        """The matched text. It is never serialized, so it is None in a deserialized event."""
+        return self.__dict__.get("match")
+
+    def set_match(self, match: str, *, written: bool) -> None:
+        """Store the matched text. With `written=True`, it is also the original content, which the history contains."""
+        self.__dict__["match"] = match
+        if written:
+            self.set_written(match)
+
+
+UIEvent: TypeAlias = (
+    Start | StepStart | StepEnd | StepSuperseded | Text | Reasoning | Partial | Thinking | CallStart | CallDelta
+    | Call | ApprovalRequested | Executing | Progress | Executed | Error | Warning | FollowUp | UsageReport | Raw
+    | Done | Markup | Matched
+)  # fmt: skip
+UI_EVENTS: tuple[type[Event], ...] = get_args(UIEvent)
+"""The event types of the union."""
+
+_decode_ui_event = msgspec.json.Decoder(UIEvent).decode
+
+
+def read_ui_event(data: str | bytes) -> UIEvent:
+    """Parse the JSON of a UI event. Raises `msgspec.ValidationError`, which is a ValueError, for any other JSON."""
+    event: UIEvent = _decode_ui_event(data)
+    return event
+
+
+def json_schema(types: Any = UIEvent) -> dict[str, Any]:
+    """Return the JSON schema (2020-12) of an event type or a union of event types. It contains no references."""
+    (schema,), definitions = msgspec.json.schema_components([types], ref_template="#/{name}")
+
+    def inline(node: Any) -> Any:
+        if isinstance(node, dict):
+            if "$ref" in node:
+                return inline(definitions[node["$ref"].removeprefix("#/")])
+            return {key: inline(value) for key, value in node.items() if key != "discriminator"}
+        return [inline(item) for item in node] if isinstance(node, list) else node
+
+    inlined: dict[str, Any] = inline(schema)
+    return inlined
+
+
+# The sizes of events in memory.
+
+
+def weigh(event: Event) -> int:
+    """Return the approximate size of an event in bytes, from its text, or from its JSON if it has no text."""
+    text = getattr(event, "text", None)
+    try:
+        size = size_of(text if type(text) is str else event.to_json())
+    except Exception:  # it contains data of a tool or an SDK that cannot be serialized
+        return _UNKNOWN_SIZE
+    return EMPTY_EVENT + size + len(getattr(event, "signature", None) or "")
+
+
+def size_of(text: str) -> int:
+    """Return the size of a text in memory, in bytes. ASCII needs one byte per character, other text up to four."""
+    return len(text) if text.isascii() else text.__sizeof__()
+
+
+def batch_length(events: Iterable[Event]) -> int:
+    """Return how many of the first events fit into one batch. At least one event always fits."""
+    count, remaining = 0, BATCH_BYTES
+    for event in events:
+        remaining -= weigh(event)
+        if remaining < 0 and count:
+            break
+        count += 1
+    return count
