@@ -22,6 +22,9 @@ from streamtools.limits import DEFAULT_LIMITS, Limits
 _HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")  # any escaped surrogate; if there is none, the slow test is skipped
 _CHUNK_BYTES = 64 * 1024
 
+DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""The exceptions that msgspec raises for JSON that it cannot read, or that does not have the expected type."""
+
 
 def is_utf8(text: str) -> bool:
     """Return whether UTF-8 can encode a text. It cannot encode lone surrogates.
@@ -159,6 +162,20 @@ def decode_json(text: str, *, strict: bool = False, limits: Limits = DEFAULT_LIM
     if not is_utf8(text) or (_HALF_PAIR.search(text) and not is_utf8(json.dumps(value, ensure_ascii=False))):
         raise Rejected(Code.LONE_SURROGATE, "a string holds half of a surrogate pair")
     return Decoded(value, repaired)
+
+
+def decode(data: bytes) -> Any:
+    """Return the value of JSON text. Raises ValueError if it is invalid.
+
+    Unlike msgspec, it accepts lone surrogates, NaN, infinities, raw control characters in strings, and invalid UTF-8.
+    """
+    try:
+        return msgspec.json.decode(data)
+    except DECODE_ERRORS:
+        try:
+            return json.loads(data.decode(errors="replace"), strict=False)
+        except RecursionError as error:
+            raise ValueError(str(error)) from None
 
 
 @lru_cache(maxsize=16)

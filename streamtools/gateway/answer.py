@@ -31,6 +31,7 @@ from streamtools.gateway.client_requests import Client, ClientRequest
 from streamtools.gateway.judge import AnswerJudge
 from streamtools.gateway.upstream_requests import TEXT_CALL_ID
 from streamtools.history.writing import fit
+from streamtools.json_values import decode
 from streamtools.logs import Logger
 from streamtools.machine.state_machine import StreamMachine
 from streamtools.outputs.anthropic_events import AnthropicEncoder
@@ -40,7 +41,6 @@ from streamtools.outputs.openai_chunks import OpenAIEncoder
 from streamtools.outputs.responses_events import ResponsesEncoder
 from streamtools.parsing.dialects import Dialect
 from streamtools.parsing.dialects.neutralising import restore
-from streamtools.sources.adapter import decode
 from streamtools.sources.provider_terms import read_fault
 
 _log = Logger(__name__)

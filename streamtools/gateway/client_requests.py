@@ -16,8 +16,7 @@ import msgspec
 
 from streamtools.history import Message, read_messages
 from streamtools.history.content import given, read_content, text_in
-from streamtools.json_values import compact, writable
-from streamtools.sources.adapter import decode
+from streamtools.json_values import compact, decode, writable
 from streamtools.tools import Tool, ToolChoice
 from streamtools.tools.tool_choice import parse_choice
 

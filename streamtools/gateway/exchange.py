@@ -34,11 +34,12 @@ from streamtools.gateway.upstream_requests import (
     without_schema,
     write_request,
 )
+from streamtools.json_values import decode
 from streamtools.machine.state_machine import StreamMachine
 from streamtools.outputs.non_streaming import error_body, join_stream
 from streamtools.outputs.sse import EVENT_STREAM, EVENT_STREAM_HEADERS
 from streamtools.sources import adapter
-from streamtools.sources.adapter import decode, interrupted
+from streamtools.sources.adapter import interrupted
 from streamtools.sources.finished import finished
 from streamtools.sources.provider_terms import read_fault
 from streamtools.stream.long_work import IN_THREAD

@@ -17,10 +17,17 @@ from collections.abc import AsyncIterable, Iterable, Mapping
 
 from streamtools.events import SourceEvent
 from streamtools.limits import DEFAULT_LIMITS, Limits
-from streamtools.sources.adapter import Adapter, FrameAdapter, PlainText, ReadyEvents
+from streamtools.sources.adapter import (
+    Adapter,
+    Frame,
+    FrameAdapter,
+    LineDecoder,
+    PlainText,
+    ReadyEvents,
+    Source,
+    SSEDecoder,
+)
 from streamtools.sources.detection import ADAPTERS, Undecided
-from streamtools.sources.frames import Frame, LineDecoder, SSEDecoder
-from streamtools.sources.source import Source
 
 __all__ = [
     "ADAPTERS",

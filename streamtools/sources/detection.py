@@ -11,10 +11,10 @@ from importlib import import_module
 from typing import Any
 
 from streamtools.events import SourceError, SourceEvent
+from streamtools.json_values import decode
 from streamtools.limits import DEFAULT_LIMITS, Limits
-from streamtools.sources.adapter import Adapter, FrameAdapter, decode
+from streamtools.sources.adapter import Adapter, Frame, FrameAdapter, Framed, LineDecoder, SSEDecoder, as_frame
 from streamtools.sources.event_formats import format_of
-from streamtools.sources.frames import Frame, Framed, LineDecoder, SSEDecoder, as_frame
 
 _MAX_SEARCHED = 64 * 1024
 """The number of bytes or objects that are searched for a format. After that, a default format is used."""

@@ -15,12 +15,11 @@ import msgspec
 from streamtools.calls import ARGUMENT_FIELDS, ID_FIELDS, NAME_FIELDS, ToolCall, custom_as_any, read_envelope
 from streamtools.errors import Code, UnreadableSource
 from streamtools.events import NativeToolCall, ProviderCompleted, SourceEvent, TextDelta
-from streamtools.json_values import Rejected, whole
+from streamtools.json_values import Rejected, decode, whole
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.response_parts import ResponseParts, is_call_block, split_blocks, split_response
-from streamtools.sources.adapter import Adapter, decode
+from streamtools.sources.adapter import Adapter, as_frame
 from streamtools.sources.detection import ADAPTERS
-from streamtools.sources.frames import as_frame
 
 _NO_CALL = (Code.UNRECOGNISED_TOOL_CALL, Code.MISSING_TOOL_NAME, Code.CONFLICTING_FIELDS)
 

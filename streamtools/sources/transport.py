@@ -33,8 +33,8 @@ import msgspec
 
 from streamtools.errors import UnreadableSource
 from streamtools.events import SourceError
+from streamtools.json_values import decode
 from streamtools.logs import Logger
-from streamtools.sources.adapter import decode
 from streamtools.sources.provider_terms import read_fault, url_of
 
 log = Logger(__name__)

@@ -20,7 +20,7 @@ import msgspec
 from streamtools.coalescing import coalesce
 from streamtools.events import Error, Event, UIEvent, read_ui_event
 from streamtools.recording.matching import common_prefix_length
-from streamtools.sources.frames import Frame, LineDecoder, SSEDecoder
+from streamtools.sources.adapter import Frame, LineDecoder, SSEDecoder
 
 Expected: TypeAlias = "Event | type[Event] | UnionType | Mapping[str, Any] | EllipsisType"
 """The type of an item in the list of expected events. `assert_events` describes the kinds of items."""

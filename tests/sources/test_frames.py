@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamtools.sources.frames import Frame, Framed, LineDecoder, Skipped, SSEDecoder
+from streamtools.sources.adapter import Frame, Framed, LineDecoder, Skipped, SSEDecoder
 from tests.support.cases import together
 from tests.support.cuts import cut, places, usual_cuts
 

@@ -30,7 +30,7 @@ from streamtools.events import (
     Usage,
 )
 from streamtools.limits import Limits
-from streamtools.sources.frames import Damaged, Frame, Skipped
+from streamtools.sources.adapter import Damaged, Frame, Skipped
 from streamtools.sources.wire_formats.bedrock import Bedrock, EventStreamDecoder
 from tests.sources.adapters import read
 from tests.support.cuts import cut, places, usual_cuts

@@ -29,7 +29,7 @@ from streamtools.events import (
     ToolCallDelta,
     ToolCallStart,
 )
-from streamtools.sources.frames import Frame, as_frame
+from streamtools.sources.adapter import Frame, as_frame
 from tests.support.cases import together
 from tests.support.loopback import Loopback
 

@@ -23,8 +23,7 @@ import msgspec
 
 from streamtools.events import ChainCompleted, NativeToolCall, ProviderCompleted, SourceEvent, ToolCallStart, Usage
 from streamtools.limits import DEFAULT_LIMITS, Limits
-from streamtools.sources.adapter import FrameAdapter
-from streamtools.sources.frames import Frame, SSEDecoder
+from streamtools.sources.adapter import Frame, FrameAdapter, SSEDecoder
 from streamtools.sources.provider_terms import bounded, finish_reason, read_usage, text_in, text_under
 
 _OF_A_TURN = frozenset(("start-step", "text-delta", "reasoning-delta", "tool-input-start", "tool-input-available"))

@@ -31,8 +31,7 @@ from streamtools.events import (
 )
 from streamtools.json_values import fits
 from streamtools.limits import DEFAULT_LIMITS, Limits
-from streamtools.sources.adapter import UNREADABLE
-from streamtools.sources.frames import Frame
+from streamtools.sources.adapter import UNREADABLE, Frame
 from streamtools.sources.provider_terms import object_in, read_usage, text_in
 from streamtools.sources.wire_formats.interactions import Interactions
 from streamtools.sources.wire_formats.partial_args import CallOfValues

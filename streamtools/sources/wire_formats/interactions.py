@@ -13,8 +13,7 @@ from typing import Any
 
 from streamtools.events import SourceEvent, Usage
 from streamtools.limits import Limits
-from streamtools.sources.adapter import FrameAdapter
-from streamtools.sources.frames import EventsOrArray
+from streamtools.sources.adapter import EventsOrArray, FrameAdapter
 from streamtools.sources.pieces import OpenCall, end_doubtful
 from streamtools.sources.provider_terms import object_in, read_usage, text_in
 

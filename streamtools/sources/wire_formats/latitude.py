@@ -27,7 +27,7 @@ from typing import Any
 from streamtools.events import ChainCompleted, NativeToolCall, SourceEvent
 from streamtools.json_values import whole
 from streamtools.limits import DEFAULT_LIMITS, Limits
-from streamtools.sources.frames import Frame
+from streamtools.sources.adapter import Frame
 from streamtools.sources.provider_terms import Fault, bounded, object_in, read_fault, read_usage, text_in
 from streamtools.sources.wire_formats.ai_sdk import TurnsAdapter
 

@@ -11,8 +11,7 @@ from typing import Any
 
 from streamtools.events import NativeToolCall, SourceEvent
 from streamtools.limits import DEFAULT_LIMITS, Limits
-from streamtools.sources.adapter import UNREADABLE, FrameAdapter
-from streamtools.sources.frames import Frame, LineDecoder
+from streamtools.sources.adapter import UNREADABLE, Frame, FrameAdapter, LineDecoder
 from streamtools.sources.provider_terms import bounded, read_fault, read_usage, text_in
 
 _FIELDS = frozenset(("role", "content", "thinking", "tool_calls", "images"))

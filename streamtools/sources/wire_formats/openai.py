@@ -32,10 +32,9 @@ from typing import Any
 import msgspec
 
 from streamtools.events import ReasoningDelta, SourceError, SourceEvent, SourceUsage, TextDelta, Usage
-from streamtools.json_values import fits, whole
+from streamtools.json_values import DECODE_ERRORS, fits, whole
 from streamtools.limits import DEFAULT_LIMITS, Limits
-from streamtools.sources.adapter import DECODE_ERRORS, UNREADABLE, FrameAdapter
-from streamtools.sources.frames import Frame, SSEDecoder
+from streamtools.sources.adapter import UNREADABLE, Frame, FrameAdapter, SSEDecoder
 from streamtools.sources.provider_terms import Fault, bounded, finish_reason, read_usage, string
 from streamtools.sources.wire_formats.chat_calls import ChatCalls
 

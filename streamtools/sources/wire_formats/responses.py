@@ -23,8 +23,7 @@ from typing import Any
 
 from streamtools.events import FinishReason, ReasoningDelta, SourceEvent, SourceRaw, SourceUsage, TextDelta
 from streamtools.limits import DEFAULT_LIMITS, Limits
-from streamtools.sources.adapter import FrameAdapter
-from streamtools.sources.frames import Frame, SSEDecoder
+from streamtools.sources.adapter import Frame, FrameAdapter, SSEDecoder
 from streamtools.sources.provider_terms import Fault, object_in, read_usage, string
 from streamtools.sources.wire_formats.output_items import (
     CALLS,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from streamtools.limits import DEFAULT_LIMITS
-from streamtools.sources.frames import Frame, Framed, LineDecoder, Skipped, SSEDecoder
+from streamtools.sources.adapter import Frame, Framed, LineDecoder, Skipped, SSEDecoder
 from tests.fuzz.target import Input, Target, pieces, seeds
 from tests.sources.test_frames import CASES, LINES, frames, reference
 from tests.support.bounds import characters_handled, stored

@@ -26,7 +26,7 @@ from streamtools.recording import redaction
 from streamtools.recording.scrubbing import Scrubber
 from streamtools.serving.websocket_conversation import FrameError, read_frame
 from streamtools.sources import ADAPTERS
-from streamtools.sources.frames import LineDecoder, SSEDecoder
+from streamtools.sources.adapter import LineDecoder, SSEDecoder
 from streamtools.stream.collector import Collector
 from streamtools.tools import Tool, ToolRegistry
 from streamtools.tools.mcp import tools_of
