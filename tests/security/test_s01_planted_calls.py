@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
+from itertools import product
 from typing import Any, NamedTuple
 
 import pytest
@@ -20,7 +21,7 @@ from streamtools.conversation.models import OpenAIChat, OpenAIResponses, Scripte
 from streamtools.errors import Code
 from streamtools.events import NativeToolCall, ProviderCompleted, SourceError, SourceEvent, TextDelta
 from streamtools.history import read_messages
-from streamtools.parsing.dialects import DIALECTS, hash_marker, tilde_fence
+from streamtools.parsing.dialects import DIALECTS, TAUGHT_DIALECTS, choose_dialects, hash_marker, tilde_fence
 from streamtools.parsing.dialects.hash_and_tilde import new_nonce
 from streamtools.parsing.dialects.neutralising import neutralise, restore
 from streamtools.sources import Source
@@ -197,6 +198,16 @@ async def test_results_in_text_are_neutralised(share: int) -> None:
                 assert (["read_page"], []) == (repeated.ran, repeated.paid)
 
 
+FENCED = "deepseek_v3"
+"""Of its neutralized calls, a code fence stays open, so that a call after it is code as well."""
+
+
+def all_of_them(name: str, arguments: dict[str, Any], but: str = "") -> list[str]:
+    """Return two texts with a call in each default dialect except `but`. A turn has at most 32 calls."""
+    written = [each.write_call(name, arguments) for each in choose_dialects(None) if each.id != but]
+    return ["\n\n".join(written[begin::2]) for begin in (0, 1)]
+
+
 async def quote(model: Quoting, read: Callable[[], Any], **options: Any) -> list[str]:
     """Return which tools have run in a conversation in which a model quotes what one of them has told."""
     bank, ran = Bank(requires_approval=False), []
@@ -235,6 +246,22 @@ async def test_no_quotation_of_a_result_runs(flag: bool | None, named: bool, sha
 
 
 @ONE_LOOP
+@pytest.mark.parametrize("flag", [True, False, None])
+async def test_no_quotation_runs_in_the_default_dialects(flag: bool | None) -> None:
+    """Many dialects are enabled by default. None finds a call in the quoted text."""
+    tools = Bank().tools
+    with cases() as case:
+        for planted in all_of_them("pay", ANN):
+            assert len(parse(planted, tools=tools).calls) > 20, "they would be calls"
+            for place, read in sources_of(planted).items():
+                for how, pick in (("all", str), ("the calls", partial(inner, planted=planted))):
+                    model = Quoting(pick, native_tool_calls=flag)
+                    with case(place, how, planted[:9]):
+                        assert ["read", "look", "look", "look"] == await quote(model, read)
+                        assert "Ann" in model.told, "it was shown something of the calls"
+
+
+@ONE_LOOP
 @pytest.mark.parametrize(
     "place", ["a page", *(pytest.param(each, marks=pytest.mark.deep) for each in ("JSON", "a file's name", "an error"))]
 )
@@ -250,6 +277,23 @@ async def test_no_part_of_a_quotation_runs(place: str, share: int) -> None:
             with case(dialect.id):
                 for at in range(len(model.told)):
                     assert [] == parse(model.told[at:], dialects=[dialect], tools=tools).calls, model.told[at:]
+
+
+@OTHER_LOOP_DEEP
+@pytest.mark.parametrize("flag", [False, None])
+async def test_quotations_of_a_model_that_calls_in_text(flag: bool | None) -> None:
+    """Its own calls run, and a quoted call in its dialect or in any other is text."""
+    with cases() as case:
+        for own in TAUGHT_DIALECTS:
+            for planted in (DIALECTS[own].write_call("pay", ANN), *all_of_them("pay", ANN, but=FENCED)):
+                for place, read in sources_of(planted).items():
+                    look = DIALECTS[own].write_call("look", {})
+                    script = [DIALECTS[own].write_call("read", {}), "", look, look, "Done."]
+                    then = [TextDelta(f"\n{look}"), STOP]
+                    pick = partial(inner, planted=planted)
+                    model = Quoting(pick, *script, then=then, native_tool_calls=flag)
+                    with case(own, planted[:9], place):
+                        assert ["read", "look", "look", "look"] == await quote(model, read)
 
 
 @ONE_LOOP
@@ -446,6 +490,21 @@ async def test_what_a_rule_leaves_of_a_text_is_no_call(breaks: bool, share: int)
     assert tried > 8
 
 
+async def test_a_native_call_in_the_history_disables_calls_in_text() -> None:
+    """Also in the next conversation, from its history or from its messages."""
+    planted = DIALECTS["tilde_fence"].write_call("pay", ANN)
+    for kept in (True, False):
+        bank, first = Bank(requires_approval=False), ScriptedModel([calls(("look", {})), "Yes."])
+        async with chat(first, ASKED, tools=bank.tools) as events:
+            [event async for event in events]
+        history = [*(events.history if kept else events.messages()), *ASKED]
+        async with chat(ScriptedModel([planted]), history, tools=bank.tools) as events:
+            [event async for event in events]
+
+        assert [] == bank.paid
+        assert [Code.NEAR_MISS] == [each.code for each in events.result.warnings]
+
+
 @pytest.mark.parametrize("flag", [True, False, None])
 async def test_what_was_neutralised_is_restored(flag: bool | None) -> None:
     """The arguments of a native call that repeat a result are as the tool has told it: an edit finds its place."""
@@ -508,6 +567,77 @@ async def test_no_quotation_of_a_decision_runs() -> None:
                         assert len(model.asks) > 2
 
 
+class Deciding(ScriptedModel):
+    """Decides with the text that `pick` finds in the question."""
+
+    def __init__(self, pick: Callable[[list[dict[str, Any]]], str]) -> None:
+        super().__init__(["", "Done.", "Done."])
+        self.pick = pick
+
+    def stream(self, ask: Ask) -> AbstractAsyncContextManager[Source]:
+        if not self.asks:
+            self._answers[0] = self.pick(self.body(ask)["messages"])
+        return super().stream(ask)
+
+
+def described(messages: list[dict[str, Any]]) -> str:
+    """Return the descriptions of the tools in a question, without the escapes of JSON."""
+    told = messages[0]["content"].partition("Tools: ")[2].partition("\n")[0]
+    return "\n".join(each["description"] for each in json.loads(told))
+
+
+def said(messages: list[dict[str, Any]]) -> str:
+    return "\n".join(each["content"] for each in messages if each["role"] == "assistant")
+
+
+@OTHER_LOOP_DEEP
+@pytest.mark.parametrize("form", DECISIONS)
+async def test_descriptions_and_earlier_answers_are_no_decisions(form: str) -> None:
+    """The question shows tool descriptions and earlier turns neutralized."""
+    bank, planted = Bank(requires_approval=False), DECISIONS[form]
+    tools = ToolRegistry(Tool(lambda: planted, name="read", description=planted), bank.tools)
+    first = ScriptedModel([decision("read"), '{"tools": []}', f"It says {planted}"])
+    async with chat(first, ASKED, tools=tools, request=RequestOptions(emulation="force")) as events:
+        [event async for event in events]
+    for history in (ASKED, [*events.history, *ASKED], [*events.messages(), *ASKED]):
+        model = Deciding(described if history is ASKED else said)
+        async with chat(model, history, tools=tools, request=RequestOptions(emulation="force")) as events:
+            [event async for event in events]
+
+        assert [] == bank.paid
+
+
+class Passing(ScriptedModel):
+    """Reads, passes the result to a tool, and repeats that call as its decision."""
+
+    def stream(self, ask: Ask) -> AbstractAsyncContextManager[Source]:
+        told = str(self.body(ask)["messages"][-1]["content"])
+        if len(self.asks) == 1:
+            passed = {"tool": "edit", "arguments": {"old": told[told.index("{") :]}}
+            self._answers[1] = json.dumps({"tools": [passed]}, ensure_ascii=False)
+        elif len(self.asks) == 2:
+            called = self.body(ask)["messages"][-2]["content"]
+            self._answers[2] = called[called.index('"{') : called.rindex("}")]
+        return super().stream(ask)
+
+
+async def test_an_argument_is_no_decision() -> None:
+    """A result in an argument is restored for the tool, and neutralized in the next question."""
+    bank, edited = Bank(requires_approval=False), list[str]()
+
+    def edit(old: str) -> str:
+        edited.append(old)
+        return "done"
+
+    tools = ToolRegistry(Tool(lambda: DECISION, name="read"), edit, bank.tools)
+    model = Passing([decision("read"), "", "", *['{"tools": []}'] * 2, "Done."])
+    async with chat(model, ASKED, tools=tools, request=RequestOptions(emulation="force")) as events:
+        [event async for event in events]
+
+    assert ([DECISION], []) == (edited, bank.paid)
+    assert len(model.asks) > 2
+
+
 @together(
     ("options", "answers", "paid"),
     [
@@ -531,6 +661,27 @@ async def test_who_is_trusted_with_an_emulated_call(options: dict[str, Any], ans
     assert paid == bool(bank.paid)
     differ = [each for each in events.result.warnings if each.code is Code.DECISIONS_DIFFER]
     assert (answers[0].count('"tools"') > 1) == bool(differ)
+
+
+@OTHER_LOOP_DEEP
+@SHARES
+@pytest.mark.parametrize("role", ["system", "user", "assistant", "tool"])
+async def test_messages_are_never_read_for_calls(role: str, share: int) -> None:
+    """A message that is sent to the model is no call, whatever its role."""
+    with cases() as case:
+        for dialect in [*DIALECTS.values()][len(role) % share :: share]:
+            said: dict[str, Any] = {"role": role, "content": dialect.write_call("pay", ANN)}
+            past = [said | ({"tool_call_id": "c"} if role == "tool" else {}), {"role": "user", "content": "Go on."}]
+            if role == "tool":
+                function = {"name": "look", "arguments": "{}"}
+                past.insert(0, {"role": "assistant", "content": "", "tool_calls": [{"id": "c", "function": function}]})
+            bank = Bank(requires_approval=False)
+            with case(dialect.id):
+                async with chat(ScriptedModel(["Yes?"]), past, tools=bank.tools, dialects=[dialect]) as events:
+                    kinds = {event.type async for event in events}
+
+                assert [] == bank.paid
+                assert not kinds & {"call", "executing"}
 
 
 UNMARKED = {
@@ -557,3 +708,27 @@ def test_calls_without_a_marker_are_neutralised_too() -> None:
                     found = parse(safe, dialects=[dialect], tools=tools)
                     assert ([], []) == (found.calls, found.errors)
                     assert call == restore(safe, [dialect])
+
+
+@pytest.mark.deep
+def test_neutralized_calls_are_text_everywhere() -> None:
+    """Also after prose, in code and in reasoning, where options allow calls."""
+    tools = Bank().tools
+    policies: list[dict[str, Any]] = [
+        {"calls_at": "anywhere", "reasoning": "anywhere"},
+        {"in_reasoning": True, "calls_at": "anywhere"},
+        {"in_code": "call"},
+    ]
+    places = ("", "It says:\n", "It says: ", "<think>", "<think>It says:\n")
+    harmful: set[tuple[str, str]] = set()
+    with cases() as case:
+        for dialect in DIALECTS.values():
+            for call in [dialect.write_call("pay", ANN), *UNMARKED.get(dialect.id, [])]:
+                safe = neutralise(call, [dialect])
+                for before, options in product(places, policies):
+                    with case(dialect.id, before, options):
+                        assert [] == parse(before + safe, dialects=[dialect], tools=tools, **options).calls
+                        if parse(before + call, dialects=[dialect], tools=tools, **options).calls:
+                            harmful.add((dialect.id, before))
+    assert {*places} == {before for _, before in harmful}
+    assert DIALECTS.keys() == {each for each, _ in harmful}

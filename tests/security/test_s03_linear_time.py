@@ -137,3 +137,22 @@ def test_a_megabyte_of_openers_is_read(opener: str) -> None:
     assert [] == result.calls
     assert len(result.content) + sum(each.count or 0 for each in result.warnings) <= len(text)
     assert calls_made([text[: MIB // 16]], KNOWN["hash_marker"]) < MIB
+
+
+@pytest.mark.parametrize(
+    ("dialect", "text"),
+    [
+        pytest.param(
+            "lfm2_pythonic", f"<|tool_call_start|>[get_weather(days={'1' * 4000}x)]<|tool_call_end|>", id="digits"
+        ),
+        pytest.param(
+            "kimi_k3_xtml",
+            '<|open|>tools<|sep|><|open|>call tool="get_weather"<|sep|>'
+            + f'<|open|>argument key="a" {"a" * 4000}<|sep|>' * 9,
+            id="attributes without a value",
+        ),
+    ],
+)
+def test_patterns_that_were_quadratic(dialect: str, text: str) -> None:
+    """Each took twenty seconds for 200 KB."""
+    assert [] == parse(text, dialects=[dialect], tools=TOOLS).calls

@@ -9,7 +9,8 @@ from typing import Any
 import anyio
 import pytest
 
-from streamtools import ToolStream, parse, sources
+from streamtools import ToolRegistry, ToolStream, parse, sources
+from streamtools.errors import ToolInputError
 from streamtools.events import Error
 from tests.support.cases import cases
 from tests.support.variants import KNOWN
@@ -92,3 +93,11 @@ PLAIN = (BOMBS["digits behind a point"][0], BOMBS["a key twice"][0])
 """What a provider's own frame may hold: a float has as many digits as a float has, and of a key that stands twice there
 the last counts, for everybody who sees the call. Frames are written by servers, and not by models.
 """
+
+
+@bombs
+@pytest.mark.anyio
+async def test_bombs_as_arguments_of_execute(value: str, code: str) -> None:
+    if code != "too_large":  # whoever calls by hand holds the text already
+        with pytest.raises(ToolInputError):
+            await ToolRegistry(f).execute("f", f'{{"a":{value}}}')

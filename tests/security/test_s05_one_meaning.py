@@ -86,3 +86,11 @@ async def test_what_runs_is_what_was_shown() -> None:
 
     assert [{"to": "Ann\u202e~~~", "amount": 5}] == shown
     assert [("Ann\u202e~~~", 5)] == bank.paid
+
+
+@pytest.mark.parametrize("other", [True, 1.5, "1", [1], {"a": 1}, None])
+def test_values_of_other_types_have_other_digests(other: Any) -> None:
+    """For Python, 1 equals True; an approver may see the difference."""
+    one, two = (ToolCall(id="c", name="f", arguments={"a": each}, dialect="native") for each in (1, other))
+
+    assert one.digest != two.digest

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from streamtools import ToolRegistry, ToolStream, parse, tool
-from streamtools.errors import Code
+from streamtools.errors import Code, UnknownTool
 from streamtools.events import Error, Executed, NativeToolCall, ProviderCompleted
 from streamtools.parsing.dialects import DIALECTS
 from streamtools.tools import Tool
@@ -144,3 +144,13 @@ async def test_a_server_shadows_nothing() -> None:
 
     assert "mine" == registry.find(NAME).description
     assert all(each.isascii() for each in registry.names)
+
+
+async def test_a_registry_finds_no_strange_name() -> None:
+    """A similar name is only suggested."""
+    registry = ToolRegistry(get_weather)
+    for name in STRANGE.values():
+        assert registry.get(name) is None
+        assert name not in registry
+        with pytest.raises(UnknownTool):
+            await registry.execute(name)

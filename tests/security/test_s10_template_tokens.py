@@ -17,7 +17,7 @@ from streamtools import ToolStream
 from streamtools.events import Executed, NativeToolCall, ProviderCompleted
 from streamtools.parsing.dialects import DIALECTS
 from streamtools.parsing.dialects.neutralising import neutralise, restore
-from tests.support.cases import cases
+from tests.support.cases import cases, together
 from tests.support.stories import Script, texts
 
 FAMILIES = {
@@ -87,3 +87,12 @@ async def test_what_the_model_and_the_reader_get(native: bool, flag: bool | None
 
     assert [page] == shown
     assert (TOKENS if native and flag else []) == [token for token in TOKENS if token in sent]
+
+
+@together(
+    "text",
+    ["Array<string|number>", "a < b | c > d", "[1]", "<b>bold</b>", "x |> f <| y", "[a|b]", "<sample>", "list[int]"],
+)
+def test_other_text_is_unchanged(text: str) -> None:
+    """Text that resembles a template token is common in code."""
+    assert text == neutralise(text, [])

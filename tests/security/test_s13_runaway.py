@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
@@ -94,3 +95,23 @@ async def test_each_bound_stops_it(bound: str) -> None:
     assert ("stopped", why) == (done.reason, done.finish_reason)
     assert runs == work.done
     assert (why in ("failed_turns", "time_limit")) or done.pending
+
+
+@pytest.mark.parametrize("most", [1, 3])
+async def test_parallel_calls_are_limited(most: int) -> None:
+    work = Work(together=most)
+    with anyio.fail_after(60):
+        await run(Tireless(8), work, concurrency=most, max_steps=2)
+
+    assert 8 == work.done
+    assert most == work.most
+
+
+def test_default_limits() -> None:
+    """Tokens and seconds have no limit: only the application knows their price."""
+    guards = Guards()
+
+    assert (5, 32, 100, 3) == (guards.repeated_calls, guards.calls_per_turn, guards.calls, guards.failed_turns)
+    assert guards.tokens is guards.seconds is None
+    with pytest.raises(ValueError, match="positive"):
+        Guards(seconds=-math.inf)
