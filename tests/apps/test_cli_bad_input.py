@@ -1,4 +1,4 @@
-"""Bad input to the command: one line on standard error and an exit status, whatever it is, and never a traceback."""
+"""Invalid input to the command: one line on standard error, an exit status, and no traceback."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _HEADINGS = str(shipped()["headings"])
 _NO_CALL = str(shipped()["no-call"])
 
 
-def complaint(capsys: pytest.CaptureFixture[str]) -> str:
-    """Return the one line that was written to standard error, when nothing was written to standard output."""
+def error_line(capsys: pytest.CaptureFixture[str]) -> str:
+    """Return the line on standard error. Fails if anything was written to standard output."""
     shown = capsys.readouterr()
     assert "" == shown.out
     assert 1 == shown.err.count("\n")
@@ -44,30 +44,28 @@ def complaint(capsys: pytest.CaptureFixture[str]) -> str:
         ),
     ],
 )
-def test_a_file_that_is_no_recording(
+def test_a_file_that_is_not_a_recording_is_named(
     content: bytes | None, reason: str, options: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The line names the file and says what it is instead; the status is that of a wrong command line."""
     path = tmp_path / "file"
     if content is not None:
         path.write_bytes(content)
     assert 2 == main(["replay", str(path), *options])
-    line = complaint(capsys)
+    line = error_line(capsys)
     assert line.startswith(str(path))
     assert reason in line
 
 
-def test_a_name_cannot_break_the_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Control characters of a file's name do not reach the terminal."""
+def test_control_characters_of_a_file_name_are_replaced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert 2 == main(["replay", str(tmp_path / "a\nb\x1b[2J")])
-    assert complaint(capsys).endswith("/a b␛[2J does not exist")
+    assert error_line(capsys).endswith("/a b␛[2J does not exist")
 
 
 @pytest.mark.parametrize("options", [(), ("--json",)])
-def test_a_recording_that_breaks_off(
+def test_an_incomplete_recording_is_shown_and_reported(
     options: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What there is, is shown; then the line says where it breaks off, and the status is 1."""
+    """The exit status is 1."""
     path = tmp_path / "half.jsonl"
     path.write_bytes(Path(_HEADINGS).read_bytes()[:8000])
     assert 1 == main(["replay", str(path), "--speed", "0", *options])
@@ -97,10 +95,9 @@ def test_a_recording_that_breaks_off(
         (".mine:tools", "--tools: the module '.mine' cannot be imported: TypeError: "),
     ],
 )
-def test_tools_that_cannot_be_had(
+def test_invalid_tools_are_reported(
     tools: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Whatever is wrong with the module or what it holds is said in one line."""
     modules = {
         "mine": "from streamtools import ToolRegistry, tool\ntools = ToolRegistry()\n@tool\ndef one(): pass\n",
         "plain": "text = 'text'\nnone = None\n",
@@ -117,7 +114,7 @@ def test_tools_that_cannot_be_had(
     assert 2 == main(["replay", _NO_CALL, "--tools", tools])
     for name in modules:
         sys.modules.pop(name, None)
-    assert reason in complaint(capsys)
+    assert reason in error_line(capsys)
 
 
 @pytest.mark.parametrize(
@@ -134,27 +131,30 @@ def test_tools_that_cannot_be_had(
         (("replay", _NO_CALL, "--dialects", "klingon"), "no dialect 'klingon'; there are hash_marker, tilde_fence"),
     ],
 )
-def test_a_wrong_command_line(arguments: tuple[str, ...], reason: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """The line says what is wrong and what there is; the usage is left to --help."""
+def test_an_invalid_command_line_is_reported(
+    arguments: tuple[str, ...], reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The message does not contain the usage text."""
     assert 2 == main(arguments)
-    assert reason in complaint(capsys)
+    assert reason in error_line(capsys)
 
 
 @pytest.mark.parametrize("command", ["replay", "demo"])
-def test_without_rich(command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """Without the extra the line says what to install; JSON needs nothing."""
+def test_only_transcripts_need_rich(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.delitem(sys.modules, "streamtools.apps.cli.transcript", raising=False)
     monkeypatch.setitem(sys.modules, "rich.console", None)
     arguments = [command, _NO_CALL] if command == "replay" else [command]
     assert 2 == main(arguments)
     expected = 'transcripts need rich: pip install "streamtools[cli]" (replay --json and chat --json work without)'
-    assert expected == complaint(capsys)
+    assert expected == error_line(capsys)
     assert 0 == main(["replay", _NO_CALL, "--json", "--speed", "0"])
     assert '"type":"done"' in capsys.readouterr().out
 
 
 def broken_pipe() -> io.TextIOWrapper:
-    """Return a text file that nobody reads."""
+    """Return a text file that is a pipe without a reader."""
     reading, writing = os.pipe()
     os.close(reading)
     return open(writing, "w", encoding="utf-8")  # noqa: PTH123 - it is a pipe
@@ -163,18 +163,18 @@ def broken_pipe() -> io.TextIOWrapper:
 @pytest.mark.parametrize(
     "arguments", [("replay", _NO_CALL, "--speed", "0"), ("replay", _NO_CALL, "--json"), ("demo",), ("--version",)]
 )
-def test_an_output_that_nobody_reads(
+def test_a_broken_pipe_ends_the_command(
     arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The command stops at the first write that fails, and what it could not write is no further trouble."""
     with broken_pipe() as output:
         monkeypatch.setattr(sys, "stdout", output)
         assert 1 == main(arguments)
-    assert "the output cannot be written: Broken pipe" == complaint(capsys)
+    assert "the output cannot be written: Broken pipe" == error_line(capsys)
 
 
-def test_no_output_at_all(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """A process can be started without a standard output."""
+def test_a_closed_standard_output_is_reported(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(sys, "stdout", None)
     assert 1 == main(["replay", _NO_CALL])
     assert "streamtools: standard output is closed\n" == capsys.readouterr().err
@@ -182,8 +182,10 @@ def test_no_output_at_all(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
     assert 0 == main(["--version"])
 
 
-def test_no_standard_error_at_all(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """Where nobody can be told, the status tells; nothing lands on standard output instead."""
+def test_a_closed_standard_error_is_ignored(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing is written to standard output instead."""
     monkeypatch.setattr(sys, "stderr", None)
     assert 2 == main(["replay", "no such file", "--json"])
     assert "" == capsys.readouterr().out
@@ -195,36 +197,37 @@ def test_no_standard_error_at_all(monkeypatch: pytest.MonkeyPatch, capsys: pytes
     assert "" == capsys.readouterr().out
 
 
-class Terminal(io.StringIO):
-    """A file that says that it is a terminal."""
+class TerminalFile(io.StringIO):
+    """A text file that claims to be a terminal."""
 
     def isatty(self) -> bool:
         return True
 
 
-def test_a_line_does_not_land_in_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a terminal that has both, the unfinished line of the transcript is ended before standard error is used."""
+def test_an_error_begins_a_new_line_on_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     half = tmp_path / "half.jsonl"
     half.write_bytes(Path(_HEADINGS).read_bytes()[:8000])
-    screen = Terminal()
+    screen = TerminalFile()
     monkeypatch.setattr(sys, "stdout", screen)
     monkeypatch.setattr(sys, "stderr", screen)
     assert 1 == main(["replay", str(half), "--speed", "0"])
     assert f"\nstreamtools: {half}, line" in screen.getvalue()
 
 
-def test_an_interrupt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """Ctrl-C at any time is status 130 and one line."""
+def test_an_interrupt_has_status_130(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "interrupted.py").write_text("raise KeyboardInterrupt\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     assert 130 == main(["replay", _NO_CALL, "--tools", "interrupted:tools"])
-    assert "interrupted" == complaint(capsys)
+    assert "interrupted" == error_line(capsys)
 
 
-def test_a_thread_that_does_not_end(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """The process does not wait for a tool that does not stop; one that does, it lets end."""
+def test_the_process_ends_although_a_thread_runs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     statuses: list[int] = []
     end = threading.Event()
     stuck = threading.Thread(target=end.wait)
@@ -242,14 +245,14 @@ def test_a_thread_that_does_not_end(monkeypatch: pytest.MonkeyPatch, capsys: pyt
     stuck.join()
     quick.join()
     assert [2] == statuses
-    assert "frobnicate" in complaint(capsys)
+    assert "frobnicate" in error_line(capsys)
 
 
 # What only a process shows: the whole way to its exit status, with Python's own words at its end.
 
 
-def test_a_process_whose_reader_leaves() -> None:
-    """As with `| head -1`: one line, status 1, and no complaint of Python's at the exit."""
+def test_a_process_with_a_broken_pipe_has_status_1() -> None:
+    """Python reports no error at the exit."""
     process = start("replay", _HEADINGS, "--speed", "4")
     assert process.stdout is not None
     assert process.stderr is not None
@@ -261,8 +264,7 @@ def test_a_process_whose_reader_leaves() -> None:
 
 
 @pytest.mark.parametrize("sleeping", ["time.sleep(600)", "await anyio.sleep(600)"])
-def test_a_process_that_is_interrupted_while_a_tool_works(sleeping: str, tmp_path: Path) -> None:
-    """Ctrl-C ends it with status 130 and one line, even if a tool in a thread cannot be stopped."""
+def test_a_process_is_interrupted_while_a_tool_runs(sleeping: str, tmp_path: Path) -> None:
     kind = "async def" if sleeping.startswith("await") else "def"
     (tmp_path / "slow.py").write_text(
         f"import time, anyio\n{kind} get_weather(city: str) -> str:\n    {sleeping}\n    return city\n"

@@ -22,7 +22,7 @@ from streamtools.conversation import models
 from streamtools.conversation.models import HTTPModel
 from streamtools.events import read_ui_event
 from streamtools.recording import read_recording, read_recordings, shipped
-from tests.apps.test_cli_bad_input import Terminal, complaint
+from tests.apps.test_cli_bad_input import TerminalFile, error_line
 from tests.apps.test_cli_replay import sse
 from tests.support.command import COMMAND, ENVIRONMENT
 from tests.support.loopback import Loopback
@@ -192,8 +192,8 @@ def test_a_closed_standard_input_ends_the_chat(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_terminal_shows_a_prompt(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "dumb")
-    screen = Terminal()
-    monkeypatch.setattr(sys, "stdin", Terminal("Hello\n"))
+    screen = TerminalFile()
+    monkeypatch.setattr(sys, "stdin", TerminalFile("Hello\n"))
     monkeypatch.setattr(sys, "stdout", screen)
     with serving(saying("Hi.")) as server:
         assert 0 == main(to(server))
@@ -207,11 +207,11 @@ def test_a_terminal_shows_a_prompt(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_ctrl_c_at_the_prompt_ends_the_chat(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    class Interrupted(Terminal):
+    class Interrupted(TerminalFile):
         def readline(self, size: int = -1, /) -> str:  # type: ignore[override]  # typeshed's StringIO has two bases
             raise KeyboardInterrupt
 
-    screen = Terminal()
+    screen = TerminalFile()
     monkeypatch.setattr(sys, "stdin", Interrupted())
     monkeypatch.setattr(sys, "stdout", screen)
     assert 130 == main(["chat", "--model", "m"])
@@ -288,7 +288,7 @@ def test_calls_are_emulated(capsys: pytest.CaptureFixture[str]) -> None:
 )
 def test_invalid_options_are_refused(options: tuple[str, ...], reason: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert 2 == main(["chat", "--model", "m", *options])
-    assert reason in complaint(capsys)
+    assert reason in error_line(capsys)
 
 
 def test_a_missing_key_or_region_is_reported(
@@ -302,9 +302,9 @@ def test_a_missing_key_or_region_is_reported(
         if api in ("ollama", "bedrock"):
             continue
         assert 2 == main(["chat", "--model", "m", "--api", api, "--once", "?"])
-        assert f"--api {api} needs a key: set {_CLIENTS[api].key_names[0]}" in complaint(capsys)
+        assert f"--api {api} needs a key: set {_CLIENTS[api].key_names[0]}" in error_line(capsys)
     assert 2 == main(["chat", "--model", "m", "--api", "bedrock", "--once", "?"])
-    assert "--api bedrock needs a region: set AWS_REGION" in complaint(capsys)
+    assert "--api bedrock needs a region: set AWS_REGION" in error_line(capsys)
     known = {each for each in vars(models).values() if isinstance(each, type) and issubclass(each, HTTPModel)}
     assert known - {HTTPModel} == {*_CLIENTS.values()}
 

@@ -1,4 +1,4 @@
-"""`streamtools demo`: recorded answers on the whole way that an answer takes."""
+"""The command `streamtools demo`."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from streamtools.recording.writer import RecordingWriter
 _BODY = {"model": "m", "messages": [{"role": "user", "content": "Why?"}], "stream": True}
 
 
-def made(*chunks: bytes, end: EndKind = "end", response: RecordedResponse | None = None) -> Recording:
-    """Return a recording of an answer to `_BODY`."""
+def make_recording(*chunks: bytes, end: EndKind = "end", response: RecordedResponse | None = None) -> Recording:
+    """Return a recording of a response to `_BODY`."""
     request = RecordedRequest(method="POST", url="https://example.org/v1/chat/completions", body=_BODY)
     head = ExchangeHead(source="openai", title="Made up", request=request, response=response)
     return Recording(head, tuple(Chunk(float(at), data) for at, data in enumerate(chunks)), StreamEnd(end, 9.0))
 
 
 def test_three_answers_are_shown_with_their_calls_executed(capsys: pytest.CaptureFixture[str]) -> None:
-    """A call of each dialect is executed, headings stay, and no text of a call is to be seen."""
+    """Headings that look like calls stay text. The text of calls is hidden."""
     assert 0 == main(["demo", "--speed", "20"])
     shown = capsys.readouterr()
     assert "" == shown.err
@@ -36,8 +36,8 @@ def test_three_answers_are_shown_with_their_calls_executed(capsys: pytest.Captur
     assert 3 == shown.out.count("✔ finished (stop)")
 
 
-def test_all_recordings_are_shown_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
-    """`--all` plays every recording: quoted markers are text, a call that was cut is told as cut and not executed."""
+def test_all_plays_every_recording(capsys: pytest.CaptureFixture[str]) -> None:
+    """A call that was cut off is reported and not run."""
     assert 0 == main(["demo", "--all", "--speed", "0"])
     shown = capsys.readouterr()
     assert "" == shown.err
@@ -48,14 +48,16 @@ def test_all_recordings_are_shown_as_they_are(capsys: pytest.CaptureFixture[str]
     assert "demo --all" not in shown.out
 
 
-def test_an_answer_that_fails_is_told(
+def test_a_failed_answer_has_status_1(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A connection that breaks is a failed stream and status 1; the other answers are shown."""
+    """The other answers are shown."""
     paths = {}
     for name, kind in {"good": "end", "bad": "reset"}.items():
         data = b'data: {"choices":[{"index":0,"delta":{"content":"Be"},"finish_reason":%b}]}\n\n'
-        recording = made(data % (b'"stop"' if kind == "end" else b"null"), end="end" if kind == "end" else "reset")
+        recording = make_recording(
+            data % (b'"stop"' if kind == "end" else b"null"), end="end" if kind == "end" else "reset"
+        )
         request = RecordedRequest(method="POST", url="http://127.0.0.1/", body={**_BODY, "user": name})
         paths[name] = tmp_path / name
         with RecordingWriter(paths[name], ExchangeHead(source="openai", request=request)) as writer:

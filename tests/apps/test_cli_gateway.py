@@ -1,4 +1,4 @@
-"""`streamtools gateway`: its command line, its configuration, and what it refuses to start with."""
+"""The command `streamtools gateway`: its options, its configuration file, and its errors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from streamtools.apps.cli import main
 from streamtools.apps.cli.arguments import parse
 from streamtools.apps.cli.gateway import FallbackConfig, read_config
 from streamtools.conversation.prompts import Example
-from tests.apps.test_cli_bad_input import complaint
+from tests.apps.test_cli_bad_input import error_line
 from tests.apps.test_serve import serve
 from tests.support.blocking_provider import BlockingProvider
 from tests.support.command import COMMAND, ENVIRONMENT
@@ -39,7 +39,7 @@ def test_the_command_answers_until_it_is_interrupted(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.deep
-def test_a_process_says_where_it_listens_and_ends_with_a_signal() -> None:
+def test_the_process_prints_its_address_and_ends_after_a_signal() -> None:
     given = ["gateway", "--upstream", "http://127.0.0.1:1/v1", "--port", "0"]
     with subprocess.Popen(
         [*COMMAND, *given], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENVIRONMENT
@@ -51,7 +51,7 @@ def test_a_process_says_where_it_listens_and_ends_with_a_signal() -> None:
         process.communicate(timeout=60)
 
 
-def test_the_command_line_stands_over_the_file(tmp_path: Path) -> None:
+def test_options_of_the_command_line_take_precedence(tmp_path: Path) -> None:
     file = tmp_path / "gateway.toml"
     example = '[[few_shot]]\nquestion = "Q"\nname = "n"\narguments = {city = "x"}\nresult = "r"\nanswer = "A"\n'
     standby = '[[fallbacks]]\nurl = "http://b/v1"\nprefill = "vllm"\nkey_env = "B"\n'
@@ -69,7 +69,7 @@ def test_the_command_line_stands_over_the_file(tmp_path: Path) -> None:
     assert list(modes.items()) == [("gemma", "text"), ("*", "native")]
 
 
-def test_what_it_refuses_to_start_with(
+def test_an_invalid_configuration_is_reported(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     monkeypatch.setenv("OWN", "k")
@@ -87,7 +87,7 @@ def test_what_it_refuses_to_start_with(
         ("no dialect 'nonsense'", *given, "--dialect", "nonsense"),
     ):
         assert main(["gateway", *arguments]) == 2
-        assert told in complaint(capsys), told
+        assert told in error_line(capsys), told
     bad.write_text(f'upstream = "http://a/v1"\nkey_file = "{tmp_path / "none"}"\n')
     assert main(["gateway", "--config", str(bad)]) == 2
-    assert "the key cannot be read" in complaint(capsys)
+    assert "the key cannot be read" in error_line(capsys)

@@ -1,4 +1,4 @@
-"""`streamtools record`: what a provider streams, or what was saved, into a recording; and what may go wrong."""
+"""The command `streamtools record`."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from anyio.from_thread import start_blocking_portal
 from streamtools.apps.cli import main
 from streamtools.events import read_ui_event
 from streamtools.recording import read_recording
-from tests.apps.test_cli_bad_input import complaint
-from tests.apps.test_cli_replay import recorded, saved, sse
+from tests.apps.test_cli_bad_input import error_line
+from tests.apps.test_cli_replay import save, save_recording, sse
 from tests.support.loopback import Loopback
 from tests.support.planted import KEYS, found
 
@@ -26,21 +26,21 @@ KEY = KEYS["openai"]
 
 @contextmanager
 def serving(*chunks: bytes, **options: Any) -> Iterator[Loopback]:
-    """Give a provider, in a thread of its own, that answers with these chunks."""
+    """Serve these chunks in a thread."""
     with start_blocking_portal() as portal, portal.wrap_async_context_manager(Loopback(chunks, **options)) as server:
         yield server
 
 
 @pytest.fixture(autouse=True)
 def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The environment of the tests names no proxy."""
+    """Remove the proxies from the environment."""
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
 
 
 def test_an_answer_is_recorded_and_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The body is posted with the headers, the answer is shown as it comes, and the file holds it without keys."""
-    body, out = saved(tmp_path, b'{"stream": true}', "body.json"), tmp_path / "out.jsonl"
+    """The request has the body and the headers. The file contains no keys."""
+    body, out = save(tmp_path, b'{"stream": true}', "body.json"), tmp_path / "out.jsonl"
     answer = sse("Your key is ", KEY, " indeed")
     headers = ["--header", f"authorization: Bearer {KEY}", "--header", "accept:*/*"]
     with serving(answer[:90], answer[90:]) as server:
@@ -65,8 +65,8 @@ def test_an_answer_is_recorded_and_shown(tmp_path: Path, capsys: pytest.CaptureF
     assert 0o600 == stat.S_IMODE(out.stat().st_mode)
 
 
-def test_events_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """With --json the output is events and nothing else; without a body it is a GET; a source can be named."""
+def test_json_prints_only_events(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a body, the method is GET."""
     out = tmp_path / "out.jsonl"
     with serving(sse("Hi.")) as server:
         assert 0 == main(["record", "--url", server.url, "--out", str(out), "--json", "--source", "openai"])
@@ -79,10 +79,9 @@ def test_events_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert "openai" == read_recording(out).head.source
 
 
-def test_a_body_from_standard_input(
+def test_the_body_is_read_from_standard_input(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A body can be piped; its content type can be told."""
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a=b")))
     out = tmp_path / "out.jsonl"
     with serving(sse("Hi.")) as server:
@@ -93,11 +92,11 @@ def test_a_body_from_standard_input(
     monkeypatch.setattr(sys, "stdin", None)
     capsys.readouterr()
     assert 2 == main(["record", "--url", server.url, "--out", str(out), "--body", "-"])
-    assert "--body: standard input is closed" == complaint(capsys)
+    assert "--body: standard input is closed" == error_line(capsys)
 
 
-def test_an_answer_that_fails_is_recorded_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """An error of the provider, and a connection that breaks, are recorded as they came; the status is 1."""
+def test_a_failed_response_is_recorded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The exit status is 1."""
     out = tmp_path / "out.jsonl"
     with serving(b'{"error":{"message":"no such key"}}', status=401, declared="application/json") as server:
         assert 1 == main(["record", "--url", server.url + "?key=1", "--out", str(out)])
@@ -112,21 +111,21 @@ def test_an_answer_that_fails_is_recorded_too(tmp_path: Path, capsys: pytest.Cap
     assert "reset" == end.kind
 
 
-def test_a_server_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """One line says so, without what is secret in the address; the recording tells that there was no answer."""
+def test_a_missing_server_is_reported_without_credentials(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The recording contains a request without a response."""
     with serving() as server:
         url = server.url
     out = tmp_path / "out.jsonl"
     assert 1 == main(["record", "--url", f"{url}?key=s3cret", "--out", str(out)])
-    assert f"{url}?key=%5Bredacted%5D does not respond: ConnectError" == complaint(capsys)
+    assert f"{url}?key=%5Bredacted%5D does not respond: ConnectError" == error_line(capsys)
     assert read_recording(out).head.response is None
 
 
-def test_several_exchanges_are_shown_one_behind_the_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Of a file with several exchanges all are replayed and imported; a failure names the one that failed."""
-    data = Path(recorded(tmp_path, sse("One."), "end")).read_bytes()
-    data += Path(recorded(tmp_path, sse("Two.", finish=None), "reset")).read_bytes()
-    path = saved(tmp_path, data, "both.jsonl")
+def test_replay_shows_all_exchanges_in_order(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An error names the exchange."""
+    data = Path(save_recording(tmp_path, sse("One."), "end")).read_bytes()
+    data += Path(save_recording(tmp_path, sse("Two.", finish=None), "reset")).read_bytes()
+    path = save(tmp_path, data, "both.jsonl")
     assert 1 == main(["replay", path, "--speed", "0"])
     shown = capsys.readouterr()
     assert shown.out.index("One.") < shown.out.index("Two.")
@@ -159,21 +158,19 @@ def test_several_exchanges_are_shown_one_behind_the_other(tmp_path: Path, capsys
         (("--out", "x", "--url", "http://y", "--body", "a\0b"), "--body: a␀b cannot be read: embedded null byte"),
     ],
 )
-def test_what_is_refused(
+def test_invalid_options_are_refused(
     arguments: tuple[str, ...],
     reason: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Whatever is wrong is one line and status 2."""
     monkeypatch.chdir(tmp_path)
     assert 2 == main(["record", *arguments])
-    assert reason in complaint(capsys)
+    assert reason in error_line(capsys)
 
 
-def test_a_recording_that_cannot_be_written(capsys: pytest.CaptureFixture[str]) -> None:
-    """The answer is shown all the same; then the line says why there is no recording of it."""
+def test_a_full_disk_is_reported_after_the_answer(capsys: pytest.CaptureFixture[str]) -> None:
     with serving(sse("Hi.")) as server:
         assert 1 == main(["record", "--url", server.url, "--out", "/dev/full"])
     shown = capsys.readouterr()

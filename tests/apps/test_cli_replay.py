@@ -1,4 +1,4 @@
-"""`streamtools replay`: a recording, or a raw capture, as a transcript or as lines of JSON."""
+"""The command `streamtools replay`: a recording as a transcript, or as JSON lines."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SHIPPED = shipped()
 
 
 def sse(*texts: str, finish: str | None = "stop", error: str | None = None) -> bytes:
-    """Return a stream of chat completion chunks as `curl -N` would save it."""
+    """Return a stream of chat completion chunks, as `curl -N` writes it."""
     chunks: list[dict[str, Any]] = [{"choices": [{"index": 0, "delta": {"content": text}}]} for text in texts]
     if finish is not None:
         chunks.append({"choices": [{"index": 0, "delta": {}, "finish_reason": finish}]})
@@ -35,15 +35,15 @@ def sse(*texts: str, finish: str | None = "stop", error: str | None = None) -> b
     return b"".join(b"data: %b\n\n" % json.dumps(chunk).encode() for chunk in chunks)
 
 
-def saved(folder: Path, data: bytes, name: str = "capture.sse") -> str:
-    """Return the name of a file that holds `data`."""
+def save(folder: Path, data: bytes, name: str = "capture.sse") -> str:
+    """Write `data` to a file, and return its name."""
     path = folder / name
     path.write_bytes(data)
     return str(path)
 
 
-def recorded(folder: Path, data: bytes, kind: EndKind) -> str:
-    """Return the name of a recording whose response ends in this way."""
+def save_recording(folder: Path, data: bytes, kind: EndKind) -> str:
+    """Write a recording whose response has this end, and return its name."""
     path = folder / "stream.jsonl"
     with RecordingWriter(path, ExchangeHead(source="openai")) as writer:
         writer.chunk(data, 1.0)
@@ -52,8 +52,8 @@ def recorded(folder: Path, data: bytes, kind: EndKind) -> str:
 
 
 @pytest.fixture
-def own_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A current directory with modules of the user, which are forgotten afterwards."""
+def tool_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Change to a directory with modules of the user. Forget the modules after the test."""
     before = set(sys.modules)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", sys.path.copy())
@@ -62,8 +62,7 @@ def own_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pat
         del sys.modules[name]
 
 
-def test_an_answer_without_calls_is_printed_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
-    """The transcript of an answer is the answer, byte for byte, and one line that sums it up."""
+def test_an_answer_without_calls_is_printed_unchanged(capsys: pytest.CaptureFixture[str]) -> None:
     assert 0 == main(["replay", str(_SHIPPED["headings"]), "--speed", "0"])
     text, _, summary = capsys.readouterr().out.rpartition("\n\n")
     assert text.startswith(
@@ -74,7 +73,6 @@ def test_an_answer_without_calls_is_printed_as_it_is(capsys: pytest.CaptureFixtu
 
 
 def test_without_tools_calls_are_reported_and_stay_pending(capsys: pytest.CaptureFixture[str]) -> None:
-    """The call is told in other words than the model's, and nobody has run it."""
     assert 0 == main(["replay", str(_SHIPPED["tilde-call"]), "--speed", "0"])
     shown = capsys.readouterr()
     assert (
@@ -88,7 +86,6 @@ def test_without_tools_calls_are_reported_and_stay_pending(capsys: pytest.Captur
 
 
 def test_tools_run_the_calls(capsys: pytest.CaptureFixture[str]) -> None:
-    """With a registry, each call is executed and its result is told."""
     assert 0 == main(
         ["replay", str(_SHIPPED["two-tools"]), "--speed", "0", "--tools", "streamtools.apps.cli.demo:TOOLS"]
     )
@@ -99,11 +96,10 @@ def test_tools_run_the_calls(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("name", ["tools", "get_weather", "[get_weather]", "{'get_weather': get_weather}"])
-def test_tools_come_from_the_current_directory_in_any_form(
-    name: str, own_modules: Path, capsys: pytest.CaptureFixture[str]
+def test_tools_are_imported_from_the_current_directory(
+    name: str, tool_modules: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A module beside the user is found; a registry, a tool, functions or a collection of them are tools."""
-    (own_modules / "mine.py").write_text(
+    (tool_modules / "mine.py").write_text(
         "from streamtools import ToolRegistry\n"
         "print('the module is imported')\n"
         "def get_weather(city: str) -> str:\n"
@@ -119,9 +115,7 @@ def test_tools_come_from_the_current_directory_in_any_form(
 
 
 @pytest.mark.parametrize("name", _SHIPPED)
-def test_json_is_one_event_a_line_and_nothing_else(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """The lines are the events that `replay` gives, and read back as them."""
-
+def test_json_prints_the_events_of_replay(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     async def all_events() -> list[UIEvent]:
         return await replay(_SHIPPED[name], tools=TOOLS)
 
@@ -137,8 +131,9 @@ def test_json_is_one_event_a_line_and_nothing_else(name: str, capsys: pytest.Cap
     ("dialects", "calls"),
     [("tilde_fence", 0), ("hash_marker", 1), (" tilde_fence , hash_marker", 1), ("auto", 1), ("", 0)],
 )
-def test_dialects_are_chosen(dialects: str, calls: int, capsys: pytest.CaptureFixture[str]) -> None:
-    """Only what is enabled is a call; the rest is text."""
+def test_only_calls_in_enabled_dialects_are_parsed(
+    dialects: str, calls: int, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert 0 == main(["replay", str(_SHIPPED["hash-call"]), "--speed", "0", "--dialects", dialects])
     shown = capsys.readouterr().out
     assert (calls == 0) == ("###:{" in shown)
@@ -146,26 +141,24 @@ def test_dialects_are_chosen(dialects: str, calls: int, capsys: pytest.CaptureFi
 
 
 def test_a_raw_capture_is_replayed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A file that `curl -N` wrote is as good as a recording; what an adapter does not know is counted."""
+    """Events that the adapter does not understand are counted."""
     data = b'data: {"unknown":1}\n\n' + sse('Look: ###:{"tool":"a"}', " there") + b"data: [DONE]\n\n"
-    assert 0 == main(["replay", saved(tmp_path, data)])
+    assert 0 == main(["replay", save(tmp_path, data)])
     shown = capsys.readouterr().out
     assert shown.startswith("Look: \n🔧 Waiting for tool call completion...\n→ a()\n there\n\n■ pending (stop)")
     assert "· 1 call: 1 pending · 1 event that was not understood ·" in shown
 
 
-def test_a_stream_that_failed_has_status_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What the provider reported is in the transcript, and in one line on standard error."""
-    name = saved(tmp_path, sse("Hel", finish=None, error="overloaded"))
+def test_a_failed_stream_has_status_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    name = save(tmp_path, sse("Hel", finish=None, error="overloaded"))
     assert 1 == main(["replay", name])
     shown = capsys.readouterr()
     assert shown.out.startswith("Hel\n\n❌ Stream error: overloaded (upstream_error)\n\n✘ failed (upstream_error) ·")
     assert f"streamtools: {name}: the stream failed: overloaded\n" == shown.err
 
 
-def test_a_stream_without_an_end_has_status_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A capture that breaks off in mid-answer is no whole answer, also as JSON."""
-    name = saved(tmp_path, sse("Hel", finish=None))
+def test_an_incomplete_capture_has_status_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    name = save(tmp_path, sse("Hel", finish=None))
     assert 1 == main(["replay", name, "--json"])
     shown = capsys.readouterr()
     assert '"reason":"failed"' in shown.out.splitlines()[-1]
@@ -173,19 +166,18 @@ def test_a_stream_without_an_end_has_status_1(tmp_path: Path, capsys: pytest.Cap
 
 
 @pytest.mark.parametrize(("kind", "cause"), [("reset", "ConnectionResetError"), ("timeout", "TimeoutError")])
-def test_a_connection_that_broke_has_status_1(
+def test_a_broken_connection_has_status_1(
     kind: EndKind, cause: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The line on standard error has the cause, which is not for the interface."""
-    name = recorded(tmp_path, sse("Hel", finish=None), kind)
+    """The cause is written to standard error only."""
+    name = save_recording(tmp_path, sse("Hel", finish=None), kind)
     assert 1 == main(["replay", name, "--speed", "0"])
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"streamtools: {name}: the stream failed: ")
     assert cause in line
 
 
-def test_the_log_is_configured_for_the_command_only(capsys: pytest.CaptureFixture[str]) -> None:
-    """What a program has configured for its own logs is the same after `main` as before it."""
+def test_the_configuration_of_structlog_is_restored(capsys: pytest.CaptureFixture[str]) -> None:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     try:
         before = structlog.get_config()
@@ -198,7 +190,7 @@ def test_the_log_is_configured_for_the_command_only(capsys: pytest.CaptureFixtur
 
 
 def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
-    """Both are answers and no errors; the help tells the default of each option and the exit statuses."""
+    """The help contains the default of each option and the exit statuses."""
     assert 0 == main(["--version"])
     assert capsys.readouterr().out.startswith("streamtools 0.")
     assert 0 == main(["--help"])
@@ -209,15 +201,15 @@ def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert "hash_marker,tilde_fence" in "".join(shown.split())
 
 
-def test_the_module_is_the_command() -> None:
-    """`python -m streamtools` does what `streamtools` does."""
+def test_the_package_can_be_run_as_a_module() -> None:
     status, output, complaints = run("replay", _SHIPPED["no-call"], "--speed", "0")
     assert (0, "") == (status, complaints)
     assert output.startswith("The capital of France is Paris. It lies on the river Seine.\n\n✔ finished (stop)")
 
 
-def test_a_process_ends_with_its_status(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """Without arguments of its own `main` takes those of the process."""
+def test_main_reads_the_arguments_of_the_process(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(sys, "argv", ["streamtools", "--version"])
     assert 0 == main()
     assert capsys.readouterr().out.startswith("streamtools ")

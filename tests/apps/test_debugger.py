@@ -1,4 +1,4 @@
-"""What the debugger of `serve` shows: the steps of a recorded answer, and the server that computes them."""
+"""The debugger of `serve`: the steps of a recorded answer, and the requests for them."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from streamtools.recording.format import Chunk, StreamEnd
 from streamtools.recording.playback import Cut
 from streamtools.recording.reader import open_recording
 from streamtools.recording.writer import RecordingWriter
-from tests.apps.test_cli_bad_input import complaint
+from tests.apps.test_cli_bad_input import error_line
 from tests.apps.test_cli_chat import serving
-from tests.apps.test_serve import serve, started
+from tests.apps.test_serve import serve, start_server
 from tests.support.answering import calling, opened, saying
 
 
@@ -32,18 +32,18 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-def dissected(path: Path, cut: Cut = "recorded") -> Dissection:
-    """Return what the debugger shows of a file."""
+def dissect_file(path: Path, cut: Cut = "recorded") -> Dissection:
+    """Return the data for the debugger of a file."""
     with open_recording(path) as recording:
         return dissect(recording, cut)
 
 
-def part(text: str, begin: int, end: int) -> str:
-    """Return a part of a text as JavaScript counts."""
+def slice_utf16(text: str, begin: int, end: int) -> str:
+    """Return a slice of a text. Positions count UTF-16 code units."""
     return text.encode("utf-16-le")[2 * begin : 2 * end].decode("utf-16-le")
 
 
-def recorded(tmp_path: Path, *deltas: dict[str, Any], end: StreamEnd | None = None) -> Path:
+def record_chunks(tmp_path: Path, *deltas: dict[str, Any], end: StreamEnd | None = None) -> Path:
     """Return a recording of chat completions."""
     path = tmp_path / "made.jsonl"
     with RecordingWriter(path, ExchangeHead(source="openai")) as writer:
@@ -56,14 +56,13 @@ def recorded(tmp_path: Path, *deltas: dict[str, Any], end: StreamEnd | None = No
     return path
 
 
-def test_every_cut_says_the_same() -> None:
-    """The same body, text, marks and events; the steps grow, and their last has all of it."""
+def test_cuts_change_only_the_steps() -> None:
     for name, path in shipped().items():
         body = read_recording(path).data.decode()
-        whole = dissected(path, "whole")
+        whole = dissect_file(path, "whole")
         told = coalesce(map(read_ui_event, whole.events))
         for cut in ("recorded", "frame", 7, *(["byte"] if name in ("unicode-call", "cut-call") else [])):
-            made = dissected(path, cut)  # type: ignore[arg-type]
+            made = dissect_file(path, cut)  # type: ignore[arg-type]
             assert (body, whole.written, whole.marks) == (made.body, made.written, made.marks), (name, cut)
             assert told == coalesce(map(read_ui_event, made.events))
             assert all(
@@ -71,74 +70,75 @@ def test_every_cut_says_the_same() -> None:
                 for one, other in pairwise(made.steps)
             )
             last = made.steps[-1]
-            assert (body, whole.written) == (part(body, 0, last.body), part(made.written, 0, last.written))
+            assert (body, whole.written) == (
+                slice_utf16(body, 0, last.body),
+                slice_utf16(made.written, 0, last.written),
+            )
             assert (len(made.events), 0) == (last.events, last.buffered)
 
 
-def test_marks_say_what_the_text_became() -> None:
-    """Calls, as their events have them raw; all else, near misses too, is what the reader sees."""
+def test_marks_are_the_parts_of_the_text_that_are_not_shown_as_text() -> None:
+    """A near miss is marked, but stays in the visible text."""
     for path in shipped().values():
-        made = dissected(path)
+        made = dissect_file(path)
         events = [*map(read_ui_event, made.events)]
         calls = [event.call.raw for event in events if event.type == "call"]
-        assert calls == [part(made.written, *mark[:2]) for mark in made.marks if mark.kind == "call"]
+        assert calls == [slice_utf16(made.written, *mark[:2]) for mark in made.marks if mark.kind == "call"]
         near = [event.raw for event in events if event.type == "warning"]
-        assert near == [part(made.written, *mark[:2]) for mark in made.marks if mark.kind == "near"]
+        assert near == [slice_utf16(made.written, *mark[:2]) for mark in made.marks if mark.kind == "near"]
         shown, at = "", 0
         for mark in made.marks:
             if mark.kind != "near":
-                shown, at = shown + part(made.written, at, mark.begin), mark.end
-        shown += part(made.written, at, made.steps[-1].written)
+                shown, at = shown + slice_utf16(made.written, at, mark.begin), mark.end
+        shown += slice_utf16(made.written, at, made.steps[-1].written)
         assert shown == "".join(event.text for event in events if event.type == "text")
 
 
-def test_what_is_held_back_is_the_end_of_what_came() -> None:
-    """At each byte: until the marker is certain, and no longer."""
-    made = dissected(shipped()["tilde-call"], "byte")
-    held = [part(made.written, step.written - step.buffered, step.written) for step in made.steps if step.buffered]
+def test_a_marker_is_buffered_until_it_is_certain() -> None:
+    made = dissect_file(shipped()["tilde-call"], "byte")
+    held = [
+        slice_utf16(made.written, step.written - step.buffered, step.written) for step in made.steps if step.buffered
+    ]
     assert {"~~~", "~~~tool", "~~~tool_", "~~~tool_call"} <= {*held}
     assert ["tilde_fence"] == made.dialects
     assert "What is the weather in Paris?" in made.question
 
 
-def test_other_channels_have_marks_of_their_own(tmp_path: Path) -> None:
-    """Reasoning, native calls in pieces, characters of two units, a malformed call."""
+def test_reasoning_native_calls_and_errors_are_marked(tmp_path: Path) -> None:
     call = {"index": 0, "id": "c1", "function": {"name": "add", "arguments": '{"a":'}}
-    path = recorded(
+    path = record_chunks(
         tmp_path,
         *({"reasoning_content": "Hm "}, {"reasoning_content": "🧑"}, {"content": "See 🧑:\n"}),
         *({"content": '~~~tool_call\n{"name": 5}\n~~~'}, {"content": "\nSo."}),
         *({"tool_calls": [call]}, {"tool_calls": [{"index": 0, "function": {"arguments": "1}"}}]}),
     )
-    made = dissected(path, "frame")
-    told = [(part(made.written, begin, end), kind, label) for begin, end, kind, label in made.marks]
+    made = dissect_file(path, "frame")
+    told = [(slice_utf16(made.written, begin, end), kind, label) for begin, end, kind, label in made.marks]
     assert ("Hm 🧑", "reasoning", "") == told[0]
     assert ('{"a":1}', "native", "native") in told
     assert [("error", "tilde_fence")] == [(kind, label) for _, kind, label in told if kind == "error"]
     assert "openai" == made.format
 
 
-def test_an_answer_that_breaks_off(tmp_path: Path) -> None:
-    """Its last event says so, and so does its end."""
-    made = dissected(recorded(tmp_path, {"content": "Hi ~~"}, end=StreamEnd("reset", 5.0)))
+def test_an_incomplete_answer_ends_with_an_error(tmp_path: Path) -> None:
+    made = dissect_file(record_chunks(tmp_path, {"content": "Hi ~~"}, end=StreamEnd("reset", 5.0)))
     assert ("reset", "Hi ~~") == (made.end, made.written)
     assert '"failed"' in made.events[-1]
 
 
-def test_steps_have_a_bound(tmp_path: Path) -> None:
-    """A page is not sent more than it can draw."""
+def test_the_number_of_steps_is_limited(tmp_path: Path) -> None:
     path = tmp_path / "long.jsonl"
     with RecordingWriter(path, ExchangeHead(source="openai")) as writer:
         writer.chunk(*Chunk(0.0, b":" * (MAX_STEPS + 1))[::-1])
         writer.end("end", 1.0)
-    assert 2 == len(dissected(path).steps)
+    assert 2 == len(dissect_file(path).steps)
     with pytest.raises(TooManySteps, match="choose a coarser cut"):
-        dissected(path, "byte")
+        dissect_file(path, "byte")
 
 
 @pytest.mark.anyio
-async def test_the_server_tells_steps_to_those_who_may_see_them() -> None:
-    """Recordings to everybody, those of an answer to the browser whose it is, and refusals in words."""
+async def test_steps_of_an_answer_are_sent_only_to_its_browser() -> None:
+    """All browsers get the steps of the recordings."""
     async with opened(answerer=RecordedAnswers(speed=0)) as page:
         run = (await page.tell("/runs", {"suggestion": "hash-call"})).json()["run"]
         await page.events(run)
@@ -170,8 +170,8 @@ async def test_the_server_tells_steps_to_those_who_may_see_them() -> None:
     assert 404 == foreign.status_code
 
 
-def test_what_a_model_sends_is_recorded_while_the_server_lives(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each request of an answer is an exchange, without the key; only the last answers are kept."""
+def test_the_last_answers_of_a_model_are_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The recording has one exchange for each request, and no keys."""
     told: list[Any] = []
     monkeypatch.setattr("streamtools.apps.cli.serve.MAX_RECORDINGS", 1)
 
@@ -197,17 +197,16 @@ def test_what_a_model_sends_is_recorded_while_the_server_lives(monkeypatch: pyte
     assert [404, 200] == kept
 
 
-def test_a_file_is_opened_in_the_debugger(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The command prints its address; a raw capture is read as a recording is."""
+def test_the_command_prints_the_address_of_the_debugger(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     capture = tmp_path / "capture.txt"
     capture.write_bytes(read_recording(shipped()["hash-call"]).data)
-    with started(str(shipped()["headings"])) as (_, line):
+    with start_server(str(shipped()["headings"])) as (_, line):
         assert "/debugger?of=headings.jsonl (Ctrl-C" in line
         url = line.partition("/debugger")[0]
         assert "headings.jsonl" in httpx.get(f"{url}/dissection", trust_env=False).json()["names"]
 
-    assert ["hash_marker"] == dissected(capture).dialects
+    assert ["hash_marker"] == dissect_file(capture).dialects
     assert 2 == main(["serve", str(tmp_path / "none.jsonl")])
-    assert "none.jsonl is not a file" in complaint(capsys)
+    assert "none.jsonl is not a file" in error_line(capsys)
     assert 2 == main(["serve", str(capture), "--model", "m"])
-    assert "FILE and --model exclude each other" in complaint(capsys)
+    assert "FILE and --model exclude each other" in error_line(capsys)

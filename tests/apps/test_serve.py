@@ -1,4 +1,4 @@
-"""`streamtools serve`: its command line, its complaints, the recordings that it plays, and its end."""
+"""The command `streamtools serve`: its options, its errors, the recordings that it plays, and its end."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import pytest
 from streamtools.apps.cli import main
 from streamtools.apps.cli.recorded_answers import FIRST, RecordedAnswers
 from streamtools.recording import shipped
-from tests.apps.test_cli_bad_input import complaint
+from tests.apps.test_cli_bad_input import error_line
 from tests.apps.test_cli_chat import serving
 from tests.support.answering import calling, opened, saying
 from tests.support.command import COMMAND, ENVIRONMENT
@@ -31,8 +31,8 @@ def anyio_backend() -> str:
 
 
 @contextlib.contextmanager
-def started(*arguments: str) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
-    """Start the command, and give its address."""
+def start_server(*arguments: str) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+    """Start the command, and return its address."""
     environment = {name: value for name, value in ENVIRONMENT.items() if "proxy" not in name.lower()}
     with subprocess.Popen(
         [*COMMAND, "serve", "--port", "0", *arguments],
@@ -50,8 +50,7 @@ def started(*arguments: str) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
 
 
 def test_the_command_serves_recordings_until_it_is_interrupted() -> None:
-    """It says where, answers, and ends like any program at Ctrl-C."""
-    with started() as (process, url):
+    with start_server() as (process, url):
         told = httpx.get(f"{url}/conversation", trust_env=False).json()
         process.send_signal(signal.SIGINT)
         _, complaints = process.communicate(timeout=60)
@@ -63,16 +62,16 @@ def test_the_command_serves_recordings_until_it_is_interrupted() -> None:
 
 
 def interrupt() -> None:
-    """Do what Ctrl-C does."""
+    """Send SIGINT to this process."""
     os.kill(os.getpid(), signal.SIGINT)
 
 
 def serve(
     monkeypatch: pytest.MonkeyPatch, visit: Callable[[httpx.Client], object], *arguments: str, command: str = "serve"
 ) -> int:
-    """Run the command in this process while `visit` is there, and return its exit status.
+    """Run the command in this process with the coroutine `visit`, and return its exit status.
 
-    It is interrupted in the end, unless `visit` returns True: it has done that itself.
+    The command is interrupted after `visit`, unless `visit` returns True.
     """
     reading, writing = os.pipe()
 
@@ -96,7 +95,6 @@ def serve(
 
 
 def test_the_command_talks_to_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With its tools, under its dialect, and asked as the command line says."""
     told: list[str] = []
 
     def visit(client: httpx.Client) -> None:
@@ -149,33 +147,32 @@ def test_the_command_talks_to_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
         (["--host", "not a host"], "cannot listen on not a host, port 8765"),
     ],
 )
-def test_a_command_line_that_is_of_no_use(capsys: pytest.CaptureFixture[str], arguments: list[str], told: str) -> None:
-    """One line says why."""
+def test_invalid_options_are_refused(capsys: pytest.CaptureFixture[str], arguments: list[str], told: str) -> None:
     status = main(["serve", *arguments])
 
     assert status == (1 if "--host" in arguments else 2)
-    assert told in complaint(capsys)
+    assert told in error_line(capsys)
 
 
-def test_a_port_that_is_taken(capsys: pytest.CaptureFixture[str]) -> None:
-    """The line says what to do."""
+def test_a_port_in_use_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         status = main(["serve", "--port", str(port)])
 
     assert 1 == status
-    assert f"port {port} is in use: choose another port with --port, or --port 0 for any free port" in complaint(capsys)
+    assert f"port {port} is in use: choose another port with --port, or --port 0 for any free port" in error_line(
+        capsys
+    )
 
 
 @pytest.mark.parametrize("missing", ["starlette", "uvicorn"])
-def test_a_package_that_is_missing(
+def test_a_missing_package_is_reported(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, missing: str
 ) -> None:
-    """The line says how to get it."""
     _without(monkeypatch, missing)
 
     assert 2 == main(["serve", "--port", "0"])
-    assert f'the page needs {missing}: pip install "streamtools[cli,web]"' in complaint(capsys)
+    assert f'the page needs {missing}: pip install "streamtools[cli,web]"' in error_line(capsys)
 
 
 def _without(monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
@@ -190,8 +187,8 @@ def _without(monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
     monkeypatch.setattr(sys, "meta_path", [Absent(), *sys.meta_path])
 
 
-def test_an_interrupt_ends_the_answers_that_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Their readers get the end, the provider is left, and the command ends, whatever was still to come."""
+def test_an_interrupt_ends_open_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Readers get the end of the answer, and the response of the provider is closed."""
     told: list[str] = []
 
     def visit(client: httpx.Client) -> bool:
@@ -213,10 +210,7 @@ def test_an_interrupt_ends_the_answers_that_are_read(monkeypatch: pytest.MonkeyP
     assert answer.disconnected.is_set()
 
 
-def test_who_listens_to_everybody_is_told_so(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whoever reaches the address can run the tools."""
+def test_an_open_address_causes_a_warning(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     statuses: list[int] = []
 
     def visit(client: httpx.Client) -> None:
@@ -231,7 +225,7 @@ def test_who_listens_to_everybody_is_told_so(
 @pytest.mark.anyio
 @pytest.mark.parametrize("name", shipped())
 async def test_recordings_are_played_to_their_end(name: str) -> None:
-    """Each by itself, as it was recorded; what it calls is run."""
+    """Calls are run."""
     async with opened(answerer=RecordedAnswers(speed=0)) as page:
         run = (await page.tell("/runs", {"suggestion": name})).json()["run"]
         events = await page.events(run)
@@ -243,8 +237,8 @@ async def test_recordings_are_played_to_their_end(name: str) -> None:
 
 
 @pytest.mark.anyio
-async def test_a_question_that_nobody_recorded() -> None:
-    """The answer says what this is, and how a model is named; a recorded one may be typed."""
+async def test_a_question_without_a_recording_gets_an_explanation() -> None:
+    """The text of a recorded question may be typed."""
     async with opened(answerer=RecordedAnswers(speed=50)) as page:
         unknown = await page.events(await page.ask("Who are you?"))
         known = await page.events(await page.ask("what is  17.5 plus 24?"))

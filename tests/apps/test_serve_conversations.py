@@ -1,4 +1,4 @@
-"""The server of the page: conversations, their runs, and what is decided about calls."""
+"""The server of the page: conversations, their runs, and decisions about calls."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def anyio_backend() -> str:
 
 
 def text_of(events: list[dict[str, object]]) -> str:
-    """Return the text in events."""
+    """Return the joined text of the events."""
     return "".join(str(event["text"]) for event in events if event["type"] == "text")
 
 
-async def test_a_question_is_answered_and_told_to_the_model_with_the_next() -> None:
-    """The history grows; a page that is loaded gets the runs, and each run again from any place."""
+async def test_a_question_is_sent_with_the_history() -> None:
+    """A page can read each run from any position."""
     async with opened(saying("The first ", "answer."), saying("The second.")) as page:
         first = await page.ask("One?")
         events = await page.events(first)
@@ -56,8 +56,8 @@ async def test_a_question_is_answered_and_told_to_the_model_with_the_next() -> N
     ]
 
 
-async def test_a_question_is_asked_anew_in_its_place() -> None:
-    """What stood there, and behind it, is told to nobody any more; what is not there can not be replaced."""
+async def test_a_question_replaces_an_earlier_question() -> None:
+    """All later turns are removed."""
     async with opened(*(saying(text) for text in ("One.", "Two.", "Three.", "Four."))) as page:
         runs = []
         for question in ("1?", "2?", "3?"):
@@ -73,11 +73,9 @@ async def test_a_question_is_asked_anew_in_its_place() -> None:
     assert (409, True) == (gone.status_code, "no longer in this conversation" in gone.json()["error"])
 
 
-async def test_what_a_page_says_of_how_the_model_is_asked() -> None:
-    """It is what the answerer lets it say, and within bounds."""
-
-    class Tuned(Answering):
-        """Takes a temperature."""
+async def test_request_parameters_are_checked() -> None:
+    class TunableAnswerer(Answering):
+        """An answerer that accepts a temperature."""
 
         parameters = ("temperature",)
 
@@ -93,7 +91,7 @@ async def test_what_a_page_says_of_how_the_model_is_asked() -> None:
             model = OpenAIChat("m", base_url=provider.url, api_key="k")
             return chat(model, [*history, User(question)], request=request)
 
-    async with Provider(saying("One."), saying("Two.")) as provider, opened(answerer=Tuned(provider)) as page:
+    async with Provider(saying("One."), saying("Two.")) as provider, opened(answerer=TunableAnswerer(provider)) as page:
         assert ["temperature"] == (await page.known())["parameters"]
         for asked, status in (
             ({"temperature": 0.5}, 201),
@@ -109,8 +107,7 @@ async def test_what_a_page_says_of_how_the_model_is_asked() -> None:
         assert [0.5, None] == [each.get("temperature") for each in provider.bodies]
 
 
-async def test_a_suggestion_is_asked_by_its_name() -> None:
-    """Its question is what the model gets."""
+async def test_a_suggestion_is_sent_by_its_name() -> None:
     async with opened(saying("Cold.")) as page:
         response = await page.tell("/runs", {"suggestion": "weather"})
         await page.events(response.json()["run"])
@@ -119,8 +116,8 @@ async def test_a_suggestion_is_asked_by_its_name() -> None:
         assert "What is the weather in Oslo?" == page.provider.bodies[0]["messages"][-1]["content"]
 
 
-async def test_one_answer_at_a_time() -> None:
-    """A second question is refused until the first is answered; another conversation is another matter."""
+async def test_a_conversation_has_one_answer_at_a_time() -> None:
+    """Other conversations are independent."""
     go = anyio.Event()
     async with opened(saying("Wait", go, "."), saying("Other.")) as page:
         run = await page.ask("One?")
@@ -133,8 +130,7 @@ async def test_one_answer_at_a_time() -> None:
     assert "still being answered" in refused.json()["error"]
 
 
-async def test_two_questions_at_the_same_moment_are_one() -> None:
-    """Whichever comes first."""
+async def test_one_of_two_simultaneous_questions_is_refused() -> None:
     async with opened(saying("Hello."), saying("Wait", hold=True)) as page:
         await page.events(await page.ask("One?"))
         statuses = []
@@ -150,12 +146,12 @@ async def test_two_questions_at_the_same_moment_are_one() -> None:
         assert [201, 409, 409] == sorted(statuses)
 
 
-async def test_a_question_right_behind_an_answer_waits_for_what_is_behind_it() -> None:
-    """The run has said its end and is being left: the next question is taken, and answered when that is done."""
+async def test_a_question_waits_until_the_last_run_is_closed() -> None:
+    """After `done`, a run may still be closing its source."""
     go = anyio.Event()
 
-    class Slow(ScriptedModel):
-        """Takes its time to be left."""
+    class SlowToClose(ScriptedModel):
+        """A model whose response takes time to close."""
 
         @asynccontextmanager
         async def stream(self, ask: Ask) -> AsyncIterator[Source]:
@@ -163,17 +159,17 @@ async def test_a_question_right_behind_an_answer_waits_for_what_is_behind_it() -
                 yield source
             await go.wait()
 
-    class Answers:
-        """Gives its answers."""
+    class FixedAnswers:
+        """An answerer with fixed answers."""
 
         label = note = ""
         suggestions = ()
 
         def answer(self, question: str, history: Sequence[Message], *, suggestion: str | None = None) -> chat:
             """Return the answer."""
-            return chat(Slow(["Yes."]), [*history, User(question)])
+            return chat(SlowToClose(["Yes."]), [*history, User(question)])
 
-    async with opened(answerer=Answers()) as page:
+    async with opened(answerer=FixedAnswers()) as page:
         await page.until(await page.ask("One?"), '"done"')
         statuses = []
 
@@ -188,8 +184,8 @@ async def test_a_question_right_behind_an_answer_waits_for_what_is_behind_it() -
     assert [409, 201] == statuses
 
 
-async def test_to_stop_waits_until_the_provider_is_left() -> None:
-    """The run ends for its readers, and a question without an answer is forgotten only if there was none."""
+async def test_stop_waits_until_the_source_is_closed() -> None:
+    """The partial answer stays in the history."""
     answer = saying("As far as th", hold=True)
     async with opened(answer, saying("Yes.")) as page:
         run = await page.ask("One?")
@@ -205,8 +201,7 @@ async def test_to_stop_waits_until_the_provider_is_left() -> None:
     assert 200 == again.status_code
 
 
-async def test_a_question_without_an_answer_is_forgotten() -> None:
-    """The model is not told of it with the next."""
+async def test_a_question_without_an_answer_is_not_sent_again() -> None:
     async with opened(Loopback([b"{}"], status=400, declared="application/json"), saying("Yes.")) as page:
         failed = await page.events(await page.ask("One?"))
         assert ("done", "failed") == (failed[-1]["type"], failed[-1]["reason"])
@@ -215,8 +210,8 @@ async def test_a_question_without_an_answer_is_forgotten() -> None:
         assert ["Two?"] == [each["content"] for each in page.provider.bodies[-1]["messages"]]
 
 
-async def test_a_result_of_the_user() -> None:
-    """It is one decision, about a call that waits for a result; nothing at all is none."""
+async def test_the_user_can_answer_a_call() -> None:
+    """A decision must contain exactly one of approve, result and error."""
     async with opened(saying(calling("pick_date", title="Departure")), saying("Noted.")) as page:
         assert ["pick_date"] == (await page.known())["client_tools"]
         run = await page.ask("When?")
@@ -230,8 +225,8 @@ async def test_a_result_of_the_user() -> None:
     assert executed["result"] is None
 
 
-async def test_what_is_approved_is_what_was_shown() -> None:
-    """The event that asked comes back with the yes; it runs, once."""
+async def test_an_approval_contains_the_shown_event() -> None:
+    """The call runs once."""
     call = calling("pay", to="Ann", amount=50)
     async with opened(saying(call), saying("Done.")) as page:
         run = await page.ask("Pay Ann.")
@@ -249,8 +244,7 @@ async def test_what_is_approved_is_what_was_shown() -> None:
     assert ["paid 50 to Ann"] == [event["result"] for event in events if event["type"] == "executed"]
 
 
-async def test_what_is_denied_is_told_to_the_model() -> None:
-    """With the reason."""
+async def test_a_denial_is_sent_to_the_model_with_its_reason() -> None:
     async with opened(saying(calling("pay", to="Ann", amount=50)), saying("As you wish.")) as page:
         run = await page.ask("Pay Ann.")
         call_id = json.loads(await page.until(run, '"approval-requested"'))["call"]["id"]
@@ -263,7 +257,7 @@ async def test_what_is_denied_is_told_to_the_model() -> None:
 
 
 async def test_a_conversation_is_deleted() -> None:
-    """By its browser alone; its run is stopped, and nobody finds it any more."""
+    """Only its browser can delete it. Its run is stopped."""
     answer = saying("Wait", hold=True)
     async with opened(answer) as page:
         run = await page.ask("One?")
@@ -283,7 +277,7 @@ async def test_a_conversation_is_deleted() -> None:
 
 
 async def test_a_browser_has_several_conversations() -> None:
-    """Each with a history and an answer of its own; the one that was used last comes first."""
+    """The last used conversation is the first in the list."""
     go = anyio.Event()
     async with opened(saying("Wait", go, "."), saying("Two."), saying("Three.")) as page:
         first = await page.ask("One?")
@@ -306,8 +300,7 @@ async def test_a_browser_has_several_conversations() -> None:
         assert ["Two?", "Two.", "Three?"] == [each["content"] for each in page.provider.bodies[2]["messages"]]
 
 
-async def test_as_many_answers_as_are_allowed() -> None:
-    """One more is refused, and may be asked again."""
+async def test_the_number_of_running_answers_is_limited() -> None:
     async with opened(saying("Wait", hold=True), max_running=1) as page:
         await page.until(await page.ask("One?"), "Wait")
         page.client.cookies.clear()
@@ -316,7 +309,7 @@ async def test_as_many_answers_as_are_allowed() -> None:
     assert 503 == refused.status_code
 
 
-async def test_the_least_recently_used_conversation_makes_room() -> None:
+async def test_the_least_recently_used_conversation_is_deleted_if_there_is_no_room() -> None:
     now = 0.0
     conversations = Conversations(limit=2, max_age=10, clock=lambda: now)
     first, second = conversations.create("ann"), conversations.create("ann")
@@ -344,8 +337,8 @@ async def test_a_busy_conversation_is_not_deleted() -> None:
     assert [busy] == conversations.of("ann")
 
 
-async def test_a_deleted_conversation_takes_its_runs_along() -> None:
-    """If all conversations are busy, the message says what to do."""
+async def test_a_deleted_conversation_deletes_its_runs() -> None:
+    """If all conversations are busy, a new one is refused."""
     conversations = Conversations(limit=2)
     async with opened(*(saying("Yes.") for _ in range(3)), conversations=conversations) as page:
         for _ in range(3):
@@ -362,8 +355,8 @@ async def test_a_deleted_conversation_takes_its_runs_along() -> None:
     assert (503, True) == (refused.status_code, "Ask again" in refused.json()["error"])
 
 
-async def test_conversations_show_as_many_turns_as_they_may() -> None:
-    """What is dropped is counted."""
+async def test_the_number_of_turns_is_limited() -> None:
+    """Removed turns are counted."""
     conversations = Conversations(max_turns=1)
     async with opened(saying("Yes."), conversations=conversations) as page:
         await page.events(await page.ask("One?"))

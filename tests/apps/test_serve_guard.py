@@ -1,4 +1,4 @@
-"""The server of the page: who may ask it, how much, and what browsers may do with its answers."""
+"""The server of the page: refused requests, limits, and the headers of its responses."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-async def test_a_document_is_one_response_that_allows_nothing_else() -> None:
-    """The policy names the digests of what stands in the documents, and nothing in them leads elsewhere."""
+async def test_a_document_loads_no_other_files() -> None:
+    """The policy contains the digests of its scripts and styles."""
     async with opened() as page:
         responses = [await page.client.get(path) for path in ("/", "/debugger")]
 
@@ -47,8 +47,7 @@ async def test_a_document_is_one_response_that_allows_nothing_else() -> None:
 
 
 @pytest.mark.parametrize("path", ["/", "/debugger", "/conversation", "/runs/none/events", "/nowhere"])
-async def test_every_answer_has_the_headers(path: str) -> None:
-    """What is found and what is not."""
+async def test_every_response_has_the_security_headers(path: str) -> None:
     async with opened() as page:
         headers = (await page.client.get(path)).headers
 
@@ -83,8 +82,8 @@ async def test_every_answer_has_the_headers(path: str) -> None:
         ("", 421),
     ],
 )
-async def test_a_foreign_name_is_refused(host: str, status: int) -> None:
-    """A name that was made to point here is not that of this server; an address cannot be made to."""
+async def test_an_unknown_host_name_is_refused(host: str, status: int) -> None:
+    """This prevents DNS rebinding."""
     async with opened(hosts=["known.example"]) as page:
         response = await page.client.get("/conversation", headers={"host": host.format(port=page.server.port)})
 
@@ -104,8 +103,9 @@ async def test_a_foreign_name_is_refused(host: str, status: int) -> None:
     ],
 )
 @pytest.mark.parametrize("path", ["/runs", "/conversation/none/delete", "/runs/none/stop", "/runs/none/calls/call"])
-async def test_what_changes_something_comes_from_the_page(path: str, headers: dict[str, str], status: int) -> None:
-    """It has the origin of the server and is JSON."""
+async def test_a_post_request_needs_the_origin_and_type_of_the_page(
+    path: str, headers: dict[str, str], status: int
+) -> None:
     async with opened(saying("Hello.")) as page:
         headers = {"content-type": "application/json", **headers}
         response = await page.client.post(path, content=b'{"question":"Hi"}', headers=headers)
@@ -116,8 +116,8 @@ async def test_what_changes_something_comes_from_the_page(path: str, headers: di
     assert status == 201 or response.json()["error"]
 
 
-async def test_bodies_have_a_bound() -> None:
-    """By what the request says, and by what comes where it says nothing."""
+async def test_a_long_body_is_refused() -> None:
+    """A request may state its length or not."""
 
     async def chunks() -> AsyncIterator[bytes]:
         for _ in range(5):
@@ -136,8 +136,7 @@ async def test_bodies_have_a_bound() -> None:
     "body", [b"", b"[]", b"{", b"\xff", b'{"question":1}', b'{"question":" "}', b"{}", b'{"suggestion":"none"}',
              b'{"question":"a","suggestion":"weather"}', b'{"question":"a","more":1}', b"[" * 100_000]
 )  # fmt: skip
-async def test_a_body_that_is_no_question_is_refused(body: bytes) -> None:
-    """With words, and nothing is asked."""
+async def test_an_invalid_body_is_refused(body: bytes) -> None:
     async with opened() as page:
         response = await page.client.post("/runs", content=body, headers={"content-type": "application/json"})
 
@@ -146,8 +145,7 @@ async def test_a_body_that_is_no_question_is_refused(body: bytes) -> None:
         assert [] == page.provider.requests
 
 
-async def test_a_call_is_decided_whatever_its_id() -> None:
-    """Providers name calls as they like: a slash is a part of the name."""
+async def test_a_call_id_may_contain_a_slash() -> None:
     async with opened(saying("Hello.")) as page:
         run = await page.ask("Hi")
         decided = await page.tell(f"/runs/{run}/calls/a%2Fb", {"approve": False})
@@ -155,8 +153,8 @@ async def test_a_call_is_decided_whatever_its_id() -> None:
     assert (409, "call 'a/b' does not wait for a decision") == (decided.status_code, decided.json()["error"])
 
 
-async def test_a_conversation_that_is_refused_its_first_answer_is_forgotten() -> None:
-    """Nobody has its key, and those who have one keep theirs."""
+async def test_a_conversation_without_a_run_is_deleted() -> None:
+    """Other conversations of the browser stay."""
     conversations = Conversations()
     async with opened(saying(hold=True), conversations=conversations, max_running=1) as page:
         run = await page.ask("Hi")
@@ -168,8 +166,8 @@ async def test_a_conversation_that_is_refused_its_first_answer_is_forgotten() ->
     assert [503, 503, 503] == [each.status_code for each in refused]
 
 
-async def test_a_conversation_that_is_ended_while_it_is_asked_gets_no_answer() -> None:
-    """The run that nobody could find is stopped at once."""
+async def test_a_run_of_a_deleted_conversation_is_stopped() -> None:
+    """The conversation is deleted while its run starts."""
     conversations = Conversations()
 
     class Ending(Answering):
@@ -188,8 +186,7 @@ async def test_a_conversation_that_is_ended_while_it_is_asked_gets_no_answer() -
     assert "set-cookie" not in response.headers
 
 
-async def test_other_paths_and_methods_are_answered_in_json() -> None:
-    """As every refusal is."""
+async def test_unknown_paths_and_methods_are_refused_in_json() -> None:
     async with opened() as page:
         nowhere, wrong = await page.client.get("/nowhere"), await page.client.get("/runs")
 
@@ -198,8 +195,8 @@ async def test_other_paths_and_methods_are_answered_in_json() -> None:
     ]
 
 
-async def test_the_cookie_is_for_this_page_alone() -> None:
-    """No script reads it, no other site uses it, and another browser does not have it."""
+async def test_the_cookie_is_restricted_to_the_page() -> None:
+    """No script and no other site can use it."""
     async with opened(saying("Hello.")) as page:
         response = await page.tell("/runs", {"question": "Hi"})
         cookie = response.headers["set-cookie"]

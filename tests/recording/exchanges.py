@@ -1,4 +1,4 @@
-"""Recordings of exchanges, made by hand, and clients that ask for them."""
+"""Hand-written recordings of exchanges, and clients that request them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def write(
     error: str = "",
     response: RecordedResponse | None = ANSWERED,
 ) -> Path:
-    """Write exchanges into one file, each chunk a tenth of a second behind the one before."""
+    """Write exchanges to a file. Each chunk arrives a tenth of a second after the chunk before it."""
     with path.open("wb") as file:
         for request, chunks in exchanges:
             writer = RecordingWriter(file, ExchangeHead(source="openai", request=request, response=response))
@@ -39,17 +39,17 @@ def write(
 
 
 def request(body: Any, method: str = "POST", url: str = URL) -> RecordedRequest:
-    """Return a request as it is recorded."""
+    """Return a recorded request."""
     return RecordedRequest(method=method, url=url, body=body)
 
 
 async def post(transport: ReplayTransport, body: Any, url: str = URL, **more: Any) -> bytes:
-    """Return what an asynchronous client reads."""
+    """Return the response body that an asynchronous client reads."""
     async with httpx.AsyncClient(transport=transport) as client, client.stream("POST", url, json=body, **more) as got:
         return b"".join([data async for data in got.aiter_bytes()])
 
 
 def post_blocking(transport: ReplayTransport, body: Any, url: str = URL, **more: Any) -> bytes:
-    """Return what a blocking client reads."""
+    """Return the response body that a blocking client reads."""
     with httpx.Client(transport=transport) as client, client.stream("POST", url, json=body, **more) as got:
         return b"".join(got.iter_bytes())

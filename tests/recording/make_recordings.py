@@ -27,7 +27,7 @@ Shots = tuple[tuple[str, str], ...]
 
 
 class Scenario(NamedTuple):
-    """What is asked: worked examples, then the question."""
+    """The content of a request: worked examples, then the question."""
 
     title: str
     shots: Shots
@@ -36,12 +36,12 @@ class Scenario(NamedTuple):
 
 
 def tilde(name: str, **arguments: Any) -> str:
-    """Return a call between tildes."""
+    """Return a call in the dialect `tilde_fence`."""
     return f"~~~tool_call\n{json.dumps({'name': name, 'arguments': arguments}, ensure_ascii=False)}\n~~~"
 
 
 def hashes(name: str, **parameters: Any) -> str:
-    """Return a call behind three hashes."""
+    """Return a call in the dialect `hash_marker`."""
     call = {"toolName": name, "parameters": parameters}
     return f"###:{json.dumps(call, ensure_ascii=False, separators=(',', ':'))}"
 
@@ -57,7 +57,7 @@ def guide(title: str, what: str, origin: str, making: str, needs: str, heat: str
 
 
 def lesson(name: str, example: str) -> tuple[str, str]:
-    """Return a question and its answer, which shows both ways of calling in code blocks."""
+    """Return a question and its answer, which shows both dialects in code blocks."""
     return (
         f"How does a model call the {name} tool?",
         "It can write the call in two ways. Here, in code blocks, they are only examples.\n\n"
@@ -68,13 +68,13 @@ def lesson(name: str, example: str) -> tuple[str, str]:
 
 
 def both_cities(first: str, second: str) -> tuple[str, str]:
-    """Return a question and its answer with two calls and text around them."""
+    """Return a question and its answer, with two calls and text around them."""
     calls = f"{tilde('get_weather', city=first)}\n\n{tilde('get_weather', city=second)}"
     return f"What is the weather in {first} and in {second}?", f"I will look up both.\n\n{calls}\n\nOne moment, please."
 
 
 def both_tools(city: str, a: float, b: float) -> tuple[str, str]:
-    """Return a question and its answer with one call of each tool."""
+    """Return a question and its answer, with one call of each tool."""
     weather, total = hashes("get_weather", city=city), hashes("add", a=a, b=b)
     return (
         f"What is the weather in {city}, and what is {a} plus {b}?",
@@ -83,24 +83,24 @@ def both_tools(city: str, a: float, b: float) -> tuple[str, str]:
 
 
 def greeting(what: str, lines: str) -> tuple[str, str]:
-    """Return a text to repeat, and the same text."""
+    """Return a request to repeat a text, and the text."""
     text = f"**{what}**\n\n" + "\n".join(f"- {line}" for line in lines.split("/"))
     return f"Repeat this text:\n\n{text}", text
 
 
 def weather(city: str) -> tuple[str, str]:
-    """Return a question and its answer with one call between tildes."""
+    """Return a question and its answer, with one call in the dialect `tilde_fence`."""
     call = tilde("get_weather", city=city)
     return f"What is the weather in {city}?", f"I will look up the weather in {city}.\n\n{call}\n\nOne moment, please."
 
 
 def addition(a: float, b: float) -> tuple[str, str]:
-    """Return a question and its answer with one call behind hashes."""
+    """Return a question and its answer, with one call in the dialect `hash_marker`."""
     return f"What is {a} plus {b}?", f"I will add {a} and {b}.\n\n{hashes('add', a=a, b=b)}\n\nThe sum will follow."
 
 
 def day(city: str) -> tuple[str, str]:
-    """Return a question and its answer, with a call behind hashes between headings."""
+    """Return a question and its answer, with a call between headings."""
     call = hashes("get_weather", city=city)
     plan = f"### Plan\n\nA day in {city}.\n\n### Weather\n\n{call}\n\n### Food\n\nEat well in {city}."
     return f"Plan a day in {city}.", plan
@@ -218,7 +218,7 @@ def request_of(scenario: Scenario) -> dict[str, Any]:
 
 
 def record(url: str, title: str, body: dict[str, Any], path: Path) -> None:
-    """Write down the answer to one request as it comes."""
+    """Record the response to one request."""
     client = httpx.Client(base_url=url, timeout=60, trust_env=False, headers={"accept-encoding": "identity"})
     start, now = time.perf_counter(), datetime.now(UTC).isoformat(timespec="seconds")
     with client, client.stream("POST", "/v1/chat/completions", json=body) as response:
@@ -243,7 +243,7 @@ def record(url: str, title: str, body: dict[str, Any], path: Path) -> None:
 
 
 def main(url: str, folder: str, *names: str) -> None:
-    """Record the named scenarios, or all."""
+    """Record the named scenarios. Without names, record all scenarios."""
     for name in names or SCENARIOS:
         record(url, SCENARIOS[name].title, request_of(SCENARIOS[name]), Path(folder, f"{name}.jsonl"))
         print(name)

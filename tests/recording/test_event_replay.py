@@ -1,4 +1,4 @@
-"""A recording straight to UI events: as a list, as a stream, from good files and from bad ones."""
+"""The function `replay`: recordings and raw captures as UI events."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def now() -> int:
 def write(
     path: Path, chunks: Sequence[bytes], *, source: str = "openai", status: int = 200, end: EndKind | None = "end"
 ) -> Path:
-    """Write a recording of these chunks, a hundredth of a second each."""
+    """Write a recording of these chunks, one every 10 ms."""
     headers = {"content-type": "text/event-stream" if status == 200 else "application/json"}
     with RecordingWriter(
         path, ExchangeHead(source=source, response=RecordedResponse(status=status, headers=headers))
@@ -62,8 +62,8 @@ def write(
     return path
 
 
-async def test_a_replay_is_a_list_and_a_stream(tmp_path: Path) -> None:
-    """Awaited it is all events; entered it is a stream with a result; both can be repeated."""
+async def test_a_replay_is_awaited_or_entered(tmp_path: Path) -> None:
+    """Both can be repeated."""
     played = replay(write(tmp_path / "a.jsonl", ANSWER), tools=[now])
     events = await played
     async with played as stream:
@@ -77,14 +77,12 @@ async def test_a_replay_is_a_list_and_a_stream(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("cut", ["recorded", "byte", "frame", "whole", 3, [5, 99]])
 @pytest.mark.parametrize("speed", [0, 100])
-async def test_neither_cuts_nor_times_matter(tmp_path: Path, cut: Any, speed: float) -> None:
-    """A replay is the same however it comes."""
+async def test_cuts_and_times_do_not_change_the_events(tmp_path: Path, cut: Any, speed: float) -> None:
     path = write(tmp_path / "a.jsonl", ANSWER)
     assert coalesce(await replay(path)) == coalesce(await replay(path, cut=cut, speed=speed))
 
 
-async def test_options_are_those_of_a_stream(tmp_path: Path) -> None:
-    """Dialects, policies, ids: whatever a stream takes."""
+async def test_options_are_passed_to_the_stream(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", ANSWER)
     assert 'text \'It is ###:{"name":"now"} o\\\'clock.\'' in story(await replay(str(path), dialects=()))
     stopped = story(
@@ -96,8 +94,7 @@ async def test_options_are_those_of_a_stream(tmp_path: Path) -> None:
     assert stopped[-1] == "done finished: stopped_after_call (None)"
 
 
-async def test_a_raw_capture(tmp_path: Path) -> None:
-    """What `curl -N` has saved is replayed too, whichever of the providers it came from."""
+async def test_a_raw_capture_of_any_provider_is_replayed(tmp_path: Path) -> None:
     for name, data, last in (
         ("openai.sse", b"".join(ANSWER), "done finished: stop (stop)"),
         ("latitude.sse", CHAIN, "done finished: stop (None), in u-1"),
@@ -109,8 +106,8 @@ async def test_a_raw_capture(tmp_path: Path) -> None:
         assert story(coalesce(await replay(tmp_path / name, tools=[now])))[-1] == last
 
 
-async def test_a_recorded_refusal(tmp_path: Path) -> None:
-    """The recorded status and headers count: an error is one, and no stream."""
+async def test_the_recorded_status_is_used(tmp_path: Path) -> None:
+    """A status of 400 or more is an error."""
     path = write(tmp_path / "a.jsonl", [b'{"error":{"message":"no key"}}'], status=401)
     _, error, done = await replay(path)
     assert isinstance(error, Error)
@@ -120,15 +117,14 @@ async def test_a_recorded_refusal(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("end", ["reset", "timeout"])
-async def test_a_recorded_break(tmp_path: Path, end: EndKind) -> None:
-    """It breaks again: the run is interrupted, nothing is run, and nothing is raised."""
+async def test_a_recorded_reset_interrupts_the_run(tmp_path: Path, end: EndKind) -> None:
+    """No tool runs."""
     told = story(await replay(write(tmp_path / "a.jsonl", ANSWER[:1], end=end), tools=[now]))
     assert told[-3:-1] == ["error stream_interrupted", "step 1 ends: None"]
     assert re.fullmatch(r"done failed: None \(None\), pending .+", told[-1])
 
 
-async def test_a_file_that_breaks_off(tmp_path: Path) -> None:
-    """The events tell of an interruption, and behind them the error names the file and the line."""
+async def test_an_incomplete_file_raises_after_the_events(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", ANSWER[:1], end=None)
     events: list[UIEvent] = []
 
@@ -144,8 +140,7 @@ async def test_a_file_that_breaks_off(tmp_path: Path) -> None:
         await replay(path)
 
 
-async def test_wrong_options_leave_no_file_open(tmp_path: Path) -> None:
-    """Whatever is wrong is told before anything is read, and the file is closed again."""
+async def test_invalid_options_close_the_file(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", ANSWER)
     wrong: list[tuple[type[Exception], dict[str, Any]]] = [
         (ValueError, {"dialects": "morse"}),
@@ -163,7 +158,7 @@ async def test_wrong_options_leave_no_file_open(tmp_path: Path) -> None:
 
 
 async def test_leaving_early_closes_the_file() -> None:
-    """A recording that nobody plays to its end is not left open, and its run is cancelled."""
+    """The run is cancelled."""
     async with replay(shipped()["headings"], speed=0.001) as stream:
         await anyio.wait_all_tasks_blocked()
     gc.collect()

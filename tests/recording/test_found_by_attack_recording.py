@@ -1,4 +1,4 @@
-"""What an attack on recordings, and on the tests that use them, has found: each test is one way in that was open."""
+"""Regression tests for attacks on recordings, and on tests that use them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ END = '{"at":1,"end":"end"}\n'
 
 
 def recording(folder: Path, *, chunk: str = '{"at":0,"text":"data: x\\n\\n"}\n', **head: Any) -> Path:
-    """Write a recording by hand, with whatever is wrong in it."""
+    """Write a recording by hand, which may be invalid."""
     path = folder / "by-hand.jsonl"
     mark = {"streamtools": "recording", "version": 1, "source": "openai"}
     path.write_text(json.dumps(mark | head) + "\n" + chunk + END, encoding="utf-8")
@@ -33,7 +33,7 @@ def recording(folder: Path, *, chunk: str = '{"at":0,"text":"data: x\\n\\n"}\n',
 @pytest.mark.parametrize("secret", ["acme", re.compile("acme"), re.compile("[0-9a-f]{4}c5")])
 @pytest.mark.parametrize("text", [f"the key is {KEY} now", f'{{"text":"Bearer {KEY}"}}'])
 def test_a_secret_inside_a_key_does_not_hide_the_key(secret: Secret, text: str) -> None:
-    """Both are overwritten, however the bytes are cut."""
+    """Both are overwritten at every cut."""
     data = text.encode()
     for cut in range(len(data) + 1):
         scrubber = Scrubber([secret])
@@ -41,8 +41,7 @@ def test_a_secret_inside_a_key_does_not_hide_the_key(secret: Secret, text: str) 
         assert data.replace(KEY[3:].encode(), b"*" * len(KEY[3:])) == clean.replace(b"Bearer ***", b"Bearer sk-")
 
 
-def test_a_secret_inside_a_key_that_a_model_writes_piece_by_piece() -> None:
-    """Is none that hides the key, either."""
+def test_a_secret_does_not_hide_a_key_in_pieces() -> None:
     data = "".join(f'data: {{"delta":"{KEY[at : at + 3]}"}}\n\n' for at in range(0, len(KEY), 3)).encode()
     scrubber = Scrubber(["acme"])
     clean = scrubber.feed(data) + scrubber.close(complete=True)
@@ -50,16 +49,14 @@ def test_a_secret_inside_a_key_that_a_model_writes_piece_by_piece() -> None:
     assert "sk-" + "*" * len(KEY[3:]) == "".join(re.findall('delta":"(.*?)"', clean.decode()))
 
 
-def test_a_pattern_is_found_where_a_text_has_been() -> None:
-    """And a text where a pattern has been."""
+def test_texts_and_patterns_may_overlap() -> None:
     secrets: list[Secret] = ["acme", re.compile(r"cust_\w{10,}"), re.compile("[0-9]{6}"), "key-123456-abc"]
 
     assert b"*" * 15 == scrub(b"cust_acme123456", secrets)
     assert b"*" * 14 == scrub(b"key-123456-abc", secrets)
 
 
-def test_texts_that_overlap() -> None:
-    """Are overwritten all of them, however the bytes are cut."""
+def test_overlapping_texts_are_overwritten_at_every_cut() -> None:
     data = b"- xabcdefghxab -"
     for cut in range(len(data) + 1):
         scrubber = Scrubber(["xab", "abcdefgh", "ghx"])
@@ -69,8 +66,7 @@ def test_texts_that_overlap() -> None:
 
 @pytest.mark.parametrize("secret", ['it is "quoted"', "back\\slash", "pässwörd"])
 @pytest.mark.parametrize("ascii_", [True, False])
-def test_a_text_in_arguments(secret: str, ascii_: bool) -> None:
-    """Arguments are JSON inside JSON; a text is found there, too, in one piece or in many."""
+def test_a_text_is_found_in_json_inside_json(secret: str, ascii_: bool) -> None:
     arguments = json.dumps({"key": secret}, ensure_ascii=ascii_)
     for size in (1, 5, 100):
         pieces = [arguments[at : at + size] for at in range(0, len(arguments), size)]
@@ -83,7 +79,7 @@ def test_a_text_in_arguments(secret: str, ascii_: bool) -> None:
 @pytest.mark.parametrize(("opening", "closing"), [("[", "]"), ('{"a":', "}")])
 @pytest.mark.parametrize("depth", [101, 600, 900])
 def test_a_deep_body_is_not_recorded(opening: str, closing: str, depth: int) -> None:
-    """The request of the client continues."""
+    """The client still gets its response."""
     body = opening * depth + "1" + closing * depth
     asked = describe_request("POST", "https://example.org/", [], body.encode(), record_body=True)
 
@@ -102,15 +98,13 @@ def test_a_deep_body_is_not_recorded(opening: str, closing: str, depth: int) -> 
         {"method": "GET", "url": "http://x/", "body_base64": "é"},
     ],
 )
-def test_a_request_that_is_none(request_: dict[str, str], tmp_path: Path) -> None:
-    """Is told as what is wrong with the recording, with its line."""
+def test_an_invalid_recorded_request_is_reported_with_its_line(request_: dict[str, str], tmp_path: Path) -> None:
     path = recording(tmp_path, request=request_)
     with pytest.raises(RecordingError, match=r"by-hand\.jsonl, line 1, has a request that cannot be read: "):
         ReplayTransport(path)
 
 
-def test_a_recorded_request_that_is_too_deep_can_be_played(tmp_path: Path) -> None:
-    """It is the same request as an equally deep one."""
+def test_a_request_with_a_deep_body_is_matched(tmp_path: Path) -> None:
     deep: Any = "x"
     for _ in range(300):
         deep = [deep]
@@ -119,8 +113,8 @@ def test_a_recorded_request_that_is_too_deep_can_be_played(tmp_path: Path) -> No
         assert "data: x\n\n" == client.post("http://x/", json=deep).text
 
 
-def test_a_header_that_is_none(tmp_path: Path) -> None:
-    """Is told as what is wrong with the recording, to the client and to `check`."""
+def test_an_invalid_recorded_header_is_reported(tmp_path: Path) -> None:
+    """The client and `check` raise the error."""
     path = recording(
         tmp_path, request={"method": "GET", "url": "http://x/"}, response={"status": 200, "headers": {"é": ""}}
     )
@@ -131,8 +125,8 @@ def test_a_header_that_is_none(tmp_path: Path) -> None:
         transport.check()
 
 
-def test_bytes_are_decoded_whatever_the_head_says(tmp_path: Path) -> None:
-    """`content-encoding` is that of the network; a recording has the bytes behind it."""
+def test_a_recorded_content_encoding_is_ignored(tmp_path: Path) -> None:
+    """Recorded bytes are not compressed."""
     response = {"status": 200, "headers": {"Content-Encoding": "gzip", "server": "x"}}
     path = recording(tmp_path, request={"method": "GET", "url": "http://x/"}, response=response)
     with httpx.Client(transport=ReplayTransport(path)) as client:

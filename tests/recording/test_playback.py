@@ -1,4 +1,4 @@
-"""How a recording can be played: times on a virtual clock, faults at their places, and options that are refused."""
+"""The options of `Playback`: virtual clocks, injected faults, timeouts, and invalid values."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ cuts = st.sampled_from(["recorded", "byte", "frame", "whole", 7, (3, 9)])
 
 
 def spoiled(cut: Cut = "recorded", **options: Any) -> bytes:
-    """Return the bytes of a stream with a fault, and see that no piece is lost by cutting it anew."""
+    """Return the bytes of a replay with a fault. Check that other cuts give the same bytes."""
     playback = Playback(**options)
     once = b"".join(data for _, data in inject_fault(recording(*FRAMES).chunks, playback, "it"))
     again = recut(inject_fault(recording(*FRAMES).chunks, playback, "it"), cut)
@@ -36,14 +36,13 @@ def spoiled(cut: Cut = "recorded", **options: Any) -> bytes:
 
 
 @given(places, cuts, st.sampled_from(["cut_after", "reset_after", "stall_after"]))
-def test_a_fault_ends_the_stream_at_its_place(place: int, cut: Cut, fault: str) -> None:
-    """Places are bytes of the body as recorded, however it is cut."""
+def test_a_fault_ends_the_stream_at_its_offset(place: int, cut: Cut, fault: str) -> None:
+    """Offsets do not depend on cuts."""
     assert STREAM[:place] == spoiled(cut, **{fault: place})
 
 
 @pytest.mark.parametrize("fault", ["cut_after", "reset_after", "stall_after"])
-def test_a_place_that_is_not_reached(fault: str) -> None:
-    """A fault that never comes is told: a test that waits for it would pass for the wrong reason."""
+def test_a_fault_that_is_not_reached_raises(fault: str) -> None:
     size = len(STREAM)
     told = f"^it: {fault}={size + 1} was not reached: the response has {size} bytes$"
     with pytest.raises(RecordingError, match=told):
@@ -60,19 +59,16 @@ WRONG: dict[str, tuple[PlaybackOptions, str]] = {
 
 
 @pytest.mark.parametrize(("options", "message"), WRONG.values(), ids=WRONG)
-def test_wrong_options(options: PlaybackOptions, message: str) -> None:
-    """What cannot be played is told at once."""
+def test_invalid_options_are_refused(options: PlaybackOptions, message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
         ReplayBytes(recording(), **options)
 
 
-def test_options_are_fields() -> None:
-    """What may be given as a keyword is what a `Playback` has."""
+def test_the_keywords_are_the_fields_of_playback() -> None:
     assert set(PlaybackOptions.__annotations__) == PLAYBACK_OPTIONS
 
 
-def test_a_virtual_clock_goes_forward() -> None:
-    """It never goes back."""
+def test_a_virtual_clock_never_goes_back() -> None:
     clock = VirtualClock(5)
     clock.advance(-1)
     assert 5 == clock() == clock.now
@@ -85,8 +81,8 @@ def test_a_virtual_clock_goes_forward() -> None:
     ("options", "times"),
     [({}, [0, 1, 2, 3]), ({"speed": 2}, [0, 0.5, 1, 1.5]), ({"cut": "whole"}, [2, 3]), ({"reset_after": 3}, [0, 1])],
 )
-async def test_times_on_a_virtual_clock(options: PlaybackOptions, times: list[float]) -> None:
-    """A virtual clock has the recorded time of what was read, or a later one; nothing is waited for."""
+async def test_a_virtual_clock_has_the_recorded_times(options: PlaybackOptions, times: list[float]) -> None:
+    """Nothing waits."""
     chunks = (Chunk(0, b"a"), Chunk(1000, b"bc"), Chunk(2000, b"def"))
     for asynchronous in (True, False):
         clock = VirtualClock(10)
@@ -111,8 +107,7 @@ def _at_3_seconds(*chunks: Chunk) -> Recording:
 
 
 @pytest.mark.anyio
-async def test_a_stall_ends_when_the_reader_has_waited_long_enough() -> None:
-    """It raises TimeoutError, on a virtual clock at once, and is the end."""
+async def test_a_stall_ends_with_the_read_timeout() -> None:
     for clock in (VirtualClock(), None):
         played = ReplayBytes(recording(*FRAMES), stall_after=3, read_timeout=0.01, clock=clock, cut="byte")
         assert [b"d", b"a", b"t"] == [await anext(played) for _ in range(3)]
@@ -122,8 +117,7 @@ async def test_a_stall_ends_when_the_reader_has_waited_long_enough() -> None:
         assert clock is None or clock() == pytest.approx(0.01)
 
 
-def test_a_stall_of_a_blocking_reader() -> None:
-    """It has a read timeout, or it is told that it would never end."""
+def test_a_blocking_reader_needs_a_timeout_for_a_stall() -> None:
     for clock in (VirtualClock(), None):
         played = ReplayBytes(recording(*FRAMES), stall_after=3, read_timeout=0.01, clock=clock)
         assert b"dat" == next(played)
@@ -136,8 +130,8 @@ def test_a_stall_of_a_blocking_reader() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_stall_ends_when_it_is_closed_or_cancelled() -> None:
-    """Without a read timeout nothing else ends it; a cancelled read may be repeated."""
+async def test_closing_or_cancelling_ends_a_stall() -> None:
+    """A cancelled read can be repeated."""
     played = ReplayBytes(recording(*FRAMES), stall_after=0)
     with anyio.move_on_after(0.01) as scope:
         await anext(played)
@@ -156,8 +150,7 @@ async def test_a_stall_ends_when_it_is_closed_or_cancelled() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_gap_that_is_longer_than_the_reader_waits() -> None:
-    """A recorded silence is one too."""
+async def test_a_recorded_pause_may_exceed_the_read_timeout() -> None:
     clock = VirtualClock()
     played = ReplayBytes(_at_3_seconds(Chunk(0, b"a"), Chunk(1500, b"b")), clock=clock, read_timeout=1.2)
     assert b"a" == await anext(played)
@@ -168,7 +161,6 @@ async def test_a_gap_that_is_longer_than_the_reader_waits() -> None:
 
 @pytest.mark.parametrize("end", ["reset", "timeout", None])
 def test_a_blocking_reader_gets_the_recorded_end(end: Any) -> None:
-    """The bytes, then what the connection did; then nothing."""
     played = ReplayBytes(recording(b"a", b"b", end=end), speed=1000)
     assert [b"a", b"b"] == [next(played), next(played)]
     with pytest.raises(TimeoutError if end == "timeout" else ConnectionResetError):
@@ -178,8 +170,7 @@ def test_a_blocking_reader_gets_the_recorded_end(end: Any) -> None:
 
 
 @pytest.mark.anyio
-async def test_events_come_at_their_time(tmp_path: Path) -> None:
-    """Who takes events as they come finds the clock at the time of their bytes."""
+async def test_events_arrive_at_the_time_of_their_bytes(tmp_path: Path) -> None:
     clock = VirtualClock()
     path = write(tmp_path / "a.jsonl", ANSWER)  # a hundredth of a second each
     times: list[tuple[str, float]] = []
@@ -191,10 +182,8 @@ async def test_events_come_at_their_time(tmp_path: Path) -> None:
 
 
 @pytest.mark.anyio
-async def test_a_replay_that_stalls(tmp_path: Path) -> None:
-    """It fails when its time is up, without any waiting, and tells the same events as a reset at that place but for the
-    words of the error.
-    """
+async def test_a_stalled_replay_ends_with_the_events_of_a_reset(tmp_path: Path) -> None:
+    """Only the message of the error differs."""
     path = write(tmp_path / "a.jsonl", ANSWER)
     events = await replay(path, stall_after=len(ANSWER[0]), read_timeout=120, clock=VirtualClock())
     reset = await replay(path, reset_after=len(ANSWER[0]))
@@ -208,7 +197,6 @@ async def test_a_replay_that_stalls(tmp_path: Path) -> None:
 
 
 @pytest.mark.anyio
-async def test_a_fault_that_a_replay_does_not_reach(tmp_path: Path) -> None:
-    """It is raised behind the events."""
+async def test_a_replay_raises_after_the_events_if_a_fault_is_not_reached(tmp_path: Path) -> None:
     with pytest.raises(RecordingError, match="cut_after=9999 was not reached: the response has"):
         await replay(write(tmp_path / "a.jsonl", ANSWER), cut_after=9999)

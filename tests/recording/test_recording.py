@@ -1,4 +1,4 @@
-"""Recordings: what is written is read again byte for byte, and what cannot be read says so in one sentence."""
+"""The files of recordings: what is written can be read again, and invalid files are reported."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ pieces = st.one_of(
 
 
 def write(recording: Recording, target: Any) -> None:
-    """Write a whole recording; one without an end is left to break off."""
+    """Write a complete recording. Without an end, write no end line."""
     with RecordingWriter(target, recording.head) as writer:
         for at, data in recording.chunks:
             writer.chunk(data, at)
@@ -61,8 +61,10 @@ def lines_of(path: Path) -> list[dict[str, Any]]:
     st.sampled_from(["", "ReadError"]),
     times,
 )
-def test_recording_round_trip(chunks: list[tuple[float, bytes]], kind: EndKind, error: str, at: float) -> None:
-    """Any bytes in any cuts come back as they were, times to the microsecond; a second copy equals the first."""
+def test_a_recording_is_read_as_it_was_written(
+    chunks: list[tuple[float, bytes]], kind: EndKind, error: str, at: float
+) -> None:
+    """Times are rounded to microseconds."""
     first, second = io.BytesIO(), io.BytesIO()
     write(Recording(HEAD, tuple(Chunk(*chunk) for chunk in chunks), StreamEnd(kind, at, error)), first)
     with tempfile.TemporaryDirectory() as folder:
@@ -85,8 +87,8 @@ def test_recording_round_trip(chunks: list[tuple[float, bytes]], kind: EndKind, 
 
 @given(st.text(min_size=1).map(str.encode), st.lists(st.integers(min_value=0)))
 @example("né\u20ac\U0001f600".encode(), [2, 4, 5, 7, 8, 9])
-def test_cut_characters_stay_readable(text: bytes, places: list[int]) -> None:
-    """Text that is cut anywhere, in a character too, is never written as base64."""
+def test_text_is_never_base64(text: bytes, places: list[int]) -> None:
+    """Not even if a chunk boundary splits a character."""
     file = io.BytesIO()
     cuts = sorted({0, len(text), *(place % len(text) for place in places)})
     with RecordingWriter(file, HEAD) as writer:
@@ -110,8 +112,7 @@ def test_cut_characters_stay_readable(text: bytes, places: list[int]) -> None:
         (b"\x80\x80\x80\x80", {"at": 1.5, "base64": "gICAgA=="}),
     ],
 )
-def test_a_chunk_is_readable(tmp_path: Path, data: bytes, line: dict[str, Any]) -> None:
-    """Bytes are written as text wherever they are text."""
+def test_the_line_of_a_chunk(tmp_path: Path, data: bytes, line: dict[str, Any]) -> None:
     path = tmp_path / "a.jsonl"
     write(Recording(HEAD, (Chunk(1.5, data),), StreamEnd("end", 2)), path)
 
@@ -120,7 +121,7 @@ def test_a_chunk_is_readable(tmp_path: Path, data: bytes, line: dict[str, Any]) 
 
 
 def test_the_lines_of_a_recording(tmp_path: Path) -> None:
-    """A recording is a head, its chunks and an end with length and digest, each on one line."""
+    """A recording has a head, chunks, and an end with length and digest."""
     path = tmp_path / "a.jsonl"
     write(Recording(HEAD, (Chunk(0.12345, b"a"), Chunk(2, b"b")), StreamEnd("reset", 3, "ReadError")), path)
 
@@ -150,8 +151,8 @@ def test_the_lines_of_a_recording(tmp_path: Path) -> None:
     ]
 
 
-def test_a_killed_writer_leaves_what_it_had(tmp_path: Path) -> None:
-    """A chunk is in the file as soon as the line is complete in which it ends."""
+def test_a_chunk_is_written_at_the_end_of_its_line(tmp_path: Path) -> None:
+    """A recording without an end line can be read with `strict=False`."""
     path = tmp_path / "a.jsonl"
     with RecordingWriter(path, HEAD) as writer:
         writer.chunk(b"a\n", 1)
@@ -162,8 +163,7 @@ def test_a_killed_writer_leaves_what_it_had(tmp_path: Path) -> None:
     assert (Chunk(1, b"a\n"), Chunk(2, b"b")) == read_recording(path, strict=False).chunks
 
 
-def test_a_closed_writer_is_closed(tmp_path: Path) -> None:
-    """Nothing can be written behind the end, and closing twice does no harm."""
+def test_a_closed_writer_refuses_chunks(tmp_path: Path) -> None:
     writer = RecordingWriter(tmp_path / "a.jsonl", HEAD)
     writer.end("end", 1)
     writer.close()
@@ -173,8 +173,7 @@ def test_a_closed_writer_is_closed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("at", [-1, float("nan"), float("inf")])
-def test_a_time_is_a_number_of_milliseconds(at: float) -> None:
-    """A time that is none is refused before anything is written."""
+def test_an_invalid_time_is_refused(at: float) -> None:
     file = io.BytesIO()
     writer = RecordingWriter(file, HEAD)
     head = file.getvalue()
@@ -239,8 +238,7 @@ BAD_FILES: dict[str, tuple[bytes, str]] = {
 
 
 @pytest.mark.parametrize(("content", "message"), BAD_FILES.values(), ids=BAD_FILES.keys())
-def test_bad_files(tmp_path: Path, content: bytes, message: str) -> None:
-    """A file that cannot be read as a recording raises one sentence with its name, read whole or line by line."""
+def test_an_invalid_file_is_reported(tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(content)
     with pytest.raises(RecordingError) as whole:
@@ -253,8 +251,8 @@ def test_bad_files(tmp_path: Path, content: bytes, message: str) -> None:
     assert str(whole.value) == str(lazily.value)
 
 
-def test_unreadable_file() -> None:
-    """A file that opens and then cannot be read is named, too: here, on Linux, page 0 of our own memory."""
+def test_a_read_error_is_reported_with_the_file_name() -> None:
+    """On Linux, reading page 0 of the process fails."""
     with pytest.raises(RecordingError) as whole:
         read_recording("/proc/self/mem")
     with pytest.raises(RecordingError) as any_file:
@@ -263,16 +261,14 @@ def test_unreadable_file() -> None:
     assert str(whole.value) == str(any_file.value) == "/proc/self/mem cannot be read: Input/output error"
 
 
-def test_unusable_name() -> None:
-    """A name that no file can have is shown so that its odd characters can be seen."""
+def test_an_invalid_file_name_is_shown_as_repr() -> None:
     with pytest.raises(RecordingError) as error:
         open_recording("a\0b")
 
     assert str(error.value).startswith("'a\\x00b' cannot be read: embedded null")
 
 
-def test_endless_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A line without an end is given up at a stated length."""
+def test_a_line_that_is_too_long_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lines_module, "MAX_LINE", 2 * 1024 * 1024)
     path = tmp_path / "a.jsonl"
     path.write_bytes(MARK.encode() + b"x" * (2 * 1024 * 1024 + 1))
@@ -287,8 +283,7 @@ def test_endless_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ['{"at":1,"text":"a"}\n', '{"at":1,"text":"a"}\n{"at":2,"te', f'{{"at":1,"text":"a"}}\n{MARK}'],
     ids=["after a line", "in mid-line", "at the next head"],
 )
-def test_what_is_there_of_a_broken_recording(tmp_path: Path, rest: str) -> None:
-    """Not strict, a recording that breaks off gives what it has, and no end."""
+def test_an_incomplete_recording_can_be_read_without_strict(tmp_path: Path, rest: str) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text(MARK + rest)
     with open_recording(path, strict=False) as opened:
@@ -297,8 +292,7 @@ def test_what_is_there_of_a_broken_recording(tmp_path: Path, rest: str) -> None:
     assert ([Chunk(1, b"a")], None) == (chunks, opened.end)
 
 
-def test_an_edited_recording(tmp_path: Path) -> None:
-    """Not strict, or with length and digest taken out, bytes that were changed by hand are read."""
+def test_an_edited_recording_needs_no_length_and_digest(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     write(Recording(HEAD, (Chunk(0, b"cold"),), StreamEnd("end", 1)), path)
     path.write_text(path.read_text().replace("cold", "hot"))
@@ -309,8 +303,8 @@ def test_an_edited_recording(tmp_path: Path) -> None:
     assert (b"hot", StreamEnd("end", 1)) == (read_recording(path).data, read_recording(path).end)
 
 
-def test_later_additions_are_passed_over(tmp_path: Path) -> None:
-    """Unknown keys and lines are ignored, an unknown end is a reset, a line without a time has the one above."""
+def test_unknown_keys_and_lines_are_ignored(tmp_path: Path) -> None:
+    """An unknown end is read as a reset."""
     path = tmp_path / "a.jsonl"
     path.write_text(
         '\ufeff{"streamtools":"recording","version":1,"source":"openai","mood":"fine","response":{"status":200,"x":1}}\n'
@@ -327,8 +321,7 @@ def test_later_additions_are_passed_over(tmp_path: Path) -> None:
     assert StreamEnd("reset", 7) == read.end
 
 
-def test_a_conversation_in_one_file(tmp_path: Path) -> None:
-    """Several exchanges may follow one another; who expects one is told, who opens the file gets the first."""
+def test_a_file_may_hold_several_exchanges(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     both = [
         Recording(HEAD, (Chunk(0, b"a"),), StreamEnd("end", 1), name=str(path)),
@@ -359,8 +352,8 @@ def test_a_conversation_in_one_file(tmp_path: Path) -> None:
         b'{"model":"m","message":{"content":"Hi."},"done":false}\n',
     ],
 )
-def test_raw_captures(tmp_path: Path, content: bytes) -> None:
-    """What `curl -N` wrote is read as it stands, and whose it is shows later."""
+def test_a_raw_capture_is_read(tmp_path: Path, content: bytes) -> None:
+    """Its source is detected later."""
     path = tmp_path / "a.sse"
     path.write_bytes(content)
     read = read_recording(path)
@@ -369,8 +362,7 @@ def test_raw_captures(tmp_path: Path, content: bytes) -> None:
     assert {0.0} == {at for at, _ in read.chunks}
 
 
-def test_closing_half_way(tmp_path: Path) -> None:
-    """A recording that is closed before its end gives nothing more."""
+def test_a_closed_recording_has_no_more_chunks(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     write(Recording(HEAD, (Chunk(0, b"a"), Chunk(0, b"b")), StreamEnd("end", 1)), path)
     with open_recording(path) as opened:
@@ -379,8 +371,7 @@ def test_closing_half_way(tmp_path: Path) -> None:
     assert (list(opened), opened.end, first.data) == ([], None, b"a")
 
 
-def test_shipped_recordings() -> None:
-    """At least eight recordings come with the package, each complete, small, with its times and the model's cuts."""
+def test_shipped_recordings_are_complete_and_small() -> None:
     recordings = {name: read_recording(path) for name, path in shipped().items()}
 
     assert len(recordings) >= 8

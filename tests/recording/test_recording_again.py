@@ -1,4 +1,4 @@
-"""What was recorded, replayed and recorded once more is the same file, byte for byte."""
+"""A recording that is replayed and recorded again is the same file, byte for byte."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ CHUNKS = [
 
 
 def dated(day: str, title: str = "") -> Callable[[ExchangeHead], ExchangeHead]:
-    """Return what gives a head this date and title."""
+    """Return a function that sets the date and title of a head."""
     return lambda head: msgspec.structs.replace(head, recorded=day, title=title)
 
 
 def recording(inner: Any, path: Path, clock: Callable[[], float]) -> RecordingTransport:
-    """Return a transport whose recording knows no time but that of `clock`."""
+    """Return a transport that records. `clock` is its only clock."""
     return RecordingTransport(
         inner, path, source="openai", edit=dated("2026-01-02T03:04:05+00:00"), clock=clock, record_body=True
     )
 
 
 async def ask(transport: RecordingTransport, url: str) -> list[bytes | str]:
-    """Return the chunks of an answer, and the name of the error that it ends with."""
+    """Return the chunks of a response, and the name of the exception that ended it."""
     told: list[bytes | str] = []
     async with httpx.AsyncClient(transport=transport) as client:
         try:
@@ -54,8 +54,8 @@ async def ask(transport: RecordingTransport, url: str) -> list[bytes | str]:
 
 
 @pytest.mark.parametrize("drop", [False, True], ids=["end", "reset"])
-async def test_a_recorded_answer(drop: bool, tmp_path: Path) -> None:
-    """An answer of a server over the network, complete or broken off in the middle of what may be a key."""
+async def test_a_recorded_response_is_recorded_again_unchanged(drop: bool, tmp_path: Path) -> None:
+    """The response may break within a key."""
     first, second, third = (tmp_path / f"{name}.jsonl" for name in ("first", "second", "third"))
     async with Loopback(CHUNKS, drop=drop) as server:
         seen = await ask(recording(httpx.AsyncHTTPTransport(), first, time.perf_counter), server.url)
@@ -70,8 +70,7 @@ async def test_a_recorded_answer(drop: bool, tmp_path: Path) -> None:
     assert [] == found(first.read_bytes())
 
 
-async def test_shipped_recordings(tmp_path: Path) -> None:
-    """Each of the recordings of a real model comes out as it was, with its times, through a client that asks again."""
+async def test_shipped_recordings_are_recorded_again_unchanged(tmp_path: Path) -> None:
     for name, path in shipped().items():
         (before,) = read_recordings(path)
         request = before.head.request

@@ -1,4 +1,4 @@
-"""The file of a recording: who may read it, what happens to what was there before, and where its exchanges are."""
+"""The permissions of recordings, and the positions of their exchanges."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from streamtools.recording.writer import create_private_file
 
 
 @pytest.mark.parametrize("name", ["answer.jsonl", "link.jsonl"])
-def test_a_file_that_others_could_read(name: str, tmp_path: Path) -> None:
-    """An older file is emptied, and read by its owner alone from then on; a link is followed, and stays one."""
+def test_an_existing_file_becomes_private(name: str, tmp_path: Path) -> None:
+    """A symbolic link is followed."""
     path = tmp_path / "answer.jsonl"
     path.write_text("old")
     path.chmod(0o666)
@@ -27,16 +27,14 @@ def test_a_file_that_others_could_read(name: str, tmp_path: Path) -> None:
     assert (b"new", True) == (path.read_bytes(), link.is_symlink())
 
 
-def test_a_link_to_nothing(tmp_path: Path) -> None:
-    """The file that a link names is made."""
+def test_the_target_of_a_link_is_created(tmp_path: Path) -> None:
     link = tmp_path / "link.jsonl"
     link.symlink_to(tmp_path / "made.jsonl")
     create_private_file(link).close()
     assert 0o600 == stat.S_IMODE((tmp_path / "made.jsonl").stat().st_mode)
 
 
-def test_a_file_of_somebody_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the mode cannot be changed, nothing is written and nothing is lost."""
+def test_a_file_of_another_user_is_not_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "answer.jsonl"
     path.write_text("old")
 
@@ -49,8 +47,7 @@ def test_a_file_of_somebody_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert "old" == path.read_text()
 
 
-def test_a_system_without_fchmod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The mode is then changed by the name of the file."""
+def test_permissions_are_set_without_fchmod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "answer.jsonl"
     path.write_text("old")
     path.chmod(0o666)
@@ -62,8 +59,7 @@ def test_a_system_without_fchmod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     "body", [{"end": 1}, {"end": "end"}, {"tool": {"end": "2026-01-01", "streamtools": "recording"}}]
 )
-def test_a_request_with_a_key_that_an_end_line_has(body: dict[str, object], tmp_path: Path) -> None:
-    """It is the head of another exchange all the same, with an end of its own."""
+def test_a_body_may_contain_the_keys_of_other_lines(body: dict[str, object], tmp_path: Path) -> None:
     head = {"streamtools": "recording", "version": 1, "source": "openai"}
     asked = {"request": {"method": "POST", "url": "http://x/", "body": body}}
     lines = [head | asked, {"at": 1, "text": "data: x\n\n"}, {"at": 2, "end": "end"}]

@@ -1,4 +1,4 @@
-"""Keys planted in every place of an exchange: none of them is in the recording."""
+"""Keys in any part of an exchange are overwritten in its recording."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HEAD = ExchangeHead(source="openai")
 
 
 class Refused(httpx.ReadError):
-    """An error whose text has a key."""
+    """An error whose message contains a key."""
 
 
 @pytest.mark.anyio
@@ -32,7 +32,7 @@ class Refused(httpx.ReadError):
 @pytest.mark.parametrize("stride", [13, pytest.param(3, marks=pytest.mark.deep)])
 @pytest.mark.parametrize("key", KEYS.values(), ids=KEYS)
 async def test_no_key_is_in_a_recording(key: str, stride: int, tmp_path: Path) -> None:
-    """In headers, URL, request body, response, at each cut, and in what was raised: nowhere, and lengths stay."""
+    """Lengths do not change."""
     data = f'data: {{"error":"{key} and\\n{key}"}}\n\n'.encode()
     quoted = quote(key, safe="")
     url = f"http://user:{quoted}@x/bot/{quoted}/v1?key={quoted}&q={quoted}#{quoted}"
@@ -57,14 +57,13 @@ async def test_no_key_is_in_a_recording(key: str, stride: int, tmp_path: Path) -
     assert ["Refused"] == list({each.end.error for each in exchanges if each.end})
 
 
-def test_what_is_looked_for_is_not_shown() -> None:
-    """A traceback with the values of names, as a reporter of errors takes it, tells no secret."""
+def test_a_traceback_with_local_variables_contains_no_secret() -> None:
     assert OPAQUE not in repr(ExchangeFile(io.BytesIO(), redact=[OPAQUE]))
 
 
 @pytest.mark.anyio
-async def test_secrets_of_the_user(tmp_path: Path) -> None:
-    """Texts and patterns that the user gives are overwritten in every place; `edit` sees each head first."""
+async def test_secrets_of_the_caller_are_overwritten(tmp_path: Path) -> None:
+    """`edit` gets each head before."""
     title = "asked for hunter2"
 
     def entitle(head: ExchangeHead) -> ExchangeHead:
@@ -108,18 +107,17 @@ async def test_secrets_of_the_user(tmp_path: Path) -> None:
         ("http://[::1]:8080/v1/models/gpt-4o-mini-2024-07-18", "http://[::1]:8080/v1/models/gpt-4o-mini-2024-07-18"),
     ],
 )
-def test_keys_in_urls(url: str, written: str) -> None:
-    """In each part of a URL, escaped or not; what is no key stays as it is written."""
+def test_keys_in_urls_are_overwritten(url: str, written: str) -> None:
+    """Other parts of the URL do not change."""
     assert written == describe_request("GET", url, []).url
 
 
-def test_a_surrogate_is_no_trouble() -> None:
-    """Half of a pair may come out of a body that was JSON."""
+def test_a_body_may_contain_half_a_surrogate_pair() -> None:
     assert "\ud800" == redact_text("\ud800")
 
 
-def test_a_killed_writer_loses_what_was_undecided(tmp_path: Path) -> None:
-    """A chunk is in the file when it is certain that no key goes on from it; one that waits keeps its time and cut."""
+def test_undecided_chunks_are_not_written(tmp_path: Path) -> None:
+    """A chunk is written when no key can continue after it."""
     path = tmp_path / "a.jsonl"
     writer = RecordingWriter(path, HEAD)
     writer.chunk(b"data: a\n\n", 1)

@@ -1,4 +1,4 @@
-"""Recording on the way: what a client of httpx reads is what the recording holds, and how it ended."""
+"""`RecordingTransport`: the recording holds the bytes that the client reads, and how the response ended."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CHUNKS = [b"data: caf\xc3", b"\xa9\n\n", b"data: [DONE]\n\n"]
 
 
 class Pieces(httpx.AsyncByteStream):
-    """A body of these pieces; an exception among them is raised."""
+    """A body of these pieces. Exceptions among them are raised."""
 
     def __init__(self, *pieces: bytes | Exception) -> None:
         self._pieces = pieces
@@ -41,7 +41,7 @@ class Pieces(httpx.AsyncByteStream):
 
 
 def answering(*answers: httpx.Response | Exception) -> httpx.AsyncBaseTransport:
-    """Return a transport that gives these answers, in turn."""
+    """Return a transport with these responses, in order."""
     left = iter(answers)
 
     def answer(request: httpx.Request) -> httpx.Response:
@@ -54,7 +54,7 @@ def answering(*answers: httpx.Response | Exception) -> httpx.AsyncBaseTransport:
 
 
 def client(inner: httpx.AsyncBaseTransport, target: Path | io.BytesIO) -> httpx.AsyncClient:
-    """Return a client whose exchanges are recorded; a second passes between any two looks at its clock."""
+    """Return a client whose exchanges are recorded. Its clock advances one second for each call."""
     seconds = iter(range(1000))
     return httpx.AsyncClient(
         transport=RecordingTransport(
@@ -70,8 +70,8 @@ def in_memory(file: io.BytesIO, folder: Path) -> list[Recording]:
     return read_recordings(path)
 
 
-async def test_the_chunks_of_the_network_are_recorded(tmp_path: Path) -> None:
-    """Each read is a chunk with its time; the request is described without its credentials; nobody else reads it."""
+async def test_each_read_is_recorded_as_a_chunk(tmp_path: Path) -> None:
+    """The recording contains no credentials."""
     path = tmp_path / "answer.jsonl"
     inner = answering(httpx.Response(200, headers={"content-type": "text/event-stream"}, stream=Pieces(*CHUNKS)))
     async with client(inner, path) as asking:
@@ -97,8 +97,8 @@ async def test_the_chunks_of_the_network_are_recorded(tmp_path: Path) -> None:
     assert 0o600 == stat.S_IMODE(path.stat().st_mode)
 
 
-async def test_compressed_bytes_are_recorded_and_read_as_they_were(tmp_path: Path) -> None:
-    """Content decoding is undone once, and what is handed on says so."""
+async def test_decoded_bytes_are_recorded(tmp_path: Path) -> None:
+    """The client gets decoded bytes without `content-encoding`."""
     packed = gzip.compress(b"".join(CHUNKS))
     async with (
         Loopback([packed[:9], packed[9:]], headers={"Content-Encoding": "gzip"}) as server,
@@ -111,8 +111,7 @@ async def test_compressed_bytes_are_recorded_and_read_as_they_were(tmp_path: Pat
     assert "text/event-stream" == response.headers["content-type"]
 
 
-async def test_a_connection_that_breaks(tmp_path: Path) -> None:
-    """The recording ends as the connection did, and the reader is told as ever."""
+async def test_a_broken_connection_is_recorded_as_reset(tmp_path: Path) -> None:
     async with (
         Loopback([b"data: 1\n\n"], drop=True) as server,
         client(httpx.AsyncHTTPTransport(), tmp_path / "answer.jsonl") as asking,
@@ -129,8 +128,8 @@ async def test_a_connection_that_breaks(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("error", "kind"), [(httpx.ReadTimeout("late"), "timeout"), (httpx.ReadError("gone"), "reset")]
 )
-async def test_how_a_response_may_end(error: Exception, kind: str, tmp_path: Path) -> None:
-    """Time that ran out is told from a connection that broke, in a response and before there is one."""
+async def test_a_timeout_differs_from_a_reset(error: Exception, kind: str, tmp_path: Path) -> None:
+    """Before and after the head of the response."""
     file = io.BytesIO()
     async with client(answering(httpx.Response(200, stream=Pieces(b"a", error)), error), file) as asking:
         for _ in range(2):
@@ -147,8 +146,7 @@ async def test_how_a_response_may_end(error: Exception, kind: str, tmp_path: Pat
     assert none.head.response is None
 
 
-async def test_a_response_that_is_left(tmp_path: Path) -> None:
-    """Who closes early has no complete response; the connection is closed, and what was read is there."""
+async def test_a_closed_response_is_recorded_as_left(tmp_path: Path) -> None:
     body = Pieces(*CHUNKS)
     async with client(answering(httpx.Response(200, stream=body)), tmp_path / "answer.jsonl") as asking:
         async with asking.stream("GET", "http://x") as response:
@@ -163,8 +161,7 @@ async def test_a_response_that_is_left(tmp_path: Path) -> None:
     assert ("left", "") == (recording.end.kind, recording.end.error)
 
 
-async def test_exchanges_do_not_mix(tmp_path: Path) -> None:
-    """Two responses that are read at the same time stand one behind the other, in the order of their requests."""
+async def test_simultaneous_exchanges_are_written_in_the_order_of_requests(tmp_path: Path) -> None:
     file = io.BytesIO()
     answers = [httpx.Response(200, stream=Pieces(name + b"1\n", name + b"2")) for name in (b"a", b"b", b"c")]
     async with client(answering(*answers), file) as asking:
@@ -180,9 +177,7 @@ async def test_exchanges_do_not_mix(tmp_path: Path) -> None:
     assert [b"a1\na2", b"b1\nb2", b"c1\nc2"] == [each.data for each in in_memory(file, tmp_path)]
 
 
-async def test_a_request_that_is_given_up_is_left(tmp_path: Path) -> None:
-    """Who is cancelled before there is a response has left; no provider has failed."""
-
+async def test_a_cancelled_request_is_recorded_as_left(tmp_path: Path) -> None:
     class Silent(httpx.AsyncBaseTransport):
         async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
             scope.cancel()
@@ -198,8 +193,7 @@ async def test_a_request_that_is_given_up_is_left(tmp_path: Path) -> None:
     assert ("left", 1000.0, "") == recording.end
 
 
-def test_a_blocking_client(tmp_path: Path) -> None:
-    """The transport of a blocking client records alike: what was read, how it ended, in which order."""
+def test_a_blocking_client_is_recorded(tmp_path: Path) -> None:
     file = io.BytesIO()
 
     class Blocking(httpx.SyncByteStream):
@@ -244,8 +238,7 @@ def test_a_blocking_client(tmp_path: Path) -> None:
     ]
 
 
-def test_a_client_that_is_used_by_threads(tmp_path: Path) -> None:
-    """Exchanges of a client that threads share do not mix."""
+def test_threads_can_share_a_client(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
 
     def answer(request: httpx.Request) -> httpx.Response:

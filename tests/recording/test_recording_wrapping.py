@@ -1,4 +1,4 @@
-"""Any stream of bytes is recorded on the way to its reader, who gets the same bytes."""
+"""The function `record`: it records a stream of bytes while a reader reads it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SSE = [b'data: {"choices":[{"delta":{"content":"Hi."}}]}\n\n', b'data: {"choices
 
 
 class Seconds:
-    """A clock that a second passes on between any two looks."""
+    """A clock that advances one second for each call."""
 
     def __init__(self) -> None:
         self._now = -1.0
@@ -32,7 +32,7 @@ class Seconds:
 
 
 class Stream:
-    """An asynchronous iterator of these pieces that can be closed; an exception among them is raised."""
+    """An asynchronous iterator of these pieces. Exceptions among them are raised."""
 
     def __init__(self, *pieces: bytes | Exception) -> None:
         self._pieces = iter(pieces)
@@ -54,12 +54,12 @@ class Stream:
 
 
 def ending(recording: Recording) -> StreamEnd | None:
-    """Return how a recording ends."""
+    """Return the end of a recording."""
     return recording.end
 
 
-async def test_an_asynchronous_iterable(tmp_path: Path) -> None:
-    """The pieces come as they are; each is a chunk with its time, counted from the call, and the end is the end."""
+async def test_an_asynchronous_iterable_is_recorded(tmp_path: Path) -> None:
+    """Times are counted from the call of `record`."""
     path = tmp_path / "a.jsonl"
     stream = record(Stream(*CHUNKS), path, source="openai", clock=Seconds())
     assert CHUNKS == [data async for data in stream]
@@ -73,8 +73,7 @@ async def test_an_asynchronous_iterable(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("error", "kind"), [(TimeoutError("late"), "timeout"), (KeyError("s3cret"), "reset")])
-async def test_a_stream_that_raises(error: Exception, kind: str, tmp_path: Path) -> None:
-    """What it raises is raised, and recorded as what ended it, by its name alone."""
+async def test_an_exception_is_recorded_by_its_name(error: Exception, kind: str, tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     with pytest.raises(type(error)):
         [data async for data in record(Stream(CHUNKS[0], error), path, clock=Seconds())]
@@ -82,8 +81,7 @@ async def test_a_stream_that_raises(error: Exception, kind: str, tmp_path: Path)
     assert b"s3cret" not in path.read_bytes()
 
 
-async def test_a_stream_that_is_left(tmp_path: Path) -> None:
-    """Who closes early, or leaves the block, has no complete response; the stream is closed."""
+async def test_a_closed_stream_is_recorded_as_left(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     inner = Stream(*CHUNKS)
     async with record(inner, path) as stream:
@@ -92,14 +90,13 @@ async def test_a_stream_that_is_left(tmp_path: Path) -> None:
     assert ("left", "") == (read_recording(path).end or ())[::2]
 
 
-async def test_what_is_not_bytes_is_refused(tmp_path: Path) -> None:
-    """A recording holds bytes, and text has none before somebody encodes it."""
+async def test_chunks_must_be_bytes(tmp_path: Path) -> None:
     with pytest.raises(TypeError):
         await anext(record(Stream("text"), tmp_path / "a.jsonl"))  # type: ignore[arg-type]
 
 
-async def test_a_response_is_read_by_a_source_as_before(tmp_path: Path) -> None:
-    """A response, and an event source, keep what a source asks of them; request and response are described."""
+async def test_a_source_reads_a_recorded_response(tmp_path: Path) -> None:
+    """It may also be an event source of httpx-sse."""
     path = tmp_path / "a.jsonl"
     async with Loopback(SSE) as server, httpx.AsyncClient() as client:
         headers = {"authorization": "Bearer s3cret"}
@@ -128,9 +125,7 @@ async def test_a_response_is_read_by_a_source_as_before(tmp_path: Path) -> None:
     assert b"s3cret" not in path.read_bytes()
 
 
-async def test_a_response_that_was_made_by_hand(tmp_path: Path) -> None:
-    """One without a request is described without one; one without headers too."""
-
+async def test_a_response_without_request_or_headers_is_recorded(tmp_path: Path) -> None:
     class Bare:
         status_code = 200
 
@@ -145,8 +140,7 @@ async def test_a_response_that_was_made_by_hand(tmp_path: Path) -> None:
         assert 200 == head.response.status
 
 
-async def test_a_secret_that_cannot_be_looked_for_empties_no_file(tmp_path: Path) -> None:
-    """What is wrong in the call is told before anything is written."""
+async def test_an_invalid_secret_is_refused_before_the_file_is_emptied(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text("precious")
     with pytest.raises(ValueError, match="a secret text must have"):

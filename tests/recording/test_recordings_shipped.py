@@ -1,4 +1,4 @@
-"""The recordings of a real model that come with the package: what each of them holds, and that no cut changes it."""
+"""The content of the shipped recordings. Other cuts give the same events."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TOOLS: list[Callable[..., Any]] = [get_weather, add]
 
 
 class Content(NamedTuple):
-    """What is to be found in a recording. `text` leaves out what `calls` and `cut` say."""
+    """The expected content of a recording. `text` is the visible text without `calls` and `cut`."""
 
     text: str
     calls: tuple[tuple[str, str, dict[str, Any]], ...] = ()
@@ -43,7 +43,7 @@ class Content(NamedTuple):
 
 
 def weather(city: str) -> tuple[str, str, dict[str, Any]]:
-    """A call between tildes."""
+    """Return a call in the dialect `tilde_fence`."""
     return "tilde_fence", "get_weather", {"city": city}
 
 
@@ -88,20 +88,19 @@ every_recording = pytest.mark.parametrize("name", RECORDINGS)
 
 
 def test_every_recording_is_described() -> None:
-    """The table below is the whole of what is shipped."""
     assert set(shipped()) == set(RECORDINGS)
 
 
 def read(recording: Recording, chunks: Iterable[bytes]) -> list[UIEvent]:
-    """Return the coalesced events of these bytes, without any I/O: adapter and machine."""
+    """Return the coalesced events of these bytes, without I/O."""
     adapter, machine = sources.adapter(recording.head.source), StreamMachine()
     source = [event for chunk in chunks for event in adapter.feed(chunk)] + adapter.close()
     return coalesce([*(said for event in source for said in machine.feed(event)), *machine.close()])
 
 
 @every_recording
-def test_what_a_recording_holds(name: str) -> None:
-    """Its calls are found, hidden, and named right; its text is shown to the letter; its end is the recorded one."""
+def test_the_calls_and_the_text_of_a_recording(name: str) -> None:
+    """Calls are hidden."""
     expected, recording = RECORDINGS[name], read_recording(shipped()[name])
     events = read(recording, [recording.data])
 
@@ -123,7 +122,7 @@ def test_what_a_recording_holds(name: str) -> None:
 
 @every_recording
 def test_no_marker_is_shown(name: str) -> None:
-    """A reader sees a marker in the one recording that quotes them, and nowhere else."""
+    """Only one recording quotes markers."""
     text = RECORDINGS[name].text
     markers = [marker for each in MARKERS.values() for marker in each]
     seen = any(begins_with(text[at:], marker.parts) for at in range(len(text)) for marker in markers)
@@ -134,8 +133,7 @@ OTHER_CUTS: list[Cut] = ["recorded", "byte", "frame", *range(5)]
 
 
 @every_recording
-def test_other_cuts(name: str) -> None:
-    """Byte by byte, frame by frame, and at random, it does so too."""
+def test_other_cuts_give_the_same_events(name: str) -> None:
     with cases() as case:
         for cut in OTHER_CUTS:
             with case(cut):
@@ -146,8 +144,7 @@ def test_other_cuts(name: str) -> None:
 
 @pytest.mark.deep
 @pytest.mark.anyio
-async def test_every_way_to_replay() -> None:
-    """With tools, at once, in recorded timing and byte by byte, all recordings give the same events."""
+async def test_all_options_give_the_same_events() -> None:
     played: dict[tuple[str, str], list[UIEvent]] = {}
 
     async def play(name: str, how: str, **options: Any) -> None:

@@ -1,4 +1,4 @@
-"""What is recorded of a request and a response: harmless headers, no body by default, no credentials."""
+"""The recorded parts of a request and a response."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def record(path: Path, request: dict[str, Any], answer: httpx.Response, **option
     return recorded
 
 
-def test_only_headers_of_the_allow_list() -> None:
-    """Names are in lower case, and repeated headers are joined."""
+def test_only_headers_of_the_allow_list_are_recorded() -> None:
+    """Names are in lower case. Repeated headers are joined."""
     headers = [
         ("Content-Type", "text/event-stream"),
         ("Authorization", "Bearer abc"),
@@ -116,10 +116,10 @@ def test_requests_are_matched_without_and_with_bodies(record_body: bool, tmp_pat
         ([("Authorization", "x" * 5000)], URL, ["x" * 292]),
     ],
 )
-def test_credentials_that_are_searched_for_elsewhere(
+def test_credentials_are_found_by_the_names_of_headers_and_parameters(
     headers: list[tuple[str, str]], url: str, found: list[str]
 ) -> None:
-    """By the name of the header or parameter, if they are too long to be a word."""
+    """Short values are skipped."""
     assert found == credentials_in(headers, url)
 
 
@@ -136,7 +136,7 @@ def test_credentials_that_are_searched_for_elsewhere(
     ids=["header", "cookie", "body", "parameter", "user", "cookie of the response"],
 )
 def test_credentials_are_overwritten_in_the_response(request_: dict[str, Any], tmp_path: Path) -> None:
-    """A server that refuses a key repeats it. The length stays."""
+    """A server that refuses a key often repeats it."""
     path = tmp_path / "a.jsonl"
     answer = httpx.Response(401, text=f"no such key: {SECRET}!", headers={"Set-Cookie": f"sid={SECRET}; Path=/"})
     record(path, request_, answer, record_body=True)

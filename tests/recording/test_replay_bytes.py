@@ -1,4 +1,4 @@
-"""Replaying bytes: any way of cutting gives the same bytes, and a replay ends as the recorded stream did."""
+"""`ReplayBytes` and `recut`: every cut gives the same bytes, and a replay ends as the recorded stream did."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ streams = st.lists(st.binary(max_size=30) | st.sampled_from([b"\n", b"\r", b"\n\
 
 
 def recording(*chunks: bytes, end: EndKind | None = "end") -> Recording:
-    """Return a recording of these chunks, one in a millisecond, that ends as told or breaks off."""
+    """Return a recording of these chunks, one per millisecond. Without an end, it is incomplete."""
     last = StreamEnd(end, float(len(chunks))) if end else None
     return Recording(HEAD, tuple(Chunk(float(at), data) for at, data in enumerate(chunks)), last)
 
 
 def pieces(stream: Sequence[bytes], cut: Cut) -> list[bytes]:
-    """Return the bytes of a stream as `recut` cuts them."""
+    """Return the chunks of `recut`."""
     return [data for _, data in recut(recording(*stream).chunks, cut)]
 
 
 async def collect(replay: ReplayBytes) -> list[bytes]:
-    """Return all that a replay gives."""
+    """Return all bytes of a replay."""
     return [data async for data in replay]
 
 
 @given(streams, st.sampled_from(["recorded", "byte", "frame", "whole", 7, (3, 1, 9), [0]]))
 def test_every_cut_keeps_the_bytes(stream: list[bytes], cut: Cut) -> None:
-    """However a stream is cut, its bytes and their order stay, no piece is empty, and times never run backwards."""
+    """No chunk is empty, and times never decrease."""
     cut_anew = list(recut(recording(*stream).chunks, cut))
 
     assert b"".join(stream) == b"".join(data for _, data in cut_anew)
@@ -52,8 +52,7 @@ def test_every_cut_keeps_the_bytes(stream: list[bytes], cut: Cut) -> None:
 
 
 @given(st.lists(st.integers(0, len(STREAM))))
-def test_cuts_do_not_depend_on_the_recorded_ones(places: list[int]) -> None:
-    """Frames, bytes and the whole are the same pieces however the network had cut the stream."""
+def test_cuts_do_not_depend_on_the_recorded_chunks(places: list[int]) -> None:
     borders = [0, *sorted(places), len(STREAM)]
     stream = [STREAM[start:stop] for start, stop in itertools.pairwise(borders)]
 
@@ -64,7 +63,6 @@ def test_cuts_do_not_depend_on_the_recorded_ones(places: list[int]) -> None:
 
 
 def test_the_kinds_of_cut() -> None:
-    """Each way of cutting does what its name says."""
     stream = [b"ab", b"", b"cdef"]
 
     assert pieces(stream, "recorded") == [b"ab", b"", b"cdef"]
@@ -75,16 +73,14 @@ def test_the_kinds_of_cut() -> None:
     assert pieces([b"data: a\n", b"\ndata: b\n\n"], "frame") == [b"data: a\n\n", b"data: b\n\n"]
 
 
-def test_pieces_have_the_time_of_their_last_byte() -> None:
-    """A piece that joins chunks is there when the last of them is."""
+def test_a_chunk_has_the_time_of_its_last_byte() -> None:
     chunks = (Chunk(1, b"data"), Chunk(2, b": a\n"), Chunk(3, b"\ndata: b"))
 
     assert [Chunk(3, b"data: a\n\n"), Chunk(3, b"data: b")] == list(recut(chunks, "frame"))
     assert [Chunk(1, b"da"), Chunk(2, b"ta: "), Chunk(3, b"a\n\ndata: b")] == list(recut(chunks, [2, 6]))
 
 
-def test_unknown_cut() -> None:
-    """A way of cutting that does not exist is named, with those that do."""
+def test_an_unknown_cut_is_refused() -> None:
     with pytest.raises(
         ValueError, match=re.escape("cut must be recorded, byte, frame, whole, a seed or offsets, got 'half'")
     ):
@@ -93,8 +89,7 @@ def test_unknown_cut() -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("cut", ["recorded", "byte", "frame", "whole", 3, (2,)])
-async def test_replay_gives_the_bytes(cut: Cut) -> None:
-    """A replay gives the pieces of its cut, then ends, and stays ended."""
+async def test_a_replay_returns_the_bytes_once(cut: Cut) -> None:
     replay = ReplayBytes(recording(*FRAMES), cut=cut)
 
     assert pieces(FRAMES, cut) == await collect(replay)
@@ -112,8 +107,7 @@ async def test_replay_gives_the_bytes(cut: Cut) -> None:
     ],
 )
 @pytest.mark.parametrize("speed", [0, 1000])
-async def test_replay_ends_as_recorded(end: EndKind | None, error: type[OSError], speed: float) -> None:
-    """A stream that broke breaks at the same place again, once; so does a recording that breaks off."""
+async def test_a_replay_ends_as_recorded(end: EndKind | None, error: type[OSError], speed: float) -> None:
     replay = ReplayBytes(recording(b"a", b"b", end=end), speed=speed)
 
     assert [await anext(replay), await anext(replay)] == [b"a", b"b"]
@@ -123,8 +117,7 @@ async def test_replay_ends_as_recorded(end: EndKind | None, error: type[OSError]
 
 
 @pytest.mark.anyio
-async def test_replay_can_be_left(tmp_path: Path) -> None:
-    """A replay that is closed early gives nothing more and leaves no file open; closing twice does no harm."""
+async def test_a_replay_can_be_closed(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     with RecordingWriter(path, HEAD) as writer:
         writer.chunk(b"ab", 0)
@@ -138,8 +131,7 @@ async def test_replay_can_be_left(tmp_path: Path) -> None:
 
 
 @pytest.mark.anyio
-async def test_replay_keeps_the_recorded_times() -> None:
-    """Nothing comes before its time, at any speed."""
+async def test_a_replay_keeps_the_recorded_times() -> None:
     chunks = (Chunk(10, b"a"), Chunk(30, b"b"), Chunk(20, b"c"))
     for speed in (1.0, 2.0):
         replay = ReplayBytes(Recording(HEAD, chunks, StreamEnd("end", 60)), speed=speed)
@@ -155,8 +147,7 @@ async def test_replay_keeps_the_recorded_times() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_cancelled_read_loses_nothing() -> None:
-    """A read that is given up before its bytes are due can be repeated, at the end of the stream too."""
+async def test_a_cancelled_read_can_be_repeated() -> None:
     replay = ReplayBytes(Recording(HEAD, (Chunk(20, b"a"),), StreamEnd("end", 40)), speed=1)
     got = []
     given_up = 0
@@ -170,8 +161,7 @@ async def test_a_cancelled_read_loses_nothing() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_replay_lets_others_run() -> None:
-    """A replay without waiting, however long, is cancelled like any other work."""
+async def test_a_replay_without_waiting_can_be_cancelled() -> None:
     given = 0
     with anyio.CancelScope() as scope:
         async for data in ReplayBytes(recording(bytes(100_000)), cut="byte"):

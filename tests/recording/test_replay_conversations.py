@@ -1,4 +1,4 @@
-"""Conversations of several requests: recorded, and replayed whole by the same model or one by one to events."""
+"""Recordings of conversations with several requests."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from tests.support.talks import PARIS, QUESTION, TOOLS, calls, says
 
 
 @pytest.mark.anyio
-async def test_a_conversation_is_recorded_and_replayed_whole(tmp_path: Path) -> None:
-    """Several requests with tools between them: the replay gives the events of the recording, from the same model."""
+async def test_a_conversation_is_recorded_and_replayed(tmp_path: Path) -> None:
+    """The replay gives the events of the recording."""
     path = tmp_path / "a.jsonl"
 
     async def talk(transport: Any, url: str, **options: Any) -> list[UIEvent]:
@@ -54,8 +54,7 @@ async def test_a_conversation_is_recorded_and_replayed_whole(tmp_path: Path) -> 
 
 
 @pytest.mark.anyio
-async def test_one_exchange_of_several_straight_to_events(tmp_path: Path) -> None:
-    """`replay` plays the one that is named, and none where it is not said which."""
+async def test_replay_needs_the_number_of_an_exchange(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", (request({}), ANSWER), (request({}), ANSWER[1:]))
     with pytest.raises(RecordingError, match=r"a.jsonl holds 2 exchanges: choose one, as in `exchange=1`, or play all"):
         await replay(path, tools=[now])
@@ -69,8 +68,8 @@ async def test_one_exchange_of_several_straight_to_events(tmp_path: Path) -> Non
 
 
 @pytest.mark.anyio
-async def test_what_can_be_read_only_once(tmp_path: Path) -> None:
-    """A pipe is replayed without a look ahead."""
+async def test_a_pipe_is_replayed(tmp_path: Path) -> None:
+    """A pipe can be read only once."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     data = shipped()["no-call"].read_bytes()

@@ -1,11 +1,10 @@
-"""Faults in recorded streams: wherever a stream breaks, the run ends truthfully and runs only what was earned.
+"""Faults in recorded streams: a run ends with the correct reason, and runs only calls of complete turns.
 
-Every shipped recording × every fault × places all over it, and most of them where the turn ends.
+Every shipped recording is tested with every fault at many offsets, most of them near the end of the turn.
 """
 
 from __future__ import annotations
 
-import itertools
 import json
 import re
 from typing import Any, NamedTuple
@@ -16,40 +15,41 @@ from streamtools import replay
 from streamtools.errors import Code
 from streamtools.events import Done, Error, Executed, Text, UIEvent, Warning
 from streamtools.recording import VirtualClock, read_recording, shipped
+from streamtools.recording.matching import common_prefix_length
 from tests.recording.test_recordings_shipped import TOOLS
 from tests.support.options import grouped
 
 pytestmark = pytest.mark.anyio
 
 QUICK = ("tilde-call",)
-"""Recordings that the quick tests take."""
+"""The recordings that the quick tests use."""
 
 STRETCHES = 15
-"""Places in a recording, beside those around the end of the turn."""
+"""The number of offsets in a recording, in addition to those near the end of the turn."""
 
 BREAKS = ("cut_after", "reset_after", "stall_after")
 
 
-class Told(NamedTuple):
-    """What counts of a run."""
+class Outcome(NamedTuple):
+    """The parts of a run that are compared."""
 
     reason: str
     finish: str | None
     executed: list[tuple[str, str]]
     faults: list[Code]
-    """The errors that are no call's."""
+    """The errors that do not concern a call."""
     pending: int
     text: str
     warned: bool
-    """Whether a frame is said to be bad."""
+    """True if a frame was reported as bad."""
 
 
-def tell(events: list[UIEvent]) -> Told:
-    """Return what counts of these events."""
+def outcome_of(events: list[UIEvent]) -> Outcome:
+    """Return the outcome of these events."""
     done = events[-1]
     assert isinstance(done, Done)
     executed = [(each.call.name, json.dumps(each.call.arguments)) for each in events if isinstance(each, Executed)]
-    return Told(
+    return Outcome(
         done.reason,
         done.finish_reason,
         sorted(executed),
@@ -60,30 +60,32 @@ def tell(events: list[UIEvent]) -> Told:
     )
 
 
-async def play(name: str, **options: Any) -> Told:
-    """Return what comes of playing a shipped recording; what stalls is waited for on a virtual clock."""
-    return tell(await replay(shipped()[name], tools=TOOLS, clock=VirtualClock(), read_timeout=60, **grouped(**options)))
+async def play(name: str, **options: Any) -> Outcome:
+    """Replay a shipped recording on a virtual clock, and return its outcome."""
+    return outcome_of(
+        await replay(shipped()[name], tools=TOOLS, clock=VirtualClock(), read_timeout=60, **grouped(**options))
+    )
 
 
 class Stream(NamedTuple):
-    """The bytes of a recording, and where its turn ends: the frame that holds the finish reason."""
+    """The bytes of a recording, and the end of its turn: the frame with the finish reason."""
 
     data: bytes
     start: int
     stop: int
-    """Behind the line of data, of which the blank line is no part."""
+    """The offset after the line of data, without the blank line."""
 
     @property
-    def places(self) -> list[int]:
-        """Where faults are put."""
+    def offsets(self) -> list[int]:
+        """The offsets of the faults."""
         size = len(self.data)
         edges = {edge + by for edge in (self.start, self.stop) for by in range(-3, 12)}
-        inside = range(self.start, self.stop, 29)  # a number that keeps step with nothing
+        inside = range(self.start, self.stop, 29)
         return sorted({*range(0, size, max(1, size // STRETCHES)), *edges, *inside, size - 1, size})
 
 
 def stream(name: str) -> Stream:
-    """Return the stream in a shipped recording."""
+    """Return the stream of a shipped recording."""
     data = read_recording(shipped()[name]).data
     (found,) = re.finditer(rb'data: (?=[^\n]*"finish_reason":")[^\n]*', data)
     return Stream(data, found.start(), found.end())
@@ -91,7 +93,7 @@ def stream(name: str) -> Stream:
 
 @pytest.fixture
 def anyio_backend() -> str:
-    """One event loop: what is tested here is what comes of the bytes."""
+    """One event loop is enough, because the result depends only on the bytes."""
     return "asyncio"
 
 
@@ -102,21 +104,15 @@ every_recording = pytest.mark.parametrize(
 
 @every_recording
 @pytest.mark.parametrize("fault", BREAKS)
-async def test_a_stream_that_ends_too_early(name: str, fault: str) -> None:
-    """Before the finish reason is there the run has failed and nothing is run; behind it, nothing is missing."""
+async def test_a_fault_before_the_finish_reason_fails_the_run(name: str, fault: str) -> None:
+    """After the finish reason, the outcome is complete."""
     whole, recorded = await play(name), stream(name)
-    for place in recorded.places:
-        told = await play(name, **{fault: place})
-        if place >= recorded.stop:
-            assert whole == told._replace(warned=False), f"{fault}={place}"
-        else:
-            assert told == told._replace(reason="failed", finish=None, executed=[], faults=[Code.STREAM_INTERRUPTED]), (
-                f"{fault}={place}"
-            )
-            shown = sum(
-                1
-                for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(whole.text, told.text, strict=False))
-            )
-            assert len(told.text) - shown < len("~~~tool_call\n"), (
-                "only the beginning of a marker is shown in its place"
-            )
+    for offset in recorded.offsets:
+        outcome = await play(name, **{fault: offset})
+        if offset >= recorded.stop:
+            assert whole == outcome._replace(warned=False), f"{fault}={offset}"
+            continue
+        failed = outcome._replace(reason="failed", finish=None, executed=[], faults=[Code.STREAM_INTERRUPTED])
+        assert failed == outcome, f"{fault}={offset}"
+        same = common_prefix_length(whole.text, outcome.text)
+        assert len(outcome.text) - same < len("~~~tool_call\n"), "more than the beginning of a marker is shown"

@@ -1,4 +1,4 @@
-"""Which recorded request is asked again, by what it is matched, and what a miss says."""
+"""How `ReplayTransport` matches requests, and its errors for a request that is not recorded."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ SAME: dict[str, tuple[RecordedRequest, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize(("recorded", "sent"), SAME.values(), ids=SAME)
-def test_requests_that_are_the_same(tmp_path: Path, recorded: RecordedRequest, sent: dict[str, Any]) -> None:
-    """JSON is compared by value, and credentials are not compared at all."""
+def test_equal_requests_match(tmp_path: Path, recorded: RecordedRequest, sent: dict[str, Any]) -> None:
+    """JSON is compared by value. Credentials are not compared."""
     transport = ReplayTransport(write(tmp_path / "a.jsonl", (recorded, [b"1"])))
     with httpx.Client(transport=transport) as client:
         assert b"1" == client.post(URL, **sent).content
@@ -49,8 +49,7 @@ MISSES: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(("body", "message"), MISSES.values(), ids=MISSES)
-async def test_a_miss_names_the_difference(tmp_path: Path, body: Any, message: str) -> None:
-    """The nearest recorded request, where it differs, and what each has there."""
+async def test_an_error_shows_the_difference_to_the_nearest_request(tmp_path: Path, body: Any, message: str) -> None:
     path = write(tmp_path / "a.jsonl", (request({"x": 1}, url=URL + "s"), []), (request(ask("one")), [b"1"]))
     transport = ReplayTransport(path)
     with pytest.raises(UnrecordedRequest) as raised:
@@ -63,16 +62,14 @@ async def test_a_miss_names_the_difference(tmp_path: Path, body: Any, message: s
         transport.check()
 
 
-def test_a_miss_shows_where_long_texts_differ(tmp_path: Path) -> None:
-    """Not how they begin."""
+def test_an_error_shows_long_texts_near_the_difference(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", (request(ask(LONG + "Rome, please")), [b"1"]))
     with pytest.raises(UnrecordedRequest) as raised:
         post_blocking(ReplayTransport(path), ask(LONG + "Bonn, please"))
     assert '…"Paris and Paris and Bonn, please" was sent, …"Paris and Paris and Rome, please"' in str(raised.value)
 
 
-def test_other_misses(tmp_path: Path) -> None:
-    """Another address, many differences at once, nothing left to compare with, and a function that refuses."""
+def test_other_errors_for_unrecorded_requests(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", (request({"k": list(range(9))}), [b"1"]))
     transport = ReplayTransport(path)
     with pytest.raises(UnrecordedRequest, match=r'url: "https://h/\?key=%5Bredacted%5D" was sent, "https://api\.'):
@@ -96,8 +93,8 @@ def test_other_misses(tmp_path: Path) -> None:
         post_blocking(ReplayTransport(path, match=lambda asked, recorded: False), {"k": list(range(9))})
 
 
-def test_what_is_matched(tmp_path: Path) -> None:
-    """Some of the fields, or whatever a function says of the two requests, which are both redacted."""
+def test_match_selects_fields_or_is_a_function(tmp_path: Path) -> None:
+    """A function gets two redacted requests."""
     path = write(tmp_path / "a.jsonl", (request(ask("one"), url=URL + "?api_key=1"), [b"1"]))
     assert b"1" == post_blocking(ReplayTransport(path, match=["body"]), ask("one"), "http://localhost:1/")
     assert b"1" == post_blocking(ReplayTransport(path, match=("method",)), {}, "http://localhost:1/")
@@ -114,8 +111,7 @@ def test_what_is_matched(tmp_path: Path) -> None:
             ReplayTransport(path, match=wrong)
 
 
-def test_secrets_of_the_recorder(tmp_path: Path) -> None:
-    """What `redact` overwrites is no difference."""
+def test_secrets_are_overwritten_before_the_comparison(tmp_path: Path) -> None:
     asked = describe_request("POST", URL, [], b'{"user": "Ada Lovelace"}', redact=["Ada Lovelace"], record_body=True)
     path = write(tmp_path / "a.jsonl", (asked, [b"1"]))
     assert b"1" == post_blocking(ReplayTransport(path, redact=["Ada Lovelace"]), {"user": "Ada Lovelace"})

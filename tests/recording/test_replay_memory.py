@@ -1,6 +1,6 @@
-"""A recording of a hundred megabytes is replayed in constant memory, through each way of playing it.
+"""A recording of 100 MB is replayed in constant memory.
 
-In chunks of 64 KiB, so that it takes a second or two: the memory depends on one chunk, whatever their number.
+The chunks have 64 KiB, so that the test takes about two seconds.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ URL = "http://localhost/v1/chat/completions"
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A recording of a hundred megabytes; it is removed when its tests are over."""
+    """A recording of 100 MB. It is deleted after the tests."""
     path = tmp_path_factory.mktemp("large") / "large.jsonl"
     head = ExchangeHead(
         source="openai", request=RecordedRequest(method="GET", url=URL), response=RecordedResponse(status=200)
@@ -47,25 +47,25 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 async def play_bytes(path: Path) -> int:
-    """Return how many bytes a replay of the file gives."""
+    """Return the number of bytes of a replay of the file."""
     return await count(ReplayBytes(open_recording(path)))
 
 
 async def play_cut(path: Path) -> int:
-    """Return how many it gives in pieces that are cut otherwise, on the way to a fault that never comes."""
+    """Return the number of bytes of a replay with other cuts and a fault."""
     offsets = range(10_000, COUNT * len(CHUNK), 100_000)
     return await count(ReplayBytes(open_recording(path), cut=offsets, cut_after=COUNT * len(CHUNK)))
 
 
 async def play_response(path: Path) -> int:
-    """Return how many an HTTP client gets."""
+    """Return the number of bytes that an HTTP client reads."""
     client = httpx.AsyncClient(transport=ReplayTransport(path))
     async with client, client.stream("GET", URL) as response:
         return await count(response.aiter_bytes())
 
 
 async def count(pieces: AsyncIterable[bytes]) -> int:
-    """Return how many bytes there are."""
+    """Return the number of bytes in a stream."""
     size = 0
     async for piece in pieces:
         size += len(piece)
@@ -74,7 +74,7 @@ async def count(pieces: AsyncIterable[bytes]) -> int:
 
 @pytest.mark.parametrize("play", [play_bytes, play_cut, play_response])
 def test_memory_does_not_grow_with_the_recording(large: Path, play: Callable[[Path], Awaitable[int]]) -> None:
-    """Four megabytes are the most that a replay of a hundred takes, file buffer and all."""
+    """A replay needs at most 4 MB."""
     tracemalloc.start()
     size = anyio.run(play, large)
     _, peak = tracemalloc.get_traced_memory()

@@ -1,4 +1,4 @@
-"""Recordings as the answers of an HTTP client: which exchange is played, how its stream comes and how it breaks."""
+"""`ReplayTransport`: the choice of exchanges, the recorded ends, and faults."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from tests.recording.exchanges import ANSWERED, URL, ask, post, post_blocking, r
 
 
 @pytest.mark.anyio
-async def test_requests_are_answered_in_order(tmp_path: Path) -> None:
-    """Of several exchanges that match, the first that has not been played; each once, with its head and its chunks."""
+async def test_each_exchange_is_played_once_in_recorded_order(tmp_path: Path) -> None:
     path = write(
         tmp_path / "a.jsonl",
         (request(ask("one")), [b"1"]),
@@ -42,8 +41,7 @@ async def test_requests_are_answered_in_order(tmp_path: Path) -> None:
 
 
 @pytest.mark.anyio
-async def test_what_was_played_is_played_again_only_when_told(tmp_path: Path) -> None:
-    """With `repeat` the last one that matched goes on; without, it says that it was recorded too seldom."""
+async def test_repeat_plays_an_exchange_again(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", (request(ask("one")), [b"1"]), (request(ask("one")), [b"2"]))
     transport = ReplayTransport(path, repeat=True)
     assert [b"1", b"2", b"2", b"2"] == [await post(transport, ask("one")) for _ in range(4)]
@@ -56,8 +54,7 @@ async def test_what_was_played_is_played_again_only_when_told(tmp_path: Path) ->
 
 
 @pytest.mark.anyio
-async def test_a_directory(tmp_path: Path) -> None:
-    """All its recordings, in the order of their names; nothing else that lies there."""
+async def test_a_directory_is_read_in_name_order(tmp_path: Path) -> None:
     for name, text in (("b", "two"), ("a", "one")):
         write(tmp_path / f"{name}.jsonl", (request(ask("x")), [text.encode()]))
     (tmp_path / "notes.txt").write_text("Notes")
@@ -70,8 +67,8 @@ async def test_a_directory(tmp_path: Path) -> None:
         ReplayTransport(tmp_path / "d.jsonl")
 
 
-def test_files_that_break_off(tmp_path: Path) -> None:
-    """They are refused before anybody asks; the digest of a body is checked when it is played, and told by `check`."""
+def test_an_incomplete_file_is_refused(tmp_path: Path) -> None:
+    """A wrong digest is reported by `check` after the replay."""
     path = write(tmp_path / "a.jsonl", (request({}), [b"1"]), (request({}), [b'"end" "streamtools"']))
     whole = path.read_bytes()
     lines = whole.splitlines(keepends=True)
@@ -103,8 +100,9 @@ BROKEN: dict[str, tuple[EndKind, str, type[Exception]]] = {
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(("end", "error", "raised"), BROKEN.values(), ids=BROKEN)
-async def test_a_recorded_break(tmp_path: Path, end: EndKind, error: str, raised: type[Exception]) -> None:
-    """It breaks at the same place, with the exception that was recorded if it is one of a connection's."""
+async def test_a_recorded_exception_is_raised_again(
+    tmp_path: Path, end: EndKind, error: str, raised: type[Exception]
+) -> None:
     for response in (RecordedResponse(status=200), None):
         chunks = [b"1"] if response else []
         path = write(tmp_path / "a.jsonl", (request({}), chunks), end=end, error=error, response=response)
@@ -118,8 +116,7 @@ async def test_a_recorded_break(tmp_path: Path, end: EndKind, error: str, raised
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("clock", [VirtualClock(), None])
-async def test_a_response_that_was_left(tmp_path: Path, clock: VirtualClock | None) -> None:
-    """What else would have come is not known: whoever leaves at that place again is not told of any break."""
+async def test_a_client_may_leave_where_the_recorded_client_left(tmp_path: Path, clock: VirtualClock | None) -> None:
     path = write(tmp_path / "a.jsonl", (request({}), [b"1"]), end="left")
 
     transport = ReplayTransport(path, clock=clock)
@@ -134,8 +131,8 @@ async def test_a_response_that_was_left(tmp_path: Path, clock: VirtualClock | No
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("response", [RecordedResponse(status=200), None])
-async def test_who_waits_where_a_client_left(tmp_path: Path, response: RecordedResponse | None) -> None:
-    """Nothing comes: until it is given up, or until a client that has a read timeout loses patience."""
+async def test_a_client_waits_where_the_recorded_client_left(tmp_path: Path, response: RecordedResponse | None) -> None:
+    """It waits until it closes the response or its timeout expires."""
     path = write(tmp_path / "a.jsonl", (request({}), [b"1"] * bool(response)), end="left", response=response)
 
     with anyio.move_on_after(0.01) as scope:
@@ -153,8 +150,8 @@ async def test_who_waits_where_a_client_left(tmp_path: Path, response: RecordedR
 
 
 @pytest.mark.anyio
-async def test_faults_and_times(tmp_path: Path) -> None:
-    """Faults are those of `Playback`; the read timeout is that of the client, and a virtual clock waits for neither."""
+async def test_faults_and_times_are_those_of_playback(tmp_path: Path) -> None:
+    """The read timeout is that of the request."""
     path = write(tmp_path / "a.jsonl", (request({}), [b"12", b"34"]))
     for transport, raised in (
         (ReplayTransport(path, reset_after=3), httpx.ReadError),
@@ -174,8 +171,7 @@ async def test_faults_and_times(tmp_path: Path) -> None:
 
 
 @pytest.mark.anyio
-async def test_one_exchange_may_be_played_otherwise(tmp_path: Path) -> None:
-    """`vary` returns options for each exchange; wrong ones leave no file open."""
+async def test_vary_sets_the_options_of_one_exchange(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", (request({}), [b"12"]), (request({}), [b"12"]), (request({}), [b"12"]))
 
     def vary(exchange: RecordedExchange) -> PlaybackOptions:
@@ -188,17 +184,16 @@ async def test_one_exchange_may_be_played_otherwise(tmp_path: Path) -> None:
         await post(transport, {})
 
 
-def test_a_response_that_nobody_closes(tmp_path: Path) -> None:
-    """Its file is closed with the transport."""
+def test_closing_the_transport_closes_open_responses(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", (request({}), [b"12"]), (request({}), [b"12"]))
     with ReplayTransport(path) as transport:
         for _ in range(2):
             transport.handle_request(httpx.Request("POST", URL, json={}))
     with pytest.raises(TypeError, match="expected a request of httpx or httpx2"):
-        ReplayTransport(path).handle_request(_Asked())
+        ReplayTransport(path).handle_request(_CheckedTransport())
 
 
-class _Asked:
+class _CheckedTransport:
     method, url, extensions = "POST", URL, dict[str, Any]()
     headers = httpx.Headers()
 
@@ -207,8 +202,7 @@ class _Asked:
 
 
 @pytest.mark.anyio
-async def test_a_client_that_is_closed(tmp_path: Path) -> None:
-    """It closes the transport, however it is closed."""
+async def test_a_client_closes_its_transport(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", (request({}), [b"12"]))
     transport = ReplayTransport(path)
     client = httpx.AsyncClient(transport=transport)

@@ -1,4 +1,4 @@
-"""Keys in bytes are overwritten: the same for every cut, as many bytes as before, and nothing else."""
+"""`Scrubber`: keys are overwritten at every cut, lengths stay, and other bytes do not change."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HARMLESS = [
 
 
 def in_pieces(data: bytes, cuts: Iterable[int], secrets: Sequence[Secret] = SECRETS, *, complete: bool = True) -> bytes:
-    """Return what becomes of `data`, fed in pieces; what is given is never more than what was fed."""
+    """Return the scrubbed `data`, which is fed in pieces. Check that no more bytes are returned than were fed."""
     scrubber = Scrubber(secrets)
     result, fed = b"", 0
     for start, stop in itertools.pairwise([0, *cuts, len(data)]):
@@ -38,7 +38,7 @@ def in_pieces(data: bytes, cuts: Iterable[int], secrets: Sequence[Secret] = SECR
 
 @together("before", ["", " ", '"', "=", "\\n", "\\\\n", "\\u003c", "%20", ":", "(", "é", "**", "/"])
 def test_keys_are_overwritten(before: str) -> None:
-    """A key that begins where a word does is overwritten but for its prefix; what stands around it is not."""
+    """The prefix of a key stays."""
     with cases() as case:
         for name, key in KEYS.items():
             with case(name):
@@ -51,8 +51,7 @@ def test_keys_are_overwritten(before: str) -> None:
 
 
 @together("key", KEYS.values(), ids=KEYS)
-def test_keys_are_overwritten_wherever_they_are_cut(key: str) -> None:
-    """Each cut in two, and byte by byte, gives what the whole gives; the key is not given out before it is certain."""
+def test_keys_are_overwritten_at_every_cut(key: str) -> None:
     data = f'data: {{"text":"Here: {key} and"}}\n\n'.encode()
     whole = scrub(data)
     assert [whole] * (len(data) - 1) == [in_pieces(data, [cut], ()) for cut in range(1, len(data))]
@@ -63,7 +62,7 @@ def test_keys_are_overwritten_wherever_they_are_cut(key: str) -> None:
 @example(["sk-", "a" * 16], None)
 @example(["p\\u00e4ss", "sk-proj-" + "aB3_d-E9" * 6], None)
 def test_every_cut_gives_the_same(parts: list[str], data: st.DataObject | None) -> None:
-    """Keys among other text: lengths stay, every cut gives the same, and a second time changes nothing."""
+    """A second pass changes nothing."""
     text = "".join(parts).encode()
     cuts = [] if data is None else sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=20)))
     whole = in_pieces(text, [])
@@ -75,15 +74,13 @@ def test_every_cut_gives_the_same(parts: list[str], data: st.DataObject | None) 
 
 
 @given(st.binary(max_size=200), st.lists(st.integers(0, 200)))
-def test_other_bytes_stay(data: bytes, places: list[int]) -> None:
-    """Bytes without keys come out as they were."""
+def test_other_bytes_do_not_change(data: bytes, places: list[int]) -> None:
     cuts = sorted(place % (len(data) + 1) for place in places)
     assert data == in_pieces(data, cuts)
 
 
 @together("text", HARMLESS)
-def test_what_is_no_key(text: str) -> None:
-    """Words that begin as keys do are no keys."""
+def test_words_that_begin_like_keys_do_not_change(text: str) -> None:
     data = f"{text} and more\n".encode()
     assert data == in_pieces(data, range(1, len(data)))
 
@@ -91,16 +88,14 @@ def test_what_is_no_key(text: str) -> None:
 @pytest.mark.parametrize(
     "ending", ["", "risk", "a s", "a sk-abc", "an e", "see sk-" + "a" * 16, "Bearer abcdefgh01234567\\"]
 )
-def test_whole_lines_are_given_at_once(ending: str) -> None:
-    """Held is the unfinished line, and nothing else."""
+def test_complete_lines_are_not_buffered(ending: str) -> None:
     scrubber = Scrubber()
     assert b"data: {}\n\n" == scrubber.feed(b"data: {}\n\n" + ending.encode())
     line = ending.encode() + b"\n"
     assert scrub(line) == scrubber.feed(b"\n")
 
 
-def test_a_key_of_any_length() -> None:
-    """All of it is overwritten, also where its line is too long to be held."""
+def test_a_key_longer_than_the_buffer_is_overwritten() -> None:
     key = b"a" * (3 * MAX_LINE)
     data = b"see sk-" + key + b". sky\n"
     expected = b"see sk-" + b"*" * len(key) + b". sky\n"
@@ -112,15 +107,13 @@ def test_a_key_of_any_length() -> None:
 @pytest.mark.parametrize(
     "place", [MAX_LINE - 30, MAX_LINE - LONGEST - 10, MAX_LINE - LONGEST, MAX_LINE, 2 * MAX_LINE - 20]
 )
-def test_what_stands_in_a_long_line_is_found_wherever_it_is_cut(place: int) -> None:
-    """A long line is searched in parts that overlap."""
+def test_parts_of_a_long_line_overlap(place: int) -> None:
     data = b"x " * (place // 2) + b" ".join(each.encode() for each in PLANTED) + b" x" * MAX_LINE
     for size in (999, MAX_LINE):
         assert scrub(data, SECRETS) == in_pieces(data, range(size, len(data), size))
 
 
-def test_a_text_of_several_lines() -> None:
-    """Lines in which it may begin are held with the one that is not finished."""
+def test_a_secret_text_may_contain_line_ends() -> None:
     secret = "-----BEGIN-----\nabc\ndef\n"
     data = f"one\ntwo {secret}three".encode()
     expected = b"one\ntwo " + b"*" * len(secret) + b"three"
@@ -132,14 +125,13 @@ def test_a_text_of_several_lines() -> None:
 
 
 def test_an_escaped_slash_belongs_to_a_token() -> None:
-    """Some servers write `\\/` in JSON; the quotation mark behind it, escaped or not, does not belong to it."""
+    r"""Some servers write `\/` in JSON."""
     token = rb"abcdef\/ghi01234567890\/jk"
     data = rb'{"a":"{\"b\":\"Bearer %b\"}"}' % token
     assert data.replace(token, b"*" * len(token)) == in_pieces(data, range(1, len(data)), ()) == scrub(data)
 
 
-def test_the_head_of_a_jwt_is_waited_for_so_long() -> None:
-    """What begins like a JWT and has no dot is given out when it is too long for one."""
+def test_the_head_of_a_jwt_has_a_maximum_length() -> None:
     scrubber = Scrubber()
     assert b"" == scrubber.feed(b"eyJ" + b"a" * 1000)
     assert MAX_LINE - LONGEST <= len(scrubber.feed(b"a" * MAX_LINE))
@@ -160,22 +152,19 @@ def test_the_head_of_a_jwt_is_waited_for_so_long() -> None:
         (b"the end", b"the end"),
     ],
 )
-def test_half_a_key(cut_off: bytes, written: bytes) -> None:
-    """Of a stream that broke off, what may be half of a key is overwritten; of one that is complete, it is no key."""
+def test_half_a_key_at_the_end_is_overwritten_if_the_stream_is_incomplete(cut_off: bytes, written: bytes) -> None:
     assert written == in_pieces(cut_off, [5], ["hunter2"], complete=False)
     assert cut_off == in_pieces(cut_off, [5], ["hunter2"])
 
 
-def test_texts_are_found_in_json() -> None:
-    """A text is found as it is, and as JSON writes it in both ways."""
+def test_secret_texts_are_found_in_json() -> None:
     secret = 'p"ä\\ss'
     data = rb'p"\xc3\xa4\ss p\"\u00e4\\ss'.replace(rb"\xc3\xa4", "ä".encode()) + rb" p\"" + "ä".encode() + rb"\\ss end"
     written = scrub(data, [secret])
     assert (len(data), b"end") == (len(written), written.strip(b"* "))
 
 
-def test_the_longest_text_counts() -> None:
-    """Where one secret begins with another, the longer one is waited for."""
+def test_the_longest_secret_text_is_overwritten() -> None:
     scrubber = Scrubber(["abc", "abcdef"])
     assert b"" == scrubber.feed(b"abc")
     assert b"" == scrubber.feed(b"de")
@@ -184,8 +173,7 @@ def test_the_longest_text_counts() -> None:
     assert b"***" == scrubber.feed(b"abc") + scrubber.close(complete=True)
 
 
-def test_patterns_stay_in_their_line() -> None:
-    """A match lies in one line; what is not certain is the last line, up to a stated length."""
+def test_a_match_ends_at_the_line_end() -> None:
     scrubber = Scrubber([re.compile("a[^x]*b", re.IGNORECASE)])
     assert b"c\n" == scrubber.feed(b"c\na1")
     assert b"****\n" == scrubber.feed(b"1B\n")
@@ -196,13 +184,11 @@ def test_patterns_stay_in_their_line() -> None:
 
 
 def test_a_match_that_is_too_long_is_overwritten_in_parts() -> None:
-    """A pattern that takes all takes it in pieces of the stated length, and so all of it."""
     data = b"a" * (3 * LONGEST)
     assert b"*" * len(data) == in_pieces(data, [10, 5000], [re.compile("a+")])
 
 
-def test_an_empty_match_is_none() -> None:
-    """A pattern that may match nothing matches where there is something."""
+def test_empty_matches_are_ignored() -> None:
     assert b"x**y\n" == scrub(b"xaay\n", [re.compile("a*")])
 
 
@@ -214,7 +200,6 @@ def test_an_empty_match_is_none() -> None:
         (re.compile(r"\u0041"), "cannot be applied to bytes"),
     ],
 )
-def test_secrets_that_cannot_be_looked_for(secret: Secret, reason: str) -> None:
-    """A secret that no bytes could match is refused when it is given."""
+def test_invalid_secrets_are_refused(secret: Secret, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         Scrubber([secret])

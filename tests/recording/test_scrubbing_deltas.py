@@ -1,4 +1,4 @@
-"""Keys that a model writes piece by piece are overwritten in each piece, and the events stay what they are."""
+"""Keys that a model writes in pieces are overwritten in each piece."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SHAPES: dict[str, Callable[[str], Any]] = {
 
 
 def stream(shape: Callable[[str], Any], pieces: Iterable[str], *, ascii: bool = True) -> bytes:
-    """Return the events of a stream that writes these pieces."""
+    """Return the events of a stream with these pieces."""
     return b"".join(
         b"data: %b\n\n" % json.dumps(shape(piece), ensure_ascii=ascii).encode(errors="surrogatepass")
         for piece in pieces
@@ -41,7 +41,7 @@ def stream(shape: Callable[[str], Any], pieces: Iterable[str], *, ascii: bool = 
 
 
 def texts(data: bytes, shape: Callable[[str], Any]) -> str:
-    """Return the text that the events of a stream write; all else is as `shape` has it."""
+    """Return the text in the events of a stream. Check that the rest equals `shape`."""
     marker = "MARKER"
     before, _, after = json.dumps(shape(marker)).partition(marker)
     values = []
@@ -53,7 +53,7 @@ def texts(data: bytes, shape: Callable[[str], Any]) -> str:
 
 
 def scrubbed(data: bytes, cuts: Iterable[int] = (), *, complete: bool = True) -> bytes:
-    """Return what becomes of a stream that is cut at these places."""
+    """Return the scrubbed stream, which is cut at these positions."""
     scrubber = Scrubber(SECRETS)
     pieces = [scrubber.feed(data[start:stop]) for start, stop in itertools.pairwise([0, *cuts, len(data)])]
     return b"".join(pieces) + scrubber.close(complete=complete)
@@ -61,8 +61,7 @@ def scrubbed(data: bytes, cuts: Iterable[int] = (), *, complete: bool = True) ->
 
 @pytest.mark.parametrize("stride", [7, pytest.param(1, marks=pytest.mark.deep)])
 @together("shape", SHAPES.values(), ids=SHAPES)
-def test_keys_in_pieces(shape: Callable[[str], Any], stride: int) -> None:
-    """A key in pieces of three characters is overwritten but for its prefix; all else stays."""
+def test_keys_in_pieces_are_overwritten(shape: Callable[[str], Any], stride: int) -> None:
     with cases() as case:
         for name, key in KEYS.items():
             with case(name):
@@ -86,7 +85,6 @@ def test_keys_in_pieces(shape: Callable[[str], Any], stride: int) -> None:
 def test_every_cut_gives_the_same(
     parts: list[str], places: list[int], shape: Callable[[str], Any], ascii: bool, draws: st.DataObject
 ) -> None:
-    """However a text is written in pieces, and its events are cut: lengths stay, and no key is left."""
     text = " ".join(parts)
     cuts = sorted({0, len(text), *(place % (len(text) + 1) for place in places)})
     data = stream(shape, [text[start:stop] for start, stop in itertools.pairwise(cuts)], ascii=ascii)
@@ -102,8 +100,7 @@ def test_every_cut_gives_the_same(
         assert all(new in (old, "*") for old, new in zip(text, told, strict=True))
 
 
-def test_what_waits_is_little() -> None:
-    """An event waits that ends in what may become a key, until that is certain; others for the end of their line."""
+def test_only_events_with_the_beginning_of_a_key_are_buffered() -> None:
     shape = SHAPES["chat"]
     first, second, third = (stream(shape, [text]) for text in ("see s", "ome", " more"))
     scrubber = Scrubber()
@@ -114,8 +111,7 @@ def test_what_waits_is_little() -> None:
     assert b'data: {"choices":\n' == scrubber.feed(b"\n")
 
 
-def test_nothing_waits_for_ever() -> None:
-    """What the model does not go on with is let go, as what it is, after a stated length."""
+def test_buffering_has_a_limit() -> None:
     shape = SHAPES["chat"]
     beginning = stream(shape, ["sk-abc"])
     other = stream(SHAPES["AI SDK"], ["x" * 100])
@@ -130,8 +126,7 @@ def test_nothing_waits_for_ever() -> None:
     assert len(given) == fed
 
 
-def test_half_a_key_in_pieces() -> None:
-    """A stream that breaks off in the middle of a key keeps nothing of it; one that is complete had none."""
+def test_half_a_key_in_pieces_is_overwritten_if_the_stream_is_incomplete() -> None:
     data = stream(SHAPES["chat"], ["see sk-", "abc", "def"])
     assert data.replace(b"abc", b"***").replace(b"def", b"***") == scrubbed(data, complete=False)
     assert data == scrubbed(data)
@@ -140,8 +135,7 @@ def test_half_a_key_in_pieces() -> None:
     assert expected == data.replace(b"abc", b"***").replace(b"def", b"***") + b'data: {"delta":{"content":"***"}}'
 
 
-def test_long_lines_are_not_read() -> None:
-    """A line over the stated length is given out as it comes; what stands in one piece is found in it all the same."""
+def test_fields_of_long_lines_are_not_joined() -> None:
     long = b'data: {"content":"' + b"x " * deltas.MAX_LINE + KEYS["groq"].encode() + b'"}\n\n'
     expected = long.replace(KEYS["groq"].encode()[4:], b"*" * (len(KEYS["groq"]) - 4))
     assert expected == scrubbed(long) == scrubbed(long, range(1, len(long), 1000))
@@ -149,8 +143,7 @@ def test_long_lines_are_not_read() -> None:
     assert len(long) - 10_000 < len(scrubber.feed(long[:-5]))
 
 
-def test_fields_are_texts_of_their_own() -> None:
-    """What two fields hold by turns is two texts, and what no model writes in pieces is none."""
+def test_each_field_is_joined_separately() -> None:
     pairs = [("sk-abcd", "efgh"), ("efgh", "ijkl"), ("ijklmnopq", ".")]
     data = stream(lambda text: {"delta": {"content": text, "reasoning": dict(pairs)[text]}}, dict(pairs))
     expected = data.replace(b'"sk-abcd"', b'"sk-****"').replace(b'"content": "efgh"', b'"content": "****"')
@@ -159,8 +152,7 @@ def test_fields_are_texts_of_their_own() -> None:
     assert names == scrubbed(names)
 
 
-def test_a_key_of_any_length_in_pieces() -> None:
-    """All of it is overwritten, without an event waiting, also where a part of a JWT begins as a JWT does."""
+def test_a_long_key_in_pieces_is_overwritten() -> None:
     for key in ("sk-" + "a" * 30_000, "eyJ" + "a" * 30 + ".eyJ" + "b" * 3000 + "." + "c" * 9000):
         pieces = [key[at : at + 7] for at in range(0, len(key), 7)]
         scrubber = Scrubber()
