@@ -38,13 +38,13 @@ class StringPatterns:
 
     inside: Callable[[str, int], re.Match[str]]
     """Matches text up to the end of the string. An escape at the end of the text is matched only if it is complete."""
-    leaves: Callable[[str], Any]
+    find_end: Callable[[str], Any]
     """Searches text outside of an escape. It also finds escaped back-slashes, and a back-slash at the end."""
-    leaves_escapes: Callable[[str], Any]
+    find_end_after_escapes: Callable[[str], Any]
     """Searches text with any escapes. The text may end with a back-slash."""
-    leaves_escaped: Callable[[str], Any]
+    find_end_if_escaped: Callable[[str], Any]
     """Searches text whose first character is escaped by the back-slash before the text."""
-    leaves_plain: Callable[[str], Any]
+    find_end_or_escape: Callable[[str], Any]
     """Searches text that is used without decoding: it also finds every back-slash."""
 
 
@@ -150,7 +150,7 @@ class JsonScanner:
         """`depth` is the deepest nesting that is allowed. With `lines`, `scan` stops at each line feed in a string."""
         self._limit, self._lines = depth, lines
         self._patterns = patterns = IN_LINE_OF_STRING if lines else IN_STRING
-        self._inside, self._leaves = patterns.inside, patterns.leaves
+        self._inside, self._find_end = patterns.inside, patterns.find_end
         # The position in the value.
         self._stack: list[str] = []  # the open brackets
         self._beyond = 0  # how many brackets deeper than the limit are open
@@ -161,7 +161,9 @@ class JsonScanner:
         self.string_begin = -1  # the position where the most recent string begins; -1 before the first string
         self.escaped = False  # the next character belongs to the open string, whatever it is
         self.over_line = False  # the next character is the line feed at which `scan` returned LINE
-        self.leaves: Callable[[str], Any] = always  # a search that returns None if text only continues the open string
+        self.find_change: Callable[[str], Any] = (
+            always  # a search that returns None if text only continues the open string
+        )
         self.passes = False  # whether `pass_over` may be called
         # The calls.
         self.facts: list[Fact] = []  # new facts; the caller clears the list
@@ -200,7 +202,7 @@ class JsonScanner:
             self.in_string = True
             self.string_begin = place + found.start(ends)
             self._word = None
-            self.leaves = self._leaves
+            self.find_change = self._find_end
             return True
         last = found.start(LAST_STRING)
         if last >= 0:
@@ -211,19 +213,19 @@ class JsonScanner:
         else:
             self._word = None
         self.in_string = False
-        self.leaves = always
+        self.find_change = always
         return True
 
     def _pass_over_escapes(self, text: str) -> bool:
-        leaves = self._patterns.leaves_escaped if self.escaped else self._patterns.leaves_escapes
-        if leaves(text) is not None:
+        find_end = self._patterns.find_end_if_escaped if self.escaped else self._patterns.find_end_after_escapes
+        if find_end(text) is not None:
             return False
         if text[-1] == "\\":
             slashes = len(text) - len(text.rstrip("\\"))
             self.escaped = (slashes - (self.escaped and slashes == len(text))) % 2 == 1
         else:
             self.escaped = False
-        self.leaves = always if self.escaped else self._leaves
+        self.find_change = always if self.escaped else self._find_end
         return True
 
     def _skip_escaped(self, text: str, at: int) -> int:
@@ -386,13 +388,13 @@ class JsonScanner:
             else:
                 self.take(text[taken:at])
         if not self.in_string:
-            self.leaves = always
+            self.find_change = always
             self.passes = self._numeric and depth > self.outer
         elif want in (TEXT, FIELD):  # text of these kinds is decoded, so `scan` must read every escape
-            self.leaves = always if self.escaped or self._escape else self._patterns.leaves_plain
+            self.find_change = always if self.escaped or self._escape else self._patterns.find_end_or_escape
             self.passes = False
         else:
-            self.leaves = always if self.escaped else self._leaves
+            self.find_change = always if self.escaped else self._find_end
             self.passes = True
         reader.at = at
         return state

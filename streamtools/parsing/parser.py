@@ -21,7 +21,7 @@ from streamtools.events import Call, CallDelta, Error, Reasoning, Text, UIEvent
 from streamtools.parsing.call_events import CallEvents
 from streamtools.parsing.declared import Declared
 from streamtools.parsing.dialect_set import dialect_set_of
-from streamtools.parsing.dialects import Dialects, Opener, choose_dialects
+from streamtools.parsing.dialects import Dialects, choose_dialects
 from streamtools.parsing.options import Options, OtherOptions, ParserKeywords
 from streamtools.parsing.prose import MarkerFound, Prose
 from streamtools.parsing.reader import always
@@ -80,7 +80,7 @@ class Parser:
 
             self._filter = TextFilter(chosen)
         self._closed = self._ended = False
-        # Deltas that do not change the state: `_search` returns None for them.
+        # Deltas that do not change the state: `_search` returns None for them, or the events of `TextFilter.feed_text`.
         self._search: Callable[[str], object] = always
         self._skim: Callable[[str], list[UIEvent]] | None = None  # in reasoning: returns the events of such a delta
         self._shows = False  # whether such a delta is visible text
@@ -89,10 +89,12 @@ class Parser:
     def feed(self, delta: str) -> list[UIEvent]:
         """Return the events that are certain after `delta`."""
         # Fast path: a delta in which `_search` finds nothing does not change the state. Only this method and Prose set
-        # `Prose.last`. The code of `Span.skim` is repeated here, which makes a delta of arguments 12 % cheaper.
+        # `Prose.last`.
+        # A span stores the delta here, because a call of `Span.read` would make a delta of arguments 12 % slower.
         search = self._search  # calling a local variable is faster than calling an attribute
         try:
-            if search(delta) is None and delta:
+            found = search(delta)
+            if found is None and delta:
                 if self._shows:
                     self._prose.last = delta
                     return [Text(delta)]
@@ -109,8 +111,9 @@ class Parser:
                     if (take := span.take) is not None:
                         take(delta)
                     return events
-                elif (skimmed := span.skim(delta)) is not None:
-                    return skimmed
+            elif type(found) is list:  # from `TextFilter.feed_text`
+                self._prose.last = delta
+                return found
             elif not (delta or self._closed):
                 return []
         except TypeError:
@@ -119,26 +122,22 @@ class Parser:
             raise TypeError(f"a delta must be a str, got {type(delta).__name__}: {NO_TEXT}") from None
         if len(delta) > _BLOCK:
             return self._feed_in_blocks(delta)
-        if (text_filter := self._filter) is not None:
-            if text_filter.stopped_by is not None:
-                return []
-            if self._shows and (shown := text_filter.feed_text(delta)) is not None:
-                self._prose.last = delta
-                return shown
+        if (text_filter := self._filter) is not None and text_filter.stopped_by is not None:
+            return []
         events = []
         self._output.events = events
         if (span := self._span) is not None:
             if len(delta) <= span.room and span.read(delta, self._body):
-                self._search = span.leaves
+                self._search = span.find_change
             else:
                 self._run(delta)
         elif self._prose.direct and self._reasoning is None and not self._closed:
-            found = self._prose.read(delta, False)
-            if found is None:
-                leaves = self._prose.leaves
-                self._search = leaves if self._filter is None else self._filter.search(leaves)
+            marker = self._prose.read(delta, False)
+            if marker is None:
+                find_change = self._prose.find_change
+                self._search = find_change if text_filter is None else text_filter.search(find_change)
             else:
-                self._run(None, found)
+                self._run(None, marker)
         else:
             self._run(delta)
         return events if text_filter is None else self._filtered(events)
@@ -197,10 +196,9 @@ class Parser:
         self.errors = self._output.errors
         """The error events of this turn's malformed calls. Their number is limited by `limits.calls`."""
         self._prose.begin()
-        self._run(None)
         if self._options.in_reasoning:
             self._think(self._dialects.tags.any_closing, opened=False)
-            self._choose_search()
+        self._run(None)
 
     @property
     def pending(self) -> str:
@@ -294,8 +292,13 @@ class Parser:
                 (begun, dialect, marker, text), found = found, None
                 if isinstance(begun, ReasoningEnd):
                     self._think(begun)
-                else:
-                    self._begin_span(begun, dialect, marker)
+                    continue
+                known = dialect if begun.kind == "call" else None
+                show_raw = visible.show_raw
+                self._span = span = Span(marker, known, self._output, self._declared, show_raw, begun.announces)
+                self._body = begun.body(span)
+                if not hasattr(self._body, "__next__"):
+                    raise TypeError(f"the body of the opener {begun.parts[0]!r} must be a generator function")
             elif text is None:
                 break
             elif self._reasoning is not None:
@@ -307,26 +310,17 @@ class Parser:
                 text = None
         if self._ended and not prose.direct:  # with `direct`, `Visible` buffers no text
             visible.flush()
-        self._choose_search()
-
-    def _choose_search(self) -> None:
-        """Set `_search`, `_skim` and `_shows` for the current state."""
+        text_filter = self._filter
         self._search, self._skim, self._shows = always, None, False
         if self._span is not None:
-            self._search = self._span.leaves
+            self._search = self._span.find_change
         elif self._reasoning is None:
-            leaves = self._prose.leaves
-            self._search, self._shows = leaves if self._filter is None else self._filter.search(leaves), True
+            find_change = prose.find_change
+            self._search = find_change if text_filter is None else text_filter.search(find_change)
+            self._shows = True
         elif not self._reasoning.pending:
-            self._search = self._reasoning.leaves
-            self._skim = self._reasoning.skim if self._filter is None else self._skim_reasoning
-
-    def _begin_span(self, opener: Opener, dialect: str, marker: str) -> None:
-        known = dialect if opener.kind == "call" else None
-        self._span = span = Span(marker, known, self._output, self._declared, self._visible.show_raw, opener.announces)
-        self._body = opener.body(span)
-        if not hasattr(self._body, "__next__"):
-            raise TypeError(f"the body of the opener {opener.parts[0]!r} must be a generator function")
+            self._search = self._reasoning.find_change
+            self._skim = self._reasoning.skim if text_filter is None else self._skim_reasoning
 
     def _read_span(self, span: Span, text: str) -> bool:
         """Read text that may be longer than the limit of a call. Returns False if the span has ended."""

@@ -62,7 +62,7 @@ class Prose:
         self._reads_reasoning, self._reasoning_anywhere = options.reasoning != "off", options.reasoning == "anywhere"
         self._keeps_markup = options.keep_markup
         self.direct = options.after_call == "show" and not options.trim  # text is shown without `Visible`
-        self.leaves: Callable[[str], object] = always
+        self.find_change: Callable[[str], object] = always
         """A search that returns None for text that can be shown immediately and does not change the state."""
         self.begin()
 
@@ -78,7 +78,7 @@ class Prose:
         self._fresh = True  # only white space was read since the start, the end of reasoning, or the last call
         self._start = True  # whether markers for the start of a message may still be recognized
         self._after_call = False  # whether a call precedes the text
-        self.leaves = always
+        self.find_change = always
         self.markdown.reset()
         self._candidates.begin(self._near_misses)
 
@@ -97,7 +97,7 @@ class Prose:
             self.markdown.end_line()
         if last != "\n":
             self.markdown.phase = BODY
-        self.leaves = always
+        self.find_change = always
         self._fresh = self.direct or not self._visible.refuses
         self._after_call = True
 
@@ -165,9 +165,9 @@ class Prose:
                 self.last = shown = text[:at]
                 self._output.events.append(Text(shown))
             self.pending = text[at:]
-            self.leaves = always
+            self.find_change = always
             if at == end and markdown.phase == BODY and self.direct and not (self._fresh or candidates.open):
-                self.leaves = markdown.search
+                self.find_change = markdown.search
             return None
 
     def _begin(self, text: str, at: int, thing: Meaning | ReasoningEnd | None, end: int) -> MarkerFound | str | None:

@@ -78,7 +78,7 @@ class Closing:
         return self._compiled.match
 
     @cached_property
-    def leaves(self) -> Search:
+    def find_start(self) -> Search:
         """Finds a character with which an end of the section may begin."""
         firsts = {marker.first for marker in (*self._ends, *self._before)}
         if self._line_feed or self._blank_line:
@@ -138,7 +138,7 @@ always: Callable[[str], object] = str.__len__
 It is the cheapest function for this purpose.
 """
 
-_LOOK_BACK = 320  # characters before the newest piece that are stored after a limit: more than any indentation
+LOOK_BACK = 320  # characters before the newest piece that are stored after a limit: more than any indentation
 _MAX_REWIND = 256  # characters that a grammar can go back after a limit: leaves room for the start of a tag
 
 
@@ -156,7 +156,9 @@ class Reader:
         self.at = len(marker)
         self.base = 0  # the position where `text` begins
         self.ended = False  # whether the stream has ended
-        self.leaves: Callable[[str], object] = always  # a search that returns None for text that `take` may receive
+        self.find_change: Callable[[str], object] = (
+            always  # a search that returns None for text that `take` may receive
+        )
         self.take: Callable[[str], None] | None = None  # receives text while the grammar stays paused
         self.waits: Search | None = None  # while it matches at `at` without a group, the grammar needs more text
         self.before_closing = 0  # the position before the most recent closing
@@ -322,11 +324,11 @@ class Reader:
                 self.at = len(self.text)
                 return False
             if found is None:
-                self.leaves, self.take = closing.leaves, take
+                self.find_change, self.take = closing.find_start, take
             else:
                 self.waits = closing.partial
             yield
-            self.leaves, self.take, self.waits = always, None, None
+            self.find_change, self.take, self.waits = always, None, None
 
     def until(self, closing: Closing) -> Generator[None, None, bool]:
         """Read up to the end of the next `closing`. Return False if the stream ended first."""
@@ -347,23 +349,9 @@ class Reader:
 
     # The text that is kept.
 
-    def add(self, text: str) -> int:
-        """Store new text. Return the position where the text begins."""
-        room = self.room
-        if room >= 0:
-            self.parts.append(text)
-        else:
-            self.parts = ["".join(self.parts)[-_LOOK_BACK:], text]
-        self.room = room - len(text)
-        return self._max_received - room
-
     def kept_since(self, place: int) -> str:
         """Return the stored text from the position `place` on."""
         return "".join(self.parts)[place - self.kept_from :]
-
-    def kept_to(self, place: int) -> str:
-        """Return the stored text up to the position `place`."""
-        return "".join(self.parts)[: place - self.kept_from]
 
     def take_read(self) -> str:
         """Return the text that was read, and remove it from the stored text. Renew the limit for the text after it."""

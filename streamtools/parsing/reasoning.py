@@ -187,14 +187,14 @@ class ReasoningEnd:
         return CallSearch(watched) if watched else None
 
     @cached_property
-    def leaves(self) -> Callable[[str], object]:
+    def find_start(self) -> Callable[[str], object]:
         """Finds a character with which an end of the reasoning may begin."""
-        return _leaves(self._firsts)
+        return _any_of(self._firsts)
 
     @cached_property
-    def leaves_watching(self) -> Callable[[str], object]:
+    def find_start_or_call(self) -> Callable[[str], object]:
         """Finds a character with which an end of the reasoning, or a call, may begin."""
-        return self.leaves if self.watch is None else _leaves(self._firsts | self.watch.firsts)
+        return self.find_start if self.watch is None else _any_of(self._firsts | self.watch.firsts)
 
     def cuts(self, text: str, at: int) -> bool:
         """Return whether the text ends after the complete tag of a call, but inside its marker, which begins at `at`.
@@ -223,7 +223,7 @@ class CallSearch:
         self.complete = re.compile(complete, re.MULTILINE).search
 
 
-def _leaves(characters: set[str]) -> Callable[[str], object]:
+def _any_of(characters: set[str]) -> Callable[[str], object]:
     return re.compile("[" + re.escape("".join(sorted(characters))) + "]").search
 
 
@@ -247,7 +247,7 @@ class ReasoningText:
         self._opened = opened  # whether a line feed at this position belongs to the opening tag
         self._opening = closing.opening  # an opening tag that the model may repeat now; it is then hidden
         skims = self._watch is None and not opened and self._opening is None
-        self.leaves: Callable[[str], object] = closing.leaves if skims else always
+        self.find_change: Callable[[str], object] = closing.find_start if skims else always
         """A search that returns None for text that `skim` may show."""
 
     def skim(self, text: str) -> list[UIEvent]:
@@ -273,7 +273,7 @@ class ReasoningText:
             verdict = run.read(delta, ended)
             if verdict is None:
                 return None
-            self._call_run, self.leaves = None, self._leaves
+            self._call_run, self.find_change = None, self._find_change
             if verdict is RunVerdict.CALLS:
                 return run.text + run.rest
             self._rehearsed = True
@@ -301,13 +301,13 @@ class ReasoningText:
                 self.pending = text
                 return None
             self._opening, self._opened = None, tag_end is not False
-            self.leaves = self._closing.leaves if self._watch is None and not tag_end else always
+            self.find_change = self._closing.find_start if self._watch is None and not tag_end else always
             if tag_end and self._keep_markup:
                 self._output.add(Markup, text[:tag_end])
             text = text[tag_end or 0 :]
         if self._opened and text:
             self._opened = False
-            self.leaves = self._closing.leaves if self._watch is None else always
+            self.find_change = self._closing.find_start if self._watch is None else always
             if text[0] == "\n":
                 text = text[1:]
                 if self._keep_markup:
@@ -327,7 +327,7 @@ class ReasoningText:
         if shown:
             self._show(shown)
         if self._call_run is not None:
-            self._leaves, self.leaves = self.leaves, always
+            self._find_change, self.find_change = self.find_change, always
         if found and found[1]:
             if found[1][0] == "\n":
                 self._seen += "\n"  # the hidden line feed ends a line, after which a call may begin
@@ -353,11 +353,11 @@ class ReasoningText:
         found = watch.search(text, 1)
         begin = found.start() if found else len(text)
         if found is None:
-            self.leaves = self._closing.leaves_watching
+            self.find_change = self._closing.find_start_or_call
         elif found.lastindex is None:
-            self.leaves = always
+            self.find_change = always
         else:
-            self.leaves = self._closing.leaves
+            self.find_change = self._closing.find_start
             self._watch = None
         return text[begin - 1 :]
 

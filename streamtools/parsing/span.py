@@ -18,7 +18,7 @@ from functools import partial
 from typing import TypeAlias
 
 from streamtools.errors import Code
-from streamtools.events import CallDelta, UIEvent, Warning
+from streamtools.events import CallDelta, Warning
 from streamtools.json_values import Rejected
 from streamtools.parsing.call_events import CallDraft, CallEvents
 from streamtools.parsing.declared import Declared
@@ -39,7 +39,7 @@ from streamtools.parsing.json_scanner import (
     ScanState,
 )
 from streamtools.parsing.markers import Pattern
-from streamtools.parsing.reader import Closing, Reader, always
+from streamtools.parsing.reader import LOOK_BACK, Closing, Reader, always
 from streamtools.parsing.span_calls import SpanCalls
 
 _FINISHED = object()
@@ -75,28 +75,10 @@ class Span(Reader):
         self._broken: JsonScanner | None = None  # the scanner that found broken JSON; None after recovery
         self.finished = False  # whether the grammar has returned
         self.several_lines = False  # whether the span holds a line feed; set at the end of the span
-        if dialect is not None and announces:
-            self.calls.begin(0)
-            if self.calls.too_many:
-                self.exceed(Code.TOO_MANY_CALLS)
+        if dialect is not None and announces and not self.calls.begin(0):
+            self.exceed(Code.TOO_MANY_CALLS)
 
     # For the parser.
-
-    def skim(self, text: str) -> list[UIEvent] | None:
-        """Fast path for `read`: return the events for text in which `self.leaves` finds nothing.
-
-        Returns None, and accepts no text, if the text would exceed the size limit of the span.
-        """
-        if len(text) > self.room and self.stores:
-            return None
-        self.add(text)
-        if self.call_id is not None:
-            return [CallDelta(self.call_id, text)]
-        events: list[UIEvent] = []
-        self._output.events = events
-        if self.take is not None:
-            self.take(text)
-        return events
 
     def read(self, text: str, body: Iterator[None]) -> bool:
         """Read new text with the grammar `body`. Returns False if the span has ended.
@@ -105,11 +87,17 @@ class Span(Reader):
         also stays paused while the pattern `self.waits` may still match. Text that was read by an earlier call of this
         method is removed from `self.text`.
         """
-        place = self.add(text)
+        room = self.room
+        if room >= 0:
+            self.parts.append(text)
+        else:
+            self.parts = ["".join(self.parts)[-LOOK_BACK:], text]
+        self.room = room - len(text)
+        place = self._max_received - room
         scanner = self.scanner
         if scanner is not None:  # the scanner has read all earlier text
             if scanner.passes and text and scanner.pass_over(text, place):  # `text` is empty at the end of the stream
-                self.leaves = scanner.leaves
+                self.find_change = scanner.find_change
                 if self.call_id is not None:
                     self._output.events.append(CallDelta(self.call_id, text))
                 elif (take := self.take) is not None:
@@ -132,10 +120,17 @@ class Span(Reader):
                 if scanner.facts:
                     self._apply_facts(scanner)
                 if state is OPEN and not self.ended:
-                    self.leaves = scanner.leaves
-                    self._choose_sink(scanner)
+                    self.find_change = scanner.find_change
+                    self.call_id = self.take = None
+                    if (wanted := scanner.want) == FIELD:
+                        self.take = scanner.kept.append if self.stores else scanner.take
+                    elif wanted and (call := self.calls.current) is not None:
+                        if call.flows:
+                            self.call_id = call.id
+                        elif self._output.call_deltas:
+                            self.take = partial(self._output.report_arguments, call)
                     return True
-                self.leaves = always
+                self.find_change = always
             if next(body, _FINISHED) is _FINISHED:
                 self.finished = True
                 if self.calls.drafts:  # the grammar has returned without calling `close`
@@ -152,18 +147,6 @@ class Span(Reader):
     def discard(self) -> None:
         """End all open calls with the error `superseded`, because another model continues the answer."""
         self.calls.discard("".join(self.parts) if self.stores else "")
-
-    def _choose_sink(self, scanner: JsonScanner) -> None:
-        """Set `call_id` or `take`, which receive text in which `scanner.leaves` finds nothing."""
-        self.call_id = self.take = None
-        wanted, call = scanner.want, self.calls.current
-        if wanted == FIELD:
-            self.take = scanner.kept.append if self.stores else scanner.take
-        elif wanted and call is not None:
-            if call.flows:
-                self.call_id = call.id
-            elif self._output.call_deltas:
-                self.take = partial(self._output.report_arguments, call)
 
     def _apply_facts(self, scanner: JsonScanner) -> None:
         """Update the current call with the facts that the scanner has found, and clear the list of facts."""
@@ -205,13 +188,12 @@ class Span(Reader):
     def begin_call(self, place: int) -> None:
         """Begin a call whose JSON begins at the position `place`. If a marker has begun the call, set the position."""
         calls = self.calls
-        if not calls.are_calls:
+        if calls.dialect is None:
             return
         if calls.current is None or calls.current.json_begin >= 0:
             if not self.stores:
                 return
-            calls.begin(place)
-            if calls.too_many:
+            if not calls.begin(place):
                 self.exceed(Code.TOO_MANY_CALLS, place + 1)
         if calls.current is not None:
             calls.current.json_begin = place
@@ -275,9 +257,9 @@ class Span(Reader):
             self.begin_call(0)
             if not self.stores:
                 return
-        raw = self.kept_to(place)
+        raw = "".join(self.parts)[: place - self.kept_from]
         self.skip_from(place)
-        self._resolve(raw, self.kept_from, code, survivors=True)
+        self.calls.resolve(raw, self.kept_from, code, survivors=True, ended=self.ended, closing=self.before_closing)
         self.take = self.call_id = None
 
     def close(self, code: Code | None = None, *, survivors: bool = False) -> None:
@@ -286,9 +268,10 @@ class Span(Reader):
         With `code`, all calls become errors of that code. With `survivors` too, complete calls do not become errors.
         """
         if self.stores:
-            raw = self.kept_to(self.place)
+            raw = "".join(self.parts)[: self.place - self.kept_from]
             self.several_lines = self.several_lines or "\n" in raw
-            self._resolve(raw, self.kept_from, code, survivors=survivors)
+            closing = self.before_closing
+            self.calls.resolve(raw, self.kept_from, code, survivors=survivors, ended=self.ended, closing=closing)
         else:
             self.several_lines = True  # the text was not stored; most spans of this length hold a line feed
             count = self.skipped
@@ -303,13 +286,9 @@ class Span(Reader):
             begin = self.kept_from
             raw = self.take_read()
             self.several_lines = self.several_lines or "\n" in raw
-            self._resolve(raw, begin, code, survivors=False)
+            self.calls.resolve(raw, begin, code, survivors=False, ended=self.ended, closing=self.before_closing)
             if self.calls.stopped:
                 self.skip_from(self.place)
-
-    def _resolve(self, raw: str, begin: int, code: Code | None, *, survivors: bool) -> None:
-        closing = self.before_closing
-        self.calls.resolve(raw, begin, code, survivors=survivors, ended=self.ended, closing=closing)
 
     # For grammars: JSON.
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
+
 from streamtools.calls import ReadCall, ToolCall, read_envelope
 from streamtools.errors import Code
 from streamtools.events import Markup, Thinking, Warning
@@ -26,43 +28,28 @@ _MESSAGES = {
 }
 
 
-class SpanCalls:
+class SpanCalls(msgspec.Struct, eq=False):
     """The calls of one span, from their first character to the events that end them."""
 
-    def __init__(self, output: CallEvents, dialect: str | None, show_text: Callable[[str], bool]) -> None:
-        """Report calls to `output`. With `dialect=None`, the span is a tool result that the model wrote itself.
+    output: CallEvents
+    dialect: str | None  # None for a tool result that the model wrote itself
+    show_text: Callable[[str], bool]  # shows a malformed call as text; returns True if that stops the turn
+    drafts: list[CallDraft] = []  # the calls that `resolve` has not yet turned into calls or errors
+    current: CallDraft | None = None  # the last of the drafts
+    found: bool = False  # whether the span has produced a call or an error
+    stopped: bool = False  # whether the turn is stopped, so that no further text is reported
+    lost_from: int | None = None  # the index of the first draft after a gap in the stream; None without a gap
 
-        `show_text` shows a malformed call as text, which the option `on_malformed="text"` requires. It returns True if
-        showing the text stops the turn.
-        """
-        self.output = output
-        self._dialect = dialect
-        self._show_text = show_text
-        self.drafts: list[CallDraft] = []  # the calls that `resolve` has not yet turned into calls or errors
-        self.current: CallDraft | None = None  # the last of the drafts
-        self.found = False  # whether the span has produced a call or an error
-        self.stopped = False  # whether the turn is stopped, so that no further text is reported
-        self._lost_from: int | None = None  # the index of the first draft after a gap in the stream; None without a gap
-
-    @property
-    def are_calls(self) -> bool:
-        """Whether the span holds calls. False if it holds a tool result that the model wrote itself."""
-        return self._dialect is not None
-
-    @property
-    def too_many(self) -> bool:
-        """Whether the turn has begun more calls than its limit."""
-        return self.output.count > self.output.options.limits.calls
-
-    def begin(self, place: int) -> None:
-        """Begin a call at the position `place` of the span."""
+    def begin(self, place: int) -> bool:
+        """Begin a call at the position `place` of the span. Returns False if the turn has too many calls."""
         self.current = self.output.begin_call(place)
         self.drafts.append(self.current)
+        return self.output.count <= self.output.options.limits.calls
 
     def lose(self) -> None:
         """Record that part of the stream was lost at this position. Incomplete and later calls become errors."""
-        if self._lost_from is None:
-            self._lost_from = sum(call.complete for call in self.drafts)
+        if self.lost_from is None:
+            self.lost_from = sum(call.complete for call in self.drafts)
 
     def discard(self, raw: str) -> None:
         """End all calls with the error `superseded`, because another model continues the answer.
@@ -70,8 +57,8 @@ class SpanCalls:
         `raw` is the text of the span. The first error holds it.
         """
         for call in self.drafts:
-            assert self._dialect is not None
-            self.output.reject_call(call, Rejected(Code.SUPERSEDED, BROKEN_OFF), raw, self._dialect)
+            assert self.dialect is not None
+            self.output.reject_call(call, Rejected(Code.SUPERSEDED, BROKEN_OFF), raw, self.dialect)
             raw = ""
         self.drafts.clear()
 
@@ -84,7 +71,7 @@ class SpanCalls:
         `ended` is True if the stream has ended. `closing` is the position before the most recent closing tag.
         """
         output, drafts = self.output, self.drafts
-        if self._dialect is None:
+        if self.dialect is None:
             output.add(Warning, Code.FORGED_RESULT, "the model wrote a tool result itself", raw=raw)
             return
         if output.options.keep_markup:
@@ -96,7 +83,7 @@ class SpanCalls:
             call_raw = raw[call.begin - begin : call_end]
             json_begin = call.json_begin - begin
             try:
-                if self._lost_from is not None and index >= self._lost_from:
+                if self.lost_from is not None and index >= self.lost_from:
                     raise Rejected(Code.TRUNCATED, "a part of the call was lost in transit")
                 if code and not (survivors and call.complete):
                     raise Rejected(code, _MESSAGES[code])
@@ -123,8 +110,8 @@ class SpanCalls:
             output.complete_call(call, result)
         drafts.clear()
         self.current = None
-        if self._lost_from is not None:
-            self._lost_from = 0
+        if self.lost_from is not None:
+            self.lost_from = 0
 
     def _read(self, call: CallDraft, decoded: Decoded, raw: str) -> ToolCall:
         """Return the call. `decoded` is the JSON of the whole call or, if the draft has a name, of its arguments."""
@@ -134,12 +121,12 @@ class SpanCalls:
         else:
             whole = value if name is None else {"name": name, "arguments": value}
             envelope = read_envelope(whole, strict=options.strict, limits=options.limits)
-        assert self._dialect is not None
+        assert self.dialect is not None
         return ToolCall(
             id=call.id,
             name=envelope.name,
             arguments=envelope.arguments,
-            dialect=self._dialect,
+            dialect=self.dialect,
             raw=raw,
             repaired=decoded.repaired or envelope.repaired,
             provider_id=envelope.provider_id or call.provider_id,
@@ -166,9 +153,9 @@ class SpanCalls:
         output = self.output
         if output.options.on_malformed == "error":
             self.found = True
-            assert self._dialect is not None
-            output.reject_call(call, fault, raw, self._dialect)
+            assert self.dialect is not None
+            output.reject_call(call, fault, raw, self.dialect)
         else:
             output.add(Thinking, False, call.id)
             output.add(Warning, fault.code, fault.message)
-            self.stopped = self._show_text(raw)
+            self.stopped = self.show_text(raw)

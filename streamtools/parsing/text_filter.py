@@ -54,21 +54,20 @@ CHANGES: the parser must read it.
 class DeltaKinds(dict[str, int]):
     """A cache for the kinds of deltas. A lookup takes half the time of a search, and most tokens recur."""
 
-    def __init__(self, leaves: Callable[[str], object], begins: Callable[[str], object] | None) -> None:
-        """`leaves` is the search of `Prose` for text that it must read. `begins` finds where a match may begin."""
-        search: Any = leaves
-        rules: Any = begins
-        self._leaves = leaves
+    def __init__(self, find_change: Callable[[str], object], begins: Callable[[str], object] | None) -> None:
+        """`find_change` is the search of `Prose` for text that it must read. `begins` finds where a match may begin."""
+        self._find_change = find_change
         self._either = None  # one search that does the work of both; None if they cannot be combined
-        if begins is not None and isinstance(getattr(leaves, "__self__", None), re.Pattern):  # may not be compiled yet
-            self._either = re.compile(f"{search.__self__.pattern}|{rules.__self__.pattern}").search
+        change, rule = (getattr(search, "__self__", None) for search in (find_change, begins))
+        if isinstance(change, re.Pattern) and isinstance(rule, re.Pattern):  # the first may not be compiled yet
+            self._either = re.compile(f"{change.pattern}|{rule.pattern}").search
 
     def __missing__(self, delta: str) -> int:
         if self._either is not None and self._either(delta) is None:
             kind = QUIET
         else:
-            kind = MAY_MATCH if self._leaves(delta) is None else CHANGES
-        if len(delta) <= _SHORT and self._leaves is not always:
+            kind = MAY_MATCH if self._find_change(delta) is None else CHANGES
+        if len(delta) <= _SHORT and self._find_change is not always:
             if len(self) >= _MAX_KNOWN:
                 self.clear()
             self[delta] = kind
@@ -95,7 +94,7 @@ class TextFilter:
         """Begin a turn."""
         self.stopped_by: Rule | None = None
         """The rule that ended the turn, or None. After a rule has ended the turn, the filter returns no events."""
-        self._leaves: Callable[[str], object] = always
+        self._find_change: Callable[[str], object] = always
         self._kinds = _ALL_CHANGE
         self._text.begin()
         if self._segments is not None:
@@ -109,32 +108,27 @@ class TextFilter:
         """The text that is buffered."""
         return (self._segments.pending if self._segments is not None else "") + self._text.pending
 
-    def search(self, leaves: Callable[[str], object]) -> Callable[[str], object]:
-        """Return a search that returns None for QUIET text, and adds its length to the position of the matcher.
+    def search(self, find_change: Callable[[str], object]) -> Callable[[str], list[UIEvent] | bool]:
+        """Return `feed_text` for prose in which `find_change` finds the text that the parser must read."""
+        if find_change is not self._find_change:
+            begins = self._text.begins if self._only_rules else None
+            self._find_change, self._kinds = find_change, delta_kinds(find_change, begins)
+        return self.feed_text
 
-        `leaves` is the search of `Prose` for text that it must read.
-        """
-        begins = self._text.begins if self._only_rules else None
-        if leaves is not self._leaves:
-            self._leaves, self._kinds = leaves, delta_kinds(leaves, begins)
-        return always if leaves is always or begins is None else self._find
-
-    def _find(self, text: str) -> object:
-        if self._text.pending or self._kinds[text]:
-            return True
-        self._text.position += len(text)
-        return None
-
-    def feed_text(self, text: str) -> list[UIEvent] | None:
+    def feed_text(self, text: str) -> list[UIEvent] | bool:
         """Fast path for `take`, at a third of its cost: return the events for a delta in prose.
 
-        Returns None if the parser must read the delta.
+        Returns True if the parser must read the delta.
         """
-        if self._kinds[text] == CHANGES:
-            return None
+        kind, matcher = self._kinds[text], self._text
+        if kind == CHANGES or not text:
+            return True
         if not self._only_rules:
             return self.take((Text(text),))
-        pieces = self._text.feed(text)
+        if kind == QUIET and not matcher.pending:
+            matcher.position += len(text)
+            return [Text(text)]
+        pieces = matcher.feed(text)
         if type(pieces) is str:
             return [Text(pieces)] if pieces else []
         events: list[UIEvent] = []

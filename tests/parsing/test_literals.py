@@ -37,8 +37,8 @@ def convert(deltas: list[str], syntax: Syntax = PYTHON, *, ended: bool = False) 
     for delta in deltas:
         if literals.state is not ScanState.OPEN:
             break
-        leaves = literals.leaves
-        if leaves is not None and leaves(delta) is None:
+        find_change = literals.find_change
+        if find_change is not None and find_change(delta) is None:
             literals.take(delta)
             read += len(delta)
         else:

@@ -148,9 +148,9 @@ class ArgumentReader:
                 self.string_begin = span.base + literals.string_at
             if literals.state is not OPEN or span.ended:
                 break
-            span.leaves, span.take = literals.leaves, literals.take
+            span.find_change, span.take = literals.find_change, literals.take
             yield
-            span.leaves, span.take = always, None
+            span.find_change, span.take = always, None
         if literals.unread:
             span.unread(literals.unread)
         if literals.fault is not None:

@@ -50,7 +50,7 @@ class Quotes:
         return matcher(self._content)
 
     @cached_property
-    def leaves(self) -> Callable[[str], object]:
+    def find_end(self) -> Callable[[str], object]:
         """Returns None if all of a text is certainly content."""
         return re.compile(f"(?!{self._content}\\Z)").match
 
@@ -232,14 +232,14 @@ class Literals:
         self._raw = False  # an r has been read, and a quote follows
         self._shift = 0  # index in pending plus new text + `_shift` = index in the new text
         self._pieces: list[str] = []  # JSON that is not written yet
-        self.leaves: Callable[[str], object] = always  # returns None for text that `take` accepts
+        self.find_change: Callable[[str], object] = always  # returns None for text that `take` accepts
         self.state = OPEN
         self.fault: tuple[Code, str] | None = None  # the error of an unknown word, for which null is written
         self.string_at: int | None = None  # where the last string of the last `scan` begins; may be negative
         self.unread = ""  # text of earlier scans that is not part of the value
 
     def take(self, text: str) -> None:
-        """Fast path of `scan` for text that continues the open string. `leaves` must return None for it."""
+        """Fast path of `scan` for text that continues the open string. `find_change` must return None for it."""
         assert self._string is not None
         write = self._write
         write(self._string.convert(text))
@@ -263,9 +263,9 @@ class Literals:
             else:
                 at = self._read_token(text, at)
         self._flush()
-        self.leaves, string = always, self._string
+        self.find_change, string = always, self._string
         if string is not None and not (self._pending or self._undecided or (self._content and self._content.quoted)):
-            self.leaves = string.leaves
+            self.find_change = string.find_end
         place = at + self._shift
         if place < begin:  # the pending text is not the mark of a string
             self.unread = text[at : begin - self._shift]

@@ -149,7 +149,7 @@ class Value:
             end = _whole_escapes(text, 0).end()
             self._cut_escape = text[end:]
             text = _escape_in(lambda found: _CONTROLS.get(found[1], found[1]), text[:end])
-        if literals.leaves(text) is None:
+        if literals.find_change(text) is None:
             literals.take(text)
             return
         at = literals.scan(text) if literals.state is OPEN else 0
