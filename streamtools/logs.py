@@ -15,7 +15,7 @@ import traceback
 from typing import Any
 
 import structlog
-from pydantic_core import ValidationError
+from pydantic_core import ErrorDetails, ValidationError
 
 _STACK_LEVEL = 6  # the number of stack frames from `logging` to the caller of `Logger`
 
@@ -108,12 +108,24 @@ def _copy(error: BaseException, copies: dict[int, BaseException]) -> BaseExcepti
     return copied
 
 
+def reason_without_input(detail: ErrorDetails) -> str:
+    """Return the message of one validation error, without the invalid value.
+
+    Messages of validators in the application are returned unchanged.
+    """
+    if detail["type"] == "union_tag_invalid":  # the only message of pydantic that contains the value
+        return f"{detail['ctx']['discriminator']} is none of {detail['ctx']['expected_tags']}"
+    return detail["msg"]
+
+
 class _InputlessValidationError(ValueError):
     """A copy of pydantic's ValidationError without input values. Logs show it as `ValidationError`."""
 
     def __init__(self, error: ValidationError) -> None:
-        details = error.errors(include_url=False, include_context=False, include_input=False)
-        lines = [f"{'.'.join(map(str, detail['loc']))}: {detail['msg']} [{detail['type']}]" for detail in details]
+        details = error.errors(include_url=False, include_input=False)
+        places = [".".join(map(str, detail["loc"])) for detail in details]
+        reasons = [f"{reason_without_input(detail)} [{detail['type']}]" for detail in details]
+        lines = [f"{place}: {reason}" for place, reason in zip(places, reasons, strict=True)]
         super().__init__("\n".join([f"Invalid input for {error.title}:", *lines]))
 
 

@@ -14,7 +14,7 @@ from streamtools.conversation.prompts import few_shot as write_examples
 from streamtools.errors import check_word
 from streamtools.history import Message, calls_as_text
 from streamtools.logs import Logger
-from streamtools.parsing.dialects import ByName, Dialect, Dialects, enabled_dialects, unnamed
+from streamtools.parsing.dialects import ByName, Dialect, Dialects, enabled_dialects, is_default
 from streamtools.tools import ToolRegistry
 
 log = Logger(__name__)
@@ -51,7 +51,7 @@ class RequestOptions:
 
 
 class RequestWriter:
-    """Adapts an `Ask` to a model, depending on how the model calls tools and how it accepts an output type."""
+    """Adapts a request (`Ask`) to a model, depending on how the model calls tools and accepts an output type."""
 
     def __init__(
         self,
@@ -107,12 +107,13 @@ class RequestWriter:
         return add_teaching(history, section, examples)
 
 
-def _taught_dialect(named: Dialects, enabled: Sequence[Dialect]) -> Dialect | None:
+def _taught_dialect(choice: Dialects, enabled: Sequence[Dialect]) -> Dialect | None:
     """Return the dialect that a prompt teaches, or None if no dialect is enabled.
 
     This is the dialect that is known for the model's name, else `tilde_fence` if the caller named no dialects, else the
     first enabled dialect.
     """
-    default = [dialect for dialect in enabled if dialect.id == "tilde_fence" and (unnamed(named) or named == "auto")]
-    best = [named.taught] if isinstance(named, ByName) and enabled else default
+    may_default = is_default(choice) or choice == "auto"
+    default = [dialect for dialect in enabled if dialect.id == "tilde_fence" and may_default]
+    best = [choice.taught] if isinstance(choice, ByName) and enabled else default
     return next(filter(None, [*best, *default, *enabled]), None)

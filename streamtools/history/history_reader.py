@@ -33,7 +33,8 @@ _SHORT_TEXT = 256  # characters; shorter texts get a rough count that includes p
 
 
 class ValueBudget:
-    """Limits the number of JSON values in all text arguments of a history. Parsed arguments are not counted.
+    """Limits the number of JSON values in the arguments of a history that are JSON text. Parsed arguments are not
+    counted.
 
     Parsing a text blocks all other threads, and the parsed values stay in memory.
     """
@@ -65,9 +66,9 @@ class HistoryReader:
     """Collects messages into a history. Tracks open native calls: calls of the last turn without a result.
 
     A source may spread one turn, and its results, over many messages. The reader merges them into one `Assistant` and
-    one `Results` message, in linear time. A result that arrives after a later turn moves to its turn. Results without
-    an open call are dropped. If calls of one turn share an id, they get unique ids, and their results are assigned in
-    order.
+    one `Results` message, in linear time. A result that arrives after a later turn is moved to the turn of its call.
+    Results without an open call are dropped. If calls of one turn share an id, they get unique ids, and their results
+    are assigned in order.
     """
 
     def __init__(self, *, client: bool = False, system: bool = False) -> None:
@@ -208,7 +209,7 @@ class HistoryReader:
         self._results.append(result)
 
     def _for_model(self, call: ToolCall, result: CallResult) -> CallResult:
-        """Append `SEND_AGAIN` to the error of a malformed call. User interfaces get the error without this suffix."""
+        """Return `result`. The error of a malformed call gets the suffix `SEND_AGAIN`, which clients do not receive."""
         if self.client and call.raw:
             return result._replace(text=result.text.removesuffix(SEND_AGAIN) + SEND_AGAIN, is_error=True)
         return result
@@ -347,7 +348,7 @@ def read_call(
         budget.take(call)
         read = read_envelope(call)
         name, arguments = read.name, read.arguments
-        if not fits(arguments, DEFAULT_LIMITS.depth):  # arguments written in text have the same depth limit
+        if not fits(arguments, DEFAULT_LIMITS.depth):  # calls in the model's text have the same depth limit
             arguments, raw = {}, "{}"
     except Rejected:
         holders = [call, inner] if isinstance(inner := call.get("function"), Mapping) else [call]

@@ -17,7 +17,7 @@ from streamtools.machine.native_calls import NativeCalls
 from streamtools.machine.output_text import OutputText
 from streamtools.parsing import DIALECTS, Parser
 from streamtools.parsing.call_events import BROKEN_OFF
-from streamtools.parsing.dialects import Dialects, auto_as_near_misses, enabled_dialects, unnamed
+from streamtools.parsing.dialects import Dialects, auto_as_near_misses, enabled_dialects, is_default
 from streamtools.parsing.dialects.neutralising import neutralise
 from streamtools.parsing.options import Options, ParserKeywords
 from streamtools.typed import OutputType
@@ -58,9 +58,9 @@ class Turn:
         native_tool_calls: bool | None = None,
         output: OutputType | None = None,
     ) -> None:
-        self._may_turn_native = native_tool_calls is None and unnamed(dialects)
+        self._may_turn_native = native_tool_calls is None and is_default(dialects)
         self._enabled = enabled_dialects(dialects, native_tool_calls)
-        self._dialects = auto_as_near_misses() if native_tool_calls and unnamed(dialects) else dialects
+        self._dialects = auto_as_near_misses() if native_tool_calls and is_default(dialects) else dialects
         self._tools = tools
         self._options = options
         chosen = Options(**options)

@@ -68,7 +68,7 @@ def make_encoder(format: Format) -> Encoder:
     return format() if callable(format) else format
 
 
-def check_superseding(encoder: Encoder, run_or_stream: object) -> None:
+def check_can_replace_steps(encoder: Encoder, run_or_stream: object) -> None:
     """Raise ValueError if a stream may replace steps that were already sent, but the encoder cannot report that."""
     if getattr(run_or_stream, "supersedes", False) and not getattr(encoder, "replaces", False):
         raise ValueError(

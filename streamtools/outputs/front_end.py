@@ -139,7 +139,7 @@ class FrontEndEncoder(ABC):
                 return self._begin() + self._write_partial(event)
             case events.Thinking() | events.Warning() | events.FollowUp() | events.Markup() | events.Matched():
                 return b""
-            case events.StepSuperseded():  # see `check_superseding`: these clients cannot remove text that they show
+            case events.StepSuperseded():  # `check_can_replace_steps`: these clients cannot remove shown text
                 return b""
         assert_never(event)
 

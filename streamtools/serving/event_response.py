@@ -21,7 +21,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from streamtools.errors import RunNotFound
 from streamtools.events import UIEvent
-from streamtools.outputs import Encoder, Format, check_superseding, make_encoder
+from streamtools.outputs import Encoder, Format, check_can_replace_steps, make_encoder
 from streamtools.serving.event_reader import EventReader, OnDisconnect, Readable
 from streamtools.serving.journal import Attachment
 from streamtools.serving.requests import unavailable
@@ -95,7 +95,7 @@ class EventStreamResponse(Response):
         if not (after is None or (isinstance(after, int) and after >= 0)):
             raise ValueError(f"`after` must be the seq of an event, got {after!r}.")
         encoder = make_encoder(format)
-        check_superseding(encoder, run_or_stream)
+        check_can_replace_steps(encoder, run_or_stream)
         check_seconds("keep_alive", keep_alive)
         check_seconds("send_timeout", send_timeout)
         if after is None:
@@ -221,7 +221,7 @@ class _EventBody:
     def _encode(self, events: Sequence[UIEvent]) -> bytes:
         if self._run is None:
             return b"".join(map(self._encoder.encode, events))
-        if not self._encoder.resumable:  # skip events that a log has lost and received again
+        if not self._encoder.resumable:  # skip events that were sent before the log lost them and received them again
             events = [event for event in events if event.seq > self._position or not self._position]
             self._position = max(self._position, *(event.seq for event in events), 0)
         return self._run.shared_frames.encode(self._encoder, events) if events else b""

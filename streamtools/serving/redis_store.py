@@ -257,7 +257,7 @@ class RedisStore:
         *before, done = end
         for event in before:
             owned.add(event.seq, event.to_json().encode())
-        owned.final = done.seq, done.to_json().encode(), stored_result.store(collector.read())
+        owned.final = done.seq, done.to_json().encode(), stored_result.dump(collector.read())
         process.write_soon(owned)
 
     async def _restart(self, run_id: str, owner: str, owned: OwnedRun, events: Iterable[UIEvent]) -> bool:
@@ -335,10 +335,10 @@ class RedisJournal(Journal):
     def _store_result(self) -> bytes:
         run = self._run
         try:
-            return stored_result.store(run.result, run.suspension, run.history)
+            return stored_result.dump(run.result, run.suspension, run.history)
         except Exception as error:  # other processes then receive a result with nothing but the reason
             log.warning("result_not_stored", run_id=run.id, **loggable(error))
-            return stored_result.store(TurnResult(reason=self.done.reason if self.done else None))
+            return stored_result.dump(TurnResult(reason=self.done.reason if self.done else None))
 
     async def flush(self) -> TurnResult | None:
         with anyio.move_on_after(END_TIMEOUT_S) as scope:
@@ -350,7 +350,7 @@ class RedisJournal(Journal):
         with anyio.move_on_after(END_TIMEOUT_S):
             try:
                 result = await self._store.read_result(self.key)
-                return None if result is None else stored_result.read(result).result
+                return None if result is None else stored_result.load(result).result
             except Exception as error:
                 log.debug("end_not_read", **loggable(error))
         return None
@@ -372,7 +372,7 @@ class RemoteRun(Run):
     def load_result(self, data: bytes | None) -> bool:
         """Set the result of the run from its stored form. Returns False if `data` is None."""
         if data is not None:
-            self._result, suspension, history = stored_result.read(data)
+            self._result, suspension, history = stored_result.load(data)
             self._suspended = None if suspension is None else (suspension, history)
         return data is not None
 

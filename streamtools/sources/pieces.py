@@ -60,7 +60,7 @@ class OpenCall:
     own: dict[str, Any] | None = None  # fields for the next request; the key is the message format
     executed: bool = False  # the provider runs the tool
     fault: Code | None = None  # why the call must not run, for example because a piece could not be read
-    pairs: PairJoiner = field(default_factory=PairJoiner)
+    pair_joiner: PairJoiner = field(default_factory=PairJoiner)
 
     def start(self, events: list[SourceEvent]) -> None:
         """Append the start of the call. Called again when its id or name becomes known."""
@@ -68,7 +68,7 @@ class OpenCall:
 
     def add(self, text: str, events: list[SourceEvent]) -> None:
         """Append a piece of the arguments. The provider may have cut it in mid-character."""
-        if text := self.pairs.join(text) if text else "":
+        if text := self.pair_joiner.join(text) if text else "":
             events.append(ToolCallDelta(self.key, text))
 
     def end(self, given: Any, events: list[SourceEvent], fault: Code | None = None) -> None:
@@ -78,7 +78,7 @@ class OpenCall:
 
     def close(self, events: list[SourceEvent]) -> None:
         """Append the buffered text and the end of a complete call."""
-        self.add(self.pairs.close(), events)
+        self.add(self.pair_joiner.close(), events)
         self.end(self.given, events)
 
     def refuse(self, events: list[SourceEvent]) -> None:

@@ -1,4 +1,4 @@
-"""Stores the end of a run as JSON, so that another process can read it.
+"""Serializes the end of a run as JSON, so that another process can read it.
 
 The JSON holds the `TurnResult`, the suspension, and the history of a chat. `output` is stored as plain data, because
 the other process may not have its type. Dialects are stored by id. Custom dialects are not stored, so the other process
@@ -66,17 +66,17 @@ class _Stored(msgspec.Struct, omit_defaults=True):
     history: list[_Answer | dict[_Kind, Any]] = []
 
 
-_PLAIN = [field.name for field in fields(TurnResult) if field.name not in ("output", "steps", "dialects")]
-_Plain: Any = msgspec.defstruct(
-    "_Plain", [(name, kind) for name, kind in get_type_hints(TurnResult).items() if name in _PLAIN]
+_PLAIN_FIELDS = [field.name for field in fields(TurnResult) if field.name not in ("output", "steps", "dialects")]
+_PlainFields: Any = msgspec.defstruct(
+    "_PlainFields", [(name, kind) for name, kind in get_type_hints(TurnResult).items() if name in _PLAIN_FIELDS]
 )
 _encode = msgspec.json.Encoder(enc_hook=repr).encode  # a custom tool may return values that JSON cannot represent
 _decode = msgspec.json.Decoder(_Stored).decode
 
 
-def store(result: TurnResult, suspension: Suspension | None = None, history: Iterable[Any] = ()) -> bytes:
+def dump(result: TurnResult, suspension: Suspension | None = None, history: Iterable[Any] = ()) -> bytes:
     """Serialize the end of a run as JSON. Raises ValueError for invalid text, such as half a surrogate pair."""
-    plain = {name: getattr(result, name) for name in _PLAIN}
+    plain = {name: getattr(result, name) for name in _PLAIN_FIELDS}
     plain["outcomes"] = [replace(outcome, exception=None) for outcome in result.outcomes]
     try:
         plain["output"] = write(result.output).value
@@ -92,12 +92,12 @@ def store(result: TurnResult, suspension: Suspension | None = None, history: Ite
     return _encode(stored)
 
 
-def read(data: bytes) -> StoredEnd:
-    """Parse JSON that `store` returned. Raises ValueError for any other data."""
+def load(data: bytes) -> StoredEnd:
+    """Parse JSON that `dump` returned. Raises ValueError for any other data."""
     stored = _decode(data)
-    plain = msgspec.convert(stored.result, _Plain)
+    plain = msgspec.convert(stored.result, _PlainFields)
     result = TurnResult(
-        **{name: getattr(plain, name) for name in _PLAIN},
+        **{name: getattr(plain, name) for name in _PLAIN_FIELDS},
         output=stored.result["output"],
         steps=[Step(_read_answer(answer), results, id) for answer, results, id in stored.steps],
         dialects=_dialects_of(stored.dialects),
@@ -131,7 +131,10 @@ def _read_message(message: _Answer | dict[_Kind, Any]) -> Any:
 
 
 def _dialects_of(ids: list[str]) -> tuple[Dialect, ...]:
-    """Return the built-in dialects with these ids. The dialects that `"auto"` enables are returned in its variants."""
+    """Return the built-in dialects with these ids.
+
+    If these are the ids of `"auto"`, return the dialects as `"auto"` builds them: it leaves out some of their openers.
+    """
     if "llama3_json" in ids and ids == [dialect.id for dialect in choose_dialects("auto")]:
         return choose_dialects("auto")
     return tuple(DIALECTS[id] for id in ids if id in DIALECTS)

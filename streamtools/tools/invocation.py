@@ -253,12 +253,12 @@ class _ProgressReporter:
                 self._context.deadline = time.monotonic() + self._seconds_left
 
 
-def write_answer(tool: Tool, value: Any) -> Written:
+def write_client_result(tool: Tool, value: Any) -> Written:
     """Serialize the result of a call that was executed elsewhere.
 
     Raises `ToolOutputError` if the result does not have the declared return type of the tool.
     """
-    return _write(tool, lambda value: tool.write(tool.read_answer(value)), value)
+    return _write(tool, lambda value: tool.write(tool.read_result(value)), value)
 
 
 def _failure(tool: Tool, cause: BaseException | None) -> ToolFailed:

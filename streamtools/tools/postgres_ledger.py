@@ -99,7 +99,7 @@ class PostgresLedger(SQLLedger):
         now: float = rows[0][0]
         return now
 
-    async def _do(self, work: Callable[[], Transaction[T]], *, reads: bool = False, withdraws: bool = False) -> T:
+    async def _do(self, work: Callable[[], Transaction[T]], *, reads: bool = False, undoable: bool = False) -> T:
         attempt = _Attempt()
         async with self._free_connections:
             try:

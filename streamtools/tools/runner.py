@@ -35,7 +35,7 @@ from streamtools.logs import Logger
 from streamtools.tools.approvals import Answer, Approvals, Approve, Deny, Need, Question, need_of
 from streamtools.tools.context import ToolContext
 from streamtools.tools.failures import is_failure
-from streamtools.tools.invocation import TIMEOUT, Thread, Threads, invoke, write_answer
+from streamtools.tools.invocation import TIMEOUT, Thread, Threads, invoke, write_client_result
 from streamtools.tools.ledger import CallLedger, run_once
 from streamtools.tools.memory_ledger import MemoryLedger
 from streamtools.tools.results import ToolError, ToolOutcome, Written
@@ -299,7 +299,7 @@ class Runner:
             try:
                 if given.error is not None:
                     raise ToolFailed(call.name, given.error)
-                return execution.succeeded(tool, write_answer(tool, given.result))
+                return execution.succeeded(tool, write_client_result(tool, given.result))
             except ToolCallFailed as error:
                 return execution.failed(error.code, str(error), error)
 

@@ -127,7 +127,7 @@ class SQLLedger(OwnerViews):
             yield self._sql(_DELETE_OLD), (now - self.keep, now)
             return None
 
-        return await self._do(begin, withdraws=True)
+        return await self._do(begin, undoable=True)
 
     async def hold(self, scope: str, call: ToolCall, holder: str, seconds: float) -> None:
         """Renew the lease of a call for `seconds`. With 0, abandon the call."""
@@ -211,11 +211,11 @@ class SQLLedger(OwnerViews):
         """Return the current time, in seconds since 1970."""
         raise NotImplementedError
 
-    async def _do(self, work: Callable[[], Transaction[T]], *, reads: bool = False, withdraws: bool = False) -> T:
+    async def _do(self, work: Callable[[], Transaction[T]], *, reads: bool = False, undoable: bool = False) -> T:
         """Run `work` in one database transaction, commit it, and return its result.
 
         `reads` is True if the transaction writes nothing. A cancellation takes effect immediately, although the
-        transaction may still run. With `withdraws=True`, it is then rolled back if possible. Otherwise it may commit.
+        transaction may still run. With `undoable=True`, it is then rolled back if possible. Otherwise it may commit.
         """
         raise NotImplementedError
 
@@ -254,7 +254,7 @@ class SQLiteLedger(SQLLedger):
 
     The file holds the arguments and results of tools. A new file can be read only by the system user that created it.
     Raises OSError if the file cannot be created, sqlite3.Error if it is not a database or not writable, and ValueError
-    if a different version of this library created it.
+    if its tables have a different version.
     """
 
     def __init__(
@@ -272,7 +272,7 @@ class SQLiteLedger(SQLLedger):
         self._connection = _open(path)
 
     def close(self) -> None:
-        """Close the file, also for all views of this ledger. Calling it again has no effect."""
+        """Close the file, also for the ledgers that `of` returned. Calling it again has no effect."""
         with self._lock:
             self._connection.close()
 
@@ -280,7 +280,7 @@ class SQLiteLedger(SQLLedger):
         yield from ()
         return self._clock()
 
-    async def _do(self, work: Callable[[], Transaction[T]], *, reads: bool = False, withdraws: bool = False) -> T:
+    async def _do(self, work: Callable[[], Transaction[T]], *, reads: bool = False, undoable: bool = False) -> T:
         import sqlite3
 
         is_cancelled = False
@@ -291,7 +291,7 @@ class SQLiteLedger(SQLLedger):
                 db.execute("BEGIN" if reads else "BEGIN IMMEDIATE")
                 try:
                     done = run_transaction(db, work())
-                    db.execute("ROLLBACK" if is_cancelled and withdraws else "COMMIT")
+                    db.execute("ROLLBACK" if is_cancelled and undoable else "COMMIT")
                     return done
                 finally:
                     if db.in_transaction:
@@ -338,7 +338,7 @@ def _set_up(db: sqlite3.Connection) -> None:
     db.execute("PRAGMA synchronous = FULL")
     if not _version(db):
         db.execute("BEGIN IMMEDIATE")
-        if not _version(db):  # still missing: no other process has created them
+        if not _version(db):  # no other process has created the tables in the meantime
             if db.execute("SELECT 1 FROM sqlite_master WHERE name = 'calls'").fetchone():
                 raise ValueError("the file is a ledger of an earlier version; use a new file")
             for statement in TABLES.format(at="", text="text").split(";"):

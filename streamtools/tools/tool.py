@@ -19,7 +19,7 @@ from typing_extensions import ParamSpec, TypeVar
 from streamtools.errors import ToolInputError, ToolOutputError
 from streamtools.json_values import Rejected
 from streamtools.limits import TOOL_NAME
-from streamtools.logs import Logger
+from streamtools.logs import Logger, reason_without_input
 from streamtools.tools.functions import body_of, is_unbound_method, read_docstring, without_partials
 from streamtools.tools.results import Written, write
 from streamtools.tools.schemas import schema_of_parameters
@@ -39,7 +39,9 @@ Trust: TypeAlias = Literal["text", "native", "approved"]
 """Which calls of a tool may run.
 
 `text`: all calls run. `native`: only trusted calls run, and other calls are refused. `approved`: trusted calls run, and
-other calls need approval. Native calls, and calls under a marker with a nonce, are trusted.
+other calls need approval.
+
+Native calls are trusted. So are calls in text whose marker contains the secret nonce of the conversation.
 """
 
 RequiresApproval: TypeAlias = bool | Callable[[dict[str, Any]], bool | Awaitable[bool]]
@@ -56,21 +58,22 @@ class ToolOptions(TypedDict, total=False):
     description: str | None
     """The description for the model. Default: the docstring up to its first section."""
     parameters: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
-    """A JSON schema of the arguments, or a parameter list in the format of `toolClients`. The function must then take
-    one dict of arguments."""
+    """A JSON schema of the arguments, or a parameter list in the format of Latitude's `toolClients`. The function must
+    then take one dict of arguments."""
     timeout: float | None
     """The timeout of one call, in seconds. None means the timeout of the run, and `math.inf` means no timeout."""
     sequential: bool
     """Whether the tool must run alone, while no other tool runs. Default: False."""
     neutralise: bool
-    """Whether results in user messages are changed where they look like a call, so that no call is parsed from a
-    repetition of them. Default: True."""
+    """Whether to change text that looks like a call in results that are sent to the model as user messages. If the
+    model repeats such a result, no call is then parsed from it. Default: True."""
     requires_approval: RequiresApproval
     """Whether each call needs approval, or a function that returns this for the arguments of a call. The function may
     be async."""
     trust: Trust
-    """What happens to calls in text without a nonce in their marker, which the model may have quoted from untrusted
-    text. `"native"`: they are refused. `"approved"`: they need approval. `"text"`, the default: they run."""
+    """What happens to untrusted calls: calls in text whose marker contains no nonce. The model may have quoted them
+    from untrusted text. `"native"`: they are refused. `"approved"`: they need approval. `"text"`, the default: they
+    run."""
     client: bool
     """Whether calls are executed elsewhere, for example in the front end. The function then never runs. Its signature
     only declares the arguments and the result."""
@@ -131,7 +134,8 @@ class Tool(Generic[P, R]):
         self.name: str = getattr(inner, "__name__", type(inner).__name__) if name is None else name
         if not _NAME.fullmatch(self.name):
             raise ValueError(f"{self.name!r} is no valid tool name; use 1 to 64 of A-Z, a-z, 0-9, _ and -")
-        documented = read_docstring(body.__doc__ or inner.__doc__)  # for a callable object: of `__call__` or its class
+        # A callable object has the docstring of its `__call__`, or else of its class.
+        documented = read_docstring(body.__doc__ or inner.__doc__)
         description = options.get("description")
         self.description = documented.description if description is None else description
         self.timeout = options.get("timeout")
@@ -226,7 +230,7 @@ class Tool(Generic[P, R]):
             reason = error.message
         raise ToolInputError(self.name, f"the arguments of {self.name!r} do not fit: {reason}")
 
-    def read_answer(self, value: Any) -> Any:
+    def read_result(self, value: Any) -> Any:
         """Convert the result of a call that was executed elsewhere to the declared return type.
 
         Raises `ToolOutputError` if it does not match that type.
@@ -270,9 +274,7 @@ def _explain(error: ValidationError) -> str:
     errors = error.errors(include_url=False, include_input=False)
     shown = []
     for detail in errors[:_MAX_ERRORS]:
-        reason = detail["msg"]
-        if detail["type"] == "union_tag_invalid":  # the only message of pydantic that contains the value
-            reason = f"{detail['ctx']['discriminator']} is none of {detail['ctx']['expected_tags']}"
+        reason = reason_without_input(detail)
         place = ".".join(str(part)[:60] for part in detail["loc"])
         shown.append(f"{place}: {reason[:200]}" if place else reason[:200])
     if len(errors) > _MAX_ERRORS:

@@ -6,6 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from streamtools.logs import reason_without_input
+
 if TYPE_CHECKING:
     from pydantic import TypeAdapter  # imported on first use: the import is slow, and most streams have no type
 
@@ -39,7 +41,8 @@ class OutputType:
     def validate(self, text: str) -> Any:
         """Return the validated instance from the JSON text of an answer.
 
-        Raises ValueError for an invalid answer. The message names the fault and its path, but repeats no values.
+        Raises ValueError for an invalid answer. The message names the fault and its path, but does not repeat the
+        value, unless a custom validator does.
         """
         if self._adapter is None:
             plain = json.loads(text)
@@ -52,8 +55,9 @@ class OutputType:
         try:
             return self._adapter.validate_json(text)
         except ValidationError as error:
-            faults = error.errors(include_url=False, include_context=False, include_input=False)
-            lines = [f"{'.'.join(map(str, fault['loc'])) or 'the value'}: {fault['msg']}" for fault in faults[:5]]
+            faults = error.errors(include_url=False, include_input=False)[:5]
+            paths = [".".join(map(str, fault["loc"])) or "the value" for fault in faults]
+            lines = [f"{path}: {reason_without_input(fault)}" for path, fault in zip(paths, faults, strict=True)]
             raise ValueError("; ".join(lines)) from None
 
 
@@ -95,7 +99,7 @@ class _JsonSchema:
         here, properties, others = path or "the value", schema.get("properties", {}), schema.get("additionalProperties")
         for key, member in value.items():
             if key not in properties and others is False:
-                return f"{here} has no member {key!r}"
+                return f"{here} must not have the member {key!r}"
             fault = self.find_fault(properties.get(key, others), member, f"{path}.{key}" if path else key)
             if fault is not None:
                 return fault
@@ -103,11 +107,11 @@ class _JsonSchema:
         return f"{here} lacks {missing[0]!r}" if missing else None
 
     def _follow(self, reference: str, value: Any, path: str) -> str | None:
-        known = reference, path
-        if known not in self._followed:
-            self._followed[known] = None  # ends the recursion of a schema that refers to itself
+        key = reference, path
+        if key not in self._followed:
+            self._followed[key] = None  # ends the recursion of a schema that refers to itself
             target: Any = self._root
             for part in reference.removeprefix("#/").split("/"):
                 target = target.get(part) if isinstance(target, Mapping) else None
-            self._followed[known] = self.find_fault(target, value, path)
-        return self._followed[known]
+            self._followed[key] = self.find_fault(target, value, path)
+        return self._followed[key]

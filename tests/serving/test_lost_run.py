@@ -92,7 +92,7 @@ async def test_a_result_comes_back_as_it_was(name: str) -> None:
     async with replay(shipped()[name], tools=TOOLS) as stream:
         async for _ in stream:
             pass
-    read = stored_result.read(stored_result.store(stream.result))
+    read = stored_result.load(stored_result.dump(stream.result))
 
     assert stream.result == read.result
     assert (None, []) == (read.suspension, read.history)
@@ -116,7 +116,7 @@ async def test_what_a_chat_waits_for_comes_back_as_it_was() -> None:
             pass
     assert stream.suspension is not None
 
-    read = stored_result.read(stored_result.store(stream.result, stream.suspension, stream.history))
+    read = stored_result.load(stored_result.dump(stream.result, stream.suspension, stream.history))
 
     assert (stream.result, stream.suspension, stream.history) == tuple(read)
 
@@ -135,6 +135,6 @@ def test_a_value_comes_back_as_plain_data() -> None:
         ({"a": 1}, {"a": 1}),
         (object(), None),
     ):
-        read = stored_result.read(stored_result.store(TurnResult(text="x", output=output))).result
+        read = stored_result.load(stored_result.dump(TurnResult(text="x", output=output))).result
         assert ("x", plain) == (read.text, read.output)
     assert invoice == Invoice.model_validate({"sum": "1.50", "sent": "2026-11-24"})

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from streamtools import OutputOptions, ToolStream, chat, coalesce, sources
 from streamtools.conversation import Ask, Fallback, GeminiChat, OllamaChat, OpenAIChat, OpenAIResponses, ScriptedModel
@@ -242,13 +242,27 @@ def test_a_json_schema_is_checked() -> None:
         ({}, "the value lacks 'a'"),
         ({"a": "x"}, "a cannot be this string"),
         ([], "the value cannot be this array"),
-        ({"a": 1, "x": 2}, "the value has no member 'x'"),
+        ({"a": 1, "x": 2}, "the value must not have the member 'x'"),
         ({"a": 1, "b": ["red", "blue"]}, r"b\[1\] cannot be this string"),
         ({"a": 1, "c": True}, "c cannot be this boolean"),
         ({"a": 1, "g": "y"}, "g cannot be this string"),
     ]:
         with pytest.raises(ValueError, match=why):
             kind.validate(json.dumps(wrong))
+
+
+class Cat(BaseModel):
+    kind: Literal["cat"]
+
+
+class Dog(BaseModel):
+    kind: Literal["dog"]
+
+
+def test_the_message_of_an_invalid_answer_does_not_repeat_the_tag_of_a_union() -> None:
+    kind = OutputType(Annotated[Cat | Dog, Field(discriminator="kind")])
+    with pytest.raises(ValueError, match=r"^the value: 'kind' is none of 'cat', 'dog'$"):
+        kind.validate('{"kind": "s3cret"}')
 
 
 def test_each_reference_of_a_json_schema_is_followed_once() -> None:

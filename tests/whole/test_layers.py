@@ -37,7 +37,7 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     "rules": (),
     # stages that do not know one another
     "sources": {*VOCABULARY, "logs", "response_parts"},
-    "typed": (),
+    "typed": {"logs"},
     "parsing": {*VOCABULARY, "rules"},
     "tools": {*VOCABULARY, "response_parts", "loading", "logs", "observing"},
     "recording": {"errors", "json_values", "rules"},

@@ -5,12 +5,12 @@ from __future__ import annotations
 import io
 import json
 import logging
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import anyio
 import pytest
 import structlog
-from pydantic import BaseModel
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from streamtools import ToolCall, ToolError, ToolOutcome, ToolStream, sources
 from streamtools.errors import ToolInputError, ToolTimeout
@@ -126,6 +126,21 @@ async def test_exceptions_are_in_the_outcome_and_reported() -> None:
     assert [found["look_up"], found["give"], found["wait"]] == [error for _, error in heard]
     assert found["look_up"] is not None
     assert found["look_up"].__traceback__ is not None
+
+
+class Village(BaseModel):
+    kind: Literal["village"]
+
+
+class Town(BaseModel):
+    kind: Literal["town"]
+
+
+def test_the_tag_of_a_union_is_left_out() -> None:
+    with pytest.raises(ValidationError) as caught:
+        TypeAdapter(Annotated[Village | Town, Field(discriminator="kind")]).validate_python({"kind": "an input"})
+    assert "'kind' is none of 'village', 'town' [union_tag_invalid]" in str(without_inputs(caught.value))
+    assert "an input" not in str(without_inputs(caught.value))
 
 
 def test_inputs_are_left_out_wherever_they_stand() -> None:

@@ -49,8 +49,8 @@ from streamtools.parsing.dialects.choosing import (
     choose_dialects,
     enabled_dialects,
     for_model,
+    is_default,
     others_as_near_misses,
-    unnamed,
 )
 from streamtools.parsing.dialects.hash_and_tilde import hash_marker, tilde_fence
 from streamtools.parsing.dialects.model_names import MODELS, ModelFamily, dialects_for, families_for
@@ -59,5 +59,5 @@ from streamtools.parsing.dialects.table import DIALECTS, TAUGHT_DIALECTS
 __all__ = [
     "DIALECTS", "MODELS", "TAUGHT_DIALECTS", "ByName", "Dialect", "Dialects", "ModelFamily", "NearMiss", "Opener",
     "Tag", "auto_as_near_misses", "choose_dialects", "dialects_for", "enabled_dialects", "families_for", "for_model",
-    "hash_marker", "others_as_near_misses", "tilde_fence", "unnamed",
+    "hash_marker", "is_default", "others_as_near_misses", "tilde_fence",
 ]  # fmt: skip

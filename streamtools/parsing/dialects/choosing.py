@@ -125,14 +125,14 @@ def for_model(model_name: str, native_tool_calls: bool | None = None) -> ByName 
     return chosen
 
 
-def unnamed(dialects: Dialects) -> bool:
+def is_default(dialects: Dialects) -> bool:
     """Return True if `dialects` was not chosen by the caller."""
     return dialects is None or isinstance(dialects, ByName)
 
 
 def enabled_dialects(dialects: Dialects, native_tool_calls: bool | None) -> tuple[Dialect, ...]:
     """Return the dialects in which calls are read. Raises the errors of `choose_dialects`."""
-    return () if native_tool_calls and unnamed(dialects) else choose_dialects(dialects)
+    return () if native_tool_calls and is_default(dialects) else choose_dialects(dialects)
 
 
 @cache

@@ -258,7 +258,7 @@ class Anthropic(FrameAdapter):
         self._end_block(block, events)
         if not block.key:
             return
-        self._add_arguments(block.pairs.close(), block, events)
+        self._add_arguments(block.pair_joiner.close(), block, events)
         given = ("".join(block.pieces) or None) if block.size else block.given
         fault = None if fits(given, self._limits.depth) else Code.TOO_DEEP
         if block.size > self._limits.call and block.executed:
@@ -288,7 +288,7 @@ class Anthropic(FrameAdapter):
         self._shown = self._shown or len(events) > count
 
     def _add_arguments(self, piece: str, block: _Block, events: list[SourceEvent]) -> None:
-        if not piece or not (piece := block.pairs.join(piece)):
+        if not piece or not (piece := block.pair_joiner.join(piece)):
             return
         block.size += len(piece)
         if not block.executed:

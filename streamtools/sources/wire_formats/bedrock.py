@@ -238,7 +238,7 @@ class Bedrock(FrameAdapter):
             if not call.executed:
                 call.add(piece, events)
             elif call.given.tell() <= self._limits.call:
-                call.given.write(call.pairs.join(piece) if piece else "")
+                call.given.write(call.pair_joiner.join(piece) if piece else "")
         elif isinstance(thought, dict) and any(isinstance(thought.get(key), str) for key in _THOUGHTS):
             self._think(thought.get("text"), events, string(thought.get("signature")))
             if redacted := string(thought.get("redactedContent")):

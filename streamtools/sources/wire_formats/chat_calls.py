@@ -184,7 +184,7 @@ class ChatCalls:
     def flush(self, events: list[SourceEvent]) -> None:
         """Append the buffered data at the end of the turn: names, cut characters, and the ends of faulty calls."""
         for call in self._calls:
-            call.add(call.pairs.close(), events)
+            call.add(call.pair_joiner.close(), events)
             if call.name and not call.certain:
                 call.announce(events)
             if call.fault is not None:

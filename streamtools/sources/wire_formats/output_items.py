@@ -3,8 +3,8 @@
 An item has an id and an index. A call also has a call id. Servers may omit each of these three. Some servers send a new
 item id with every event, and some send the same index for all items. An event therefore belongs to the item with its
 id. If no item has this id, the event belongs to the item with its index. If the index is also missing, the event
-belongs to the newest open item of its kind. Ids may collide: an item with one matching id is a different item if both
-the other id and the index differ.
+belongs to the newest open item of its kind. Ids may collide. If only one of the item id and the call id matches an
+item, and the other id and the index differ, the event belongs to another item.
 
 Function calls and calls of custom tools are reported as calls. The free text of a custom call becomes the JSON argument
 `input`. A call is complete when its item is done. If the response ends well, a call with whole arguments is also
@@ -70,7 +70,7 @@ class OutputItem(OpenCall):
     streamed: bool = False  # the arguments arrived in deltas
     whole: bool = False  # whole arguments arrived before the item was done
     cut: bool = False  # the status in the first event of the item is in `_CUT`
-    content: str | None = None  # the kind, name and arguments of a finished call, from `_content`
+    fingerprint: str | None = None  # of a finished call: its kind, name and arguments, from `_fingerprint`
 
     @property
     def text(self) -> str:
@@ -78,7 +78,7 @@ class OutputItem(OpenCall):
         return "".join(self.earlier_parts) + self.received.getvalue()
 
     def forget(self) -> None:
-        """Drop the data that a finished item does not need."""
+        """Mark the item as done, and drop the data that is no longer needed."""
         self.done = True
         self.received = StringIO()
         self.earlier_parts.clear()
@@ -95,12 +95,12 @@ class OutputItems:
         self._by_index: dict[int, OutputItem] = {}
         self._newest: dict[str, OutputItem] = {}  # the newest item of each kind
         self._open: set[str] = set()  # the keys of open calls
-        self._done: dict[tuple[str, str], OutputItem] = {}  # finished calls; the key is an id and the content
+        self._done: dict[tuple[str, str], OutputItem] = {}  # finished calls; the key is an id and the fingerprint
         self._custom: list[SourceEvent] = []  # events that report finished custom calls as run by the provider
 
     def add(self, kind: str, item_id: Any, index: Any) -> OutputItem:
         """Add and return a new item. An invalid id or index is ignored."""
-        item = OutputItem(str(len(self._all) + 1), kind=kind, item_id=string(item_id), index=place(index))
+        item = OutputItem(str(len(self._all) + 1), kind=kind, item_id=string(item_id), index=index_or_none(index))
         self._all.append(item)
         self._newest[kind] = item
         if item.item_id is not None:
@@ -115,7 +115,7 @@ class OutputItems:
 
     def find(self, kind: str, item_id: Any, index: Any, id: Any = None, *, named: bool = False) -> OutputItem | None:
         """Return the item of an event, or None. With `named`, the item id or the call id must match."""
-        item_id, index, id = string(item_id), place(index), string(id)
+        item_id, index, id = string(item_id), index_or_none(index), string(id)
         for name in (item_id, id):
             item = self._by_name.get(name) if name is not None else None
             if item is None or item.kind != kind:
@@ -142,26 +142,27 @@ class OutputItems:
         With `final`, `data` is from the terminal event. Its ids and indexes may differ from those of earlier events.
         """
         kind, item_id, id = data["type"], string(data.get("id")), string(data.get("call_id"))
-        content = _content(kind, data.get("name"), data.get(CALLS[kind]))
+        fingerprint = _fingerprint(kind, data.get("name"), data.get(CALLS[kind]))
         for name in (item_id, id):
-            if name is not None and (item := self._done.get((name, content))) is not None:
+            if name is not None and (item := self._done.get((name, fingerprint))) is not None:
                 return item
         found = self.find(kind, item_id, index, id)
-        if found is None or not found.done or found.content == content:
+        if found is None or not found.done or found.fingerprint == fingerprint:
             return found
         if data.get(CALLS[kind]) in (None, "") and found.name == (string(data.get("name")) or found.name):
             return found
         shared = (item_id is not None and item_id == found.item_id) or (id is not None and id == found.id)
         clash = differ(item_id, found.item_id) or differ(id, found.id)
-        if final and place(index) == found.index:
+        if final and index_or_none(index) == found.index:
             return found if shared or not clash else None
-        return found if shared and not clash and not differ(place(index), found.index) else None
+        return found if shared and not clash and not differ(index_or_none(index), found.index) else None
 
     def match(self, output: list[Any]) -> dict[int, OutputItem]:
         """Return the known calls that appear in `output`, by their index in it. `output` is from the terminal event.
 
-        A known call matches an entry of `output` if its id, index or content is equal. Otherwise, a call that is still
-        open matches an entry of its kind. Each known call matches only one entry, unless they share an id.
+        A known call matches an entry of `output` if its id, index or fingerprint is equal. Otherwise, a call that is
+        still open matches an entry of its kind. Each known call matches only one entry, unless it is done and several
+        entries have its id.
         """
         calls = {at: item for at, item in enumerate(output) if isinstance(item, dict) and kind_of(item) in CALLS}
         found: dict[int, OutputItem] = {}
@@ -174,11 +175,12 @@ class OutputItems:
         left: dict[tuple[Any, ...], list[OutputItem]] = {}
         for item in reversed(self._all):
             if item.kind in CALLS and item.key not in known:
-                left.setdefault((True, item.content) if item.done else (False, item.kind, item.name), []).append(item)
+                key = (True, item.fingerprint) if item.done else (False, item.kind, item.name)
+                left.setdefault(key, []).append(item)
         for index, data in calls.items():
             kind, name = data["type"], string(data.get("name"))
-            content = _content(kind, name, data.get(CALLS[kind]))
-            for key in ((True, content), (False, kind, name), (False, kind, None)) if index not in found else ():
+            fingerprint = _fingerprint(kind, name, data.get(CALLS[kind]))
+            for key in ((True, fingerprint), (False, kind, name), (False, kind, None)) if index not in found else ():
                 if waiting := left.get(key):
                     found[index] = waiting.pop()
                     break
@@ -226,7 +228,7 @@ class OutputItems:
         `status` is the status of the response, or empty if `data` is from the event that ends the item.
         """
         self._record_arguments(item, data)
-        item.own = _beside(item.kind, data, self._limits.depth)
+        item.own = _fields_to_repeat(item.kind, data, self._limits.depth)
         state = data.get("status")
         if state in _CUT:
             item.fault = item.fault or Code.TRUNCATED
@@ -251,7 +253,7 @@ class OutputItems:
         field = HOSTED[item.kind]
         arguments = data.get(field)
         if not fits(arguments, self._limits.depth):
-            arguments = None  # `_pass_item` reports that the item nests too deep
+            arguments = None  # `FrameAdapter._pass_item` reports that the item is nested too deeply
         elif arguments is not None and not isinstance(arguments, dict) and item.kind not in _IN_JSON:
             arguments = {field: arguments}
         name = string(data.get("name")) or item.kind.removesuffix("_call")
@@ -298,7 +300,7 @@ class OutputItems:
         if not fits(given, self._limits.depth):
             given, item.fault = None, Code.TOO_DEEP
         if item.fault is None:
-            self.write(item, item.pairs.close(), events)
+            self.write(item, item.pair_joiner.close(), events)
             if item.kind == "custom_tool_call":
                 if item.streamed:
                     events.append(ToolCallDelta(item.key, '"}'))
@@ -308,23 +310,23 @@ class OutputItems:
         if item.kind == "custom_tool_call" and item.id is not None and item.fault is None:
             self._custom.append(NativeToolCall(item.key, item.name, None, item.id, provider_executed=True))
 
-    def take_back(self, events: list[SourceEvent]) -> None:
+    def report_custom_as_executed(self, events: list[SourceEvent]) -> None:
         """Report the custom calls as run by the provider, because a text answer follows them."""
         events += self._custom
         self._custom.clear()
 
     def _remember(self, item: OutputItem) -> None:
-        """Record the content of a finished call, so that a repetition of the call is recognized."""
+        """Record the fingerprint of a finished call, so that a repetition of the call is recognized."""
         given = item.given
         written = given is None and item.streamed
         if written:
             given = item.received.getvalue() + ('"}' if item.kind == "custom_tool_call" else "")
         elif item.kind == "custom_tool_call" and isinstance(given, dict):
             given = given.get("input") if item.fault is None else given
-        item.content = _content(item.kind, item.name, given, written)
+        item.fingerprint = _fingerprint(item.kind, item.name, given, written)
         for name in (item.item_id, item.id):
             if name is not None:
-                self._done.setdefault((name, item.content), item)
+                self._done.setdefault((name, item.fingerprint), item)
 
 
 def kind_of(data: dict[str, Any]) -> str:
@@ -333,15 +335,15 @@ def kind_of(data: dict[str, Any]) -> str:
     return "x_search_call" if kind == "custom_tool_call" and id.startswith("xs_call") else kind
 
 
-def _beside(kind: str, data: dict[str, Any], depth: int) -> dict[str, Any] | None:
+def _fields_to_repeat(kind: str, data: dict[str, Any], depth: int) -> dict[str, Any] | None:
     """Return the fields of a call that the next request must repeat, or None.
 
     The item id is not among them. The server accepts it only with the reasoning item, which may be missing.
     """
     known = ("type", "id", "call_id", "name", "arguments", "input", "status")
-    beside = {name: value for name, value in data.items() if name not in known and value is not None}
-    beside |= {"type": kind} if kind == "custom_tool_call" else {}
-    return {"responses": beside} if beside and fits(beside, depth) else None
+    repeated = {name: value for name, value in data.items() if name not in known and value is not None}
+    repeated |= {"type": kind} if kind == "custom_tool_call" else {}
+    return {"responses": repeated} if repeated and fits(repeated, depth) else None
 
 
 def differ(one: object, other: object) -> bool:
@@ -360,11 +362,12 @@ def text_of(parts: Iterable[dict[str, Any]], separator: str = "") -> str:
     return whole(separator.join(text for text in texts if isinstance(text, str) and text))
 
 
-def place(index: Any) -> int | None:
+def index_or_none(index: Any) -> int | None:
+    """Return `index` if it is an integer, else None."""
     return index if isinstance(index, int) else None
 
 
-def _content(kind: str, name: Any, value: Any, written: bool = False) -> str:
+def _fingerprint(kind: str, name: Any, value: Any, written: bool = False) -> str:
     """Return a string that is equal for two calls with the same kind, name and arguments, in any JSON formatting.
 
     With `written`, `value` is JSON text even for a custom call.

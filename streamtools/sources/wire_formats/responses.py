@@ -161,7 +161,7 @@ class Responses(FrameAdapter):
         item = self._item(event, kind)
         self._refused = self._refused or refusal
         if kind in CALLS:
-            self._items.write(item, item.pairs.join(delta), events)
+            self._items.write(item, item.pair_joiner.join(delta), events)
         else:
             pairs = self._text if kind == "message" else self._thought
             self._begin_part(item, event)
@@ -267,7 +267,7 @@ class Responses(FrameAdapter):
         messages = [item for item in objects(output) if item.get("type") == "message"]
         text = "".join(text_of(objects(item.get("content"))) for item in messages)
         if status == "completed" and _is_answer(output[-1:]):
-            self._items.take_back(events)
+            self._items.report_custom_as_executed(events)
         details = response.get("incomplete_details")
         reason = string(details.get("reason")) if status == "incomplete" and isinstance(details, dict) else None
         raw = reason or status
