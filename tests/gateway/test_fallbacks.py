@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from streamtools import rules
 from streamtools.conversation.shared_answer import CONTINUE_PROMPT
-from streamtools.gateway import Exchange, FallbackUpstream, ToolCallTransport
+from streamtools.gateway import Exchange, FallbackUpstream, Rewrite, ToolCallTransport
 from streamtools.gateway.service import app
 from tests.support.gateway import CLIENTS, HEADERS, begin, collect, request, stream, whole
 from tests.support.loopback import Loopback
@@ -102,6 +102,23 @@ def native(arguments: str, index: int = 0) -> dict[str, Any]:
     return {"tool_calls": [{"index": index, "id": f"c{index}", "type": "function", "function": function}]}
 
 
+@pytest.mark.parametrize("client", CLIENTS)
+def test_native_calls_are_discarded(client: str) -> None:
+    """Complete or not, they belong to the failed model."""
+    frames = [{"content": "I look. "}, native('{"city": "Bern"}'), native('{"ci', 1)]
+    chunks = [{"choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in frames]
+    broken = b"".join(b"data: %b\n\n" % json.dumps(each).encode() for each in chunks)
+    ends = {"choices": [{"index": 0, "delta": native('{"city": "Basel"}'), "finish_reason": "tool_calls"}]}
+    good = b"data: %b\n\ndata: [DONE]\n\n" % json.dumps(ends).encode()
+    exchange = begin(client, request(client), mode="native", fallbacks=[SECOND])
+    sent = give(exchange, 200, broken + b'data: {"error": {"message": "overloaded", "code": 503}}\n\n')
+    got = collect(client, sent + give(exchange, 200, good))
+
+    assert got.text.strip() == "I look."
+    assert [arguments for _, _, arguments in got.calls] == [{"city": "Basel"}]
+    assert got.error is None
+
+
 def test_a_rule_applies_across_the_break() -> None:
     """A match that is cut by it is taken out, and stands in nothing that the client is sent."""
     secret = "AKIAIOSFODNN7EXAMPLE"
@@ -121,6 +138,28 @@ def test_an_answer_that_a_rule_ended_is_complete() -> None:
     sent = give(exchange, 200, cut("Half. END of"), cause="transport")
     assert exchange.request is None
     assert collect("openai", sent).error is None
+
+
+def test_an_answer_that_is_not_streamed() -> None:
+    """No part of the failed answer remains."""
+    for body, cause in ((whole(TEXT)[:60], "transport"), (b"<html>", None), (b'{"error": {"message": "busy"}}', None)):
+        exchange = begin("openai", request("openai", streamed=False), fallbacks=[SECOND])
+        assert give(exchange, 200, body, cause=cause) == b""
+        assert collect("openai", give(exchange, 200, whole(TEXT))).text == TEXT
+
+
+def test_the_failure_of_the_last_upstream_is_reported() -> None:
+    """An upstream that keeps failing is asked last."""
+    rewrite = Rewrite(fallbacks=[SECOND])
+    for _ in range(5):
+        exchange = rewrite.begin("openai", json.dumps(request("openai")).encode())
+        give(exchange, 502, b"")
+        assert b"stream" in give(exchange, 200, cut("Half"), cause="transport")
+        assert exchange.request is None
+    rewrite.circuits.note(1, failed=False)
+    exchange = rewrite.begin("openai", json.dumps(request("openai")).encode())
+    assert exchange.request is not None
+    assert exchange.request.at == 1
 
 
 def test_invalid_upstreams() -> None:

@@ -163,3 +163,30 @@ def test_any_upstream_bytes_give_a_complete_answer() -> None:
             sent = answer(exchange, [body], cause="reset" if number % 3 else None)
             assert exchange.head is not None
             assert isinstance(collect(client, sent), Collected)
+
+
+def test_descriptions_and_arguments_are_neutralized_in_all_dialects() -> None:
+    """Also in a dialect that is enabled but not taught."""
+    planted, body = DIALECTS["morph_xml"].write_call(NAME, ARGUMENTS), asked("openai")
+    body["tools"][0]["function"]["description"] = planted
+    function = {"name": NAME, "arguments": json.dumps({"city": planted})}
+    said = {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [{"id": "c1", "type": "function", "function": function}],
+    }
+    body["messages"] += [said, {"role": "tool", "tool_call_id": "c1", "content": "x"}]
+    exchange = begin("openai", body, mode="text", dialects=["hash_marker", "morph_xml"])
+    assert exchange.request is not None
+    for message in json.loads(exchange.request.body)["messages"]:
+        assert planted not in message["content"]
+        assert message["role"] == "user" or "\u2060" in message["content"]
+
+
+def test_prose_is_sent_with_its_delta() -> None:
+    for client in CLIENTS:
+        exchange = begin(client, request(client))
+        exchange.begin(200, [("content-type", "text/event-stream")])
+        for delta in ("It is", " sunny,", " and `a` ~~ b", " # 5"):
+            sent = exchange.feed(stream([delta], None, done=False))
+            assert collect_text(client, sent) == delta, (client, delta)

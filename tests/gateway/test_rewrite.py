@@ -98,6 +98,40 @@ def test_an_endless_answer_is_cut() -> None:
         assert seen.error, client
 
 
+def test_a_malformed_call_reaches_the_client() -> None:
+    """Its arguments are a string, which no client reads as an object. Anthropic's format has no such call."""
+    text = '~~~tool_call\n{"name": "get_weather", "arguments": oops}\n~~~\n'
+    for client in CLIENTS:
+        for streamed in (True, False):
+            made = stream([text]) if streamed else whole(text)
+            seen = collect(client, answer(begin(client, request(client, streamed=streamed)), made))
+            if client == "anthropic":
+                assert (seen.error is not None, seen.calls) == (True, [])
+            else:
+                assert (seen.finish, [type(each[2]) for each in seen.calls]) == ("tool_calls", [str]), client
+
+
+def test_a_call_ends_before_the_next_one_begins() -> None:
+    """Clients read the beginning of a call as the end of the call before it."""
+    call = '{"name": "get_weather", "arguments": {"city": "Bern"}}'
+    told = stream(f"~~~tool_call\n[{call}, {call}]\n~~~")
+    ends = {
+        "openai": b'"index":1,"id"',
+        "responses": b'"output_index":1,"item"',
+        "anthropic": b'"index":1,"content_block"',
+    }
+    for client, second in ends.items():
+        exchange = begin(client, request(client))
+        exchange.begin(200, HEADERS)
+        before, _, after = (exchange.feed(told) + exchange.close()).partition(second)
+        seen = collect(client, before + second + after)
+        assert [each[2] for each in seen.calls] == [{"city": "Bern"}] * 2, client
+        assert b'city\\":\\"Bern' not in before + second + after, "they are as the model wrote them"
+        first = {"openai": b'"index":0,"function"', "responses": b'"output_index":0', "anthropic": b'"index":0'}[client]
+        assert first in before, client
+        assert (first in after.partition(b"response.completed")[0]) is False, client
+
+
 @pytest.mark.parametrize("client", CLIENTS)
 def test_a_bare_404_mentions_the_url(client: str) -> None:
     """A wrong URL is the most common mistake of a setup. The upstream's own message has priority."""

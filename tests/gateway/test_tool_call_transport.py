@@ -203,3 +203,11 @@ def test_an_inner_transport_of_the_wrong_kind() -> None:
     http = httpx.Client(transport=ToolCallTransport(httpx.AsyncHTTPTransport()))
     with pytest.raises(TypeError, match="AsyncHTTPTransport has no handle_request"):
         http.get("http://localhost/")
+
+
+async def test_headers_may_have_any_bytes() -> None:
+    async with Loopback([TOLD], headers={"x-a": "漢"}) as provider, client() as http:
+        asked = httpx.Headers([(b"x-b", "漢".encode())])
+        response = await http.post(f"{provider.url}v1/chat/completions", json=request("openai"), headers=asked)
+    assert dict(response.headers.raw)[b"x-a"] == "漢".encode()
+    assert b"x-b: " + "漢".encode() in provider.requests[0].lower()

@@ -46,6 +46,8 @@ LEFT_OUT = {
     "test_a_stream_that_cannot_be_entered": RAISES,
     "test_a_fault_of_ones_own_is_found": RAISES,
     "test_a_source_that_raises": RAISES,
+    "test_a_failed_run_does_not_end_other_runs": RAISES,
+    "test_dropped_events_are_replaced_by_one_warning": TIME,
     "test_a_fault_that_comes_with_the_leaving": RAISES,
     "test_ended_runs_are_kept_for_a_time": TIME,
     "test_only_some_ended_runs_are_kept": TIME,

@@ -11,10 +11,11 @@ import anyio.lowlevel
 import pytest
 
 from streamtools import ToolStream, replay
-from streamtools.events import Done, ProviderCompleted, Start, StepStart, Text, UIEvent
+from streamtools.errors import Code
+from streamtools.events import Done, ProviderCompleted, Start, StepStart, Text, UIEvent, Warning
 from streamtools.outputs import validate
 from streamtools.recording import shipped
-from streamtools.runs import Run, Runs
+from streamtools.runs import MemoryEventLog, Run, Runs
 from tests.support.stories import Script, WaitingTool, story, texts
 
 pytestmark = pytest.mark.anyio
@@ -305,3 +306,32 @@ async def test_a_reader_that_is_forgotten_has_left() -> None:
         await anyio.to_thread.run_sync(kept.clear)
         gate.set()
         assert "cancelled" == (await run.wait()).reason
+
+
+async def test_dropped_events_are_replaced_by_one_warning() -> None:
+    """It has the seq of the last dropped event."""
+    async with Runs(MemoryEventLog(max_events=4)) as runs:
+        run = await runs.start(ToolStream(Script([*texts(*"abcdef"), STOP])), owner="ann")
+        await run.wait()
+        for after in range(6):
+            events = await read(run.attach(after))
+            assert isinstance(events[0], Warning)
+            assert (Code.RESYNC, 6) == (events[0].code, events[0].seq)
+            assert [7, 8, 9, 10] == [event.seq for event in events[1:]]
+        for after in range(6, 11):
+            assert list(range(after + 1, 11)) == [event.seq for event in await read(run.attach(after))]
+        for after in (-1, 11):
+            assert [6, 7, 8, 9, 10] == [event.seq for event in await read(run.attach(after))]
+        wrong: Any = "7"
+        with pytest.raises(TypeError, match="`after` must be the seq"):
+            run.attach(wrong)
+
+
+async def test_a_reader_that_returns_keeps_its_run() -> None:
+    async with Runs(stop_when_abandoned=3600) as runs:
+        run = await runs.start(held("a"), owner="ann")
+        for after in range(3):
+            async with run.attach(after) as events:
+                await anext(events)
+        await anyio.wait_all_tasks_blocked()
+        assert not run.ended

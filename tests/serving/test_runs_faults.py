@@ -365,3 +365,36 @@ async def test_tasks_that_are_cancelled_before_their_first_step(anyio_backend: s
     gc.collect()  # what was never begun
     assert (True, [True, True]) == (task.cancelled(), [run.ended for run in started])
     assert 2 * [["start", "done cancelled: None (None)"]] == [story(await read(run.attach())) for run in started]
+
+
+@pytest.mark.parametrize("error", [ValueError("a"), ExceptionGroup("both", [ValueError("a"), KeyError("b")])])
+async def test_a_failed_run_does_not_end_other_runs(error: BaseException) -> None:
+    async with Runs() as runs:
+        other = await runs.start(held("a"), owner="ann")
+        run = await runs.start(giving(error=error), owner="ann")
+        assert BROKEN == story(await read(run.attach()))
+        with pytest.raises(type(error)):
+            await run.wait()
+        await anyio.wait_all_tasks_blocked()
+        assert not other.ended
+
+
+async def test_readers_get_done_before_the_stream_is_closed() -> None:
+    """State that the stream sets when it is closed is there after `wait`."""
+    kept: list[str] = []
+    may_keep = anyio.Event()
+
+    @asynccontextmanager
+    async def answer() -> AsyncIterator[ToolStream]:
+        async with ToolStream(Script([*texts("a"), STOP])) as events:
+            yield events
+        await may_keep.wait()
+        kept.append("the history")
+
+    async with Runs() as runs:
+        run = await runs.start(answer(), owner="ann")
+        assert isinstance((await read(run.attach()))[-1], Done)
+        assert ([], False) == (kept, run.ended)
+        may_keep.set()
+        await run.wait()
+        assert (["the history"], True) == (kept, run.ended)

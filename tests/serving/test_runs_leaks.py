@@ -18,10 +18,11 @@ import anyio.lowlevel
 import pytest
 
 from streamtools import replay
-from streamtools.events import Text
+from streamtools.events import Done, Text, UIEvent
 from streamtools.recording import shipped
 from streamtools.runs import Runs
 from tests.serving.test_runs import held, read
+from tests.serving.test_runs_faults import giving
 
 pytestmark = [pytest.mark.anyio, pytest.mark.deep]
 
@@ -117,4 +118,15 @@ async def test_hundreds_of_runs_with_files() -> None:
         before = count()
         for number in range(30, 300):
             await one(number)
+        assert_flat(before, count())
+
+
+async def test_forgotten_runs_cost_nothing() -> None:
+    events: list[UIEvent] = [Text("a" * 100), Done("finished", None, None, [])]
+    async with Runs(max_kept=10) as runs:
+        for number in range(2_000):
+            if number == 100:
+                before = count()
+            run = await runs.start(giving(*events), owner="ann")
+            await run.wait()
         assert_flat(before, count())

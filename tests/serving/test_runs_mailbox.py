@@ -88,3 +88,13 @@ async def test_bounds() -> None:
         assert UNKNOWN == mailbox.put("0", 1, None)
         assert mailbox.put("99", 1, None) is None
         assert mailbox.put("waiting", 1, None) is None
+
+
+async def test_calls_with_waiting_tools_are_kept() -> None:
+    mailbox = Mailbox()
+    async with anyio.create_task_group() as group:
+        for number in range(64):
+            group.start_soon(mailbox.wait, str(number))
+        await anyio.wait_all_tasks_blocked()
+        mailbox.expect("one more")
+        assert [None] * 64 == [mailbox.put(str(number), 1, None) for number in range(64)]

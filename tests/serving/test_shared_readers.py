@@ -5,8 +5,8 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from streamtools import ToolStream
-from streamtools.events import ProviderCompleted, Text, TextDelta, UIEvent
+from streamtools import ToolStream, outputs
+from streamtools.events import ProviderCompleted, Start, StepStart, Text, TextDelta, UIEvent
 from streamtools.outputs.native_frames import NativeEncoder
 from streamtools.outputs.sse import KEEP_ALIVE
 from streamtools.runs import Runs
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.anyio
 STOP = ProviderCompleted(finish_reason="stop")
 
 
-async def test_five_hundred_readers_cost_one_encoding(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_five_hundred_readers_cost_one_encoding(monkeypatch: pytest.MonkeyPatch, anyio_backend_name: str) -> None:
     """Each event of a run is encoded once, and each reader gets the same bytes as a single one."""
     encode, encoded = NativeEncoder.encode, list[UIEvent]()
 
@@ -44,7 +44,31 @@ async def test_five_hundred_readers_cost_one_encoding(monkeypatch: pytest.Monkey
                 await run.wait()
         events = [event async for event in run.attach()]
 
+    if anyio_backend_name == "asyncio":
+        assert events == encoded
     assert len(encoded) <= 3 * len(events)  # trio wakes readers in any order, so that some take larger batches
     assert 5 == len([event for event in events if isinstance(event, Text)])
     whole = KEEP_ALIVE + b"".join(map(NativeEncoder().encode, events))
     assert {whole} == {b"".join(each.chunks) for each in exchanges}
+
+
+async def test_readers_at_different_positions() -> None:
+    """Each gets the bytes after its position, while others read."""
+    hold = anyio.Event()
+    source = Script(*([TextDelta(f"{number} ")] for number in range(20)), hold, [TextDelta("end")], [STOP])
+    first, *others = [Exchange() for _ in range(23)]
+    async with Runs() as runs:
+        run = await runs.start(ToolStream(source, run_id="r"), owner="u")
+        await anyio.wait_all_tasks_blocked()
+        async with anyio.create_task_group() as group:
+            for after, each in enumerate([first, *others]):
+                response = event_stream_response(run, after=after)
+                group.start_soon(response, each.scope, each.receive, each.send)
+            await anyio.wait_all_tasks_blocked()
+            hold.set()
+        events = [event async for event in run.attach()]
+
+    assert [Start, StepStart] == [type(event) for event in events[:2]]
+    frames = [outputs.native().encode(event) for event in events]
+    for after, each in enumerate([first, *others]):
+        assert KEEP_ALIVE + b"".join(frames[after:]) == b"".join(each.chunks)

@@ -1,7 +1,8 @@
-"""A scenario of several requests: an httpx client with a transport in memory, and the follow-up loop."""
+"""Scenarios of several requests: an httpx client with a transport in memory, and the follow-up loop."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -9,7 +10,7 @@ import anyio
 import anyio.lowlevel
 import httpx
 
-from streamtools.conversation import OpenAIChat
+from streamtools.conversation import Emulation, OpenAIChat
 from tests.support.options import grouped
 from tests.torture.rack import Rack
 from tests.torture.streams import Scenario
@@ -67,7 +68,16 @@ async def conversation(rack: Rack) -> None:
     await _talk(rack, *answers, tools="think quick steps", review=review)
 
 
+async def emulated(rack: Rack) -> None:
+    """A model without calls: two decisions, and its answer."""
+    decisions = [said(json.dumps({"tools": tools})) for tools in ([{"tool": "think", "arguments": {}}], [])]
+    await _talk(rack, *decisions, said("So."), tools="think", emulation=Emulation(mode="force", now=lambda: 1))
+
+
 _CLOSED = {"close-lone-cancel": "fails"}
 """httpx closes a response as soon as it has been read, so that a read raises what its closing does."""
 
-CHATS = [Scenario("conversation", conversation, effects=_CLOSED, is_inside=True)]
+CHATS = [
+    Scenario("conversation", conversation, effects=_CLOSED, is_inside=True),
+    Scenario("emulated", emulated, effects=_CLOSED, is_inside=True),
+]

@@ -52,4 +52,10 @@ async def two_readers(rack: Rack) -> None:
             await run.wait()
 
 
-RUNS = [Scenario("run", read_run, effects=READER), Scenario("two-readers", two_readers)]
+async def unread(rack: Rack) -> None:
+    """The run has no reader."""
+    async with Runs() as runs:
+        await (await start_run(rack, runs)).wait()
+
+
+RUNS = [Scenario("run", read_run, effects=READER), Scenario("two-readers", two_readers), Scenario("unread", unread)]
