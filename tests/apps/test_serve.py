@@ -227,7 +227,7 @@ def test_an_open_address_causes_a_warning(capsys: pytest.CaptureFixture[str], mo
 async def test_recordings_are_played_to_their_end(name: str) -> None:
     """Calls are run."""
     async with opened(answerer=RecordedAnswers(speed=0)) as page:
-        run = (await page.tell("/runs", {"suggestion": name})).json()["run"]
+        run = (await page.post("/runs", {"suggestion": name})).json()["run"]
         events = await page.events(run)
 
     kinds = [event["type"] for event in events]

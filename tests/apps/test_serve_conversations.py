@@ -14,7 +14,7 @@ from streamtools.apps.web.conversations import Conversations
 from streamtools.conversation import Ask, Message, OpenAIChat, ScriptedModel, User, chat
 from streamtools.errors import TooManyRuns
 from streamtools.sources import Source
-from tests.support.answering import Answering, browser, calling, opened, saying
+from tests.support.answering import ProviderAnswerer, browser, calling, opened, saying
 from tests.support.loopback import Loopback
 from tests.support.provider import Provider
 
@@ -39,7 +39,7 @@ async def test_a_question_is_sent_with_the_history() -> None:
         events = await page.events(first)
         second = await page.ask("Two?")
         await page.events(second)
-        known = await page.known()
+        known = await page.state()
         rest = await page.events(first, after=events[3]["seq"])
 
         assert [{"role": "user", "content": "One?"}] == page.provider.bodies[0]["messages"]
@@ -63,10 +63,10 @@ async def test_a_question_replaces_an_earlier_question() -> None:
         for question in ("1?", "2?", "3?"):
             runs.append(await page.ask(question))
             await page.events(runs[-1])
-        again = await page.tell("/runs", {"question": "2!", "replace": runs[1]})
+        again = await page.post("/runs", {"question": "2!", "replace": runs[1]})
         await page.events(again.json()["run"])
-        known = await page.known()
-        gone = await page.tell("/runs", {"question": "3!", "replace": runs[2]})
+        known = await page.state()
+        gone = await page.post("/runs", {"question": "3!", "replace": runs[2]})
 
         assert ["1?", "One.", "2!"] == [each["content"] for each in page.provider.bodies[3]["messages"]]
     assert [runs[0], again.json()["run"]] == [each["run"] for each in known["turns"]]
@@ -74,7 +74,7 @@ async def test_a_question_replaces_an_earlier_question() -> None:
 
 
 async def test_request_parameters_are_checked() -> None:
-    class TunableAnswerer(Answering):
+    class TunableAnswerer(ProviderAnswerer):
         """An answerer that accepts a temperature."""
 
         parameters = ("temperature",)
@@ -92,7 +92,7 @@ async def test_request_parameters_are_checked() -> None:
             return chat(model, [*history, User(question)], request=request)
 
     async with Provider(saying("One."), saying("Two.")) as provider, opened(answerer=TunableAnswerer(provider)) as page:
-        assert ["temperature"] == (await page.known())["parameters"]
+        assert ["temperature"] == (await page.state())["parameters"]
         for asked, status in (
             ({"temperature": 0.5}, 201),
             ({}, 201),
@@ -100,7 +100,7 @@ async def test_request_parameters_are_checked() -> None:
             ({"temperature": "x"}, 400),
             ({"max_tokens": 5}, 400),
         ):
-            response = await page.tell("/runs", {"question": "Hi", **asked})
+            response = await page.post("/runs", {"question": "Hi", **asked})
             assert status == response.status_code, asked
             if status == 201:
                 await page.events(response.json()["run"])
@@ -109,7 +109,7 @@ async def test_request_parameters_are_checked() -> None:
 
 async def test_a_suggestion_is_sent_by_its_name() -> None:
     async with opened(saying("Cold.")) as page:
-        response = await page.tell("/runs", {"suggestion": "weather"})
+        response = await page.post("/runs", {"suggestion": "weather"})
         await page.events(response.json()["run"])
 
         assert "What is the weather in Oslo?" == response.json()["question"]
@@ -121,7 +121,7 @@ async def test_a_conversation_has_one_answer_at_a_time() -> None:
     go = anyio.Event()
     async with opened(saying("Wait", go, "."), saying("Other.")) as page:
         run = await page.ask("One?")
-        refused = await page.tell("/runs", {"question": "Two?"})
+        refused = await page.post("/runs", {"question": "Two?"})
         go.set()
         await page.events(run)
         await page.ask("Two?")
@@ -136,12 +136,12 @@ async def test_one_of_two_simultaneous_questions_is_refused() -> None:
         statuses = []
 
         async def ask() -> None:
-            statuses.append((await page.tell("/runs", {"question": "Two?"})).status_code)
+            statuses.append((await page.post("/runs", {"question": "Two?"})).status_code)
 
         async with anyio.create_task_group() as group:
             for _ in range(3):
                 group.start_soon(ask)
-        await page.until((await page.known())["turns"][-1]["run"], "Wait")
+        await page.until((await page.state())["turns"][-1]["run"], "Wait")
 
         assert [201, 409, 409] == sorted(statuses)
 
@@ -174,7 +174,7 @@ async def test_a_question_waits_until_the_last_run_is_closed() -> None:
         statuses = []
 
         async def ask() -> None:
-            statuses.append((await page.tell("/runs", {"question": "Two?"})).status_code)
+            statuses.append((await page.post("/runs", {"question": "Two?"})).status_code)
             go.set()
 
         async with anyio.create_task_group() as group:
@@ -190,11 +190,11 @@ async def test_stop_waits_until_the_source_is_closed() -> None:
     async with opened(answer, saying("Yes.")) as page:
         run = await page.ask("One?")
         await page.until(run, "As far as")
-        response = await page.tell(f"/runs/{run}/stop")
+        response = await page.post(f"/runs/{run}/stop")
         with anyio.fail_after(10):
             await answer.disconnected.wait()
         events = await page.events(run)
-        again = await page.tell(f"/runs/{run}/stop")
+        again = await page.post(f"/runs/{run}/stop")
 
     assert (200, {"reason": "cancelled"}) == (response.status_code, response.json())
     assert ("done", "cancelled") == (events[-1]["type"], events[-1]["reason"])
@@ -213,14 +213,14 @@ async def test_a_question_without_an_answer_is_not_sent_again() -> None:
 async def test_the_user_can_answer_a_call() -> None:
     """A decision must contain exactly one of approve, result and error."""
     async with opened(saying(calling("pick_date", title="Departure")), saying("Noted.")) as page:
-        assert ["pick_date"] == (await page.known())["client_tools"]
+        assert ["pick_date"] == (await page.state())["client_tools"]
         run = await page.ask("When?")
         call = json.loads(await page.until(run, '"executing"'))["call"]["id"]
         path = f"/runs/{run}/calls/{call}"
         refused: list[dict[str, Any]] = [{}, {"result": 1, "error": "x"}, {"approve": False, "result": 1}]
-        assert [400, 400, 400] == [(await page.tell(path, each)).status_code for each in refused]
-        assert 200 == (await page.tell(path, {"result": None})).status_code
-        assert 409 == (await page.tell(path, {"error": "closed"})).status_code
+        assert [400, 400, 400] == [(await page.post(path, each)).status_code for each in refused]
+        assert 200 == (await page.post(path, {"result": None})).status_code
+        assert 409 == (await page.post(path, {"error": "closed"})).status_code
         (executed,) = [each for each in await page.events(run) if each["type"] == "executed"]
     assert executed["result"] is None
 
@@ -233,11 +233,11 @@ async def test_an_approval_contains_the_shown_event() -> None:
         asked = await page.until(run, '"approval-requested"')
         call_id = json.loads(asked)["call"]["id"]
         path = f"/runs/{run}/calls/{call_id}"
-        changed = await page.tell(path, {"approve": True, "shown": asked.replace('"amount":50', '"amount":5')})
-        nothing = await page.tell(path, {"approve": True})
-        other = await page.tell(f"/runs/{run}/calls/call_x", {"approve": True, "shown": asked})
-        approved = await page.tell(path, {"approve": True, "shown": asked})
-        twice = await page.tell(path, {"approve": True, "shown": asked})
+        changed = await page.post(path, {"approve": True, "shown": asked.replace('"amount":50', '"amount":5')})
+        nothing = await page.post(path, {"approve": True})
+        other = await page.post(f"/runs/{run}/calls/call_x", {"approve": True, "shown": asked})
+        approved = await page.post(path, {"approve": True, "shown": asked})
+        twice = await page.post(path, {"approve": True, "shown": asked})
         events = await page.events(run)
 
     assert [409, 400, 400, 200, 409] == [each.status_code for each in (changed, nothing, other, approved, twice)]
@@ -248,7 +248,7 @@ async def test_a_denial_is_sent_to_the_model_with_its_reason() -> None:
     async with opened(saying(calling("pay", to="Ann", amount=50)), saying("As you wish.")) as page:
         run = await page.ask("Pay Ann.")
         call_id = json.loads(await page.until(run, '"approval-requested"'))["call"]["id"]
-        denied = await page.tell(f"/runs/{run}/calls/{call_id}", {"approve": False, "reason": "too much"})
+        denied = await page.post(f"/runs/{run}/calls/{call_id}", {"approve": False, "reason": "too much"})
         events = await page.events(run)
 
         assert 200 == denied.status_code
@@ -262,16 +262,16 @@ async def test_a_conversation_is_deleted() -> None:
     async with opened(answer) as page:
         run = await page.ask("One?")
         await page.until(run, "Wait")
-        path = f"/conversation/{(await page.known())['conversation']}/delete"
+        path = f"/conversation/{(await page.state())['conversation']}/delete"
         async with browser(page.server) as other:
             strange = await other.post(path, json={})
-        deleted = await page.tell(path)
+        deleted = await page.post(path)
         with anyio.fail_after(10):
             await answer.disconnected.wait()
         gone = await page.client.get(f"/runs/{run}/events")
-        again = await page.tell(path)
+        again = await page.post(path)
 
-        known = await page.known()
+        known = await page.state()
         assert ([], [], None) == (known["turns"], known["conversations"], known["conversation"])
     assert [404, 200, 404, 404] == [each.status_code for each in (strange, deleted, gone, again)]
 
@@ -282,10 +282,10 @@ async def test_a_browser_has_several_conversations() -> None:
     async with opened(saying("Wait", go, "."), saying("Two."), saying("Three.")) as page:
         first = await page.ask("One?")
         await page.until(first, "Wait")
-        (one,) = (await page.known())["conversations"]
-        asked = (await page.tell("/runs", {"question": "Two?", "conversation": None})).json()
+        (one,) = (await page.state())["conversations"]
+        asked = (await page.post("/runs", {"question": "Two?", "conversation": None})).json()
         await page.events(asked["run"])
-        known = await page.known()
+        known = await page.state()
         assert [(asked["conversation"], "Two?", False), (one["id"], "One?", True)] == [
             (each["id"], each["title"], each["running"]) for each in known["conversations"]
         ]
@@ -294,8 +294,8 @@ async def test_a_browser_has_several_conversations() -> None:
         await page.events(first)
         shown = (await page.client.get("/conversation", params={"of": one["id"]})).json()
         assert ([first], one["id"]) == ([each["run"] for each in shown["turns"]], shown["conversation"])
-        assert one["id"] == (await page.known())["conversation"]
-        third = await page.tell("/runs", {"question": "Three?", "conversation": asked["conversation"]})
+        assert one["id"] == (await page.state())["conversation"]
+        third = await page.post("/runs", {"question": "Three?", "conversation": asked["conversation"]})
         await page.events(third.json()["run"])
         assert ["Two?", "Two.", "Three?"] == [each["content"] for each in page.provider.bodies[2]["messages"]]
 
@@ -304,7 +304,7 @@ async def test_the_number_of_running_answers_is_limited() -> None:
     async with opened(saying("Wait", hold=True), max_running=1) as page:
         await page.until(await page.ask("One?"), "Wait")
         page.client.cookies.clear()
-        refused = await page.tell("/runs", {"question": "Two?"})
+        refused = await page.post("/runs", {"question": "Two?"})
 
     assert 503 == refused.status_code
 
@@ -350,7 +350,7 @@ async def test_a_deleted_conversation_deletes_its_runs() -> None:
         assert 2 == len(conversations) == len(conversations.runs._kept)
         for _, conversation in conversations._by_id.values():
             conversation.is_starting = True
-        refused = await page.tell("/runs", {"question": "Hi"})
+        refused = await page.post("/runs", {"question": "Hi"})
 
     assert (503, True) == (refused.status_code, "Ask again" in refused.json()["error"])
 
@@ -362,6 +362,6 @@ async def test_the_number_of_turns_is_limited() -> None:
         await page.events(await page.ask("One?"))
         run = await page.ask("Two?")
         await page.events(run)
-        known = await page.known()
+        known = await page.state()
 
     assert (1, [{"run": run, "question": "Two?"}]) == (known["dropped"], known["turns"])

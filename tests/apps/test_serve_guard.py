@@ -14,7 +14,7 @@ from streamtools.apps.web.app import MAX_BODY
 from streamtools.apps.web.conversations import Conversations
 from streamtools.apps.web.documents import make_documents
 from streamtools.conversation import Message, chat
-from tests.support.answering import Answering, browser, opened, saying
+from tests.support.answering import ProviderAnswerer, browser, opened, saying
 from tests.support.provider import Provider
 
 pytestmark = pytest.mark.anyio
@@ -124,10 +124,10 @@ async def test_a_long_body_is_refused() -> None:
             yield b"x" * (MAX_BODY // 4)
 
     async with opened(saying("Hello.")) as page:
-        said = await page.tell("/runs", {"question": "x" * MAX_BODY})
+        said = await page.post("/runs", {"question": "x" * MAX_BODY})
         came = await page.client.post("/runs", content=chunks(), headers={"content-type": "application/json"})
-        long = await page.tell("/runs", {"question": "x" * 100_001})
-        fits = await page.tell("/runs", {"question": "x" * 100_000})
+        long = await page.post("/runs", {"question": "x" * 100_001})
+        fits = await page.post("/runs", {"question": "x" * 100_000})
 
     assert [413, 413, 413, 201] == [each.status_code for each in (said, came, long, fits)]
 
@@ -148,7 +148,7 @@ async def test_an_invalid_body_is_refused(body: bytes) -> None:
 async def test_a_call_id_may_contain_a_slash() -> None:
     async with opened(saying("Hello.")) as page:
         run = await page.ask("Hi")
-        decided = await page.tell(f"/runs/{run}/calls/a%2Fb", {"approve": False})
+        decided = await page.post(f"/runs/{run}/calls/a%2Fb", {"approve": False})
 
     assert (409, "call 'a/b' does not wait for a decision") == (decided.status_code, decided.json()["error"])
 
@@ -161,7 +161,7 @@ async def test_a_conversation_without_a_run_is_deleted() -> None:
         async with browser(page.server) as other:
             refused = [await other.post("/runs", json={"question": "Hi"}) for _ in range(3)]
         assert 1 == len(conversations)
-        await page.tell(f"/runs/{run}/stop")
+        await page.post(f"/runs/{run}/stop")
 
     assert [503, 503, 503] == [each.status_code for each in refused]
 
@@ -170,7 +170,7 @@ async def test_a_run_of_a_deleted_conversation_is_stopped() -> None:
     """The conversation is deleted while its run starts."""
     conversations = Conversations()
 
-    class Ending(Answering):
+    class Ending(ProviderAnswerer):
         def answer(self, question: str, history: Sequence[Message], **options: Any) -> chat:
             (kept,) = conversations._by_id.values()
             conversations.delete(kept[1])
@@ -180,7 +180,7 @@ async def test_a_run_of_a_deleted_conversation_is_stopped() -> None:
         Provider(saying(hold=True)) as provider,
         opened(answerer=Ending(provider), conversations=conversations) as page,
     ):
-        response = await page.tell("/runs", {"question": "Hi"})
+        response = await page.post("/runs", {"question": "Hi"})
 
     assert 409 == response.status_code
     assert "set-cookie" not in response.headers
@@ -198,7 +198,7 @@ async def test_unknown_paths_and_methods_are_refused_in_json() -> None:
 async def test_the_cookie_is_restricted_to_the_page() -> None:
     """No script and no other site can use it."""
     async with opened(saying("Hello.")) as page:
-        response = await page.tell("/runs", {"question": "Hi"})
+        response = await page.post("/runs", {"question": "Hi"})
         cookie = response.headers["set-cookie"]
         run = response.json()["run"]
         async with browser(page.server) as other:

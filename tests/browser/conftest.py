@@ -15,7 +15,7 @@ import pytest
 
 from streamtools.apps.web import Answerer, make_app
 from tests.browser.looking import expect
-from tests.support.answering import Answering
+from tests.support.answering import ProviderAnswerer
 from tests.support.loopback import Loopback
 from tests.support.provider import Provider
 from tests.support.serving import Served
@@ -86,7 +86,7 @@ class Browsing:
     async def open(self, *answers: Loopback, answerer: Answerer | None = None, **options: Any) -> Any:
         """Serve an application in which these answers are given, and return a page of it."""
         self.provider = await self._stack.enter_async_context(Provider(*answers))
-        app = make_app(answerer or Answering(self.provider))
+        app = make_app(answerer or ProviderAnswerer(self.provider))
         self.server = await self._stack.enter_async_context(Served(app, lifespan="on"))
         self.context = await self._chromium.new_context(**options)
         self._stack.push_async_callback(self.context.close)

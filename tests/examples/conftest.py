@@ -1,4 +1,4 @@
-"""What the tests of the examples share."""
+"""Fixtures of the tests of the examples."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
-    """The event loop that uvicorn runs on."""
+    """The event loop of uvicorn."""
     return "asyncio"
 
 

@@ -1,4 +1,4 @@
-"""The examples as modules, and a model that answers them over HTTP by a script."""
+"""Loads the examples as modules, and provides a scripted model over HTTP."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ END = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndat
 
 
 def piece(text: str) -> bytes:
-    """Return a delta of a model that says this."""
+    """Return a delta with this text."""
     return b"data: " + json.dumps({"choices": [{"index": 0, "delta": {"content": text}}]}).encode() + b"\n\n"
 
 
 def say(text: str) -> Loopback:
-    """Return an answer of a model that says this."""
+    """Return an answer with this text."""
     return Loopback([piece(text), END])
 
 
 def call(name: str, **arguments: Any) -> Loopback:
-    """Return an answer of a model that calls this."""
+    """Return an answer with this call."""
     return say(f"~~~tool_call\n{json.dumps({'name': name, 'arguments': arguments})}\n~~~\n")
 
 
 def load(name: str) -> ModuleType:
-    """Return an example, imported afresh."""
+    """Import an example again, and return it."""
     spec = spec_from_file_location(f"example_{name.replace('/', '_')}", EXAMPLES / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None

@@ -1,4 +1,4 @@
-"""The programs in `examples/`: each does what it says, over sockets, with a model that is a script behind HTTP."""
+"""The programs in `examples/`, with real sockets and a scripted model."""
 
 from __future__ import annotations
 
@@ -25,8 +25,7 @@ from tests.support.serving import Served, read_frames
 pytestmark = pytest.mark.anyio
 
 
-def test_each_example_is_listed_and_tried() -> None:
-    """In their README, and in this folder; a folder is one example."""
+def test_each_example_is_in_the_readme_and_tested() -> None:
     listed = (EXAMPLES / "README.md").read_text(encoding="utf-8")
     tried = "".join(path.read_text(encoding="utf-8") for path in Path(__file__).parent.glob("test_*.py"))
     examples = [each for each in EXAMPLES.iterdir() if each.name not in ("README.md", "__pycache__")]
@@ -37,8 +36,8 @@ def test_each_example_is_listed_and_tried() -> None:
         assert f'"{path.stem}' in tried, path
 
 
-async def test_the_page_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a model, and without one with a recording; the page loads nothing from elsewhere."""
+async def test_the_page_answers_with_and_without_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page loads no other files."""
     async with Provider(call("get_weather", city="Oslo"), say("It is mild.")) as model:
         monkeypatch.setenv("MODEL_URL", model.url)
         async with Served(load("fastapi_page").app) as server, httpx.AsyncClient(base_url=server.url) as client:
@@ -57,7 +56,7 @@ async def test_the_page_answers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def ask_to_pay(app: FastAPI, module: ModuleType, client: httpx.AsyncClient) -> str:
-    """Return the link of the e-mail that goes out for a payment."""
+    """Return the link in the e-mail for a payment."""
     posted = {"messages": [{"role": "user", "content": "Pay Ann 50."}]}
     answer = (await client.post("/chat", json=posted)).json()
     assert "for an approval by e-mail" == answer["waits"]
@@ -67,8 +66,8 @@ async def ask_to_pay(app: FastAPI, module: ModuleType, client: httpx.AsyncClient
     return link
 
 
-async def test_an_email_decides_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A scanner that opens every link twice decides nothing; the button does, once, and for this call alone."""
+async def test_an_email_approves_one_call_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Opening the link decides nothing, because scanners open links."""
     async with Provider(call("pay", to="<b>Ann</b>", amount=50), say("Ann has her money.")) as model:
         monkeypatch.setenv("MODEL_URL", model.url)
         module = load("approvals_by_email")
@@ -89,8 +88,7 @@ async def test_an_email_decides_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [("<b>Ann</b>", 50)] == module.paid
 
 
-async def test_what_is_no_message_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With 400, and no e-mail."""
+async def test_an_invalid_message_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MODEL_URL", "http://127.0.0.1:1/v1")
     module = load("approvals_by_email")
     async with Served(module.app) as server, httpx.AsyncClient(base_url=server.url) as client:
@@ -99,8 +97,7 @@ async def test_what_is_no_message_is_refused(monkeypatch: pytest.MonkeyPatch) ->
     assert [] == module.outbox
 
 
-async def test_an_email_denies(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The model is told, and nobody is paid."""
+async def test_an_email_denies_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
     async with Provider(call("pay", to="Ann", amount=50), say("As you wish.")) as model:
         monkeypatch.setenv("MODEL_URL", model.url)
         module = load("approvals_by_email")
@@ -112,8 +109,7 @@ async def test_an_email_denies(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [] == module.paid
 
 
-async def test_an_old_email_decides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Behind its time a link is as one that never was."""
+async def test_an_expired_link_decides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     async with Provider(call("pay", to="Ann", amount=50)) as model:
         monkeypatch.setenv("MODEL_URL", model.url)
         module = load("approvals_by_email")
@@ -129,8 +125,7 @@ async def test_an_old_email_decides_nothing(monkeypatch: pytest.MonkeyPatch) -> 
     assert [] == module.paid
 
 
-async def test_two_calls_are_two_emails(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Deciding one asks about the other anew, and both run once."""
+async def test_two_calls_need_two_emails(monkeypatch: pytest.MonkeyPatch) -> None:
     both = [{"name": "pay", "arguments": {"to": to, "amount": 5}} for to in ("Ann", "Bob")]
     async with Provider(say(f"~~~tool_call\n{json.dumps(both)}\n~~~\n"), say("Both have it.")) as model:
         monkeypatch.setenv("MODEL_URL", model.url)
@@ -145,8 +140,7 @@ async def test_two_calls_are_two_emails(monkeypatch: pytest.MonkeyPatch) -> None
     assert [("Ann", 5), ("Bob", 5)] == module.paid
 
 
-def test_rows_come_one_by_one() -> None:
-    """As a command, with its script."""
+def test_rows_arrive_one_by_one() -> None:
     command = [sys.executable, "-W", "error", str(EXAMPLES / "typed_table.py")]
     done = subprocess.run(command, check=True, capture_output=True, encoding="utf-8")
     assert load("typed_table").City
@@ -158,7 +152,6 @@ def test_rows_come_one_by_one() -> None:
 
 
 async def test_a_bot_edits_its_message() -> None:
-    """One message is made, edited while the answer grows, and says all of it at the end."""
     module = load("chat_bot")
     edits: list[str] = []
     app = FastAPI()
@@ -186,7 +179,7 @@ async def test_a_bot_edits_its_message() -> None:
 
 
 async def test_a_websocket_stops_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The button's frame ends the run and the request to the model; the next question is answered."""
+    """The next question is answered."""
     endless = Loopback([piece("It is ")], hold=True)
     async with Provider(endless, call("get_weather", city="Oslo"), say("It is mild.")) as model:
         monkeypatch.setenv("MODEL_URL", model.url)
@@ -217,8 +210,8 @@ async def test_a_websocket_stops_an_answer(monkeypatch: pytest.MonkeyPatch) -> N
     assert "Once more." == history[-1]
 
 
-async def test_a_gateway_in_front_of_llama_cpp(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client of OpenAI's gets native calls for the calls that leak into the text, without secrets in it."""
+async def test_the_gateway_returns_native_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Text with secrets is redacted."""
     text = 'I look.\n<tool_call>\n{"name": "get_weather", "arguments": {"city": "Zürich"}}\n</tool_call>'
     async with Loopback([stream([text])]) as server:
         monkeypatch.setenv("MODEL_URL", f"{server.url}v1")
@@ -231,8 +224,8 @@ async def test_a_gateway_in_front_of_llama_cpp(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.deep
-def test_a_suite_with_recordings() -> None:
-    """It passes, and asks nobody."""
+def test_the_tested_backend_passes_its_tests() -> None:
+    """Without the network."""
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-c", "/dev/null", "--rootdir", ".", "-p", "no:cacheprovider", "."],
         cwd=EXAMPLES / "tested_backend",

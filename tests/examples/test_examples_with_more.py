@@ -1,4 +1,4 @@
-"""The programs in `examples/` that need more than the package: a framework, a server of Redis, a browser."""
+"""The programs in `examples/` that need a framework, Redis or a browser."""
 
 from __future__ import annotations
 
@@ -36,8 +36,7 @@ PAGES = Path(__file__).parents[1] / "browser" / "pages" / "package.json"
 
 
 @pytest.mark.sdk
-async def test_django_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The page is Django's, with its session, without which nobody is answered."""
+async def test_django_answers_requests_with_a_session(monkeypatch: pytest.MonkeyPatch) -> None:
     async with Provider(call("get_weather", city="Paris"), say("It is mild.")) as model:
         monkeypatch.setenv("MODEL_URL", model.url)
         async with (
@@ -59,8 +58,9 @@ async def test_django_answers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.sdk
 @pytest.mark.filterwarnings("ignore")  # pydantic-ai warns of itself
-async def test_an_agent_of_pydantic_ai(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """Its tool runs on a call in text, its text comes, and the model was sent no tools."""
+async def test_an_agent_of_pydantic_ai_runs_a_tool_for_a_call_in_text(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     with text_model() as model:
         monkeypatch.setenv("MODEL_URL", model.url)
         await load("pydantic_ai_agent").main("What is the weather in Bern?")
@@ -71,7 +71,7 @@ async def test_an_agent_of_pydantic_ai(monkeypatch: pytest.MonkeyPatch, capsys: 
 
 @asynccontextmanager
 async def worker(model: str, redis: str) -> AsyncIterator[str]:
-    """A process with the example behind uvicorn; yields its address."""
+    """Run the example with uvicorn in a process, and yield its address."""
     command = [sys.executable, "-m", "uvicorn", "resume_over_redis:app", "--port", "0"]
     environment = os.environ | {"MODEL_URL": model, "REDIS_URL": redis}
     async with await anyio.open_process(command, cwd=EXAMPLES, env=environment, stdout=None) as process:
@@ -91,7 +91,7 @@ async def worker(model: str, redis: str) -> AsyncIterator[str]:
 
 
 async def read_until(response: httpx.Response, what: str) -> tuple[list[dict[str, Any]], str]:
-    """Return the events up to the one that holds a text, and the id of the last of them."""
+    """Return the events up to the event that contains a text, and the id of the last event."""
     events, seen, last = [], "", ""
     async for line in response.aiter_lines():
         if line.startswith("id: "):
@@ -105,8 +105,8 @@ async def read_until(response: httpx.Response, what: str) -> tuple[list[dict[str
 
 
 @pytest.mark.servers
-async def test_a_page_reads_on_at_another_worker() -> None:
-    """Behind the last event that it saw; a stop reaches the worker that drives the run."""
+async def test_a_page_continues_at_another_worker() -> None:
+    """A stop reaches the worker that runs the answer."""
     goes_on = anyio.Event()
     story, endless = Loopback([piece("Once "), goes_on, piece("upon a time."), END]), Loopback([piece("O")], hold=True)
     with RedisServer() as redis, anyio.fail_after(60):
@@ -140,7 +140,7 @@ async def test_a_page_reads_on_at_another_worker() -> None:
 
 
 def bundle() -> Path:
-    """Return the folder with the script that the example's own command builds, of packages that are there already."""
+    """Return the folder with the script that the command of the example builds."""
     folder = PAGES.parents[3] / ".cache" / "pages"
     wanted = json.loads((EXAMPLES / "react_use_chat" / "package.json").read_text(encoding="utf-8"))
     assert wanted["dependencies"].items() <= json.loads(PAGES.read_text(encoding="utf-8"))["dependencies"].items()
@@ -152,8 +152,7 @@ def bundle() -> Path:
 
 
 @pytest.mark.browser
-async def test_a_page_of_react(monkeypatch: pytest.MonkeyPatch, chromium: Any) -> None:
-    """It shows the call with its result as a component of its own, and the text behind it; another question follows."""
+async def test_the_react_page_shows_a_call_and_its_result(monkeypatch: pytest.MonkeyPatch, chromium: Any) -> None:
     asks = call("get_weather", city="Paris")
     async with Provider(asks, say("It is mild."), say("You are welcome.")) as model:
         monkeypatch.setenv("MODEL_URL", model.url)
@@ -180,10 +179,10 @@ async def test_a_page_of_react(monkeypatch: pytest.MonkeyPatch, chromium: Any) -
     ("name", "asks", "answer"),
     [("litestar_websocket", "Send", "#log p:last-child"), ("resume_over_redis", "Tell me", "#answer")],
 )
-async def test_a_button_stops_an_answer(
+async def test_the_stop_button_stops_an_answer(
     name: str, asks: str, answer: str, monkeypatch: pytest.MonkeyPatch, chromium: Any
 ) -> None:
-    """Of the page of an example: what came stays, the request to the model ends, and the next question is answered."""
+    """The next question is answered."""
     endless = Loopback([piece("It is ")], hold=True)
     with RedisServer() as redis:
         monkeypatch.setenv("REDIS_URL", redis.url)

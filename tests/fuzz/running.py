@@ -56,7 +56,7 @@ class Finding:
         return path
 
     def describe(self, path: Path, seed: int) -> str:
-        """Return what a person needs to mend it."""
+        """Return what a person needs to fix it."""
         return (
             f"{self.error}\n"
             f"target: {self.target}, seed {seed}\n"

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from streamtools import ToolCall, parse
 from streamtools.parsing.dialects import DIALECTS
-from tests.support.approvals import Bank, hold
+from tests.support.approvals import Bank, run_chat
 from tests.support.cases import cases
 
 names = st.text(max_size=4)
@@ -82,7 +82,7 @@ async def test_what_runs_is_what_was_shown() -> None:
             events.approve(question.call.id, digest=question.digest)
 
     text = '###:{"name":"pay","arguments":{"amount":5,"to":"\\u0041nn\\u202e~\u2060~~"}}'
-    await hold(text, "Done.", tools=bank.tools, ask="now", then=approve)
+    await run_chat(text, "Done.", tools=bank.tools, ask="now", then=approve)
 
     assert [{"to": "Ann\u202e~~~", "amount": 5}] == shown
     assert [("Ann\u202e~~~", 5)] == bank.paid

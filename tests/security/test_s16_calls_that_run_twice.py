@@ -26,7 +26,7 @@ from streamtools.errors import CallRefused
 from streamtools.tools import CallLedger, Claim, Deny, MemoryLedger, SQLiteLedger, Suspension, ToolOutcome
 from streamtools.tools import sql_ledger as file
 from streamtools.tools.ledger import CLOCK_SLACK, NO_LEASE, Entry
-from tests.support.approvals import ANN, Bank, Held, calls, hold
+from tests.support.approvals import ANN, Bank, EndedRun, calls, run_chat
 
 pytestmark = pytest.mark.anyio
 
@@ -34,10 +34,10 @@ PAY: Any = calls(("pay", ANN))
 CALL = ToolCall(id="n0", name="pay", arguments={"to": "Ann"}, dialect="native")
 
 
-async def resume(held: Held, bank: Bank, ledger: CallLedger, *answers: Any, **options: Any) -> Held:
+async def resume(held: EndedRun, bank: Bank, ledger: CallLedger, *answers: Any, **options: Any) -> EndedRun:
     """The run that continues after `held`, in which the payment is allowed."""
     given = {"decisions": {"n0": True}, "resume": held.chat.suspension, "ledger": ledger, **options}
-    return await hold(*(answers or ["Done."]), tools=bank.tools, messages=held.chat.messages(), **given)
+    return await run_chat(*(answers or ["Done."]), tools=bank.tools, messages=held.chat.messages(), **given)
 
 
 @pytest.fixture
@@ -52,10 +52,10 @@ def path(tmp_path: Path) -> Path:
 async def test_a_flood_pushes_out_nothing_that_can_be_replayed() -> None:
     """A decision that is sent again finds what it did, however many calls have come since."""
     bank, ledger = Bank(), MemoryLedger(3)
-    held = await hold(PAY, tools=bank.tools)
+    held = await run_chat(PAY, tools=bank.tools)
     first = await resume(held, bank, ledger)
     for number in range(10):
-        await hold(calls(("look", {})), "Done.", tools=bank.tools, ledger=ledger, run_id=f"run_{number}")
+        await run_chat(calls(("look", {})), "Done.", tools=bank.tools, ledger=ledger, run_id=f"run_{number}")
     again = await resume(held, bank, ledger)
     assert [("Ann", 5)] == bank.paid
     assert first.shown == again.shown
@@ -66,8 +66,8 @@ async def test_a_flood_pushes_out_no_call_that_has_begun() -> None:
     bank, ledger = Bank(requires_approval=False), MemoryLedger(2)
     await ledger.begin("run", ToolCall(id="n0", name="pay", arguments=ANN, dialect="native"), Claim(until=0))
     for number in range(10):
-        await hold(calls(("look", {})), "Done.", tools=bank.tools, ledger=ledger, run_id=f"run_{number}")
-    held = await hold(PAY, "Oh.", tools=bank.tools, ledger=ledger, run_id="run")
+        await run_chat(calls(("look", {})), "Done.", tools=bank.tools, ledger=ledger, run_id=f"run_{number}")
+    held = await run_chat(PAY, "Oh.", tools=bank.tools, ledger=ledger, run_id="run")
     assert "error n0 outcome_unknown" in held.shown
     assert [] == bank.paid
 
@@ -76,7 +76,7 @@ async def test_who_is_over_the_own_bound_is_refused_alone() -> None:
     """The error names the bound; what the owner has already is found all the same."""
     bank, ledger = Bank(), MemoryLedger(per_owner=2)
     ann, bob = ledger.of("ann"), ledger.of("bob")
-    held = [await hold(PAY, tools=bank.tools) for _ in range(4)]
+    held = [await run_chat(PAY, tools=bank.tools) for _ in range(4)]
     for each in held[:2]:
         assert "executed n0: paid 5 to Ann" in (await resume(each, bank, ann)).shown
     refused = await resume(held[2], bank, ann)
@@ -133,7 +133,7 @@ async def test_a_call_costs_the_same_in_a_full_ledger() -> None:
 async def test_an_approval_without_an_end_expires_with_the_ledger() -> None:
     """What the ledger may have forgotten is refused, and never run; a moment before, it is found."""
     bank, ledger = Bank(), MemoryLedger(keep=1000)
-    held = await hold(PAY, tools=bank.tools, decision_timeout=math.inf)
+    held = await run_chat(PAY, tools=bank.tools, decision_timeout=math.inf)
     assert held.chat.suspension is not None
     (question,) = held.chat.suspension.questions
     assert question.asked is not None
@@ -201,7 +201,7 @@ def ledger(request: pytest.FixtureRequest, path: Path) -> Iterator[CallLedger]:
 async def test_two_resumes_at_once_have_one_outcome(ledger: CallLedger) -> None:
     """The second waits for the first; it does not say for ever that no one knows."""
     bank, seen, told = Door(), Seen(ledger), []
-    held = await hold(PAY, tools=bank.tools)
+    held = await run_chat(PAY, tools=bank.tools)
 
     async def go_on() -> None:
         told.append((await resume(held, bank, seen)).shown)
@@ -220,7 +220,7 @@ async def test_two_resumes_at_once_have_one_outcome(ledger: CallLedger) -> None:
 async def test_a_denial_of_a_running_call_gets_its_outcome(ledger: CallLedger) -> None:
     """Of two decisions the first counts."""
     bank, seen, told = Door(), Seen(ledger), []
-    held = await hold(PAY, tools=bank.tools)
+    held = await run_chat(PAY, tools=bank.tools)
 
     async def deny() -> None:
         told.extend((await resume(held, bank, seen, decisions={"n0": Deny()})).shown)
@@ -237,7 +237,7 @@ async def test_a_denial_of_a_running_call_gets_its_outcome(ledger: CallLedger) -
 async def test_no_one_waits_longer_than_the_tool_may_take(ledger: CallLedger) -> None:
     """Another that does not end is told as that; it is not unknown."""
     bank = Bank()
-    held = await hold(PAY, tools=bank.tools)
+    held = await run_chat(PAY, tools=bank.tools)
     await ledger.begin(held.chat.run_id, held.chat.result.pending[0], Claim(holder="h"))
     on = await resume(held, bank, ledger, "Pity.", tool_timeout=0.05)
     assert "error n0 tool_timeout" in on.shown
@@ -247,7 +247,7 @@ async def test_no_one_waits_longer_than_the_tool_may_take(ledger: CallLedger) ->
 async def test_a_waiting_run_can_be_cancelled(ledger: CallLedger) -> None:
     """It stops without a delay, and the first run continues."""
     bank, seen = Door(), Seen(ledger)
-    held = await hold(PAY, tools=bank.tools)
+    held = await run_chat(PAY, tools=bank.tools)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(resume, held, bank, seen)
         await bank.begun.wait()
@@ -262,7 +262,7 @@ async def test_a_waiting_run_can_be_cancelled(ledger: CallLedger) -> None:
 async def test_a_run_that_is_stopped_leaves_its_calls(ledger: CallLedger) -> None:
     """Whoever comes next waits for no one, and is told that no one knows."""
     bank = Door()
-    held = await hold(PAY, tools=bank.tools)
+    held = await run_chat(PAY, tools=bank.tools)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(resume, held, bank, ledger)
         await bank.begun.wait()
@@ -286,7 +286,7 @@ async def test_a_lease_is_renewed_while_the_tool_works(path: Path) -> None:
                 bank.door.set()
 
     with closing(SQLiteLedger(path, lease=0.03)) as ledger:
-        held = await hold(PAY, "Done.", tools=bank.tools, ledger=Renewing(ledger))
+        held = await run_chat(PAY, "Done.", tools=bank.tools, ledger=Renewing(ledger))
     assert "executed n0: paid 5 to Ann" in held.shown
 
 
@@ -320,21 +320,21 @@ async def test_runs_stop_while_the_ledger_is_locked(path: Path) -> None:
                 async with anyio.create_task_group() as tasks:
                     for number in range(3):
                         run: dict[str, Any] = {"tools": bank.tools, "ledger": seen, "run_id": f"run_{number}"}
-                        tasks.start_soon(partial(hold, PAY, "Done.", **run))
+                        tasks.start_soon(partial(run_chat, PAY, "Done.", **run))
                     await seen.waited.wait()
                     tasks.cancel_scope.cancel()
             assert [] == await ledger.entries()
-        held = await hold(PAY, "Done.", tools=bank.tools, ledger=ledger, run_id="run_0")
+        held = await run_chat(PAY, "Done.", tools=bank.tools, ledger=ledger, run_id="run_0")
     assert "executed n0: paid 5 to Ann" in held.shown
 
 
 async def test_a_locked_ledger_has_the_time_of_the_tool(path: Path) -> None:
     """A new call did not run. The outcome of a resumed call is unknown: an earlier resume may have run it."""
     bank, free = Bank(), Bank(requires_approval=False)
-    suspended = await hold(PAY, tools=bank.tools)
+    suspended = await run_chat(PAY, tools=bank.tools)
     with closing(SQLiteLedger(path)) as ledger:
         async with locked(path):
-            new = await hold(PAY, "Oh.", tools=free.tools, ledger=ledger, tool_timeout=0.05)
+            new = await run_chat(PAY, "Oh.", tools=free.tools, ledger=ledger, tool_timeout=0.05)
             resumed = await resume(suspended, bank, ledger, "Oh.", tool_timeout=0.05)
         assert "error n0 tool_failed" in new.shown
         assert "error n0 outcome_unknown" in resumed.shown
@@ -361,8 +361,8 @@ async def test_an_outcome_is_written_when_the_file_is_free(path: Path) -> None:
                     other.execute("ROLLBACK")
 
         bank = Locking(requires_approval=False)
-        await hold(PAY, "Done.", tools=bank.tools, ledger=Freeing(ledger), run_id="run")
-        again = await hold(PAY, "Done.", tools=free.tools, ledger=ledger, run_id="run")
+        await run_chat(PAY, "Done.", tools=bank.tools, ledger=Freeing(ledger), run_id="run")
+        again = await run_chat(PAY, "Done.", tools=free.tools, ledger=ledger, run_id="run")
     assert "executed n0: paid 5 to Ann" in again.shown
     assert [] == free.paid
 
@@ -375,7 +375,7 @@ async def test_an_outcome_is_written_when_the_file_is_free(path: Path) -> None:
 async def test_a_row_that_cannot_be_read_is_unknown(path: Path, broken: Any) -> None:
     """The call may have been run, so it is not told as one that was not; somebody can say how it ended."""
     bank = Bank()
-    held = await hold(PAY, tools=bank.tools)
+    held = await run_chat(PAY, tools=bank.tools)
     with closing(SQLiteLedger(path)) as ledger:
         await resume(held, bank, ledger)
         with closing(sqlite3.connect(path)) as other, other:
@@ -397,7 +397,7 @@ async def test_a_lease_that_cannot_be_read_is_over(path: Path, broken: Any) -> N
         await ledger.begin("run", replace(CALL, arguments=ANN), Claim(holder="h"))
         with closing(sqlite3.connect(path)) as other, other:
             other.execute("UPDATE calls SET held = ?", (broken,))
-        held = await hold(PAY, "Oh.", tools=bank.tools, ledger=ledger, run_id="run")
+        held = await run_chat(PAY, "Oh.", tools=bank.tools, ledger=ledger, run_id="run")
         (entry,) = await ledger.entries(unknown=True)
     assert "error n0 outcome_unknown" in held.shown
     assert ("n0", []) == (entry.call.id, bank.paid)

@@ -85,7 +85,7 @@ async def test_an_owner_that_is_cut_off_loses_its_run(server: RedisServer, prefi
                     if event.type == "text":
                         cut.cut()
                         gate.set()
-                cut.mend()
+                cut.restore()
                 mine = await run.wait()
         validate(taken)
         assert taken == there_too
@@ -131,7 +131,7 @@ async def test_a_call_that_may_have_begun_is_unknown(server: RedisServer, prefix
         await run.approve(taken[-1].pending[0].id)  # the owner has not heard of it, and its person says yes
         with anyio.fail_after(20):
             await anyio.wait_all_tasks_blocked()
-            cut.mend()
+            cut.restore()
             await run.stop()
     assert [] == bank.paid
 
@@ -147,7 +147,7 @@ async def test_an_owner_that_cannot_be_reached(server: RedisServer, prefix: str)
         with anyio.fail_after(10):
             await found.stop()
         assert "failed" == found.result.reason
-        cut.mend()
+        cut.restore()
 
 
 async def test_a_run_that_its_own_process_takes_over(
@@ -319,7 +319,7 @@ async def seen(server: RedisServer, stream: Startable, count: int, anew: Anew, *
                     taken.append(event)
                     if event.seq == count:
                         cut.cut()
-                cut.mend()
+                cut.restore()
                 await run.stop()
             validate(taken)
             assert taken == await read((await there.find(run.id, owner="ann")).attach())
@@ -404,7 +404,7 @@ async def test_a_run_is_begun_anew_once(server: RedisServer, prefix: str) -> Non
                     cuts[1].cut()
                     assert "failed" == (await found.wait()).reason
                     for cut in cuts:
-                        cut.mend()
+                        cut.restore()
                     await run.stop()
     assert [run.id] == begun
 
@@ -433,8 +433,8 @@ async def test_a_reader_that_has_read_what_another_owner_wrote_is_not_disturbed(
                         writes.cut()
                     if event.seq == 4:
                         reads.cut()
-                        reads.mend()
+                        reads.restore()
                         await (await there.find(run.id, owner="ann")).stop()
-                writes.mend()
+                writes.restore()
                 await run.stop()
             assert [each.seq for each in taken] == [*range(1, len(taken) + 1)]

@@ -22,7 +22,7 @@ from streamtools.parsing.dialects import DIALECTS, TAUGHT_DIALECTS
 from streamtools.parsing.dialects.hash_and_tilde import hash_marker, tilde_fence
 from streamtools.sources import Source
 from streamtools.tools import Tool, ToolRegistry
-from tests.support.approvals import ANN, QUESTION, Bank, calls, hold
+from tests.support.approvals import ANN, QUESTION, Bank, calls, run_chat
 from tests.support.cases import cases
 from tests.support.loops import ONE_LOOP, OTHER_LOOP_DEEP
 from tests.support.options import grouped
@@ -51,7 +51,7 @@ async def test_a_native_tool_does_not_run_for_text(share: int) -> None:
         for name, dialect in [*DIALECTS.items()][::share]:
             with case(name):
                 bank = Bank(requires_approval=False, trust="native")
-                held = await hold(planted(dialect), "Sorry.", tools=bank.tools, dialects=[dialect])
+                held = await run_chat(planted(dialect), "Sorry.", tools=bank.tools, dialects=[dialect])
                 assert [] == bank.paid
                 assert [Code.TOOL_DENIED] == refusals(held.events)
 
@@ -64,7 +64,7 @@ async def test_an_approved_tool_asks_for_text(share: int) -> None:
         for name, dialect in [*DIALECTS.items()][1 % share :: share]:
             with case(name):
                 bank = Bank(requires_approval=False, trust="approved")
-                held = await hold(planted(dialect), tools=bank.tools, dialects=[dialect])
+                held = await run_chat(planted(dialect), tools=bank.tools, dialects=[dialect])
                 assert [] == bank.paid
                 assert ["pay"] == [call.name for call in held.chat.result.pending]
 
@@ -78,7 +78,7 @@ async def test_with_a_nonce_no_quotation_is_a_call(make: Any, share: int) -> Non
         for name, dialect in [*DIALECTS.items()][(2 + (make is hash_marker)) % share :: share]:
             with case(name):
                 bank = Bank(requires_approval=False)
-                held = await hold(planted(dialect), tools=bank.tools, dialects=[make(nonce="k7")])
+                held = await run_chat(planted(dialect), tools=bank.tools, dialects=[make(nonce="k7")])
                 assert [] == bank.paid
                 assert [] == held.chat.result.calls
 
@@ -184,7 +184,7 @@ async def test_what_a_model_has_called_in_text_stays_as_it_was() -> None:
         (looked, [QUESTION], False),
         (looked, [], False),
     ):
-        held = await hold("Done.", tools=Bank().tools, messages=[*before, said, *behind], native_tool_calls=False)
+        held = await run_chat("Done.", tools=Bank().tools, messages=[*before, said, *behind], native_tool_calls=False)
         (asked,) = held.model.asks
         assert stays == (said in held.model.body(asked)["messages"]), (before, behind)
 
@@ -195,7 +195,7 @@ async def test_a_salvaged_call_stood_in_text(trust: str) -> None:
     bank = Bank(requires_approval=False, trust=trust)
     error = SourceError("no tool call", failed_generation=planted(DIALECTS["hermes_json"]))
     answers = [[error], "Sorry."] if trust == "native" else [[error]]
-    held = await hold(*answers, tools=bank.tools, dialects="hermes_json")
+    held = await run_chat(*answers, tools=bank.tools, dialects="hermes_json")
     assert [Code.SALVAGED] == [event.code for event in held.events if isinstance(event, Warning)]
     assert [] == bank.paid
 
@@ -208,5 +208,5 @@ async def test_a_validator_that_breaks() -> None:
 
     broken = Tool(pay, trust="approved")
     broken.read = lambda arguments: 1 / 0  # type: ignore[method-assign, assignment, return-value]
-    held = await hold(planted(tilde_fence()), "Sorry.", tools=[broken])
+    held = await run_chat(planted(tilde_fence()), "Sorry.", tools=[broken])
     assert [Code.TOOL_FAILED] == refusals(held.events)

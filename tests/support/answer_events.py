@@ -1,6 +1,6 @@
-"""What clients of Responses and of Anthropic's Messages make of a body of events, read more strictly than they do.
+"""Clients of OpenAI's Responses API and of Anthropic's Messages API, which are stricter than the SDKs.
 
-After `openai` 3 and `anthropic` 2 for Python, which put an answer together by the places that events tell.
+They follow `openai` 3 and `anthropic` 2 for Python.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _ENDS = ("response.completed", "response.incomplete", "response.failed")
 
 
 def check_responses(data: Sequence[str]) -> None:
-    """Raise AssertionError where a client of Responses would stumble; a body without an end is one that was left."""
+    """Raise AssertionError for events that a client of Responses would refuse. A body may be incomplete."""
     events = [json.loads(each) for each in data]
     assert [each["sequence_number"] for each in events] == list(range(len(events)))
     items: list[dict[str, Any]] = []
@@ -47,7 +47,7 @@ def check_responses(data: Sequence[str]) -> None:
 
 
 def check_message(data: Sequence[str]) -> None:
-    """Raise AssertionError where a client of Anthropic's would stumble; a body without an end is one that was left."""
+    """Raise AssertionError for events that a client of Messages would refuse. A body may be incomplete."""
     events = [json.loads(each) for each in data]
     blocks: list[dict[str, Any]] = []
     done: set[int] = set()

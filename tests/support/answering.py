@@ -1,4 +1,4 @@
-"""Who answers on the page in its tests: a provider on this machine, asked as a real one is."""
+"""A provider on the loopback interface for the tests of the page."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def look_up(city: str) -> str:
 
 @tool(requires_approval=True)
 async def pay(to: str, amount: int) -> str:
-    """Pay somebody."""
+    """Pay a person."""
     return f"paid {amount} to {to}"
 
 
@@ -43,7 +43,7 @@ TOOLS = ToolRegistry(look_up, pay, pick_date)
 
 
 def delta(text: str) -> bytes:
-    """Return one chunk of an answer."""
+    """Return one chunk of a response."""
     return f"data: {json.dumps({'choices': [{'index': 0, 'delta': {'content': text}}]})}\n\n".encode()
 
 
@@ -51,7 +51,7 @@ END = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndat
 
 
 def saying(*pieces: Piece, hold: bool = False) -> Loopback:
-    """Return an answer of text; an event among its pieces is waited for, and with `hold` it never ends."""
+    """Return a response with text. It waits for events among the pieces. With `hold`, it never ends."""
     script = [delta(each) if isinstance(each, str) else each for each in pieces]
     return Loopback(script if hold else [*script, END], hold=hold)
 
@@ -61,8 +61,8 @@ def calling(name: str, **arguments: Any) -> str:
     return f"~~~tool_call\n{json.dumps({'name': name, 'arguments': arguments})}\n~~~\n"
 
 
-class Answering:
-    """Answers what a provider answers."""
+class ProviderAnswerer:
+    """Answers questions with the responses of a provider."""
 
     label = "a provider of the tests"
     note = "It is on this machine."
@@ -73,7 +73,7 @@ class Answering:
         self._provider = provider
 
     def answer(self, question: str, history: Sequence[Message], *, suggestion: str | None = None) -> chat:
-        """Return the answer."""
+        """Return the answer to a question."""
         model = OpenAIChat("m", base_url=self._provider.url, api_key="k")
         return chat(
             model,
@@ -85,53 +85,53 @@ class Answering:
 
 
 class Page:
-    """What one browser does, and one cookie jar. `server` is where it does it."""
+    """A browser with its cookies. `server` is the address of the page."""
 
     def __init__(self, client: httpx.AsyncClient, server: Served, provider: Provider) -> None:
         self.client = client
         self.server = server
         self.provider = provider
 
-    async def tell(self, path: str, value: Any = None) -> httpx.Response:
-        """Post JSON, as the page does."""
+    async def post(self, path: str, value: Any = None) -> httpx.Response:
+        """Send a POST request with JSON, as the page does."""
         return await self.client.post(path, json={} if value is None else value)
 
     async def ask(self, question: str) -> str:
-        """Ask, and return the id of the run."""
-        response = await self.tell("/runs", {"question": question})
+        """Send a question, and return the id of the run."""
+        response = await self.post("/runs", {"question": question})
         assert 201 == response.status_code, response.text
         run: str = response.json()["run"]
         return run
 
     async def events(self, run: str, after: int = 0) -> list[dict[str, Any]]:
-        """Return the events of a run, to its end."""
+        """Return all events of a run."""
         response = await self.client.get(f"/runs/{run}/events", headers={"last-event-id": str(after)})
         assert 200 == response.status_code, response.text
         return read_frames(response.content)
 
     async def until(self, run: str, text: str) -> str:
-        """Read a run until an event holds this text, and return the event as it came."""
+        """Read a run until an event contains this text, and return the line of this event."""
         async with self.client.stream("GET", f"/runs/{run}/events") as response:
             async for line in response.aiter_lines():
                 if line.startswith("data: ") and text in line:
                     return line.removeprefix("data: ")
         raise AssertionError(f"no event held {text!r}")
 
-    async def known(self) -> dict[str, Any]:
-        """Return what the server tells a page that is loaded."""
+    async def state(self) -> dict[str, Any]:
+        """Return the state that the server sends to a loaded page."""
         told: dict[str, Any] = (await self.client.get("/conversation")).json()
         return told
 
 
 def browser(server: Served) -> httpx.AsyncClient:
-    """Return a client that sends what the page sends."""
+    """Return a client that sends the headers of the page."""
     return httpx.AsyncClient(base_url=server.url, headers={"origin": server.url}, trust_env=False, timeout=60)
 
 
 @contextlib.asynccontextmanager
 async def opened(*answers: Loopback, answerer: Answerer | None = None, **options: Any) -> AsyncIterator[Page]:
-    """Serve an application in which these answers are given."""
+    """Serve an application with these responses."""
     async with Provider(*answers) as provider:
-        app = make_app(answerer or Answering(provider), **options)
+        app = make_app(answerer or ProviderAnswerer(provider), **options)
         async with Served(app, lifespan="on") as server, browser(server) as client:
             yield Page(client, server, provider)

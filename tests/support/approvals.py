@@ -1,4 +1,4 @@
-"""Tools that somebody has to allow or to carry out, what they have done, and chats that wait for it."""
+"""Tools that need an approval or the client, and chats that wait for a decision."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ANN = {"to": "Ann", "amount": 5}
 
 
 class Bank:
-    """What has been paid, and the tools for it: `pay` needs approval, `look` none, `sign` is for the front end."""
+    """Records payments. `pay` needs an approval, `look` does not, and `sign` is a client tool."""
 
     def __init__(self, **options: Any) -> None:
         self.paid: list[tuple[str, int]] = []
@@ -42,7 +42,7 @@ class Bank:
 
 @cache
 def _tools_of(banks: Any) -> list[Tool[..., Any]]:
-    """Return them unbound: a scene has a bank of its own, and to read a signature takes milliseconds."""
+    """Return the unbound tools. They are cached, because reading a signature takes milliseconds."""
     return [Tool(banks.pay, requires_approval=True), Tool(banks.look), Tool(banks.sign, client=True)]
 
 
@@ -56,7 +56,7 @@ def block(name: str, arguments: str) -> str:
     return f'~~~tool_call\n{{"name":"{name}","arguments":{arguments}}}\n~~~\n'
 
 
-class Held(NamedTuple):
+class EndedRun(NamedTuple):
     """A run that has ended."""
 
     events: list[UIEvent]
@@ -65,21 +65,21 @@ class Held(NamedTuple):
 
     @property
     def shown(self) -> list[str]:
-        """The story from the first call on, without the end of steps."""
+        """The story from the first call on, without the ends of steps."""
         lines = [
             line for line in story(self.events) if not line.startswith(("start", "step", "thinking", "not", "n0 is"))
         ]
         return [line for line in lines if " is " not in line]
 
 
-async def hold(
+async def run_chat(
     *answers: ScriptedReply,
     tools: Any,
     messages: Sequence[Any] = (QUESTION,),
     then: Callable[[UIEvent, Chat], Awaitable[None] | None] = lambda event, chat: None,
     **options: Any,
-) -> Held:
-    """Hold a conversation with a model that gives these answers, all of them; `then` sees each event."""
+) -> EndedRun:
+    """Run a chat with a model that gives these answers. `then` is called with each event."""
     model = ScriptedModel(answers)
     told: list[UIEvent] = []
     async with chat(model, messages, tools=tools, **grouped(**options)) as events:
@@ -88,4 +88,4 @@ async def hold(
             if (done := then(event, events)) is not None:
                 await done
     assert not model.left
-    return Held(told, events, model)
+    return EndedRun(told, events, model)

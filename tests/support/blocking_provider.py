@@ -14,7 +14,7 @@ from typing import Self
 
 
 class BlockingProvider(ThreadingHTTPServer):
-    """Answers each request with the same status and chunks, and keeps the bodies of the requests."""
+    """Sends the same status and chunks for each request, and keeps the bodies of the requests."""
 
     daemon_threads = True
 
@@ -49,4 +49,4 @@ class _Answer(BaseHTTPRequestHandler):
             self.wfile.write(chunk)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
+        """Write no log."""

@@ -1,4 +1,6 @@
-"""What a reader of a stream may keep, and how much it may do: counted, not timed, and not weighed by the system."""
+"""Measures the memory and the work of a stream by counting characters, so that the result does not depend on the
+machine.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ LONGEST_MARKER = 160
 
 
 def stored(root: object) -> int:
-    """Return how many characters and bytes can be reached from `root`, without those of code and patterns."""
+    """Return the number of characters and bytes that `root` references, without code and patterns."""
     seen: set[int] = set()
     found = 0
     rest: list[Any] = [root]
@@ -38,7 +40,7 @@ def stored(root: object) -> int:
 
 
 def peak(work: Callable[[], object]) -> int:
-    """Return how many bytes `work` held at most."""
+    """Return the maximum number of bytes that `work` allocates."""
     gc.collect()
     tracemalloc.start()
     try:
@@ -49,9 +51,9 @@ def peak(work: Callable[[], object]) -> int:
 
 
 def characters_handled(work: Callable[[], object]) -> int:
-    """Return how many characters and bytes are passed to functions of the package while `work` is done.
+    """Return the number of characters and bytes that `work` passes to functions of the package.
 
-    A text that is handed on whole again and again, or read again from its beginning, makes that number grow.
+    The number grows if a text is passed or read again as a whole.
     """
     handled = 0
 
@@ -72,9 +74,9 @@ def characters_handled(work: Callable[[], object]) -> int:
 
 
 def assert_within_limits(events: Iterable[UIEvent], limits: Limits) -> None:
-    """No call, good or bad, is kept beyond the limit, and no turn has more calls than are allowed.
+    """Check that no call exceeds the size limit, and that no turn has too many calls.
 
-    The events are those of a parser, in which malformed calls are errors.
+    The events are those of a parser. Malformed calls are errors.
     """
     calls = 0
     for each in events:

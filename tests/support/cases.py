@@ -1,4 +1,4 @@
-"""Many cases in one test: each is tried, and those that fail are named."""
+"""Runs many cases in one test, and reports all that fail."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Cases:
-    """The cases of a test, each tried in a `with` of its own."""
+    """The cases of a test. Each runs in a `with` block."""
 
     def __init__(self) -> None:
         self.tried = 0
@@ -23,7 +23,7 @@ class Cases:
 
     @contextmanager
     def __call__(self, *name: object) -> Iterator[None]:
-        """Try one case, and go on with the next if it fails."""
+        """Run one case. If it fails, continue with the next case."""
         self.tried += 1
         try:
             yield
@@ -32,7 +32,7 @@ class Cases:
 
 
 def _only(error: BaseException) -> BaseException:
-    """Return what stands alone in groups, as task groups raise it."""
+    """Return the exception in nested exception groups that each hold one exception."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error
@@ -40,7 +40,7 @@ def _only(error: BaseException) -> BaseException:
 
 @contextmanager
 def cases() -> Iterator[Cases]:
-    """Give what each case is tried with; at the end AssertionError names all that have failed."""
+    """Provide the object for the cases. At the end, raise AssertionError with all failed cases."""
     case = Cases()
     yield case
     assert case.tried, "there was no case"
@@ -55,10 +55,10 @@ def together(
     values: Iterable[Any] | Mapping[str, Any],
     ids: Iterable[str] | Callable[[Any], object] | None = None,
 ) -> Callable[[F], F]:
-    """Run all cases in one test. The arguments are those of `pytest.mark.parametrize`, which would make many tests.
+    """Run all cases in one test. The arguments are those of `pytest.mark.parametrize`.
 
-    If there are several names, `values` may map the id of each case to its values. Use this for cases that share
-    nothing and take a few milliseconds: pytest needs as long for each test.
+    If there are several names, `values` may map the id of each case to its values. Use this for short, independent
+    cases, because pytest needs some milliseconds for each test.
     """
     listed = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
     if isinstance(values, Mapping) and len(listed) > 1:

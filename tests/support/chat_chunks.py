@@ -1,4 +1,4 @@
-"""Chat completion chunks as a server sends them, and what the adapter makes of them."""
+"""Chat completion chunks, and the source events that the adapter returns for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the process has told OpenTelemetry: spans and metrics, read back from the SDK's exporters in memory."""
+"""Spans and metrics that were reported to OpenTelemetry, from the in-memory exporters of its SDK."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Attributes = dict[str, Any]
 
 
 class Collected:
-    """The spans that have ended, and the metrics as they stand."""
+    """The ended spans and the current metrics."""
 
     def __init__(self) -> None:
         self._exporter = InMemorySpanExporter()
@@ -30,11 +30,11 @@ class Collected:
 
     @property
     def spans(self) -> list[ReadableSpan]:
-        """All spans, in the order in which they began."""
+        """All spans, in the order of their starts."""
         return sorted(self._exporter.get_finished_spans(), key=lambda span: (span.start_time or 0, -len(span.name)))
 
     def named(self, name: str) -> list[ReadableSpan]:
-        """The spans whose name begins with a word."""
+        """The spans whose names begin with a word."""
         return [span for span in self.spans if span.name.partition(" ")[0] == name]
 
     def one(self, name: str) -> ReadableSpan:
@@ -43,11 +43,11 @@ class Collected:
         return span
 
     def points(self, name: str) -> list[tuple[Attributes, float]]:
-        """The values of a metric by their attributes: of a histogram, how many were recorded."""
+        """The values of a metric by their attributes. For a histogram, the number of recorded values."""
         return [(dict(point.attributes or {}), _value(point)) for point in self._data(name)]
 
     def total(self, name: str, **attributes: Any) -> float:
-        """The sum of the values of a metric whose attributes, or what stands behind `streamtools.`, are these."""
+        """The sum of the values of a metric with these attributes. The prefix `streamtools.` may be omitted."""
         return sum(
             value
             for found, value in self.points(name)
@@ -60,7 +60,7 @@ class Collected:
 
     @property
     def metrics(self) -> dict[str, Any]:
-        """All metrics that have values, by their names."""
+        """All metrics with values, by name."""
         read = self._reader.get_metrics_data()
         scopes = [scope for of in read.resource_metrics for scope in of.scope_metrics] if read is not None else []
         return {metric.name: metric for scope in scopes for metric in scope.metrics}
@@ -75,20 +75,20 @@ def _value(point: Any) -> float:
 
 
 def context_of(span: ReadableSpan) -> SpanContext:
-    """Return the context of a span, which all of ours have."""
+    """Return the context of a span."""
     context = span.get_span_context()
     assert context is not None
     return context
 
 
 def is_child(span: ReadableSpan, parent: ReadableSpan) -> bool:
-    """Return whether a span stands directly below another."""
+    """Return True if a span is a direct child of another."""
     return span.parent is not None and span.parent.span_id == context_of(parent).span_id
 
 
 @contextmanager
 def collecting(**options: Any) -> Iterator[Collected]:
-    """Have the runs that begin in a block watched; `options` are those of `instrument`."""
+    """Instrument the runs in a `with` block. `options` are those of `instrument`."""
     collected = Collected()
     telemetry.instrument(tracer_provider=collected.tracers, meter_provider=collected.meters, **options)
     try:

@@ -1,4 +1,4 @@
-"""The command in a process of its own, for what only a process has: an exit status, signals, pipes that break."""
+"""Runs the command in a separate process, with its exit status, signals and pipes."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ ENVIRONMENT = {
 def start(
     *arguments: str | Path, stdin: int | IO[bytes] = subprocess.DEVNULL, stdout: int | IO[bytes] = subprocess.PIPE
 ) -> subprocess.Popen[bytes]:
-    """Start the command with a pipe for standard error, and by default one for standard output and nothing to read."""
+    """Start the command with pipes for output and errors, and an empty standard input."""
     return subprocess.Popen(
         [*COMMAND, *map(str, arguments)], stdout=stdout, stderr=subprocess.PIPE, stdin=stdin, env=ENVIRONMENT
     )
 
 
 def run(*arguments: str | Path) -> tuple[int, str, str]:
-    """Return the exit status, what was written, and what was complained of."""
+    """Return the exit status, the output, and the errors."""
     with start(*arguments) as process:
         output, complaints = process.communicate(timeout=120)
     return process.returncode, output.decode(), complaints.decode()

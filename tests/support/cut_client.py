@@ -1,4 +1,4 @@
-"""A client of Redis that a test cuts off: nothing that it sends arrives, as behind a network that swallows all."""
+"""A Redis client whose network a test can interrupt."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from streamtools.tools.redis_client import RedisClient, RedisConnection, Word
 
 
 class CutClient:
-    """Hands commands on while it is not cut; others fail after a moment, and so do those that wait when it is cut."""
+    """Forwards commands. While it is cut, new and waiting commands fail after a moment."""
 
     def __init__(self, inner: RedisClient) -> None:
         self._inner = inner
@@ -22,13 +22,13 @@ class CutClient:
         """The first words of the scripts, and the commands."""
 
     def cut(self) -> None:
-        """Swallow everything from now on."""
+        """Interrupt the network."""
         self.is_cut = True
         for scope in self._scopes:
             scope.cancel()
 
-    def mend(self) -> None:
-        """Hand everything on again."""
+    def restore(self) -> None:
+        """Restore the network."""
         self.is_cut = False
 
     async def execute(self, *args: Word) -> Any:
@@ -39,7 +39,7 @@ class CutClient:
     async def connection(self) -> AsyncIterator[RedisConnection]:
         """See `RedisClient`."""
         async with self._inner.connection() as connection:
-            yield _Own(self, connection)
+            yield _CutConnection(self, connection)
 
     async def _send(self, through: RedisConnection, *args: Word) -> Any:
         self.sent.append(str(args[0]))
@@ -55,7 +55,7 @@ class CutClient:
         raise ConnectionError("the network swallows everything")
 
 
-class _Own:
+class _CutConnection:
     def __init__(self, client: CutClient, connection: RedisConnection) -> None:
         self._client = client
         self._connection = connection

@@ -1,4 +1,4 @@
-"""Ways to cut bytes: what a network may do to them, and what must make no difference."""
+"""Ways to split bytes into chunks."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ _PLACES = 16
 
 
 def usual_cuts(data: bytes) -> Iterator[list[bytes]]:
-    """Yield `data` whole, byte by byte, with empty chunks between, and in two at every place; in the quick profile in
-    two at a few places, which are others where the length is another, and in pieces of a few sizes.
+    """Yield `data` whole, byte by byte, with empty chunks between, and split in two at every position.
+
+    The quick profile uses fewer positions, which depend on the length, and pieces of a few sizes.
     """
     yield [data]
     yield [data[at : at + 1] for at in range(len(data))]
@@ -31,7 +32,7 @@ def usual_cuts(data: bytes) -> Iterator[list[bytes]]:
 
 
 def cut(data: bytes, places: list[int]) -> list[bytes]:
-    """Return `data` cut at `places`, which may lie anywhere and come in any order."""
+    """Return `data`, split at `places`. They need not be sorted and may be outside of `data`."""
     bounds = [0, *sorted(min(place, len(data)) for place in places), len(data)]
     return [data[start:stop] for start, stop in itertools.pairwise(bounds)]
 

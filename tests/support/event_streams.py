@@ -11,7 +11,7 @@ from zlib import crc32
 
 
 def message(payload: bytes, headers: Mapping[str, str]) -> bytes:
-    """Return one message; all headers are texts."""
+    """Return one message. All headers are strings."""
     written = b""
     for name, value in headers.items():
         key, text = name.encode(), value.encode()
@@ -22,17 +22,17 @@ def message(payload: bytes, headers: Mapping[str, str]) -> bytes:
 
 
 def event(name: str, value: Any) -> bytes:
-    """Return a message of one event."""
+    """Return a message with one event."""
     headers = {":event-type": name, ":content-type": "application/json", ":message-type": "event"}
     return message(json.dumps(value).encode(), headers)
 
 
 def exception(name: str, value: Any) -> bytes:
-    """Return a message of an exception."""
+    """Return a message with an exception."""
     headers = {":exception-type": name, ":content-type": "application/json", ":message-type": "exception"}
     return message(json.dumps(value).encode(), headers)
 
 
 def chunk(value: Any) -> bytes:
-    """Return what InvokeModel makes of an event of the model's own API."""
+    """Return the message of InvokeModel for an event of the model's API."""
     return event("chunk", {"bytes": base64.b64encode(json.dumps(value).encode()).decode(), "p": "abc"})

@@ -1,7 +1,7 @@
-"""Histories as providers write them down: every kind of message, block, item and part, each with all that it must have.
+"""Complete histories in the formats of all providers, with every kind of message, block, item and part.
 
-The SDKs' own types judge them (`tests/sdks/test_requests.py`), so that what is read and written again is what there is.
-They are free of what is normalised: see `docs/histories.md`.
+The types of the SDKs validate them (`tests/sdks/test_requests.py`). They contain nothing that is normalized, see
+`docs/histories.md`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _result(id: str, **more: Any) -> dict[str, Any]:
 
 
 def _hosted(name: str, kind: str, content: Any, **more: Any) -> Messages:
-    """The two blocks of a tool that Anthropic runs."""
+    """Return the two blocks of a tool that Anthropic runs."""
     id = f"srvtoolu_{kind}"
     use = {"type": "server_tool_use", "id": id, "name": name, "input": {"x": "y"}}
     return [{**use, **more}, {"type": f"{kind}_tool_result", "tool_use_id": id, "content": content, **more}]
@@ -438,7 +438,7 @@ BEDROCK: Messages = [
 
 
 def _ran(tool: str, arguments: dict[str, Any], result: Any) -> Messages:
-    """The two steps of a tool that Google runs."""
+    """Return the two steps of a tool that Google runs."""
     call = {"type": f"{tool}_call", "id": f"{tool}_1", "arguments": arguments, "signature": "cw=="}
     return [call, {"type": f"{tool}_result", "call_id": f"{tool}_1", "result": result, "signature": "cw=="}]
 

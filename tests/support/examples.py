@@ -1,4 +1,4 @@
-"""How many examples a property gets that needs more than others, or takes longer."""
+"""The number of hypothesis examples for slow properties."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from hypothesis import settings
 
 
 def examples(share: float) -> settings:
-    """Return the settings for so many times as many examples as the profile has."""
+    """Return settings with this share of the examples of the profile."""
     return settings(max_examples=max(1, round(share * settings().max_examples)))

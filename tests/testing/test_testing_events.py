@@ -1,4 +1,4 @@
-"""`assert_events` and `read_events`: which events match, and what a failure shows."""
+"""The functions `assert_events` and `read_events`."""
 
 from __future__ import annotations
 
@@ -64,20 +64,19 @@ RUN: list[UIEvent] = [
         coalesce(RUN),
     ],
 )
-def test_what_is_said_counts_and_what_is_left_out_does_not(expected: list[Expected]) -> None:
-    """Classes, events with fields left out, dicts, anything that is equal, and any number of events."""
+def test_only_stated_fields_are_compared(expected: list[Expected]) -> None:
     assert_events(RUN, expected)
 
 
-def test_events_can_be_compared_as_they_came() -> None:
-    """Without joining, each delta is an event and ids are those of the run."""
+def test_events_can_be_compared_without_coalescing() -> None:
+    """Each delta is an event, and ids are those of the run."""
     assert_events(RUN, [Start("run_x"), {"seq": 2}, *[Text] * 5, ..., Done], coalesced=False)
     with pytest.raises(AssertionError):
         assert_events(RUN, [Start("run_x"), ..., Text("Hello"), ...], coalesced=False)
 
 
-def told(came: list[UIEvent], expected: list[Expected]) -> str:
-    """Return what a failure says below its first line."""
+def message_of(came: list[UIEvent], expected: list[Expected]) -> str:
+    """Return the lines of the error message after the first line."""
     with pytest.raises(AssertionError) as caught:
         assert_events(came, expected)
     first, _, rest = str(caught.value).partition("\n")
@@ -86,10 +85,10 @@ def told(came: list[UIEvent], expected: list[Expected]) -> str:
 
 
 def test_a_difference_is_shown_line_by_line() -> None:
-    """What is as expected stands unmarked, and two events of one kind say where they part."""
+    """For two events of the same type, the first difference is shown."""
     short = [*RUN[:-3], StepEnd(1, "stop"), RUN[-1]]
 
-    assert told(short, [Start, StepStart, Text("Help"), StepEnd, {"type": "done", "reason": "failed"}]) == (
+    assert message_of(short, [Start, StepStart, Text("Help"), StepEnd, {"type": "done", "reason": "failed"}]) == (
         "  Start(run_id='run_1')\n"
         "  StepStart(step=1)\n"
         "- Text(text='Help')\n"
@@ -114,23 +113,20 @@ def test_a_difference_is_shown_line_by_line() -> None:
         ({"colour": "red"}, "call.colour: expected 'red', actual nothing"),
     ],
 )
-def test_the_place_of_a_difference_is_named(call: dict[str, object], where: str) -> None:
-    """However deep in an event it is."""
-    assert where in told(RUN, [..., {"type": "call", "call": call}, ...])
+def test_the_path_of_a_difference_is_shown(call: dict[str, object], where: str) -> None:
+    assert where in message_of(RUN, [..., {"type": "call", "call": call}, ...])
 
 
-def test_what_a_wildcard_stands_for_is_counted() -> None:
-    """So that one sees where what was looked for might be."""
-    assert told(RUN, [Start, ..., Warning]) == (
+def test_the_events_of_a_gap_are_counted() -> None:
+    assert message_of(RUN, [Start, ..., Warning]) == (
         "  Start(run_id='run_1')\n  ... [step-start, text, call, executed, done]\n- Warning"
     )
-    assert told([], [..., Text("a")]) == "  ... [nothing]\n- Text(text='a')"
+    assert message_of([], [..., Text("a")]) == "  ... [nothing]\n- Text(text='a')"
 
 
-def test_events_that_are_too_many_and_too_few_are_marked() -> None:
-    """An unexpected event is an addition, a missing one a removal."""
-    assert "+ StepStart(step=1)" in told(RUN, [Start, Text, Call, Executed, Done]).splitlines()
-    assert "- Reasoning" in told(RUN, [Start, StepStart, Reasoning, Text, Call, Executed, Done]).splitlines()
+def test_unexpected_and_missing_events_are_marked() -> None:
+    assert "+ StepStart(step=1)" in message_of(RUN, [Start, Text, Call, Executed, Done]).splitlines()
+    assert "- Reasoning" in message_of(RUN, [Start, StepStart, Reasoning, Text, Call, Executed, Done]).splitlines()
 
 
 EVENTS: list[Event] = [
@@ -144,14 +140,13 @@ EVENTS: list[Event] = [
 
 @together("event", EVENTS, ids=lambda event: event.type)
 def test_the_repr_of_an_event_is_python(event: Event) -> None:
-    """Evaluated where everything of `streamtools.events` is known, it is the event again: so snapshots can hold it."""
+    """The repr can be evaluated, so snapshots can contain it."""
     assert event == eval(repr(event), vars(events).copy())
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("name", shipped())
 async def test_the_repr_of_every_shipped_run_is_python(name: str) -> None:
-    """Of each event that a recording becomes."""
     came = coalesce(await replay(shipped()[name]))
 
     assert came == eval(repr(came), vars(events).copy())
@@ -160,8 +155,7 @@ async def test_the_repr_of_every_shipped_run_is_python(name: str) -> None:
 
 @pytest.mark.parametrize("framing", ["sse", "ndjson"])
 @pytest.mark.parametrize("as_text", [True, False])
-def test_the_native_forms_are_read_back(framing: str, as_text: bool) -> None:
-    """What a backend sends in its own form, over either framing, becomes events again."""
+def test_read_events_reads_both_native_formats(framing: str, as_text: bool) -> None:
     encoder = outputs.native(framing=framing)  # type: ignore[arg-type]  # one of the two
     body = b"".join(map(encoder.encode, RUN)) + encoder.close()
 
@@ -169,7 +163,7 @@ def test_the_native_forms_are_read_back(framing: str, as_text: bool) -> None:
 
 
 @together(
-    ("body", "told"),
+    ("body", "message_of"),
     [
         ('data: {"type":"red"}\n\n', """^not an event in the native format: {"type":"red"} \\(.*'red'"""),
         ('{"detail":[{"type":"missing"}]}', """native format: {"detail":\\[{"type":"missing"}\\]} \\("""),
@@ -181,16 +175,16 @@ def test_the_native_forms_are_read_back(framing: str, as_text: bool) -> None:
         ("[]", r"^not an event in the native format: \[\]$"),
     ],
 )
-def test_what_is_no_event_is_refused(body: str | bytes, told: str) -> None:
-    """A body of something else is no empty list: its beginning is told, which says what went wrong."""
-    with pytest.raises(ValueError, match=told):
+def test_read_events_refuses_other_data(body: str | bytes, message_of: str) -> None:
+    """The message contains the beginning of the data."""
+    with pytest.raises(ValueError, match=message_of):
         read_events(body)
 
 
-def test_errors_that_a_wildcard_stands_for_are_told() -> None:
-    """They are why what is expected is missing."""
+def test_the_errors_in_a_gap_are_shown() -> None:
+    """They may explain why other events are missing."""
     faults = [Error(Code.UPSTREAM_ERROR, "Not Found", status=404), Error(Code.TRUNCATED, "it broke off")]
 
-    assert "... [start, error(upstream_error: Not Found, 404), error(truncated: it broke off)]" in told(
+    assert "... [start, error(upstream_error: Not Found, 404), error(truncated: it broke off)]" in message_of(
         [RUN[0], *faults], [..., Text("Hello")]
     )

@@ -1,4 +1,4 @@
-"""`assert_laws`: good dialects pass, and one fault of each kind is caught by the law that it breaks."""
+"""The function `assert_laws`: correct dialects pass, and each planted fault breaks the expected law."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def write_call(name: str, arguments: dict[str, Any]) -> str:
 
 
 def body(span: Span) -> Steps:
-    """One JSON object, which ends the call."""
+    """Read one JSON object, which ends the call."""
     state = yield from span.json()
     if state is BROKEN:
         yield from span.recover()
@@ -43,7 +43,7 @@ def dialect(
     write_call: Callable[[str, dict[str, Any]], str] = write_call,
     write_result: Callable[[str, str], str] = write_result,
 ) -> Dialect:
-    """Return a dialect of our own: `@call {"name": …, "arguments": {…}}`."""
+    """Return a custom dialect: `@call {"name": …, "arguments": {…}}`."""
     return Dialect(
         id="at_call",
         openers=(Opener(("@call ",), body, ahead=("{",)),),
@@ -52,16 +52,13 @@ def dialect(
     )
 
 
-def test_a_dialect_may_be_named() -> None:
-    """By its id, as everywhere; one that there is not is told."""
+def test_a_dialect_can_be_chosen_by_its_id() -> None:
     assert_laws("hash_marker", examples=2)
     with pytest.raises(ValueError, match=r"^no dialect 'at_call'; there are "):
         assert_laws("at_call")
 
 
-def test_a_body_that_is_no_generator_is_named() -> None:
-    """One that returns and never yields: whoever parses with it is told which."""
-
+def test_a_body_that_is_not_a_generator_is_reported() -> None:
     def returns(span: Span) -> Any:
         span.close(None)
 
@@ -75,17 +72,14 @@ def test_a_body_that_is_no_generator_is_named() -> None:
 @pytest.mark.deep
 @pytest.mark.parametrize("name", DIALECTS)
 def test_every_dialect_of_the_table_keeps_the_laws(name: str) -> None:
-    """What `assert_laws` knows of a dialect is enough for all of ours."""
     assert_laws(DIALECTS[name], examples=25)
 
 
-def test_a_dialect_of_ones_own_keeps_the_laws() -> None:
-    """A short grammar is enough for a good dialect."""
+def test_a_custom_dialect_keeps_the_laws() -> None:
     assert_laws(dialect())
 
 
-def test_tools_and_calls_can_be_given() -> None:
-    """A dialect is tried with the tools that are declared and the calls of a strategy."""
+def test_tools_and_calls_can_be_passed() -> None:
     seen: list[str] = []
 
     def write(name: str, arguments: dict[str, Any]) -> str:
@@ -100,8 +94,7 @@ def test_tools_and_calls_can_be_given() -> None:
     assert {"look_up"} == set(seen)
 
 
-def test_hypothesis_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who has not installed the extra is told to."""
+def test_a_missing_hypothesis_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "hypothesis", None)
 
     with pytest.raises(ImportError, match=r"pip install 'streamtools\[test\]'"):
@@ -109,14 +102,14 @@ def test_hypothesis_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch
 
 
 def raises(span: Span) -> Steps:
-    """Broken JSON is too much for it."""
+    """Fault: invalid JSON raises an exception."""
     if (yield from span.json()) is BROKEN:
         raise ValueError("this is no JSON")
     span.close()
 
 
-def gives_up_at_a_cut(span: Span) -> Steps:
-    """Where a delta ends with the brace that makes it certain, the call is taken to end."""
+def ends_at_a_cut(span: Span) -> Steps:
+    """Fault: a call ends at the delta that ends with its first brace."""
     if len(span.text) - span.at < 2:
         span.close(Code.INVALID_JSON)
     else:
@@ -124,13 +117,13 @@ def gives_up_at_a_cut(span: Span) -> Steps:
 
 
 def drops_a_character(span: Span) -> Steps:
-    """What follows the call is taken for a part of it, and said nowhere."""
+    """Fault: the character after the call is in no event."""
     yield from body(span)
     span.at = min(len(span.text), span.at + 1)
 
 
-def waits_for_more(span: Span) -> Steps:
-    """The call is told with the character behind it."""
+def reports_late(span: Span) -> Steps:
+    """Fault: the call is reported only with the next character."""
     state = yield from span.json()
     while span.at == len(span.text) and not span.ended:
         yield
@@ -141,13 +134,13 @@ def waits_for_more(span: Span) -> Steps:
     ("fault", "law"),
     [
         (raises, "totality: this is no JSON"),
-        (gives_up_at_a_cut, "chunk invariance"),
+        (ends_at_a_cut, "chunk invariance"),
         (drops_a_character, "conservation"),
-        pytest.param(waits_for_more, "promptness", marks=pytest.mark.deep),  # planted in the parser it is found below
+        pytest.param(reports_late, "promptness", marks=pytest.mark.deep),  # planted in the parser it is found below
     ],
 )
-def test_a_faulty_grammar_is_caught(fault: Body, law: str) -> None:
-    """The message names the dialect and the law, and the notes below it the shortest text."""
+def test_a_faulty_body_breaks_the_expected_law(fault: Body, law: str) -> None:
+    """The message contains the dialect, the law and the shortest text."""
     with pytest.raises(AssertionError, match=f"dialect 'at_call' breaks the law of {law}") as caught:
         assert_laws(dialect(fault))
 
@@ -155,32 +148,30 @@ def test_a_faulty_grammar_is_caught(fault: Body, law: str) -> None:
     assert "text=" in "".join(caught.value.__cause__.__notes__)
 
 
-def test_a_writer_that_nobody_can_read_is_caught() -> None:
-    """What a dialect writes, it reads."""
+def test_a_written_call_must_be_readable() -> None:
     with pytest.raises(AssertionError, match="law of round trip"):
         assert_laws(dialect(write_call=lambda name, arguments: write_call(name.upper(), arguments)))
 
 
-def test_a_result_that_calls_is_caught() -> None:
-    """What goes back to the model in the form of a call would be run when it is repeated."""
+def test_a_written_result_must_contain_no_call() -> None:
     with pytest.raises(AssertionError, match="law of results"):
         assert_laws(dialect(write_result=lambda name, text: write_call(name, {"result": text})))
 
 
-def pending_text_is_denied(patch: pytest.MonkeyPatch) -> None:
-    """The parser reports no pending text."""
+def hide_pending_text(patch: pytest.MonkeyPatch) -> None:
+    """Fault: the parser reports no pending text."""
     patch.setattr(Parser, "pending", "")
 
 
 def end_twice(patch: pytest.MonkeyPatch) -> None:
-    """A run has two ends."""
+    """Fault: a run has two ends."""
     close = StreamMachine.close
     again = Done("finished", None, None, [])
     patch.setattr(StreamMachine, "close", lambda machine: [*close(machine), again])
 
 
 def always_finish(patch: pytest.MonkeyPatch) -> None:
-    """A run that broke off is said to be finished."""
+    """Fault: an incomplete run is reported as finished."""
     close = StreamMachine.close
 
     def lie(machine: StreamMachine) -> list[UIEvent]:
@@ -195,17 +186,17 @@ def always_finish(patch: pytest.MonkeyPatch) -> None:
     ("plant", "law"),
     [
         (hold_back_one_too_long, "promptness: buffered, but not the beginning of a marker"),
-        (pending_text_is_denied, "promptness: neither shown nor buffered"),
+        (hide_pending_text, "promptness: neither shown nor buffered"),
         (thinking_never_ends, "paired lifecycle"),
         (end_twice, "one ending"),
         (always_finish, "one ending"),
         pytest.param(limits_forgotten, "limits", marks=pytest.mark.deep),  # the laws of parsing catch it sooner
     ],
 )
-def test_a_fault_around_the_grammar_is_caught(
+def test_a_fault_of_the_parser_breaks_the_expected_law(
     plant: Callable[[pytest.MonkeyPatch], None], law: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Laws that no grammar can break alone are checked too."""
+    """A dialect alone cannot break these laws."""
     plant(monkeypatch)
 
     with pytest.raises(AssertionError, match=f"law of {law}"):

@@ -1,4 +1,4 @@
-"""`assert_ledger_laws` fails for a ledger that breaks a law, and tells which: faults, planted into one of ours."""
+"""The function `assert_ledger_laws`: each planted fault breaks the expected law."""
 
 from __future__ import annotations
 
@@ -109,9 +109,7 @@ FAULTS: list[tuple[type[MemoryLedger], str]] = [
 
 
 @together(("kind", "law"), FAULTS, ids=[kind.__name__ for kind, _ in FAULTS])
-async def test_a_fault_is_found(kind: type[MemoryLedger], law: str) -> None:
-    """By the law that it breaks."""
-
+async def test_a_planted_fault_breaks_the_expected_law(kind: type[MemoryLedger], law: str) -> None:
     @asynccontextmanager
     async def make(clock: Callable[[], float]) -> AsyncIterator[Any]:
         yield kind(clock=clock)

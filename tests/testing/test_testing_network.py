@@ -1,4 +1,4 @@
-"""The network, blocked: what asks for it fails with what to do, on both event loops, and all is put back afterwards."""
+"""The block of the network in tests, on both event loops."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ELSEWHERE = "192.0.2.1"  # no host has it: RFC 5737
 
 
 def find(error: BaseException) -> NetworkBlocked:
-    """Return the error that is meant, alone or in a group of the event loop's."""
+    """Return the exception of this type, which may be in an exception group."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     assert isinstance(error, NetworkBlocked)
@@ -25,8 +25,8 @@ def find(error: BaseException) -> NetworkBlocked:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("host", [ELSEWHERE, "provider.invalid", "2001:db8::1"])
-async def test_a_client_that_asks_for_the_network_fails(host: str) -> None:
-    """Its test gets one error that names the place and says what to do, not one of a client that tried and failed."""
+async def test_a_request_to_the_network_raises_network_blocked(host: str) -> None:
+    """The message says how to record the test."""
     url = f"http://[{host}]:8000/" if ":" in host else f"http://{host}:8000/"
     with blocked("record it") as tried, pytest.raises((NetworkBlocked, BaseExceptionGroup)) as caught:
         async with httpx.AsyncClient() as client:
@@ -38,8 +38,8 @@ async def test_a_client_that_asks_for_the_network_fails(host: str) -> None:
 
 
 @pytest.mark.anyio
-async def test_this_machine_may_be_asked() -> None:
-    """A server on the loopback interface is no network, by address or by name."""
+async def test_the_local_machine_is_reachable() -> None:
+    """By address and by name."""
     async with Loopback([b"hello"]) as server:
         with blocked("record it") as tried:
             async with httpx.AsyncClient() as client:
@@ -63,8 +63,7 @@ async def test_this_machine_may_be_asked() -> None:
     ],
 )
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
-def test_each_way_out_is_blocked(ask: Callable[[], object]) -> None:
-    """Connections, datagrams and names are."""
+def test_connections_datagrams_and_names_are_blocked(ask: Callable[[], object]) -> None:
     with blocked("record it") as tried, pytest.raises(NetworkBlocked):
         ask()
 
@@ -72,7 +71,7 @@ def test_each_way_out_is_blocked(ask: Callable[[], object]) -> None:
 
 
 def test_hosts_can_be_allowed() -> None:
-    """By address, or by a name whose addresses are then allowed too."""
+    """Addresses of an allowed name are allowed too."""
     with blocked("record it", allow=[ELSEWHERE, "LOCALHOST", "provider.invalid"]) as tried:
         with socket.socket() as sock:
             sock.setblocking(False)
@@ -85,8 +84,8 @@ def test_hosts_can_be_allowed() -> None:
     assert [] == tried
 
 
-def test_everything_is_put_back() -> None:
-    """What was there before is there again, in the same place, after an error too and in the reverse order."""
+def test_the_functions_are_restored() -> None:
+    """Also after an exception."""
     before = (vars(socket.socket).get("connect"), socket.getaddrinfo, socket.socket.connect)
 
     with blocked("a"), pytest.raises(NetworkBlocked, match="b"), blocked("b"):

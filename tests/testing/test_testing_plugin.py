@@ -1,4 +1,4 @@
-"""The pytest plugin: each test writes a project and runs pytest in it."""
+"""The pytest plugin. Each test writes a project and runs pytest in it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ASK = """
 
 @pytest.fixture(autouse=True)
 def without_other_plugins(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Load none of other packages' plugins that no project here uses."""
+    """Disable plugins of other packages."""
     monkeypatch.setenv(
         "PYTEST_ADDOPTS", "-p no:valkey -p no:faker -p no:hypothesispytest -p no:xdist -p no:xdist.looponfail"
     )
@@ -37,24 +37,24 @@ def without_other_plugins(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyP
 
 @pytest.fixture
 def provider() -> Iterator[BlockingProvider]:
-    """A provider that answers each request with a short stream."""
+    """A provider that sends a short stream for each request."""
     with BlockingProvider(CHUNKS + END) as server:
         yield server
 
 
 def write(pytester: pytest.Pytester, provider: BlockingProvider, tests: str, name: str = "test_chat") -> Path:
-    """Write a test module whose tests can `ask` the provider; return the folder of its recordings."""
+    """Write a test module with a function `ask`. Return the folder of its recordings."""
     pytester.makepyfile(**{name: ASK.format(url=provider.url) + tests})
     return pytester.path / "recordings" / name
 
 
-def asked(path: Path) -> list[object]:
+def sent_bodies(path: Path) -> list[object]:
     """Return the bodies of the requests in a recording."""
     return [each.head.request and each.head.request.body for each in read_recordings(path)]
 
 
-def test_a_missing_recording_is_told_in_one_sentence(pytester: pytest.Pytester, provider: BlockingProvider) -> None:
-    """Without an option nothing is recorded, and the test says how it would be."""
+def test_a_missing_recording_is_reported(pytester: pytest.Pytester, provider: BlockingProvider) -> None:
+    """The message says how to record the test."""
     write(pytester, provider, "\n    def test_hello(recording): ask(recording)")
 
     result = pytester.runpytest_inprocess()
@@ -65,8 +65,8 @@ def test_a_missing_recording_is_told_in_one_sentence(pytester: pytest.Pytester, 
     assert [] == provider.requests
 
 
-def test_once_records_what_is_not_there(pytester: pytest.Pytester, provider: BlockingProvider) -> None:
-    """The first run asks the provider, and every other one replays, with the same bytes and without the provider."""
+def test_once_records_a_missing_recording(pytester: pytest.Pytester, provider: BlockingProvider) -> None:
+    """Later runs replay it."""
     folder = write(pytester, provider, "\n    def test_hello(recording): assert 'Hel' in ask(recording)")
 
     pytester.runpytest_inprocess("--record-streams=once").assert_outcomes(passed=1)
@@ -83,19 +83,18 @@ def test_once_records_what_is_not_there(pytester: pytest.Pytester, provider: Blo
     assert ["test_hello.jsonl"] == [each.name for each in folder.iterdir()]
 
 
-def test_rewrite_records_anew(pytester: pytest.Pytester, provider: BlockingProvider) -> None:
-    """What was recorded before is gone, once the test has asked again."""
+def test_rewrite_replaces_the_recording(pytester: pytest.Pytester, provider: BlockingProvider) -> None:
     folder = write(pytester, provider, "\n    def test_hello(recording): ask(recording)")
     pytester.runpytest_inprocess("--record-streams=once").assert_outcomes(passed=1)
     write(pytester, provider, "\n    def test_hello(recording): ask(recording, 'bye')")
 
     pytester.runpytest_inprocess("--record-streams=rewrite").assert_outcomes(passed=1)
 
-    assert [{"say": "bye"}] == asked(folder / "test_hello.jsonl")
+    assert [{"say": "bye"}] == sent_bodies(folder / "test_hello.jsonl")
 
 
-def test_new_adds_what_is_missing(pytester: pytest.Pytester, provider: BlockingProvider) -> None:
-    """Recorded exchanges are replayed, and the others recorded behind them."""
+def test_new_records_missing_requests(pytester: pytest.Pytester, provider: BlockingProvider) -> None:
+    """Recorded requests are replayed."""
     folder = write(pytester, provider, "\n    def test_hello(recording): ask(recording)")
     pytester.runpytest_inprocess("--record-streams=new").assert_outcomes(passed=1)
     write(pytester, provider, "\n    def test_hello(recording): ask(recording); ask(recording, 'bye')")
@@ -103,12 +102,12 @@ def test_new_adds_what_is_missing(pytester: pytest.Pytester, provider: BlockingP
     pytester.runpytest_inprocess("--record-streams=new").assert_outcomes(passed=1)
     pytester.runpytest_inprocess().assert_outcomes(passed=1)
 
-    assert [{"say": "hello"}, {"say": "bye"}] == asked(folder / "test_hello.jsonl")
+    assert [{"say": "hello"}, {"say": "bye"}] == sent_bodies(folder / "test_hello.jsonl")
     assert 2 == len(provider.requests)
 
 
-def test_what_is_not_recorded_fails_the_test(pytester: pytest.Pytester, provider: BlockingProvider) -> None:
-    """Even if the backend swallows it: the nearest request is told, and how to record the other."""
+def test_an_unrecorded_request_fails_the_test(pytester: pytest.Pytester, provider: BlockingProvider) -> None:
+    """Also if the backend hides the error."""
     write(pytester, provider, "\n    def test_hello(recording): ask(recording)")
     pytester.runpytest_inprocess("--record-streams=once").assert_outcomes(passed=1)
     swallowed = """
@@ -127,10 +126,9 @@ def test_what_is_not_recorded_fails_the_test(pytester: pytest.Pytester, provider
 
 
 @pytest.mark.parametrize(("mark", "passed"), [("", 0), ("@pytest.mark.recording(unplayed='ignore')", 1)])
-def test_what_is_left_unplayed_fails_the_test(
+def test_an_exchange_that_is_not_requested_fails_the_test(
     mark: str, passed: int, pytester: pytest.Pytester, provider: BlockingProvider
 ) -> None:
-    """A backend that asks less than was recorded is another backend, unless the marker allows it."""
     write(pytester, provider, "\n    def test_hello(recording): ask(recording); ask(recording, 'bye')")
     pytester.runpytest_inprocess("--record-streams=once").assert_outcomes(passed=1)
     write(pytester, provider, f"\n    {mark}\n    def test_hello(recording): ask(recording)")
@@ -146,10 +144,9 @@ def test_what_is_left_unplayed_fails_the_test(
     "option", ["none", *(pytest.param(each, marks=pytest.mark.deep) for each in ("once", "rewrite"))]
 )
 @pytest.mark.parametrize(("mark", "passed"), [("", 0), ("@pytest.mark.recording(unplayed='ignore')", 1)])
-def test_a_recording_that_is_never_opened_is_unplayed(
+def test_an_unused_recording_fails_the_test(
     mark: str, passed: int, option: str, pytester: pytest.Pytester, provider: BlockingProvider
 ) -> None:
-    """Whom such a test has asked, if anybody, the recording does not know."""
     write(pytester, provider, "\n    def test_hello(recording): ask(recording)")
     pytester.runpytest_inprocess("--record-streams=once").assert_outcomes(passed=1)
     write(pytester, provider, f"\n    {mark}\n    def test_hello(recording): httpx.get('{provider.url}')")
@@ -180,8 +177,8 @@ NAMED = """
 """
 
 
-def test_who_records_what_several_tests_need_is_told(pytester: pytest.Pytester, provider: BlockingProvider) -> None:
-    """The test that a recording is named after, wherever it is asked for; a fault does not hinder it."""
+def test_the_message_names_the_test_that_records(pytester: pytest.Pytester, provider: BlockingProvider) -> None:
+    """Several tests may use one recording."""
     write(pytester, provider, NAMED)
 
     result = pytester.runpytest_inprocess("-p", "no:randomly")
@@ -197,8 +194,7 @@ def test_who_records_what_several_tests_need_is_told(pytester: pytest.Pytester, 
 
 
 @pytest.mark.parametrize("passes", [True, False])
-def test_what_a_provider_refuses_is_kept_if_the_test_is_about_it(passes: bool, pytester: pytest.Pytester) -> None:
-    """A wrong key, a wrong address: the test fails, and the next run asks again. A test of a refusal keeps it."""
+def test_an_error_response_is_recorded_if_the_test_passes(passes: bool, pytester: pytest.Pytester) -> None:
     with BlockingProvider([b'{"detail":"Not Found"}'], status=404) as server:
         folder = write(
             pytester, server, f"\n    def test_hello(recording): assert ('Found' in ask(recording)) is {passes}"
@@ -234,10 +230,10 @@ SHORT = """
         ),
     ],
 )
-def test_a_fault_that_does_not_come_fails_the_test(
+def test_a_fault_that_is_not_reached_fails_the_test(
     fault: str, told: str, pytester: pytest.Pytester, provider: BlockingProvider
 ) -> None:
-    """Also where the reader has enough before the end: such a test would pass without any fault."""
+    """Also if the reader stops before the end."""
     write(pytester, provider, "\n    def test_hello(recording): ask(recording)")
     pytester.runpytest_inprocess("--record-streams=once").assert_outcomes(passed=1)
     write(pytester, provider, SHORT.format(fault=fault, url=provider.url))
@@ -249,8 +245,8 @@ def test_a_fault_that_does_not_come_fails_the_test(
         result.stdout.fnmatch_lines([told])
 
 
-def test_an_exchange_without_an_answer_is_no_recording(pytester: pytest.Pytester, provider: BlockingProvider) -> None:
-    """A provider that cannot be reached leaves the recording as it was, and the report says why."""
+def test_a_request_without_a_response_is_not_recorded(pytester: pytest.Pytester, provider: BlockingProvider) -> None:
+    """The old recording stays."""
     folder = write(pytester, provider, "\n    def test_hello(recording): ask(recording)")
     pytester.runpytest_inprocess("--record-streams=once").assert_outcomes(passed=1)
     first = (folder / "test_hello.jsonl").read_bytes()
@@ -306,8 +302,8 @@ PLACES = """
 """
 
 
-def test_each_test_has_a_place_of_its_own(pytester: pytest.Pytester, provider: BlockingProvider) -> None:
-    """Recordings are named after tests and their parameters; event loops share one, and so do those of one name."""
+def test_each_test_has_its_recording(pytester: pytest.Pytester, provider: BlockingProvider) -> None:
+    """Event loops share one recording."""
     folder = write(pytester, provider, PLACES.replace("{url}", provider.url))
 
     pytester.runpytest_inprocess("--record-streams=rewrite", "-p", "no:randomly").assert_outcomes(passed=11)
@@ -351,8 +347,8 @@ CUTS = """
 """
 
 
-def test_every_cut_is_a_test(pytester: pytest.Pytester, provider: BlockingProvider) -> None:
-    """One recording, cut in every way, each under a name that stays the same."""
+def test_every_cut_makes_one_test_for_each_cut(pytester: pytest.Pytester, provider: BlockingProvider) -> None:
+    """All of them share one recording."""
     folder = write(pytester, provider, CUTS.replace("{path}", "recordings/test_chat/test_all.jsonl"))
 
     result = pytester.runpytest_inprocess("--record-streams=once", "-v")
@@ -395,8 +391,8 @@ REPLAY = """
 """
 
 
-def test_a_replay_gives_events(pytester: pytest.Pytester) -> None:
-    """A recording by its path becomes events, with ids that stay the same, and with a fault of the marker's."""
+def test_replay_returns_events(pytester: pytest.Pytester) -> None:
+    """Call ids are the same in each run."""
     pytester.makepyfile(REPLAY.format(path=str(shipped()["hash-call"])))
 
     pytester.runpytest_inprocess().assert_outcomes(passed=2, errors=1)
@@ -412,8 +408,7 @@ def test_a_replay_gives_events(pytester: pytest.Pytester) -> None:
         ("speed=-1", "speed must be 0 or a positive factor"),
     ],
 )
-def test_a_wrong_marker_is_told(marker: str, told: str, pytester: pytest.Pytester) -> None:
-    """What a marker cannot say is an error of the test."""
+def test_an_invalid_marker_is_reported(marker: str, told: str, pytester: pytest.Pytester) -> None:
     tests = f"import pytest\n@pytest.mark.recording({marker})\ndef test_hello(recording): pass"
     pytester.makepyfile(tests)
 
@@ -423,8 +418,8 @@ def test_a_wrong_marker_is_told(marker: str, told: str, pytester: pytest.Pyteste
     assert told in result.stdout.str()
 
 
-def test_options_of_a_project_hold_for_each_recording(pytester: pytest.Pytester, provider: BlockingProvider) -> None:
-    """A fixture says once what is recorded how, and a marker says otherwise."""
+def test_recording_options_apply_to_all_tests(pytester: pytest.Pytester, provider: BlockingProvider) -> None:
+    """A marker takes precedence."""
     options = """
     @pytest.fixture(scope="session")
     def recording_options():
@@ -444,20 +439,18 @@ def test_options_of_a_project_hold_for_each_recording(pytester: pytest.Pytester,
     assert "responses" == read_recordings(folder / "test_other.jsonl")[0].head.source
 
 
-def test_a_secret_of_a_request_is_found_again(pytester: pytest.Pytester, provider: BlockingProvider) -> None:
-    """A request is compared as it was written down, without the secrets that the marker names."""
+def test_secrets_are_overwritten_in_compared_requests(pytester: pytest.Pytester, provider: BlockingProvider) -> None:
     marked = "\n    @pytest.mark.recording(redact=['our-account'])"
     folder = write(pytester, provider, f"{marked}\n    def test_hello(recording): ask(recording, 'our-account-name')")
 
     for options in (["--record-streams=once"], [], ["--record-streams=new"]):
         pytester.runpytest_inprocess(*options).assert_outcomes(passed=1)
 
-    assert [{"say": "***********-name"}] == asked(folder / "test_hello.jsonl")
+    assert [{"say": "***********-name"}] == sent_bodies(folder / "test_hello.jsonl")
     assert 1 == len(provider.requests)
 
 
-def test_a_marked_test_needs_not_name_the_fixture(pytester: pytest.Pytester) -> None:
-    """The marker alone blocks the network too, for a test that reads what it needs elsewhere."""
+def test_the_marker_alone_blocks_the_network(pytester: pytest.Pytester) -> None:
     tests = f"""
     import pytest, socket
     from pathlib import Path
@@ -481,8 +474,7 @@ def test_a_marked_test_needs_not_name_the_fixture(pytester: pytest.Pytester) -> 
     )
 
 
-def test_the_plugin_loads_nothing(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a project that does not use it, no module of the package is imported, nor what it needs."""
+def test_the_plugin_does_not_import_the_package(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     pytester.makepyfile(
         "import sys\ndef test_hello():\n    assert not {'streamtools', 'pydantic', 'httpx'} & sys.modules.keys()"
     )

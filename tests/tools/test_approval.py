@@ -15,7 +15,7 @@ from streamtools.conversation import Chat
 from streamtools.errors import Code, DecisionRefused
 from streamtools.events import ApprovalRequested, UIEvent
 from streamtools.tools import MemoryLedger, Tool
-from tests.support.approvals import ANN, Bank, Held, block, calls, hold
+from tests.support.approvals import ANN, Bank, EndedRun, block, calls, run_chat
 from tests.support.cases import together
 from tests.support.options import grouped
 
@@ -38,22 +38,22 @@ def decide(*, approve: bool, reason: str = "") -> Any:
     return then
 
 
-def of(held: Held, call_id: str) -> list[str]:
+def of(held: EndedRun, call_id: str) -> list[str]:
     """Return the story of one call; between two there is no order."""
     return [line for line in held.shown if call_id in line and "pending" not in line]
 
 
-async def suspended(bank: Bank, **options: Any) -> Held:
+async def suspended(bank: Bank, **options: Any) -> EndedRun:
     """A run that has left the payment open."""
-    held = await hold(ASKED, tools=bank.tools, **options)
+    held = await run_chat(ASKED, tools=bank.tools, **options)
     assert [] == bank.paid
     return held
 
 
-async def resumed(held: Held, bank: Bank, decisions: Any, *, resume: Any = None, **options: Any) -> Held:
+async def resumed(held: EndedRun, bank: Bank, decisions: Any, *, resume: Any = None, **options: Any) -> EndedRun:
     """The run that goes on, with a model that says `Done.`"""
     given = {"ledger": MemoryLedger(), "resume": resume or held.chat.suspension, **options}
-    return await hold("Done.", tools=bank.tools, messages=held.chat.messages(), decisions=decisions, **given)
+    return await run_chat("Done.", tools=bank.tools, messages=held.chat.messages(), decisions=decisions, **given)
 
 
 # Now.
@@ -73,7 +73,7 @@ async def test_approved_twice() -> None:
                     again(event.call.id)
                 refused.append(str(error.value))
 
-    await hold(ASKED, "Done.", tools=bank.tools, ask="now", then=twice)
+    await run_chat(ASKED, "Done.", tools=bank.tools, ask="now", then=twice)
     assert ["call 'n0' has been decided already"] * 3 == refused
     assert [("Ann", 5)] == bank.paid
 
@@ -89,7 +89,7 @@ async def test_arguments_changed_after_the_approval(digest: str | None) -> None:
             events.approve(event.call.id, digest=question.digest if digest else None)
             event.call.arguments["amount"] = 5000
 
-    held = await hold(calls(("pay", ANN)), "Pity.", tools=bank.tools, ask="now", then=change)
+    held = await run_chat(calls(("pay", ANN)), "Pity.", tools=bank.tools, ask="now", then=change)
     assert [] == bank.paid
     assert "error n0 tool_denied" in held.shown
 
@@ -104,7 +104,7 @@ async def test_a_tool_ends_the_run_while_another_waits() -> None:
 
         return ToolResult(model="enough", stop=True)
 
-    held = await hold(calls(("pay", ANN), ("stop", {})), tools=bank.tools.merge(stop), ask="now")
+    held = await run_chat(calls(("pay", ANN), ("stop", {})), tools=bank.tools.merge(stop), ask="now")
     assert "done stopped: tool_stop (None), pending n0" == held.shown[-1]
     with pytest.raises(DecisionRefused, match="does not wait for a decision"):
         held.chat.approve("n0")
@@ -153,7 +153,7 @@ async def test_the_result_continues_the_history_of_each_provider(format: Any) ->
 async def test_calls_in_text_are_resumed() -> None:
     """Their results are written in their dialect, and their text appears once."""
     bank = Bank()
-    held = await hold("Ok.\n" + block("pay", json.dumps(ANN)), tools=bank.tools)
+    held = await run_chat("Ok.\n" + block("pay", json.dumps(ANN)), tools=bank.tools)
     (call,) = held.chat.result.pending
     on = await resumed(held, bank, {call.id: True})
     assert [("Ann", 5)] == bank.paid
@@ -256,7 +256,7 @@ async def test_a_predicate_decides(arguments: dict[str, Any], asks: bool, is_asy
         return much(given)
 
     bank = Bank(requires_approval=waits if is_async else much)
-    held = await hold(calls(("pay", arguments)), *([] if asks else ["Done."]), tools=bank.tools)
+    held = await run_chat(calls(("pay", arguments)), *([] if asks else ["Done."]), tools=bank.tools)
     assert asks == ("may n0 run?" in held.shown)
 
 
@@ -268,7 +268,7 @@ async def test_a_predicate_that_raises() -> None:
 
     bank = Bank(requires_approval=broken)
     with structlog.testing.capture_logs() as logs:
-        held = await hold(calls(("pay", ANN)), tools=bank.tools)
+        held = await run_chat(calls(("pay", ANN)), tools=bank.tools)
     assert "may n0 run?" in held.shown
     place = f"{__file__}:{broken.__code__.co_firstlineno + 1}"
     expected = {"event": "approval_not_decided", "tool": "pay", "error": "RuntimeError", "raised_at": place}

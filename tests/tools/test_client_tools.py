@@ -11,7 +11,7 @@ from streamtools.errors import DecisionRefused
 from streamtools.events import UIEvent
 from streamtools.tools import MemoryLedger, Tool, tool
 from streamtools.tools.approvals import Answer, Deny
-from tests.support.approvals import Bank, Held, calls, hold
+from tests.support.approvals import Bank, EndedRun, calls, run_chat
 from tests.support.cases import together
 
 pytestmark = pytest.mark.anyio
@@ -29,11 +29,11 @@ def answer(result: Any = None, *, error: str | None = None) -> Any:
     return then
 
 
-async def resumed(held: Held, bank: Bank, decision: Any, **options: Any) -> Held:
+async def resumed(held: EndedRun, bank: Bank, decision: Any, **options: Any) -> EndedRun:
     (call,) = held.chat.result.pending
     given: Any = {"ledger": MemoryLedger(), **options}
     messages = held.chat.messages()
-    return await hold(
+    return await run_chat(
         "Done.",
         tools=bank.tools,
         messages=messages,
@@ -43,7 +43,7 @@ async def resumed(held: Held, bank: Bank, decision: Any, **options: Any) -> Held
     )
 
 
-def told(held: Held) -> list[Any]:
+def told(held: EndedRun) -> list[Any]:
     return [each["content"] for each in held.chat.messages() if each["role"] == "tool"]
 
 
@@ -67,7 +67,7 @@ async def test_a_tool_is_declared_by_its_schema() -> None:
     assert declared.client
     assert schema == declared.parameters
     assert declared.replace(requires_approval=True).client
-    held = await hold(calls(("pick", {"city": "Paris"})), tools=[declared])
+    held = await run_chat(calls(("pick", {"city": "Paris"})), tools=[declared])
     assert ["n0"] == [call.id for call in held.chat.result.pending]
     with pytest.raises(RuntimeError, match="the front end executes it"):
         declared({"city": "Paris"})
@@ -75,7 +75,7 @@ async def test_a_tool_is_declared_by_its_schema() -> None:
 
 async def test_the_run_ends_with_the_call() -> None:
     """The call is pending, and so is the run."""
-    held = await hold(calls(SIGN, ("look", {})), tools=Bank().tools)
+    held = await run_chat(calls(SIGN, ("look", {})), tools=Bank().tools)
     expected = [
         "call n0",
         "call n1",
@@ -90,7 +90,7 @@ async def test_the_run_ends_with_the_call() -> None:
 async def test_the_result_is_delivered_later() -> None:
     """The interface and the model get it once."""
     bank, ledger = Bank(), MemoryLedger()
-    held = await hold(calls(SIGN), tools=bank.tools)
+    held = await run_chat(calls(SIGN), tools=bank.tools)
     on = await resumed(held, bank, Answer({"pages": 2}), ledger=ledger)
     assert ["call n0", "executing n0", "executed n0: {'pages': 2}", "follow-up of 1", "text 'Done.'"] == on.shown[:5]
     assert ['{"pages":2}'] == told(on)
@@ -100,7 +100,7 @@ async def test_the_result_is_delivered_later() -> None:
 
 async def test_the_result_is_delivered_now() -> None:
     """The run waits for it, and for nothing else."""
-    held = await hold(calls(SIGN, ("look", {})), "Done.", tools=Bank().tools, ask="now", then=answer({"pages": 2}))
+    held = await run_chat(calls(SIGN, ("look", {})), "Done.", tools=Bank().tools, ask="now", then=answer({"pages": 2}))
     assert ["call n0", "executing n0", "executed n0: {'pages': 2}"] == [line for line in held.shown if "n0" in line]
     assert ['{"pages":2}', "looked"] == told(held)
 
@@ -122,7 +122,7 @@ async def test_the_result_is_delivered_now() -> None:
 async def test_decisions_other_than_a_valid_result(decision: Any, code: str, text: str) -> None:
     """The model gets the error, and the run continues."""
     bank = Bank()
-    on = await resumed(await hold(calls(SIGN), tools=bank.tools), bank, decision)
+    on = await resumed(await run_chat(calls(SIGN), tools=bank.tools), bank, decision)
     assert f"error n0 {code}" in on.shown
     assert text in told(on)[0]
     assert "finished" == on.chat.result.reason
@@ -146,7 +146,7 @@ async def test_approved_and_then_executed() -> None:
     declared = Tool.declared("pick").replace(requires_approval=True)
     tools = [declared, Bank().look]
 
-    held = await hold(calls(("pick", {}), ("look", {})), "Done.", tools=tools, ask="now", then=then)
+    held = await run_chat(calls(("pick", {}), ("look", {})), "Done.", tools=tools, ask="now", then=then)
     assert ["approval", "result"] == asked
     assert ["red", "looked"] == told(held)
 
@@ -154,9 +154,9 @@ async def test_approved_and_then_executed() -> None:
 async def test_approved_later_and_then_executed() -> None:
     """After the approval, the question for the result is open, in the same run."""
     declared = Tool.declared("pick").replace(requires_approval=True)
-    held = await hold(calls(("pick", {})), tools=[declared])
+    held = await run_chat(calls(("pick", {})), tools=[declared])
     ledger = MemoryLedger()
-    allowed = await hold(
+    allowed = await run_chat(
         tools=[declared],
         messages=held.chat.messages(),
         resume=held.chat.suspension,
@@ -166,7 +166,7 @@ async def test_approved_later_and_then_executed() -> None:
     suspension = allowed.chat.suspension
     assert suspension is not None
     assert [False] == [question.approval for question in suspension.questions]
-    on = await hold(
+    on = await run_chat(
         "Done.",
         tools=[declared],
         messages=allowed.chat.messages(),

@@ -20,8 +20,8 @@ from streamtools.tools import MemoryLedger, Tool, ToolError, ledger
 from streamtools.tools.approvals import Deny, Suspension, ask
 from streamtools.tools.guards import Guards
 from streamtools.tools.results import ToolOutcome
-from tests.support.approvals import ANN, Bank, Held, block, calls
-from tests.support.approvals import hold as hold_unchecked
+from tests.support.approvals import ANN, Bank, EndedRun, block, calls
+from tests.support.approvals import run_chat as hold_unchecked
 from tests.tools.test_mcp import Server, listed
 
 pytestmark = pytest.mark.anyio
@@ -29,17 +29,17 @@ pytestmark = pytest.mark.anyio
 PAY: Any = calls(("pay", ANN))
 
 
-async def hold(*answers: Any, **options: Any) -> Held:
+async def run_chat(*answers: Any, **options: Any) -> EndedRun:
     """A run whose events are in order."""
     held = await hold_unchecked(*answers, **options)
     validate(held.events)
     return held
 
 
-async def resume(held: Held, *answers: Any, tools: Any, decisions: Any = None, **options: Any) -> Held:
+async def resume(held: EndedRun, *answers: Any, tools: Any, decisions: Any = None, **options: Any) -> EndedRun:
     """The run that goes on behind `held`."""
     given = {"resume": held.chat.suspension, "ledger": MemoryLedger(), "messages": held.chat.messages(), **options}
-    return await hold(*answers, tools=tools, decisions=decisions, **given)
+    return await run_chat(*answers, tools=tools, decisions=decisions, **given)
 
 
 # Approval.
@@ -54,7 +54,9 @@ async def test_the_second_question_is_not_answered_by_the_first() -> None:
                 events.approve(question.call.id)
 
     declared = Tool.declared("pick").replace(requires_approval=True)
-    held = await hold(calls(("pick", {})), "Pity.", tools=[declared], ask="now", decision_timeout=0.05, then=approve)
+    held = await run_chat(
+        calls(("pick", {})), "Pity.", tools=[declared], ask="now", decision_timeout=0.05, then=approve
+    )
     assert ["call n0", "may n0 run?", "executing n0", "error n0 tool_denied"] == held.shown[:4]
 
 
@@ -72,7 +74,7 @@ async def test_an_open_question_outlives_a_changed_predicate(decisions: Any) -> 
     """A call with an open question does not run without approval."""
     bank = Moody()
     on = await resume(
-        await hold(PAY, tools=bank.tools), *(["Pity."] if decisions else []), tools=bank.tools, decisions=decisions
+        await run_chat(PAY, tools=bank.tools), *(["Pity."] if decisions else []), tools=bank.tools, decisions=decisions
     )
     assert [] == bank.paid
     assert (["n0"] if not decisions else []) == [call.id for call in on.chat.result.pending]
@@ -100,7 +102,7 @@ async def test_approved_calls_do_not_wait_for_a_place_when_a_tool_stops_the_run(
     wanted = calls(("halt", {}), *(("pay", {"n": n}) for n in range(3)))
     tools = [halt, Tool(pay, requires_approval=True)]
     with anyio.fail_after(10):
-        held = await hold(wanted, tools=tools, ask="now", concurrency=1, then=approve)
+        held = await run_chat(wanted, tools=tools, ask="now", concurrency=1, then=approve)
     assert "done stopped: tool_stop (None), pending n1 n2 n3" == held.shown[-1]
     assert [] == ran
 
@@ -120,7 +122,7 @@ async def test_no_question_after_a_tool_has_stopped_the_run() -> None:
 
     tools = [halt, Tool(Bank().pay, requires_approval=slow)]
     with anyio.fail_after(10):
-        held = await hold(calls(("halt", {}), ("pay", ANN)), tools=tools, ask="now")
+        held = await run_chat(calls(("halt", {}), ("pay", ANN)), tools=tools, ask="now")
     assert "may n1 run?" not in held.shown
     assert "done stopped: tool_stop (None), pending n1" == held.shown[-1]
 
@@ -133,7 +135,7 @@ async def test_a_suspended_call_is_pending_after_the_time_limit() -> None:
         await anyio.sleep_forever()
 
     tools = [*bank.tools, slow]
-    held = await hold(calls(("pay", ANN), ("slow", {})), tools=tools, guards=Guards(seconds=0.1))
+    held = await run_chat(calls(("pay", ANN), ("slow", {})), tools=tools, guards=Guards(seconds=0.1))
     assert "done stopped: time_limit (None), pending n0" == held.shown[-1]
     on = await resume(held, "Done.", tools=tools, decisions={"n0": True})
     assert [("Ann", 5)] == bank.paid
@@ -148,7 +150,7 @@ async def test_a_predicate_that_awaits_a_cancelled_task(anyio_backend: str) -> N
     async def broken(arguments: dict[str, Any]) -> bool:
         raise asyncio.CancelledError
 
-    held = await hold(PAY, tools=Bank(requires_approval=broken).tools)
+    held = await run_chat(PAY, tools=Bank(requires_approval=broken).tools)
     assert "may n0 run?" in held.shown
 
 
@@ -178,7 +180,7 @@ async def test_a_resumed_run_takes_no_new_call_for_an_old_one() -> None:
         return len(looked)
 
     tools = ToolRegistry(bank.tools.get("pay"), look)
-    held = await hold(calls(("pay", ANN), ("look", {})), tools=tools, ledger=ledger)
+    held = await run_chat(calls(("pay", ANN), ("look", {})), tools=tools, ledger=ledger)
     again = calls(("look", {}), ("look", {}))
     on = await resume(held, again, "Done.", tools=tools, decisions={"n0": True}, ledger=ledger)
     assert [0, 1, 2] == looked
@@ -199,7 +201,7 @@ async def test_a_resumed_run_takes_no_new_call_for_an_old_one() -> None:
 async def test_messages_without_the_resumed_call_are_refused(change: Any, message: str) -> None:
     """Otherwise the call would run and its result would have no place."""
     bank = Bank()
-    held = await hold(PAY, tools=bank.tools)
+    held = await run_chat(PAY, tools=bank.tools)
     with pytest.raises(ValueError, match=f"do not end with the calls of the run that is resumed: .*{message}"):
         await resume(held, tools=bank.tools, decisions={"n0": True}, messages=change(held.chat.messages()))
     assert [] == bank.paid
@@ -208,7 +210,7 @@ async def test_messages_without_the_resumed_call_are_refused(change: Any, messag
 async def test_a_review_of_resumed_calls_is_their_only_answer() -> None:
     """Also for calls in text, and if the messages are a `history` that knows them."""
     bank = Bank()
-    held = await hold(block("pay", json.dumps(ANN)), tools=bank.tools)
+    held = await run_chat(block("pay", json.dumps(ANN)), tools=bank.tools)
     (call,) = held.chat.result.pending
 
     def review(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -222,7 +224,7 @@ async def test_a_review_of_resumed_calls_is_their_only_answer() -> None:
 async def test_a_run_that_executes_nothing_resumes_nothing() -> None:
     """The calls stay pending and can still be resumed."""
     bank = Bank()
-    held = await hold(PAY, tools=bank.tools)
+    held = await run_chat(PAY, tools=bank.tools)
     on = await resume(held, tools=bank.tools, decisions={"n0": True}, execute="never")
     assert [] == bank.paid
     assert held.chat.suspension == on.chat.suspension
@@ -231,7 +233,7 @@ async def test_a_run_that_executes_nothing_resumes_nothing() -> None:
 async def test_a_question_is_not_lost_when_a_guard_ends_the_run_that_resumes() -> None:
     """A call that the guard stopped keeps its question, in its original run."""
     bank = Bank()
-    held = await hold(calls(*(("pay", {"to": "Ann", "amount": n}) for n in range(3))), tools=bank.tools)
+    held = await run_chat(calls(*(("pay", {"to": "Ann", "amount": n}) for n in range(3))), tools=bank.tools)
     decisions = {f"n{n}": True for n in range(3)}
     on = await resume(held, tools=bank.tools, decisions=decisions, guards=Guards(calls_per_turn=1))
     suspension = on.chat.suspension
@@ -244,7 +246,7 @@ async def test_a_question_is_not_lost_when_a_guard_ends_the_run_that_resumes() -
 async def test_nothing_more_is_read_while_a_resumed_call_is_open() -> None:
     """So a suspension belongs to one run, under which the ledger knows its calls."""
     bank = Bank()
-    held = await hold(PAY, tools=bank.tools)
+    held = await run_chat(PAY, tools=bank.tools)
     source = sources.events(PAY)
     async with ToolStream(
         source, tools=bank.tools, resume=held.chat.suspension, runner=RunnerOptions(ledger=MemoryLedger())
@@ -281,7 +283,7 @@ def test_an_invalid_suspension_is_a_value_error(wrong: Any) -> None:
 async def test_the_first_decision_counts(decisions: tuple[bool, bool]) -> None:
     """A denied call does not run later, and an executed call was not denied."""
     bank, ledger = Bank(), MemoryLedger()
-    held = await hold(PAY, tools=bank.tools)
+    held = await run_chat(PAY, tools=bank.tools)
     told = [
         (await resume(held, "Done.", tools=bank.tools, decisions={"n0": said}, ledger=ledger)).chat.messages()[2:3]
         for said in decisions
@@ -293,7 +295,7 @@ async def test_the_first_decision_counts(decisions: tuple[bool, bool]) -> None:
 async def test_a_started_call_is_not_denied() -> None:
     """The process that ran the call died. The outcome is unknown, not denied."""
     bank, ledger = Bank(), MemoryLedger()
-    held = await hold(PAY, tools=bank.tools)
+    held = await run_chat(PAY, tools=bank.tools)
     (call,) = held.chat.result.pending
     await ledger.begin(held.chat.run_id, call)
     on = await resume(held, "Oh.", tools=bank.tools, decisions={"n0": Deny()}, ledger=ledger)
@@ -310,7 +312,7 @@ async def test_a_ledger_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
 
     bank = Bank(requires_approval=False)
     with structlog.testing.capture_logs() as logs:
-        held = await hold(PAY, "Done.", tools=bank.tools, ledger=Hanging())
+        held = await run_chat(PAY, "Done.", tools=bank.tools, ledger=Hanging())
     assert "executed n0: paid 5 to Ann" in held.shown
     assert [("ledger_not_written", "it takes too long")] == [(each["event"], each["error"]) for each in logs]
 
@@ -334,7 +336,7 @@ async def test_the_limit_of_results_applies_to_errors(by: str) -> None:
                 events.answer(question.call.id, error=long)
 
     tools = [fail] if by == "the tool" else [Tool(fail, client=True)]
-    held = await hold(calls(("fail", {})), "Oh.", tools=tools, ask="now", then=decide, result_limit=200)
+    held = await run_chat(calls(("fail", {})), "Oh.", tools=tools, ask="now", then=decide, result_limit=200)
     (outcome,) = held.chat.result.outcomes
     assert outcome.text.startswith("the result has ")
     assert len(outcome.text) < 2000
