@@ -224,6 +224,11 @@ def object_in(value: Mapping[str, Any], name: str) -> dict[str, Any]:
     return held if isinstance(held := value.get(name), dict) else {}
 
 
+def objects(value: Any) -> list[dict[str, Any]]:
+    """Return the dicts in a list. Returns an empty list for any other value."""
+    return [member for member in value if isinstance(member, dict)] if isinstance(value, list) else []
+
+
 def text_under(value: Any, *names: str) -> str | None:
     """Return the first non-empty string under one of the keys `names`, in the dicts that are values of `value`.
 

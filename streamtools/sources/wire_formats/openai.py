@@ -26,8 +26,7 @@ reported once per stream. Log probabilities and obfuscation are dropped.
 
 from __future__ import annotations
 
-import itertools
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -35,7 +34,7 @@ from streamtools.events import ReasoningDelta, SourceError, SourceEvent, SourceU
 from streamtools.json_values import DECODE_ERRORS, fits, whole
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import UNREADABLE, Frame, FrameAdapter, SSEDecoder
-from streamtools.sources.provider_terms import Fault, bounded, finish_reason, read_usage, string
+from streamtools.sources.provider_terms import Fault, bounded, finish_reason, object_in, objects, read_usage, string
 from streamtools.sources.wire_formats.chat_calls import ChatCalls
 
 _CUT_REASONS = ("length", "content_filter", "error", "cancelled")
@@ -52,49 +51,44 @@ _HELPER_EVENTS = frozenset(
 
 _REASONING_FIELDS = ("reasoning_content", "reasoning")
 _SPLIT_FIELDS = ("text", "summary")  # fields of `reasoning_details` whose text arrives in pieces
+_OTHER_FIELDS = ("audio", "images", "annotations", "extra_content", "executed_tools")
 _DETAIL_TYPES = ("reasoning.text", "reasoning.summary", "reasoning.encrypted")
 
 
-class _Delta(msgspec.Struct, gc=False, forbid_unknown_fields=True):
-    role: Any = None
-    channel: Any = None  # Groq sets it on reasoning deltas
-    content: Any = None
-    reasoning_content: Any = None
-    reasoning: Any = None
-    reasoning_details: Any = None
-    refusal: Any = None
-    tool_calls: Any = None
-    function_call: Any = None
-    audio: Any = None
-    images: Any = None
-    annotations: Any = None
-    extra_content: Any = None
-    executed_tools: Any = None
+_DELTA_FIELDS = frozenset(
+    (
+        *("role", "channel", "content", "reasoning_content", "reasoning", "reasoning_details", "refusal", "tool_calls"),
+        *("function_call", "audio", "images", "annotations", "extra_content", "executed_tools"),
+    )
+)
 
 
-class _Choice(msgspec.Struct, gc=False):
-    index: Any = 0
-    delta: _Delta | None = None
-    message: _Delta | None = None
-    text: Any = None
-    finish_reason: Any = None
-    native_finish_reason: Any = None
+class _TextDelta(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+    content: str
+    role: str | None = None
+    reasoning_content: None = None
+    refusal: None = None
+    tool_calls: None = None
 
 
-class _CompletionChunk(msgspec.Struct, gc=False):
-    id: Any = None
-    model: Any = None
-    choices: list[_Choice] | None = None
-    usage: Any = None
-    error: Any = None
-    citations: Any = None
-    x_groq: Any = None
+class _TextChoice(msgspec.Struct, gc=False):
+    delta: _TextDelta
+    index: Literal[0] = 0
+    message: None = None
+    finish_reason: Literal["", None] = None
 
 
-_DELTA_FIELDS = frozenset(_Delta.__struct_fields__)
-_CHOICE_FIELDS = ("index", "text", "finish_reason", "native_finish_reason")
-_CHUNK_FIELDS = ("id", "model", "usage", "error", "citations", "x_groq")
-_decode = msgspec.json.Decoder(_CompletionChunk).decode
+class _TextChunk(msgspec.Struct, gc=False):
+    """A chunk that holds only a piece of the answer. Decoding it takes half of the time of decoding a dict."""
+
+    choices: tuple[_TextChoice]
+    usage: None = None
+    error: None = None
+    citations: None = None
+    x_groq: None = None
+
+
+_decode_text = msgspec.json.Decoder(_TextChunk).decode
 
 
 class ChatCompletions(FrameAdapter):
@@ -105,13 +99,11 @@ class ChatCompletions(FrameAdapter):
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         super().__init__(SSEDecoder(limits.frame), limits)
-        self._may_have_half_pairs = False  # whether deltas may hold halves of surrogate pairs
+        self._expects_text = False  # the last chunk was a piece of the answer, so that the next one probably is, too
         self._reason: str | None = None
         self._usage: Usage | None = None
         self._calls = ChatCalls(limits)
         self._reasoning_fields = _ReasoningFields(limits)
-        # For each name in `_REASONING_FIELDS`: whether the last reasoning delta used it.
-        self._last_fields: tuple[bool, ...] = ()
         self._citations: Any = None
 
     @property
@@ -125,114 +117,113 @@ class ChatCompletions(FrameAdapter):
         return super()._read_sdk_object(getattr(item, "chunk", None) or item if kind == "chunk" else item)
 
     def _read(self, frame: Frame, events: list[SourceEvent]) -> None:
-        try:
-            chunk = _decode(frame.data)
-        except DECODE_ERRORS:
-            self._read_slowly(frame, events)
-            return
-        if self._read_chunk(chunk, events):
-            self._pass(frame, events)
-
-    def _read_slowly(self, frame: Frame, events: list[SourceEvent]) -> None:
-        """Read a frame that msgspec cannot decode: JSON of another shape, or a string with invalid UTF-8."""
+        if self._expects_text:
+            try:
+                text = _decode_text(frame.data).choices[0].delta.content
+            except DECODE_ERRORS:
+                pass
+            else:
+                self._say(text, events)
+                return
         if frame.data.startswith(b"[DONE]"):
-            # Forget a non-SSE line after `[DONE]` in the same network chunk, so that it is not reported as an error.
-            self._frames.ignored = b""
+            self._frames.ignored = b""  # a non-SSE line after `[DONE]` in the same network chunk is no error
             self._end(events, done=True)
             self._over = True
             return
         value = self._decode(frame, events)
         if value is UNREADABLE:
             return
-        chunk, delta_fields, has_wrong_types = _to_chunk(value)
-        self._may_have_half_pairs = True
-        more = self._read_chunk(chunk, events)
-        if more or (has_wrong_types and not self._over):
+        chunk = value if isinstance(value, dict) else {}
+        listed = chunk.get("choices")
+        choices = objects(listed)
+        deltas = [choice.get(name) for choice in choices for name in ("delta", "message")]
+        has_wrong_types = not (
+            chunk is value
+            and (listed is None or (isinstance(listed, list) and len(listed) == len(choices)))
+            and all(isinstance(delta, dict | None) for delta in deltas)
+        )
+        if has_wrong_types or listed is not None:
+            self._understood = True  # a chunk with `choices` proves that the stream has this format
+        if self._read_chunk(chunk, choices, events) or (has_wrong_types and not self._over):
             self._pass_unknown(frame, value, events)
-        elif delta_fields and not self._over:
-            self._pass_fields(delta_fields, _DELTA_FIELDS, events)
+        elif not self._over:
+            fields: dict[str, Any] = {}
+            for choice in choices:
+                fields |= {} if choice.get("index") else object_in(choice, "delta") | object_in(choice, "message")
+            self._pass_fields(fields, _DELTA_FIELDS, events)
+        has_names = self._response_id is not None and self._model is not None
+        self._expects_text = has_names and bool(events) and type(events[-1]) is TextDelta
 
-    def _read_chunk(self, chunk: _CompletionChunk, events: list[SourceEvent]) -> bool:
+    def _read_chunk(self, chunk: dict[str, Any], choices: list[dict[str, Any]], events: list[SourceEvent]) -> bool:
         """Append the events of `chunk`. Returns whether it also has data that must be passed on as `raw`."""
         if not (self._response_id and self._model):  # Azure's first chunk has neither
-            self._name_response(chunk.id, chunk.model)
-        more = not chunk.choices
-        if chunk.choices is not None:
-            self._understood = True  # a chunk with `choices` proves that the stream has this format
-        for choice in chunk.choices or ():
-            if choice.index:  # only the choice with index 0 is read; null means 0 too
+            self._name_response(chunk.get("id"), chunk.get("model"))
+        more = not choices
+        for choice in choices:
+            reason, delta = choice.get("finish_reason"), choice.get("delta")
+            if choice.get("index"):  # only the choice with index 0 is read; null means 0 too
                 more = True
                 continue
-            delta = choice.delta or choice.message  # `message` holds a whole answer
-            if delta is not None:
-                if thought := delta.reasoning_content or delta.reasoning:  # if both are sent, they hold the same text
-                    if self._may_have_half_pairs or type(thought) is not str:
-                        self._add_thought(thought, events)
-                    else:
-                        events.append(ReasoningDelta(thought))
-                    fields = bool(delta.reasoning_content), bool(delta.reasoning)
-                    if fields != self._last_fields:
-                        names = itertools.compress(_REASONING_FIELDS, fields)
-                        if self._reasoning_fields.note(events, *names):
-                            self._last_fields = fields
-                if delta.reasoning_details:
-                    self._reasoning_fields.add(delta.reasoning_details)
-                    self._add_details(delta.reasoning_details, bool(thought), events)
-                if content := delta.content:
-                    if self._may_have_half_pairs or type(content) is not str:
-                        self._add_content(content, events)
-                    else:
-                        events.append(TextDelta(content))
-                if delta.refusal:
-                    self._add_content(delta.refusal, events)
-                if delta.tool_calls:
-                    for left in self._calls.take(delta.tool_calls, events):
-                        self._pass_raw(left, events)
-                # If `tool_calls` has calls, `function_call` repeats them.
-                if delta.function_call and not (delta.tool_calls and self._calls.any_new):
-                    for left in self._calls.take_old(delta.function_call, events):
-                        self._pass_raw(left, events)
-                if delta.audio or delta.images or delta.annotations or delta.extra_content or delta.executed_tools:
-                    more = True
-            elif choice.text:
-                self._add_content(choice.text, events)  # the legacy completions endpoint
-            elif not choice.finish_reason:
+            if not isinstance(delta, dict):
+                delta = choice.get("message")  # it holds a whole answer
+            if isinstance(delta, dict):
+                more = self._read_delta(delta, events) or more
+            elif choice.get("text"):
+                self._add_content(choice["text"], events)  # the legacy completions endpoint
+            elif not reason:
                 more = True
-            if choice.finish_reason:
-                self._finish(choice)
-        if chunk.usage or chunk.error or chunk.citations or chunk.x_groq:
+            if reason:
+                self._finish(reason, choice.get("native_finish_reason"))
+        if any(chunk.get(name) for name in ("usage", "error", "citations", "x_groq")):
             more = self._read_chunk_fields(chunk, more, events)
-        if self._may_have_half_pairs:
-            self._may_have_half_pairs = bool(self._text.half or self._thought.half)
         return more and not self._over
 
-    def _read_chunk_fields(self, chunk: _CompletionChunk, more: bool, events: list[SourceEvent]) -> bool:
+    def _read_delta(self, delta: dict[str, Any], events: list[SourceEvent]) -> bool:
+        """Append the events of `delta`. Returns whether it also has data that must be passed on as `raw`."""
+        details, calls, old_call = (delta.get(name) for name in ("reasoning_details", "tool_calls", "function_call"))
+        if thought := delta.get("reasoning_content") or delta.get("reasoning"):  # if both are sent, they are equal
+            self._add_thought(thought, events)
+            self._reasoning_fields.note(events, *(name for name in _REASONING_FIELDS if delta.get(name)))
+        if details:
+            self._reasoning_fields.add(details)
+            self._add_details(details, bool(thought), events)
+        for name in ("content", "refusal"):
+            if content := delta.get(name):
+                self._add_content(content, events)
+        if calls:
+            for left in self._calls.take(calls, events):
+                self._pass_raw(left, events)
+        if old_call and not (calls and self._calls.any_new):  # if `tool_calls` has calls, `function_call` repeats them
+            for left in self._calls.take_old(old_call, events):
+                self._pass_raw(left, events)
+        return any(delta.get(name) for name in _OTHER_FIELDS)
+
+    def _read_chunk_fields(self, chunk: dict[str, Any], more: bool, events: list[SourceEvent]) -> bool:
         """Append usage and errors of a chunk.
 
         Returns `more`, updated: whether the chunk must also be passed on as `raw`.
         """
-        groq = chunk.x_groq if isinstance(chunk.x_groq, dict) else {}
-        if usage := read_usage(chunk.usage or groq.get("usage")):
-            more = more and bool(chunk.choices)
+        groq, citations = object_in(chunk, "x_groq"), chunk.get("citations")
+        if usage := read_usage(chunk.get("usage") or groq.get("usage")):
+            more = more and bool(chunk.get("choices"))
             if usage != self._usage:
                 self._usage = usage
                 events.append(SourceUsage(usage))
-        if chunk.citations and (not fits(chunk.citations, self._limits.depth) or chunk.citations != self._citations):
-            self._citations = chunk.citations  # Perplexity repeats the citations in each chunk
+        if citations and (not fits(citations, self._limits.depth) or citations != self._citations):
+            self._citations = citations  # Perplexity repeats the citations in each chunk
             more = True
-        if fault := chunk.error or groq.get("error"):
+        if fault := chunk.get("error") or groq.get("error"):
             self._report(fault, events)
         return more
 
-    def _finish(self, choice: _Choice) -> None:
+    def _finish(self, reason: Any, native: Any) -> None:
         """Record the finish reason.
 
-        OpenRouter may report a normal end for an answer that its provider truncated. Then the provider's reason in
-        `native_finish_reason` is recorded instead.
+        OpenRouter may report a normal end for an answer that its provider truncated. Then the reason of the provider,
+        `native`, is recorded instead.
         """
         if self._reason is None:
-            self._reason = str(choice.finish_reason) if isinstance(choice.finish_reason, str | int) else "unknown"
-        native = choice.native_finish_reason
+            self._reason = str(reason) if isinstance(reason, str | int) else "unknown"
         hidden = isinstance(native, str) and finish_reason(native) in ("length", "content_filter")
         if hidden and finish_reason(self._reason) in ("stop", "tool_calls"):
             self._reason = str(native)
@@ -365,27 +356,3 @@ class _ReasoningFields:
         self._entries = []
         is_complete = entries and self._characters_left >= 0
         return [ReasoningDelta("", own={"openai": {"reasoning_details": entries}})] if is_complete else []
-
-
-def _to_chunk(value: Any) -> tuple[_CompletionChunk, dict[str, Any], bool]:
-    """Convert `value` to a chunk. Also returns the delta of the first choice as a dict.
-
-    The third value is True if `value`, `choices`, a choice or a delta has the wrong type.
-    """
-    known = value if isinstance(value, dict) else {}
-    listed, delta_fields = known.get("choices"), dict[str, Any]()
-    has_wrong_types = known is not value or not isinstance(listed, list | None)
-    choices: list[_Choice] = []
-    for entry in listed if isinstance(listed, list) else ():
-        given = entry if isinstance(entry, dict) else {}
-        choice = _Choice(**{name: given[name] for name in _CHOICE_FIELDS if name in given})
-        for name in ("delta", "message"):
-            if isinstance(delta := given.get(name), dict):
-                setattr(choice, name, _Delta(**{key: delta[key] for key in delta if key in _DELTA_FIELDS}))
-                delta_fields |= {} if choice.index else delta
-            has_wrong_types = has_wrong_types or not isinstance(delta, dict | None)
-        has_wrong_types = has_wrong_types or given is not entry
-        choices += [choice] if given is entry else []
-    chunk = _CompletionChunk(**{name: known[name] for name in _CHUNK_FIELDS if name in known})
-    chunk.choices = choices if has_wrong_types or listed is not None else None
-    return chunk, delta_fields, has_wrong_types

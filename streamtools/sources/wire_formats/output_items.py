@@ -351,11 +351,6 @@ def differ(one: object, other: object) -> bool:
     return one is not None and other is not None and one != other
 
 
-def objects(value: Any) -> list[dict[str, Any]]:
-    """Return the dicts in a list. Returns an empty list for any other value."""
-    return [member for member in value if isinstance(member, dict)] if isinstance(value, list) else []
-
-
 def text_of(parts: Iterable[dict[str, Any]], separator: str = "") -> str:
     """Return the text of an item's parts, joined with `separator`."""
     texts = (part.get(TEXTS[kind]) for part in parts if isinstance(kind := part.get("type"), str) and kind in TEXTS)

@@ -24,7 +24,7 @@ from typing import Any
 from streamtools.events import FinishReason, ReasoningDelta, SourceEvent, SourceRaw, SourceUsage, TextDelta
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import Frame, FrameAdapter, SSEDecoder
-from streamtools.sources.provider_terms import Fault, object_in, read_usage, string
+from streamtools.sources.provider_terms import Fault, object_in, objects, read_usage, string
 from streamtools.sources.wire_formats.output_items import (
     CALLS,
     HOSTED,
@@ -32,7 +32,6 @@ from streamtools.sources.wire_formats.output_items import (
     OutputItem,
     OutputItems,
     kind_of,
-    objects,
     text_of,
 )
 
