@@ -6,8 +6,9 @@ the JSON is broken. Other errors are found later, when the complete value is dec
 
 A call is a JSON object, alone or in an array. Its name and its arguments are members of that object, or members of an
 inner object under the key `function`. Only the outermost one to three levels can hold these members, so the scanner
-checks every token there. It adds what it finds to `facts`. `want` is the kind of the text that follows. Facts are early
-reports only: when the call is complete, `streamtools.calls` reads it from the decoded JSON.
+checks every token there. It adds the calls and their parts to `facts`. `text_kind` is the kind of the text that it is
+reading: a key or a name, or arguments. Facts are early reports only: when the call is complete, `streamtools.calls`
+reads the call from the decoded JSON.
 """
 
 from __future__ import annotations
@@ -34,18 +35,25 @@ numeric = re.compile(r"[-+.0-9eE]*").fullmatch
 
 @dataclass(frozen=True, slots=True)
 class StringPatterns:
-    """Patterns for the inside of a string. A search returns None for text that does not end the string."""
+    """Patterns for the inside of a string.
+
+    `inside` matches content. Each of the others searches a text for the end of the string, and returns None if the
+    string continues after the text.
+    """
 
     inside: Callable[[str, int], re.Match[str]]
     """Matches text up to the end of the string. An escape at the end of the text is matched only if it is complete."""
     find_end: Callable[[str], Any]
-    """Searches text outside of an escape. It also finds escaped back-slashes, and a back-slash at the end."""
+    """For text that does not begin inside an escape.
+
+    Besides the closing quote, it finds an escaped back-slash, and a back-slash at the end.
+    """
     find_end_after_escapes: Callable[[str], Any]
-    """Searches text with any escapes. The text may end with a back-slash."""
+    """For text with any escapes. The text may end with a back-slash."""
     find_end_if_escaped: Callable[[str], Any]
-    """Searches text whose first character is escaped by the back-slash before the text."""
+    """For text whose first character is escaped by the back-slash before the text."""
     find_end_or_escape: Callable[[str], Any]
-    """Searches text that is used without decoding: it also finds every back-slash."""
+    """For text that is used unchanged if it contains no escape: it also finds every back-slash."""
 
 
 IN_STRING = StringPatterns(
@@ -62,18 +70,18 @@ IN_LINE_OF_STRING = StringPatterns(
     re.compile(r'(?![^\n][^"\\\n]*+(?:\\[^\n][^"\\\n]*+)*+\\?\Z)').match,
     re.compile(r'["\\\n]').search,
 )
-"""Like `IN_STRING`, but a line feed ends `inside`, and each search finds line feeds too."""
+"""Like `IN_STRING`, but a line feed ends `inside`, and each search also finds line feeds."""
 
 # The next two patterns match a whole text that holds only strings, numbers and separators. Group 1 is at the beginning
 # of the last complete string. One of three other groups shows how the text ends. Group 2: in a number. Group 3: at
 # another character outside of a string. Group 4: inside a string, and the group is at the beginning of that string.
 LAST_STRING, ENDS_IN_NUMBER, ENDS_IN_STRING = 1, 2, 4
-_APART = r"[-+.0-9eE \t\r\n,:]*+"
-_HOPS = rf'{_APART}(?:()"[^"\\\n]*"{_APART})*+(?:(?<=[-+.0-9eE])(\Z)|(\Z)|()"[^"\\\n]*\Z)'
-hop_out_of_string = re.compile(rf'[^"\\\n]*"{_HOPS}').match
-hop_into_string = re.compile(_HOPS).match
+_BETWEEN_STRINGS = r"[-+.0-9eE \t\r\n,:]*+"
+_FROM_OUTSIDE = rf'{_BETWEEN_STRINGS}(?:()"[^"\\\n]*"{_BETWEEN_STRINGS})*+(?:(?<=[-+.0-9eE])(\Z)|(\Z)|()"[^"\\\n]*\Z)'
+whole_text_from_string = re.compile(rf'[^"\\\n]*"{_FROM_OUTSIDE}').match
+whole_text_from_outside = re.compile(_FROM_OUTSIDE).match
 
-run = matcher(r'(?:[ \t\r\n,:]++|"[^"\\\n]*"|(?:[-+.0-9eE]++|true|false|null)(?=[ \t\r\n,:}\]]))*+')
+plain_tokens = matcher(r'(?:[ \t\r\n,:]++|"[^"\\\n]*"|(?:[-+.0-9eE]++|true|false|null)(?=[ \t\r\n,:}\]]))*+')
 """Matches strings, numbers, literals and separators. It stops before a bracket, an incomplete string or word."""
 
 # Matches the content of a string up to the first incomplete escape or surrogate pair at the end of the text. An invalid
@@ -106,23 +114,25 @@ def _unescape_one(escape: re.Match[str]) -> str:
 
 # Facts about calls.
 
-# Values of `JsonScanner.want`: the kind of the text that follows.
+# Values of `JsonScanner.text_kind`: the kind of the text that is being read.
 FIELD = "field"  # a key, or the name of the tool
 RAW = "raw"  # the arguments as an object or an array
 TEXT = "text"  # the arguments as a string whose content is JSON
 
 BEGIN, ARGUMENTS, NAME, PIECE, END = "begin", "arguments", "name", "piece", "end"
-CALL, BLAME = "call", "blame"
+FINAL_NAME, FAULT = "final name", "fault"
 Fact: TypeAlias = tuple[str, Any]
-"""A fact about a call: the kind of the fact, and its value. Positions count characters from the start of the span.
+"""A fact about a call: the kind of the fact, and its value.
+
+Positions count characters from the start of the span, which is the text of the calls with their markers.
 
 - BEGIN: the position where a call begins. A malformed value where a call should begin also produces this fact.
 - ARGUMENTS: the position where the arguments of the call begin.
-- NAME: the name of the tool, read from the JSON of the call.
+- NAME: an early report of the tool's name. The name is read again from the decoded JSON of the call.
 - PIECE: a piece of the arguments, as JSON text.
 - END: the position where the call ends.
-- CALL: the name of the tool, for a call whose JSON value holds only the arguments.
-- BLAME: an error message. The call becomes an error with this message.
+- FINAL_NAME: the tool's name, for a call whose JSON holds only the arguments.
+- FAULT: an error message. The call becomes an error with this message.
 """
 
 _NAMES = frozenset(NAME_FIELDS)
@@ -161,22 +171,20 @@ class JsonScanner:
         self.string_begin = -1  # the position where the most recent string begins; -1 before the first string
         self.escaped = False  # the next character belongs to the open string, whatever it is
         self.over_line = False  # the next character is the line feed at which `scan` returned LINE
-        self.find_change: Callable[[str], Any] = (
-            always  # a search that returns None if text only continues the open string
-        )
+        self.find_change: Callable[[str], Any] = always  # returns None for text that only continues the open string
         self.passes = False  # whether `pass_over` may be called
         # The calls.
         self.facts: list[Fact] = []  # new facts; the caller clears the list
-        self._calls = 0  # the depth at which calls begin: 0 for a single call, 1 in an array
+        self._call_depth = 0  # the depth at which calls begin: 0 for a single call, 1 in an array
         self._expects = True  # whether an element of the array may begin
         self._first = True  # whether the array is still empty
         self._field: str | None = None  # the most recent key of the call
         self._named = self._has_arguments = False
         self.members = -1  # the depth of the keys of the current call; -1 outside of a call
         self.key = True  # the next string at the depth `members` is a key
-        self.want = ""  # the kind of the text that follows: FIELD, RAW, TEXT, or "" for other text
-        self.wanted_depth = 0  # the depth at which RAW arguments begin
-        self._escape = ""  # an incomplete escape at the end of the text, if `want` is TEXT
+        self.text_kind = ""  # the kind of the text that is being read: FIELD, RAW, TEXT, or "" for other text
+        self.raw_depth = 0  # the depth at which RAW arguments begin
+        self._escape = ""  # an incomplete escape at the end of the text, if `text_kind` is TEXT
         self.kept: list[str] = []  # the text of the FIELD that is being read, in pieces
 
     @property
@@ -187,14 +195,14 @@ class JsonScanner:
     def pass_over(self, text: str, place: int) -> bool:
         """Fast path for `scan`: read all of `text`, which begins at the position `place`.
 
-        The text must continue a string, or hold only strings, numbers and separators deep in the value. Returns False,
-        and reads nothing, if the text may hold a bracket or a fact about a call.
+        The text is read if it only continues a string, or if it holds only strings, numbers and separators at a depth
+        greater than `outer`. Otherwise returns False, and reads nothing.
         """
         if self.in_string and (self.escaped or "\\" in text):
             return self._pass_over_escapes(text)
         if len(self._stack) <= self.outer:
             return False
-        found = hop_out_of_string(text) if self.in_string else hop_into_string(text)
+        found = whole_text_from_string(text) if self.in_string else whole_text_from_outside(text)
         if found is None:
             return False
         ends = found.lastindex
@@ -246,7 +254,7 @@ class JsonScanner:
         """
         stack = self._stack
         text, at, base = reader.text, reader.at, reader.base
-        taken = at  # text with a kind (`want`) has been recorded up to this index
+        taken = at  # text with a kind (`text_kind`) has been recorded up to this index
         end = len(text)
         depth = len(stack)
         simple: bool | None = None  # whether every quote in the text ends a string; None until a string is found
@@ -269,15 +277,15 @@ class JsonScanner:
                 if char == '"':
                     self.in_string = False
                     if depth <= self.outer:
-                        if self.want == FIELD:  # Fast path for `take` and `end_value`: small calls are mostly keys
+                        if self.text_kind == FIELD:  # Fast path for `take` and `end_value`: small calls are mostly keys
                             self.kept.append(text[taken:at])
                             field = "".join(self.kept)
                             if self.key and len(field) <= _MAX_FIELD and "\\" not in field and depth == self.members:
-                                self._field, self.want = field, ""
+                                self._field, self.text_kind = field, ""
                             else:
                                 self.end_value(depth, base + at + 1)
                         else:
-                            if self.want:
+                            if self.text_kind:
                                 self.take(text[taken:at])
                             self.end_value(depth, base + at + 1)
                     at += 1
@@ -303,23 +311,23 @@ class JsonScanner:
             char = text[at]
             shallow = depth <= self.outer
             if not shallow and char not in "{}[]":
-                run_end = run(text, at).end()
-                if run_end > at:
-                    last = text.rfind('"', at, run_end)
+                tokens_end = plain_tokens(text, at).end()
+                if tokens_end > at:
+                    last = text.rfind('"', at, tokens_end)
                     if last > at and (first := text.rfind('"', at, last)) >= 0:
                         self.string_begin = base + first
-                    at = run_end
+                    at = tokens_end
                     continue
             if char == '"':
                 if depth == self.members and self.key:  # Fast path for `begin_value`
-                    self.want, self.kept = FIELD, []
+                    self.text_kind, self.kept = FIELD, []
                 elif shallow and not self.begin_value(char, depth, base + at):
                     state = BROKEN
                     break
                 self.in_string = True
                 self.string_begin = base + at
                 at += 1
-                if self.want != RAW:
+                if self.text_kind != RAW:
                     taken = at
             elif char in ",:":
                 if depth == self.members:
@@ -333,11 +341,11 @@ class JsonScanner:
                 if at < end and text[at] in " \t\r\n":
                     at = white_space(text, at).end()
             elif char in "{[":
-                wanted = self.want
+                kind = self.text_kind
                 if shallow and not self.begin_value(char, depth, base + at):
                     state = BROKEN
                     break
-                if self.want != wanted:
+                if self.text_kind != kind:
                     taken = at
                 at += 1
                 if depth < self._limit:
@@ -361,10 +369,10 @@ class JsonScanner:
                 depth -= 1
                 if depth > self.outer:
                     continue
-                if self.want == RAW and depth == self.wanted_depth:
+                if self.text_kind == RAW and depth == self.raw_depth:
                     self.facts.append((PIECE, text[taken:at]))
                 if depth == self.members:
-                    self.want = ""
+                    self.text_kind = ""
                 elif not self.end_value(depth, base + at):
                     state = BROKEN
                     break
@@ -379,18 +387,18 @@ class JsonScanner:
             else:
                 state = BROKEN
                 break
-        want = self.want
-        if want and at > taken:
-            if want == RAW:  # Fast path for `take`, in this branch and the next
+        kind = self.text_kind
+        if kind and at > taken:
+            if kind == RAW:  # Fast path for `take`, in this branch and the next
                 self.facts.append((PIECE, text[taken:at]))
-            elif want == FIELD and not self.kept:
+            elif kind == FIELD and not self.kept:
                 self.kept.append(text[taken:at])
             else:
                 self.take(text[taken:at])
         if not self.in_string:
             self.find_change = always
             self.passes = self._numeric and depth > self.outer
-        elif want in (TEXT, FIELD):  # text of these kinds is decoded, so `scan` must read every escape
+        elif kind in (TEXT, FIELD):  # text of these kinds is decoded, so `scan` must read every escape
             self.find_change = always if self.escaped or self._escape else self._patterns.find_end_or_escape
             self.passes = False
         else:
@@ -415,8 +423,8 @@ class JsonScanner:
         `first` is its first character, or "" for a number or a literal. Returns False if JSON allows no value there.
         """
         if depth == 0 and first == "[":
-            self._calls = self.outer = 1
-        elif depth == self._calls:
+            self._call_depth = self.outer = 1
+        elif depth == self._call_depth:
             if not self._expects:
                 self.facts.append((BEGIN, place))
                 return False
@@ -428,22 +436,22 @@ class JsonScanner:
         elif depth < self.outer:
             return False
         elif first == '"' and (self.key or (self._field in _NAMES and not self._named)):
-            self.want, self.kept = FIELD, []
+            self.text_kind, self.kept = FIELD, []
         elif self.key:
             return False
         elif self._field in _ARGUMENTS and first and not self._has_arguments:
-            self.want = TEXT if first == '"' else RAW
-            self.wanted_depth = depth
+            self.text_kind = TEXT if first == '"' else RAW
+            self.raw_depth = depth
             self._has_arguments = True
-        elif self._field == "function" and first == "{" and depth == self._calls + 1:
+        elif self._field == "function" and first == "{" and depth == self._call_depth + 1:
             self.outer = self.members = depth + 1
             self.key, self._field = True, None
         return True
 
     def end_value(self, depth: int, place: int) -> bool:
         """Record that a value ends at `depth`, at the position `place`. Returns False if JSON allows no end there."""
-        want, self.want = self.want, ""
-        if want == FIELD:  # a key of a call, or the name of its tool, has ended
+        kind, self.text_kind = self.text_kind, ""
+        if kind == FIELD:  # a key of a call, or the name of its tool, has ended
             kept = "".join(self.kept)
             text = self._read_field() if "\\" in kept or len(kept) > _MAX_FIELD else kept
             if self.key:
@@ -451,12 +459,12 @@ class JsonScanner:
             elif text and text.strip():
                 self._named = True
                 self.facts.append((NAME, text))
-        elif depth < self._calls:
+        elif depth < self._call_depth:
             return self._first or not self._expects
-        elif depth == self._calls:
+        elif depth == self._call_depth:
             self.facts.append((END, place))
             self.outer, self.members = depth, -1
-        elif want == TEXT:
+        elif kind == TEXT:
             self.facts.append((PIECE, self._escape))
             self._escape = ""
         elif depth < self.outer:  # the object under the key `function` has ended
@@ -469,18 +477,18 @@ class JsonScanner:
 
         If it is not allowed, it is reported as the beginning of a malformed call.
         """
-        allowed = mark == "," and depth == self._calls > 0 and not self._expects
+        allowed = mark == "," and depth == self._call_depth > 0 and not self._expects
         self._expects = True
         if not allowed:
             self.facts.append((BEGIN, place))
         return allowed
 
     def take(self, text: str) -> None:
-        """Record a piece of text of the kind `want`."""
-        if self.want == FIELD:
+        """Record a piece of text of the kind `text_kind`."""
+        if self.text_kind == FIELD:
             if len(self.kept) <= _MAX_FIELD:
                 self.kept.append(text[: _MAX_FIELD + 1])
-        elif self.want == RAW:
+        elif self.text_kind == RAW:
             self.facts.append((PIECE, text))
         else:
             text = self._escape + text
@@ -503,15 +511,15 @@ class Arguments(JsonScanner):
         if first not in ("{", '"'):
             return False
         self.facts.append((ARGUMENTS, place))
-        self.want = RAW if first == "{" else TEXT
+        self.text_kind = RAW if first == "{" else TEXT
         return True
 
     def end_value(self, depth: int, place: int) -> bool:
         """Record that the arguments, and so the call, end at the position `place`."""
-        if self.want == TEXT:
+        if self.text_kind == TEXT:
             self.facts.append((PIECE, self._escape))
             self._escape = ""
-        self.want = ""
+        self.text_kind = ""
         self.facts.append((END, place))
         return True
 
@@ -538,8 +546,8 @@ class CallsUnderNames(JsonScanner):
     def begin_value(self, first: str, depth: int, place: int) -> bool:
         """Record that the array, an object in it, a name, or the arguments of a call begin."""
         if depth == 0 and first == "[":
-            self._calls = self.outer = 1
-        elif depth == self._calls:
+            self._call_depth = self.outer = 1
+        elif depth == self._call_depth:
             if not self._expects or first != "{":
                 self.facts.append((BEGIN, place))
                 return False
@@ -549,32 +557,32 @@ class CallsUnderNames(JsonScanner):
         elif self._next == KEY and first == '"':
             self.facts.append((BEGIN, place if self._begun else self._object))
             self._begun = True
-            self.want, self.kept = FIELD, []
+            self.text_kind, self.kept = FIELD, []
         elif self._next == VALUE:
             self.facts.append((ARGUMENTS, place))
-            self.want = {"": "", '"': TEXT}.get(first, RAW)
-            self.wanted_depth = depth
+            self.text_kind = {"": "", '"': TEXT}.get(first, RAW)
+            self.raw_depth = depth
         else:
             return self._refuse(place)
         return True
 
     def end_value(self, depth: int, place: int) -> bool:
         """Record that a name, the arguments of a call, an object, or the array ends."""
-        want, self.want = self.want, ""
-        if depth < self._calls:
+        kind, self.text_kind = self.text_kind, ""
+        if depth < self._call_depth:
             return self._first or not self._expects
-        if depth == self._calls:
+        if depth == self._call_depth:
             self.outer = depth
             if self._next == KEY and not self._begun:
-                self.facts += [(BEGIN, self._object), (BLAME, "the call names no tool"), (END, place)]
+                self.facts += [(BEGIN, self._object), (FAULT, "the call names no tool"), (END, place)]
                 return True
             return self._next == AFTER_VALUE
-        if want == FIELD:
+        if kind == FIELD:
             name = self._read_field()
-            self.facts.append((BLAME, "the name of the tool is too long") if name is None else (CALL, name))
+            self.facts.append((FAULT, "the name of the tool is too long") if name is None else (FINAL_NAME, name))
             self._next = COLON
             return True
-        if want == TEXT:
+        if kind == TEXT:
             self.facts.append((PIECE, self._escape))
             self._escape = ""
         self.facts.append((END, place))
@@ -583,7 +591,7 @@ class CallsUnderNames(JsonScanner):
 
     def separate(self, mark: str, depth: int, place: int) -> bool:
         """Record the comma or colon `mark`. Returns False if JSON does not allow it at the position `place`."""
-        if depth == self._calls:
+        if depth == self._call_depth:
             return super().separate(mark, depth, place)
         if mark != {COLON: ":", AFTER_VALUE: ","}.get(self._next):
             return self._refuse(place)
@@ -622,9 +630,9 @@ class CallsInContainer(JsonScanner):
             self._in_container = False
             return super().begin_value(first, depth, place)
         elif self._next == KEY and first == '"' and self._in_container is None:
-            self.want, self.kept = FIELD, []
+            self.text_kind, self.kept = FIELD, []
         elif self._next == VALUE and first == "[":
-            self._calls = self.outer = 2
+            self._call_depth = self.outer = 2
         else:
             self.facts.append((BEGIN, place))
             return False
@@ -634,8 +642,8 @@ class CallsInContainer(JsonScanner):
         """Record that a value or a key ends. The arguments are those of `JsonScanner.end_value`."""
         if self._in_container is False or depth > 1:
             return super().end_value(depth, place)
-        if self.want == FIELD:
-            self.want = ""
+        if self.text_kind == FIELD:
+            self.text_kind = ""
             self._take_first_key(self._read_field())
             return True
         if depth == 1:

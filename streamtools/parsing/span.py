@@ -25,10 +25,10 @@ from streamtools.parsing.declared import Declared
 from streamtools.parsing.json_scanner import (
     ARGUMENTS,
     BEGIN,
-    BLAME,
     BROKEN,
     DEEP,
     END,
+    FAULT,
     FIELD,
     LINE,
     NAME,
@@ -122,9 +122,9 @@ class Span(Reader):
                 if state is OPEN and not self.ended:
                     self.find_change = scanner.find_change
                     self.call_id = self.take = None
-                    if (wanted := scanner.want) == FIELD:
+                    if (text_kind := scanner.text_kind) == FIELD:
                         self.take = scanner.kept.append if self.stores else scanner.take
-                    elif wanted and (call := self.calls.current) is not None:
+                    elif text_kind and (call := self.calls.current) is not None:
                         if call.flows:
                             self.call_id = call.id
                         elif self._output.call_deltas:
@@ -166,10 +166,10 @@ class Span(Reader):
                     self._output.start_call(call, value)
             elif kind == END:
                 call.json_end = value
-            elif kind == BLAME:
-                self.blame(Code.MISSING_TOOL_NAME, value)
+            elif kind == FAULT:
+                self.fail_call(Code.MISSING_TOOL_NAME, value)
             else:
-                self.call(value)
+                self.set_name(value)
         scanner.facts.clear()
 
     # For grammars: the calls.
@@ -203,13 +203,13 @@ class Span(Reader):
         if (call := self.calls.current) is not None:
             call.json_end = self.place if place is None else place
 
-    def call(self, name: str) -> None:
-        """Set and report the tool of the most recent call. The JSON of that call holds only its arguments."""
+    def set_name(self, name: str) -> None:
+        """Set and report the tool's name of the most recent call. The JSON of that call holds only its arguments."""
         if (call := self.calls.current) is not None:
             call.name = name
-            self.name_call(name)
+            self.report_name(name)
 
-    def name_call(self, name: str) -> None:
+    def report_name(self, name: str) -> None:
         """Report the name of the most recent call. With `on_malformed="text"`, this does nothing."""
         call = self.calls.current
         if call is not None and self._output.options.on_malformed == "error" and name.strip():
@@ -220,7 +220,7 @@ class Span(Reader):
         if (call := self.calls.current) is not None:
             call.provider_id = provider_id
 
-    def blame(self, code: Code, message: str) -> None:
+    def fail_call(self, code: Code, message: str) -> None:
         """Turn the most recent call into an error with `code` and `message`. A later error of that call is ignored."""
         if (call := self.calls.current) is not None and call.fault is None:
             call.fault = Rejected(code, message)

@@ -58,7 +58,7 @@ def test_a_grammar_of_the_house_is_a_generator() -> None:
     """With parts of every kind in its marker, a tag, and a near miss of its own."""
 
     def body(span: Span) -> Generator[None, None, None]:
-        span.call("now")
+        span.set_name("now")
         yield from span.arguments()
         span.close()
 

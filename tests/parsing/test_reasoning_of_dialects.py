@@ -121,7 +121,7 @@ def _name(span: Span) -> Generator[None, None, None]:
     begin = span.place
     while ";" not in span.text[span.at :] and not span.ended:
         yield
-    span.call(span.text[span.at :].lstrip(":").partition(";")[0])
+    span.set_name(span.text[span.at :].lstrip(":").partition(";")[0])
     span.at = span.text.index(";") + 1
     span.convert()
     span.write("{}")

@@ -106,7 +106,7 @@ def test_arguments_of_a_call_that_is_named_outside() -> None:
     """Where the JSON is nothing but arguments, they are what is put right; none is not what was meant."""
 
     def body(span: Span) -> Generator[None, None, None]:
-        span.call("f")
+        span.set_name("f")
         state = yield from span.arguments()
         if state is ScanState.BROKEN:
             yield from span.recover()

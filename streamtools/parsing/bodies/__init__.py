@@ -216,7 +216,7 @@ def text_calls(close: str, read: Callable[[str], tuple[str, Mapping[str, Any]]])
         except (ValueError, LookupError, TypeError, AttributeError):
             span.close(Code.UNRECOGNISED_TOOL_CALL)
             return
-        span.call(name)
+        span.set_name(name)
         members, schema = Members(span), span.declared.arguments(name)
         for key, text in texts.items():
             members.key(key)

@@ -241,14 +241,14 @@ class ElementCall:
 
     def empty(self, span: Span) -> Generator[None, None, None]:
         """Read a call that consists of one empty tag, such as `<f/>`."""
-        span.call(self._name)
+        span.set_name(self._name)
         end_without_arguments(span)
         span.close()
         yield from ()
 
     def read(self, span: Span) -> Generator[None, None, None]:
         """Read the rest of a call after its opening tag."""
-        span.call(self._name)
+        span.set_name(self._name)
         char = yield from span.peek()
         if char == "{":
             end = yield from read_json_call(span, self._close, f"</{self._name}>")

@@ -135,7 +135,7 @@ class _Function:
             return _cut_or_broken(span)
         empty = name.endswith("/")  # <function=f/>
         name = _bare(name.removesuffix("/"))
-        span.call(name)
+        span.set_name(name)
         self._schema = span.declared.arguments(name)
         members = Members(span)
         parameter: str | None = None  # the name in an opening tag that has been read, or None
@@ -222,7 +222,7 @@ class NamedTag:
 
     def __call__(self, span: Span) -> Generator[None, None, None]:
         name = span.marker[len(self._opening) : -1].strip()
-        span.call(name)
+        span.set_name(name)
         yield from span.accept(_LINE_FEED)
         begin = span.place
         yield from span.peek()
@@ -242,7 +242,7 @@ class NamedTag:
         if not (empty and not keys):
             span.rewind(begin)
             if len(keys) != 1 and name in span.declared:
-                span.blame(Code.INVALID_ARGUMENTS, "text can only be the argument of a tool that has one")
+                span.fail_call(Code.INVALID_ARGUMENTS, "text can only be the argument of a tool that has one")
             key = keys[0] if len(keys) == 1 else "content"
             members.key(key)
             value = Value(schema.property(key), span)

@@ -33,14 +33,14 @@ from streamtools.parsing.bodies import (
     unclosed_if_cut,
 )
 from streamtools.parsing.bodies.elements import Elements
-from streamtools.parsing.bodies.values import NO_STRING, STRING, TYPES, Value
+from streamtools.parsing.bodies.values import JSON_TYPES, STRING, TYPES, Value
 from streamtools.parsing.bodies.xml_text import BEFORE_ATTRIBUTE, Content, read_attributes, unescape
 from streamtools.parsing.declared import Schema
 from streamtools.parsing.markers import SPACES, Marker, OneOf, Part, Pattern, Some
 from streamtools.parsing.reader import Closing, Word
 from streamtools.parsing.span import Body, Span
 
-_TYPES_BY_ATTRIBUTE = {"true": STRING, "false": NO_STRING}
+_TYPES_BY_ATTRIBUTE = {"true": STRING, "false": JSON_TYPES}
 
 
 class Invocations:
@@ -161,7 +161,7 @@ class Invocations:
         if not end_of_tag:
             return _end_in_tag(span)
         name = self._read_name(attributes.get("name", ""))
-        span.call(name)
+        span.set_name(name)
         empty = end_of_tag == "/>"
         if not empty and (yield from span.peek()) == "{":
             end = yield from read_arguments(span)
@@ -201,7 +201,7 @@ class Invocations:
             return _end_in_tag(span)
         key = attributes.get("name", "")
         if not key:
-            span.blame(Code.INVALID_ARGUMENTS, "an argument has no name")
+            span.fail_call(Code.INVALID_ARGUMENTS, "an argument has no name")
         members.key(key)
         value = Value(schema.property(key), span, _TYPES_BY_ATTRIBUTE.get(attributes.get("string", "")))
         if end_of_tag == ">":
@@ -261,7 +261,7 @@ def _read_xtml(span: Span) -> Generator[None, None, CallEnd]:
     if attributes is None:
         return cut_in_tag(span, "<|sep|>")
     name = attributes.get("tool", "")
-    span.call(name)
+    span.set_name(name)
     schema = span.declared.arguments(name)
     members: Members | None = None
     while True:

@@ -43,9 +43,9 @@ def pythonic_calls(opening: str = "", close: str = "", *, fenced: bool = False, 
     """Return the grammar of Python calls between two tags. Without `close`, it reads a list of calls without tags.
 
     With `fenced=True`, a fence of back-ticks may end before the closing tag. With `loose=True`, literals may have the
-    deviations that `Syntax.loose` describes.
+    deviations that `Syntax.loose_until` describes.
     """
-    syntax = replace(PYTHON, loose=close) if loose else PYTHON
+    syntax = replace(PYTHON, loose_until=close) if loose else PYTHON
     tags = (Pattern(close), Pattern(opening))
     closing = Closing(close) if close else _BLANK_LINE
     return lambda span: _PythonicCalls(span, close, tags, closing, fenced).read(syntax)
@@ -154,7 +154,7 @@ class ArgumentReader:
         if literals.unread:
             span.unread(literals.unread)
         if literals.fault is not None:
-            span.blame(*literals.fault)
+            span.fail_call(*literals.fault)
         return literals.state
 
 
@@ -182,7 +182,7 @@ def _read_call(span: Span, literals: ArgumentReader) -> Generator[None, None, Sc
     if not name or span.text[span.at : span.at + 1] != "(":
         return _broken_or_open(span)
     span.at += 1
-    span.call(name)
+    span.set_name(name)
     if (yield from span.peek()) == "*" and (yield from span.accept(_STARS)):
         span.convert()
         if (yield from span.peek()) != "{":
@@ -215,7 +215,7 @@ def _read_argument(span: Span, literals: ArgumentReader, members: Members) -> Ge
         members.key(name)
         yield from span.peek()
         return (yield from literals.read(depth=span.depth - 1))
-    span.blame(Code.INVALID_ARGUMENTS, "an argument has no name")
+    span.fail_call(Code.INVALID_ARGUMENTS, "an argument has no name")
     if name:
         return ENDED if char else OPEN
     return (yield from literals.read(depth=span.depth - 1, named=False))
@@ -272,7 +272,7 @@ def gemma_call(syntax: Syntax, opening: str, close: str) -> Body:
 
     def body(span: Span) -> Generator[None, None, None]:
         span.begin_call(span.place)
-        span.call((yield from span.word(_gemma_name)))
+        span.set_name((yield from span.word(_gemma_name)))
         span.convert()
         literals = ArgumentReader(span, syntax)
         state = yield from literals.read(depth=span.depth)

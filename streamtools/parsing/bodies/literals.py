@@ -6,7 +6,8 @@ JSON for any input. It does not use `eval` or `ast`, because the input is the ou
 
 A syntax may be loose. It then has sets, which become arrays, and strings may contain unescaped quotes. A quote is
 unescaped content if no structure, such as a comma or a bracket, follows it. After the first unescaped quote, a string
-ends only where its brackets are balanced too. So a string cannot contain the end of its call.
+ends only where its brackets are balanced too. The bracket or tag that ends the call always ends the string as well, so
+that the string cannot contain the rest of the answer.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ class Syntax:
     """True if a key may be text without quotes, up to the colon. Otherwise a key is a string or a number."""
     bare_strings: bool = False
     """True if a string may stand without quotes. It ends before a comma, a bracket or a line end."""
-    loose: str = ""
+    loose_until: str = ""
     """The closing tag of a call if the syntax is loose. "" otherwise.
 
     In a loose syntax, numbers may begin with zeros, sets become arrays, and strings may contain unescaped quotes.
@@ -193,7 +194,7 @@ def quoted(text: str) -> str:
 _word = matcher(r"""[^\x00-\x20,:()\[\]{}"'<>=]*""")
 _bare_key = matcher(r"""[^\x00-\x1f,:\[\]{}"'<]*""")
 _bare_string = matcher(r"""[^\x00-\x1f,\[\]{}"<]*""")
-_WORD_LIMIT = 4096  # characters of a word; Python converts fewer digits
+_WORD_LIMIT = 4096  # characters of a word; below the 4300 digits that Python converts to a number
 _OPENING = {"]": "[", "}": "{", ")": "("}
 
 # The expected token: a value; an item or the end of an array; a key or the end of an object; a colon; a comma or end.
@@ -230,12 +231,12 @@ class Literals:
         self._string: Quotes | None = None  # the quotes of the open string; None outside a string
         self._content: _LooseContent | None = None  # the content of the open string, if the syntax is loose
         self._raw = False  # an r has been read, and a quote follows
-        self._shift = 0  # index in pending plus new text + `_shift` = index in the new text
+        self._shift = 0  # add it to an index in `_pending + text` to get the index in `text`
         self._pieces: list[str] = []  # JSON that is not written yet
         self.find_change: Callable[[str], object] = always  # returns None for text that `take` accepts
         self.state = OPEN
         self.fault: tuple[Code, str] | None = None  # the error of an unknown word, for which null is written
-        self.string_at: int | None = None  # where the last string of the last `scan` begins; may be negative
+        self.string_at: int | None = None  # where the last string of the last `scan` begins; negative if in `_pending`
         self.unread = ""  # text of earlier scans that is not part of the value
 
     def take(self, text: str) -> None:
@@ -264,7 +265,7 @@ class Literals:
                 at = self._read_token(text, at)
         self._flush()
         self.find_change, string = always, self._string
-        if string is not None and not (self._pending or self._undecided or (self._content and self._content.quoted)):
+        if string is not None and not (self._pending or self._undecided or (self._content and self._content.has_quote)):
             self.find_change = string.find_end
         place = at + self._shift
         if place < begin:  # the pending text is not the mark of a string
@@ -335,7 +336,7 @@ class Literals:
             self.state = DEEP
             return at
         self._stack.append(bracket)
-        if bracket == "{" and self._syntax.loose:
+        if bracket == "{" and self._syntax.loose_until:
             self._flush()
             self._undecided, self._element = True, ""
         self._pieces.append(self._after_comma + ("{" if bracket == "{" else "["))
@@ -389,8 +390,8 @@ class Literals:
         self._raw = False
         self._pieces.append(self._after_comma + '"')
         self._after_comma, self._content = "", None
-        if self._syntax.loose and len(quotes.mark) == 1:
-            self._content = _LooseContent(self._syntax.loose, len(self._written), sum(map(len, self._pieces)))
+        if self._syntax.loose_until and len(quotes.mark) == 1:
+            self._content = _LooseContent(self._syntax.loose_until, len(self._written), sum(map(len, self._pieces)))
 
     def _end_string(self) -> None:
         self._string = None
@@ -403,7 +404,7 @@ class Literals:
     def _read_string(self, quotes: Quotes, text: str, at: int) -> int:
         end = quotes.content(text, at).end()
         content = self._content
-        if content is not None and content.quoted:
+        if content is not None and content.has_quote:
             call_end = content.take(text[at:end])
             if call_end is not None:
                 self.state, end = BROKEN, at + call_end
@@ -419,13 +420,13 @@ class Literals:
                     self._pending = text[end:]
                     return following
                 ends: int | bool | None = self._ends(content, text[following])
-                if ends and content.quoted and text[following] == "," and not self._stack:
+                if ends and content.has_quote and text[following] == "," and not self._stack:
                     ends = _NEXT_ARGUMENT.match(text, following, False)
                     if ends is None:
                         self._pending = text[end:]
                         return len(text)
                 if not ends:
-                    if not content.quoted:
+                    if not content.has_quote:
                         self._flush()
                         content.begin("".join([*self._written[content.piece :], *self._pieces])[content.offset :])
                     self._pieces.append(quoted(quotes.mark))
@@ -442,7 +443,7 @@ class Literals:
     def _ends(self, content: _LooseContent, following: str) -> bool:
         """Return True if a quote before the character `following` ends the string."""
         structure = ",)]}" if self._expect != _KEY else ":,}" if self._undecided else ":"
-        return following in structure + " \t\r\n" and not (content.quoted and content.level)
+        return following in structure + " \t\r\n" and not (content.has_quote and content.level)
 
     def _read_escape(self, quotes: Quotes, text: str, at: int) -> int:
         """Read an escape. In a raw string, the back-slash and the character after it are content."""
@@ -492,7 +493,7 @@ class Literals:
             self._expect = _COLON
         else:
             word = word.rstrip()
-            value = self._syntax.words.get(word) or number(word, zeros=self._syntax.loose != "")
+            value = self._syntax.words.get(word) or number(word, zeros=self._syntax.loose_until != "")
             if value is None and self._syntax.bare_strings and len(word) < _WORD_LIMIT:
                 value = f'"{quoted(word)}"'
             elif value is None and self.fault is None:
@@ -514,12 +515,12 @@ class _LooseContent:
     offset: int  # the number of characters before the content in that piece
     _tail: str = ""  # the last characters, which may be the beginning of the closing tag
     level: int = 0  # the number of open brackets
-    lowest: int = 0  # the lowest value of `level`; if negative, the string had ended before
-    quoted: bool = False  # the string contains an unescaped quote
+    lowest: int = 0  # the lowest value of `level`; if negative, an earlier quote has ended the string
+    has_quote: bool = False  # the string contains an unescaped quote
 
     def begin(self, text: str) -> None:
         """Read the content before the first unescaped quote. `text` is its JSON."""
-        self.quoted = True
+        self.has_quote = True
         self._count(text)
         if self.lowest < 0:  # ignore escaped brackets: JSON doubles the back-slash before them
             self.level = self.lowest = 0

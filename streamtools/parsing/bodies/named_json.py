@@ -107,7 +107,7 @@ class NamedCall:
             return Code.UNRECOGNISED_TOOL_CALL
         if identity.provider_id is not None:
             span.identify(identity.provider_id)
-        span.call(identity.name)
+        span.set_name(identity.name)
         return None
 
     def _read_literal(self, span: Span, text: str, pattern: Pattern) -> Generator[None, None, bool]:
@@ -284,7 +284,7 @@ class AddressedCall:
 
     def __call__(self, span: Span) -> Generator[None, None, None]:
         found = self._recipient(span.marker)
-        span.call(found[1] if found else "")
+        span.set_name(found[1] if found else "")
         char = yield from span.peek()
         code: Code | None = Code.TRUNCATED
         if char == "{":
@@ -310,7 +310,7 @@ class AddressedCall:
         end_without_arguments(span)
         if (yield from self._close(span)):
             return None
-        span.blame(Code.INVALID_ARGUMENTS, "the arguments are no JSON object")
+        span.fail_call(Code.INVALID_ARGUMENTS, "the arguments are no JSON object")
         if not (yield from span.until(self._closing)):
             return Code.TRUNCATED
         span.close()

@@ -110,7 +110,7 @@ class ArgumentPairs:
         """Read a call. Returns its `CallEnd`."""
         yield from span.peek()
         name = yield from span.word(_TOOL_NAME)
-        span.call(name)
+        span.set_name(name)
         members, schema = Members(span), span.declared.arguments(name)
         yield from span.peek()
         if self._separator is not None and not (yield from span.accept(self._separator)):

@@ -1,9 +1,10 @@
-"""Converts an argument in plain text to JSON, by the schema of the tool.
+"""Converts an argument in plain text to JSON, with the types in the schema of the tool.
 
-In these formats, only the schema tells whether `1` is a number. A string is converted while it arrives. A value of
-another type is buffered until its type is certain. If a value has none of the allowed types, it becomes a string. The
-validation of the tool's arguments then reports the error to the model. Every value of an unknown tool or parameter is
-a string.
+In formats that write arguments as plain text, such as XML tags, only the schema tells whether `1` is a number. A string
+is converted while it arrives. A value of another type is buffered until its type is certain. A value that has none of
+the types in the schema becomes a string, and the validation of the tool's arguments reports the error to the model. If
+no string is allowed, a malformed container, or a value without the type that the dialect marks, is an error of the
+call. Every value of an unknown tool or parameter is a string.
 
 Objects and arrays may be written in the syntax of Python or JSON. They are converted while they arrive, unless the
 schema also allows a string. If the quotes in them are escaped, as inside a JSON string, they are unescaped first.
@@ -25,10 +26,10 @@ from streamtools.parsing.span import Span
 STRING: Final = frozenset({"string"})
 """The allowed types of a value that the dialect marks as a string. They replace those of the schema."""
 
-NO_STRING: Final = frozenset({"object", "array", "integer", "number", "boolean", "null"})
-"""The allowed types of a value that the dialect marks as JSON. With these types, a string in quotes is JSON too."""
+JSON_TYPES: Final = frozenset({"object", "array", "integer", "number", "boolean", "null"})
+"""The allowed types of a value that the dialect marks as JSON. A string is then allowed only in quotes."""
 
-TYPES: Final = {name: frozenset((name,)) for name in (*STRING, *NO_STRING)}
+TYPES: Final = {name: frozenset((name,)) for name in (*STRING, *JSON_TYPES)}
 """Maps the name of a type to the allowed types of a value that the dialect marks with this name."""
 
 _BUFFER_LIMIT = 512  # characters: longer than any number with white space around it
@@ -55,18 +56,18 @@ class Value:
     def __init__(self, schema: Schema, span: Span, types: Types | None = None) -> None:
         """Set the allowed types. `types` are those that the dialect marks. With None, those of `schema` are allowed."""
         self._span = span
-        allowed = (schema.types if types is None else types) & (STRING | NO_STRING) or STRING
+        allowed = (schema.types if types is None else types) & (STRING | JSON_TYPES) or STRING
         if types is None and "string" not in allowed:
             allowed |= {"null"}  # a value "null" would not match the schema as a string either
         self._types = allowed
-        self._may_be_text = "string" in allowed or types is None
+        self._falls_back_to_string = "string" in allowed or types is None
         self._buffer: list[str] = []
         self._converted: list[str] = []  # the JSON of a container, if the value may also be a string
         self._literals: Literals | None = None
         self._escaped = False  # the quotes in the container are escaped
         self._cut_escape = ""
-        self._take: Callable[[str], None] = self._take_undecided
-        self.take: Callable[[str], None] = self._forward
+        self._read_piece: Callable[[str], None] = self._take_undecided
+        self.take: Callable[[str], None] = self._forward  # for a string, `_take_text` itself, which is faster
         """Reads the next piece of the text of the value."""
         if allowed == STRING:
             self._begin_text("")
@@ -74,10 +75,10 @@ class Value:
 
     def end(self) -> None:
         """End the value, and write its rest."""
-        if self._take == self._take_text:
+        if self._read_piece == self._take_text:
             self._span.write('"')
             return
-        if self._take is _drop:
+        if self._read_piece is _drop:
             return
         if self._literals is None:
             self._begin_container("".join(self._buffer).lstrip(_SPACE))
@@ -89,14 +90,14 @@ class Value:
             literal = "".join(self._converted) if literals.state is ENDED else None
         if literal is not None:
             self._span.write(literal)
-        elif self._may_be_text and (literals is None or "string" in self._types):
+        elif self._falls_back_to_string and (literals is None or "string" in self._types):
             self._begin_text("".join(self._buffer))
             self._span.write('"')
         else:
             self._reject()
 
     def _forward(self, text: str) -> None:
-        self._take(text)
+        self._read_piece(text)
 
     def _take_undecided(self, text: str) -> None:
         """Read text while the type of the value is not certain."""
@@ -118,12 +119,12 @@ class Value:
             self._escaped = (_first_in_container(word, 0)[1] or "").startswith("\\")
             write = self._converted.append if may_be_string else self._span.write
             self._literals = Literals(write, PYTHON, depth=self._span.depth - 1)  # arguments are inside an object
-            self._take = self._take_container_or_string if may_be_string else self._take_container
+            self._read_piece = self._take_container_or_string if may_be_string else self._take_container
             self._take_container(word)
 
     def _begin_text(self, text: str) -> None:
-        if self._may_be_text:
-            self._take = self._take_text
+        if self._falls_back_to_string:
+            self._read_piece = self._take_text
             self._span.write('"' + quoted(text))
         else:
             self._reject()
@@ -138,7 +139,7 @@ class Value:
             self._take_container(text)
         else:  # a limit was exceeded, so the call is an error
             self._buffer.clear()
-            self._take = _drop
+            self._read_piece = _drop
 
     def _take_container(self, text: str) -> None:
         """Read the next piece of a container. A malformed container is a string, if a string is allowed."""
@@ -159,15 +160,15 @@ class Value:
         if "string" in self._types:
             self._begin_text("".join(self._buffer))
         elif literals.state is DEEP:
-            self._span.blame(Code.TOO_DEEP, f"an argument nests deeper than {self._span.depth}")
-            self._take = _drop
+            self._span.fail_call(Code.TOO_DEEP, f"an argument nests deeper than {self._span.depth}")
+            self._read_piece = _drop
         else:
             self._reject()
 
     def _reject(self) -> None:
         types = " or ".join(sorted(self._types))
-        self._span.blame(Code.INVALID_ARGUMENTS, f"the value of an argument does not read as {types}")
-        self._take = _drop
+        self._span.fail_call(Code.INVALID_ARGUMENTS, f"the value of an argument does not read as {types}")
+        self._read_piece = _drop
 
 
 def _drop(text: str) -> None:
@@ -177,12 +178,12 @@ def _drop(text: str) -> None:
 def _brackets(types: Types) -> str:
     """Return the characters with which a container of these types begins.
 
-    If no string is allowed, they include the bracket of the other kind of container, which is then read too. For a
+    If no string is allowed, they include the bracket of the other kind of container, which is then also read. For a
     value that the dialect marks as JSON, they include the quote of a string.
     """
     if "string" in types:
         return ("{" if "object" in types else "") + ("[" if "array" in types else "")
-    return '{["' if types == NO_STRING else "{[" if "object" in types or "array" in types else ""
+    return '{["' if types == JSON_TYPES else "{[" if "object" in types or "array" in types else ""
 
 
 def _words(types: Types) -> dict[str, str]:
