@@ -39,14 +39,9 @@ log = Logger(__name__)
 
 @dataclass(slots=True, eq=False)
 class Threads:
-    """Counts abandoned threads.
-
-    `left` is the number of abandoned threads that still run. `dropped` is the number that have ended, each with a
-    result that was dropped.
-    """
+    """Counts abandoned threads. `left` is the number of those that still run."""
 
     left: int = 0
-    dropped: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
 
@@ -82,7 +77,6 @@ class Thread:
         finally:
             with self.threads.lock:
                 self.threads.left -= 1
-                self.threads.dropped += 1
 
     def stop(self) -> None:
         """Make the thread end at its next yield. If it is working, count it as abandoned. Called by the task."""

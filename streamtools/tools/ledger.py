@@ -275,10 +275,6 @@ async def _begin(
     """Return None if this process may run the call. Otherwise wait until no process runs it, and return its entry."""
     name, entry, pause = f"tool {call.name[:64]!r}", None, _FIRST_POLL_S
     try:
-        if ledger.lease == math.inf:  # a ledger in memory: skip the cancel scope, which costs more than the lookup
-            entry = await ledger.begin(scope, call, claim)
-            if entry is None or not entry.is_running:
-                return entry
         with anyio.CancelScope(deadline=anyio.current_time() + seconds):
             while (entry := await ledger.begin(scope, call, claim)) and entry.is_running:
                 await anyio.sleep(min(pause, entry.held))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import heapq
 import math
 import time
+from collections import Counter
 from collections.abc import Callable
 from itertools import islice
 from typing import TypeAlias
@@ -50,8 +51,7 @@ class MemoryLedger(OwnerViews):
         self._clock = clock
         self._entries: dict[_EntryKey, Entry] = {}
         self._holders: dict[_EntryKey, str] = {}  # the holders of running calls
-        self._running: dict[int, _EntryKey] = {}  # keys of running calls by `id(call)`, which is cheaper than a digest
-        self._counts: dict[str, int] = {}  # numbers of entries that are not spare, by owner
+        self._counts: Counter[str] = Counter()  # numbers of entries that are not spare, by owner
         self._expiring: list[tuple[float, _EntryKey]] = []  # heap of ended entries that are not spare, by expiry
         self._spare: dict[_EntryKey, None] = {}  # spare entries, oldest first
         self._epochs: dict[str, tuple[int, float]] = {}  # epoch of each run, and when it was set
@@ -67,7 +67,7 @@ class MemoryLedger(OwnerViews):
             self._raise_epoch(scope, claim.epoch, now)
         if (entry := self._entries.get(at)) is not None:
             return None if claim.holder and self._holders.get(at) == claim.holder else entry
-        if self._owner and self._counts.get(self._owner, 0) >= self._per_owner:
+        if self._owner and self._counts[self._owner] >= self._per_owner:
             raise CallRefused(f"its owner already has {self._per_owner:,} calls in the ledger; raise `per_owner`")
         if len(self._entries) >= self._size:
             if not self._spare:
@@ -76,9 +76,7 @@ class MemoryLedger(OwnerViews):
         until = max(now, min(claim.until, now + self.keep) + CLOCK_SLACK) if claim.until else now
         held = math.inf if claim.holder else 0.0
         self._entries[at] = Entry(scope=scope, call=call, began=now, until=until, held=held, owner=self._owner)
-        self._running[id(call)] = at  # the entry keeps the object alive, so its id stays unique
-        if self._owner:
-            self._count(self._owner, 1)
+        self._counts[self._owner] += 1
         if claim.holder:
             self._holders[at] = claim.holder
         return None
@@ -91,9 +89,7 @@ class MemoryLedger(OwnerViews):
 
     async def finish(self, scope: str, outcome: ToolOutcome) -> None:
         """Record the outcome of a call."""
-        at = self._running.get(id(outcome.call))
-        if at is None or at[0] != scope:
-            at = (scope, call_key(outcome.call))
+        at = (scope, call_key(outcome.call))
         if at in self._entries and self._entries[at].outcome is None:
             self._end(at, outcome)
 
@@ -151,7 +147,6 @@ class MemoryLedger(OwnerViews):
         """Record that a call has ended or was abandoned. An abandoned call may get its outcome later."""
         entry, now = self._entries[at], self._clock()
         self._holders.pop(at, None)
-        self._running.pop(id(entry.call), None)
         is_spare = outcome is not None and entry.until <= now
         ended = now if entry.ended is None else entry.ended
         self._entries[at] = replace(entry, outcome=outcome, held=0.0, ended=ended)
@@ -159,8 +154,7 @@ class MemoryLedger(OwnerViews):
             return
         if is_spare:
             self._spare[at] = None
-            if entry.owner:
-                self._count(entry.owner, -1)
+            self._discount(entry.owner)
         else:
             until = entry.until if outcome is not None else max(entry.until, entry.began + self.keep)
             heapq.heappush(self._expiring, (until, at))
@@ -176,13 +170,12 @@ class MemoryLedger(OwnerViews):
 
     def _drop(self, at: _EntryKey) -> None:
         entry = self._entries.pop(at)
-        self._running.pop(id(entry.call), None)
         if at in self._spare:
             del self._spare[at]
-        elif entry.owner:
-            self._count(entry.owner, -1)
+        else:
+            self._discount(entry.owner)
 
-    def _count(self, owner: str, more: int) -> None:
-        self._counts[owner] = self._counts.get(owner, 0) + more
+    def _discount(self, owner: str) -> None:
+        self._counts[owner] -= 1
         if not self._counts[owner]:
             del self._counts[owner]

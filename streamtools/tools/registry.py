@@ -12,18 +12,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeAlias, TypeVar, Union, Unpack, get_args, overload
 
 from streamtools.calls import NATIVE, new_call_id, read_arguments
-from streamtools.errors import Code, ToolInputError, UnknownTool
+from streamtools.errors import Code, ToolInputError, UnknownTool, check_word
 from streamtools.json_values import Rejected
 from streamtools.logs import Logger
 from streamtools.tools.approvals import Approvals, Deny
 from streamtools.tools.context import ToolContext, discard
-from streamtools.tools.definitions import (
-    DefinitionFormat,
-    has_foreign_schema,
-    refused_parameter,
-    write_definition,
-    write_line,
-)
+from streamtools.tools.definitions import DefinitionFormat, has_foreign_schema, refused_parameter, write_definition
 from streamtools.tools.finished_responses import extend_messages, read_finished, refuse
 from streamtools.tools.invocation import TIMEOUT, invoke
 from streamtools.tools.ledger import CallLedger
@@ -162,21 +156,13 @@ class ToolRegistry:
         """
         return self._select(self._tools.keys() - {self.find(name).name for name in names})
 
-    @overload
-    def definitions(self, format: DefinitionFormat = "openai") -> list[dict[str, Any]]: ...
-    @overload
-    def definitions(self, format: Literal["compact"]) -> list[str]: ...
-    def definitions(self, format: str = "openai") -> list[dict[str, Any]] | list[str]:
+    def definitions(self, format: DefinitionFormat | str = "openai") -> list[dict[str, Any]]:
         """Return the definitions of the tools in the request format of a provider. The caller may change them.
 
-        `"gemini"` returns a list of one object, which holds all tools. `"compact"` returns one line of text for each
-        tool, for a prompt. Raises ValueError for an unknown format, and for a tool that the provider would refuse.
+        `"gemini"` returns a list of one object, which holds all tools. Raises ValueError for an unknown format, and for
+        a tool that the provider would refuse.
         """
-        if format == "compact":
-            return [write_line(tool) for tool in self]
-        if format not in get_args(DefinitionFormat):
-            formats = ", ".join(get_args(DefinitionFormat))
-            raise ValueError(f"the format of tool definitions must be one of {formats}, compact, got {format!r}")
+        check_word("format", format, get_args(DefinitionFormat))
         written = [copy.deepcopy(write_definition(tool, format)) for tool in self]
         return [{"functionDeclarations": written}] if format == "gemini" and written else written
 

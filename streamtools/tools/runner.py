@@ -208,7 +208,7 @@ class Runner:
                         await self._start(execution, tasks, send)
                     else:
                         asked = anyio.Event()
-                        tasks.start_soon(self._start_when_decided, execution, need, tasks, send, asked)
+                        tasks.start_soon(self._decide, execution, need, tasks, send, asked)
                         await asked.wait()
         finally:  # needed for a task that was cancelled before its first step
             for execution in executions:
@@ -267,21 +267,9 @@ class Runner:
         await send(Executing(execution.call, seq=self.number()))
         execution.shown = True
 
-    async def _start_when_decided(
-        self, execution: Execution, need: Need, tasks: TaskGroup, send: Send, asked: anyio.Event
-    ) -> None:
-        """Wait for a decision, then start or end the call. The event `asked` is set when the question has been sent."""
-        try:
-            await self._decide(execution, need, tasks, send, asked)
-        finally:
-            asked.set()
-
     async def _decide(self, execution: Execution, need: Need, tasks: TaskGroup, send: Send, asked: anyio.Event) -> None:
+        """Wait for a decision, then start or end the call. The event `asked` is set when the question has been sent."""
         call = execution.call
-        if need == "native":
-            text = f"tool {call.name!r} runs only for native calls, and this call was written in the text"
-            await self._close(execution, execution.failed(Code.TOOL_DENIED, text), send)
-            return
 
         async def show(question: Question) -> None:
             if question.approval:
@@ -291,41 +279,41 @@ class Runner:
                 await self._show(execution, send)
             asked.set()
 
-        async def deny(text: str) -> ToolOutcome:
-            return execution.failed(Code.TOOL_DENIED, text)
-
-        async def answer(given: Answer) -> ToolOutcome:
-            tool = self.registry.find(call.name)
-            try:
-                if given.error is not None:
-                    raise ToolFailed(call.name, given.error)
-                return execution.succeeded(tool, write_client_result(tool, given.result))
-            except ToolCallFailed as error:
-                return execution.failed(error.code, str(error), error)
-
-        decision = await self.approvals.ask(call, approval=need == "approval", show=show)
-        match decision:
-            case _ if self.stopped:
+        try:
+            if need == "native":
+                text = f"tool {call.name!r} runs only for native calls, and this call was written in the text"
+                await self._close(execution, execution.failed(Code.TOOL_DENIED, text), send)
                 return
-            case Deny(reason):
-                text = f"the call of tool {call.name!r} was denied{f': {reason}' if reason else ''}"
-                outcome = await self._run_once(execution, tasks, lambda: deny(text))
+            decision = await self.approvals.ask(call, approval=need == "approval", show=show)
+            if decision is None or self.stopped:
+                return
+            if not isinstance(decision, Approve):
+                outcome = await self._run_once(execution, tasks, lambda: self._apply(execution, decision))
                 was_executed = need == "result" or outcome.error is None  # it may have run after an earlier approval
                 if was_executed and not execution.shown:
                     await self._show(execution, send)
                 await self._close(execution, outcome, send)
-            case Answer():
-                if not execution.shown:
-                    await self._show(execution, send)
-                outcome = await self._run_once(execution, tasks, lambda: answer(decision))
-                await self._close(execution, outcome, send)
-            case Approve() if self.registry.find(
-                call.name
-            ).client:  # approved: now wait for the result from the front end
+            elif self.registry.find(call.name).client:  # approved: now wait for the result from the front end
                 await self._decide(execution, "result", tasks, send, asked)
-            case Approve():
+            else:
                 execution.tool = self.registry.get(call.name)
                 await self._start(execution, tasks, send)
+        finally:
+            asked.set()
+
+    async def _apply(self, execution: Execution, decision: Deny | Answer) -> ToolOutcome:
+        """Return the outcome of a call that was denied or executed elsewhere."""
+        name = execution.call.name
+        if isinstance(decision, Deny):
+            reason = f": {decision.reason}" if decision.reason else ""
+            return execution.failed(Code.TOOL_DENIED, f"the call of tool {name!r} was denied{reason}")
+        tool = self.registry.find(name)
+        try:
+            if decision.error is not None:
+                raise ToolFailed(name, decision.error)
+            return execution.succeeded(tool, write_client_result(tool, decision.result))
+        except ToolCallFailed as error:
+            return execution.failed(error.code, str(error), error)
 
     def _free_place(self, execution: Execution) -> None:
         if execution.place is not None:

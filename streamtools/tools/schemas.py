@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypedDict
 
+import msgspec
 from pydantic_core import from_json, to_json
 
 from streamtools.json_values import fits
@@ -25,10 +26,24 @@ _SCHEMA_KEYS = (
 )  # fmt: skip
 _SCHEMA_LIST_KEYS = ("anyOf", "oneOf", "allOf", "prefixItems", "items")  # `items` was a list before draft 2020-12
 _SCHEMA_MAP_KEYS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
-_STRING_LIST_KEYS = ("type", "required")  # a single type may be a string
-_STRING_KEYS = ("$ref", "format", "description")
-_LIST_KEYS = ("enum", "examples")
 _REFUSED_AT_THE_TOP = ("anyOf", "oneOf", "allOf", "not", "enum")  # OpenAI and Anthropic refuse them
+_SCHEMA = "bool | _Keywords"
+_Keywords: Any = TypedDict(
+    "_Keywords",
+    {
+        **dict.fromkeys(_SCHEMA_MAP_KEYS, f"dict[str, {_SCHEMA}]"),  # type: ignore[misc]  # mypy expects literals
+        **dict.fromkeys(_SCHEMA_LIST_KEYS, f"list[{_SCHEMA}]"),
+        **dict.fromkeys(_SCHEMA_KEYS, _SCHEMA),
+        **dict.fromkeys(("enum", "examples"), list),
+        **dict.fromkeys(("$ref", "format", "description"), str),
+        "items": f"{_SCHEMA} | list[{_SCHEMA}]",
+        "required": list[str],
+        "type": "str | list[str]",
+    },
+    total=False,
+)
+"""The types of the values of keywords. Other keywords may have any value."""
+
 _INLINED_LENGTH = 8 * 1024
 """Part of the size limit of inlined definitions. The limit is this number of bytes plus four times the length of the
 schema."""
@@ -69,32 +84,10 @@ def snapshot(schema: Mapping[str, Any]) -> JsonSchema:
 
 def check_keywords(schema: Mapping[str, Any]) -> None:
     """Raise ValueError if a keyword has a value of the wrong type."""
-    for key, value in schema.items():
-        parts: Iterable[Any] = ()
-        valid, rule = True, ""
-        if key in _SCHEMA_MAP_KEYS:
-            valid, rule = isinstance(value, dict), "must be an object that maps names to schemas"
-            parts = value.values() if valid else ()
-        elif key in _SCHEMA_LIST_KEYS and (isinstance(value, list) or key not in _SCHEMA_KEYS):
-            valid, rule = isinstance(value, list), "must be a list of schemas"
-            parts = value if valid else ()
-        elif key in _SCHEMA_KEYS:
-            parts, rule = (value,), "must be a schema"
-        elif key in _STRING_LIST_KEYS and not (key == "type" and isinstance(value, str)):
-            valid, rule = isinstance(value, list) and all(map(_is_text, value)), "must be a list of strings"
-        elif key in _STRING_KEYS:
-            valid, rule = isinstance(value, str), "must be a string"
-        elif key in _LIST_KEYS:
-            valid, rule = isinstance(value, list), "must be a list"
-        if not valid or not all(isinstance(part, dict | bool) for part in parts):
-            raise ValueError(f"{key!r} in the schema {rule}")
-        for part in parts:
-            if isinstance(part, dict):
-                check_keywords(part)
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
+    try:
+        msgspec.convert(schema, _Keywords)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"the JSON schema has an invalid value: {error}") from None
 
 
 def inline(schema: JsonSchema) -> JsonSchema:

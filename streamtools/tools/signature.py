@@ -149,15 +149,11 @@ class ReturnType(NamedTuple):
     schema: JsonSchema | None = None
 
 
-class ReturnTypes(NamedTuple):
-    """The type of a function's result, and the type of the progress values that it yields."""
-
-    result: ReturnType = ReturnType()
-    progress: ReturnType = ReturnType()
+_UNKNOWN = ReturnType()
 
 
-def return_types_of(function: Callable[..., Any]) -> ReturnTypes:
-    """Return the declared types of a function's result and progress.
+def return_types_of(function: Callable[..., Any]) -> tuple[ReturnType, ReturnType]:
+    """Return the declared types of a function's result and of the progress values that it yields.
 
     The result of a generator has its declared return type. If it declares none, the result has the type of the yielded
     values.
@@ -166,26 +162,26 @@ def return_types_of(function: Callable[..., Any]) -> ReturnTypes:
     try:
         hint = _resolve(inspect.signature(function).return_annotation, body)
     except (*UNUSABLE, ValueError):
-        return ReturnTypes()
+        return _UNKNOWN, _UNKNOWN
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if inspect.isgeneratorfunction(body) or inspect.isasyncgenfunction(body):
         if origin not in _MANY:
-            return ReturnTypes()
+            return _UNKNOWN, _UNKNOWN
         yielded = _return_type(args[0])
         returns = origin is abc.Generator and len(args) == 3 and args[2] is not type(None)
-        return ReturnTypes(_return_type(args[2]) if returns else yielded, yielded)
-    return ReturnTypes(_return_type(args[-1] if origin in _AWAITABLE else hint))
+        return _return_type(args[2]) if returns else yielded, yielded
+    return _return_type(args[-1] if origin in _AWAITABLE else hint), _UNKNOWN
 
 
 def _return_type(hint: Any) -> ReturnType:
     rest = tuple(member for member in _members(hint) if member is not ToolResult) or (Any,)
     hint = Union[rest]  # noqa: UP007  # `|` cannot join a tuple of types
     if hint in (EMPTY, Any):
-        return ReturnType()
+        return _UNKNOWN
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(hint)
     except UNUSABLE:
-        return ReturnType()
+        return _UNKNOWN
     try:
         return ReturnType(hint, adapter, _schema_of(adapter, "serialization"))
     except UNUSABLE:
@@ -326,7 +322,8 @@ def _keywords(
         model = _model(fields, extra)
         schema = _schema_of(TypeAdapter(model))
     except UNUSABLE as error:
-        raise _unreadable(_culprits(parameters, hints), error) from error
+        unusable = [parameter for parameter in parameters if not _is_usable(hints[parameter.name])]
+        raise _unreadable(unusable or parameters, error) from error
     schema.setdefault("properties", {})
     _describe(
         schema, {model.model_fields[field].alias or name: described.get(name, "") for field, name in names.items()}
@@ -372,17 +369,13 @@ def _refuse_positional(parameter: inspect.Parameter) -> None:
         raise TypeError(f"parameter '*{parameter.name}' takes unnamed values; use a parameter of type list instead")
 
 
-def _culprits(parameters: Sequence[inspect.Parameter], hints: Mapping[str, Any]) -> Sequence[inspect.Parameter]:
-    """Return the parameters whose types pydantic cannot use."""
-
-    def refused(parameter: inspect.Parameter) -> bool:
-        try:
-            _keywords([parameter], hints, {}, set())
-        except TypeError:
-            return True
+def _is_usable(hint: Any) -> bool:
+    """Return whether pydantic can read a value of this type from JSON."""
+    try:
+        _schema_of(TypeAdapter(hint))
+    except UNUSABLE:
         return False
-
-    return parameters if len(parameters) == 1 else [parameter for parameter in parameters if refused(parameter)]
+    return True
 
 
 def _unreadable(parameters: Sequence[inspect.Parameter], error: Exception) -> TypeError:

@@ -39,7 +39,7 @@ CLIENTS: list[type[HTTPModel]] = [OpenAIChat, OpenAIResponses, AnthropicMessages
 
 
 def offered(format: str, *tools: Any) -> list[dict[str, Any]]:
-    return ToolRegistry(*(tools or TOOLS)).definitions(format)  # type: ignore[call-overload,no-any-return]
+    return ToolRegistry(*(tools or TOOLS)).definitions(format)
 
 
 def test_chat_completions() -> None:

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from streamtools.parsing.declared import Declared
 from streamtools.tools import Tool, ToolRegistry, tool
-from streamtools.tools.definitions import DefinitionFormat
+from streamtools.tools.definitions import DefinitionFormat, write_line
 from streamtools.tools.schemas import parameters_of_schema, schema_of_parameters, single_type
 from tests.support.cases import together
 from tests.support.signatures import TOOLS
@@ -96,7 +96,6 @@ DEFINITIONS: dict[str, list[Any]] = {
         },
         {"name": "now", "description": "", "parameters": []},
     ],
-    "compact": ["- weather(place: object, unit?: string) — Tell the weather.", "- now()"],
 }
 
 
@@ -199,8 +198,7 @@ def test_a_schema_has_one_type_or_is_an_object(schema: dict[str, Any], kind: str
 
 def line(**properties: Any) -> str:
     made = Tool(lambda it: it, name="f", description="", parameters={"properties": properties, "required": ["z"]})
-    (only,) = ToolRegistry(made).definitions("compact")
-    return only
+    return write_line(made)
 
 
 def test_a_compact_line_has_types() -> None:
@@ -222,4 +220,5 @@ def test_a_compact_line_has_types() -> None:
 )
 def test_a_compact_line_has_one_short_sentence(description: str, shown: str) -> None:
     """The first sentence, on one line, with at most 80 characters."""
-    assert ToolRegistry(Tool(now, description=description)).definitions("compact") == [f"- now() — {shown}"]
+    assert write_line(Tool(weather)) == "- weather(place: object, unit?: string) — Tell the weather."
+    assert write_line(Tool(now, description=description)) == f"- now() — {shown}"

@@ -210,7 +210,7 @@ async def test_a_timeout_error_of_the_tool_is_a_failure() -> None:
 
 
 async def test_a_thread_that_takes_too_long_is_abandoned() -> None:
-    """The call ends in time. The late result is dropped and counted."""
+    """The call ends in time. The late result is dropped and logged."""
     door, left = threading.Event(), threading.Event()
 
     def block() -> str:
@@ -223,7 +223,7 @@ async def test_a_thread_that_takes_too_long_is_abandoned() -> None:
     with structlog.testing.capture_logs() as logs:
         try:
             (outcome,) = await work.run([call("block")], interface.send)
-            assert (work.threads.left, work.threads.dropped) == (1, 0)
+            assert work.threads.left == 1
         finally:
             door.set()
         await anyio.to_thread.run_sync(left.wait)
@@ -236,7 +236,6 @@ async def test_a_thread_that_takes_too_long_is_abandoned() -> None:
     warning = interface.events[1]
     assert isinstance(warning, Warning)
     assert (warning.code, warning.count, warning.seq) == (Code.ABANDONED, 1, 2)
-    assert repr(work.threads) == "Threads(left=0, dropped=1)"
     assert ["tool_call_failed", "tool_result_dropped"] == [each["event"] for each in logs]
 
 
