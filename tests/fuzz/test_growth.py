@@ -26,7 +26,6 @@ from streamtools.sources.pieces import OpenCall
 from streamtools.sources.wire_formats.anthropic import Anthropic
 from streamtools.sources.wire_formats.chat_calls import ChatCalls
 from streamtools.sources.wire_formats.gemini import Gemini
-from streamtools.sources.wire_formats.interactions import Interactions
 from streamtools.sources.wire_formats.responses import Responses
 from streamtools.tools import definitions, schemas
 from tests.fuzz import growth, running
@@ -153,7 +152,7 @@ def any_number_of_steps(patch: pytest.MonkeyPatch) -> None:
         begin(adapter, _NO_BOUND)
 
     patch.setattr(Gemini, "__init__", begin_without_bound)
-    patch.setattr(sys.modules[Interactions.__module__], "end_doubtful", _end_doubtful)
+    patch.setattr(sys.modules[Gemini.__module__], "end_doubtful", _end_doubtful)
 
 
 def what_was_heard_is_copied(patch: pytest.MonkeyPatch) -> None:

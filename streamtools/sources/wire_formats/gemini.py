@@ -1,8 +1,6 @@
-"""Reads Gemini's `streamGenerateContent?alt=sse`, from Google's API and from Vertex. Sans-IO.
+"""Reads Gemini's `streamGenerateContent?alt=sse`, from Google's API and from Vertex, and its Interactions API. Sans-IO.
 
-`interactions.py` reads the events of the Interactions API.
-
-Peculiarities of the format:
+`streamGenerateContent` sends chunks of generated content. They have these peculiarities:
 
 - The finish reason is STOP even if the turn has calls. Some servers send STOP with every chunk. A later reason other
   than STOP replaces it. STOP may also arrive before code that Google runs. The answer then continues after the result
@@ -13,10 +11,16 @@ Peculiarities of the format:
   the earlier call was cut off.
 - Errors in mid-stream are bare JSON without `data:`. A response to a blocked prompt has no candidates.
 - Every chunk repeats the usage of the response up to then. The adapter reports it once, at the end.
+
+The Interactions API sends events with an `event_type`. A response consists of steps. Each step starts, grows by deltas
+and stops. A step is a thought, model output, a function call, or the work of a tool that Google runs. A delta holds the
+index of its step. Steps of Google's tools and steps with images are forwarded whole, because the next request must
+contain them. `interaction.completed` is the terminator. Its status is the finish reason.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from streamtools.errors import Code
@@ -28,24 +32,36 @@ from streamtools.events import (
     SourceUsage,
     ToolCallDelta,
     ToolCallStart,
+    Usage,
 )
 from streamtools.json_values import fits
 from streamtools.limits import DEFAULT_LIMITS, Limits
-from streamtools.sources.adapter import UNREADABLE, Frame
+from streamtools.sources.adapter import UNREADABLE, EventsOrArray, Frame, FrameAdapter
+from streamtools.sources.pieces import OpenCall, end_doubtful
 from streamtools.sources.provider_terms import object_in, read_usage, text_in
-from streamtools.sources.wire_formats.interactions import Interactions
 from streamtools.sources.wire_formats.partial_args import CallOfValues
 
 _FORMAT = "gemini"
-_KNOWN = {"candidates", "usageMetadata", "promptFeedback", "modelVersion", "responseId", "createTime", "modelStatus"}
-_PLAIN = {"text", "thought", "thoughtSignature"}
-_AS_SENT = str.maketrans("-_", "+/")  # the API sends signatures in standard base64; the SDK uses URL-safe base64
-_EXECUTED = ("executableCode", "codeExecutionResult", "toolCall", "toolResponse")
-_METADATA = ("groundingMetadata", "citationMetadata", "urlContextMetadata")
+_CHUNK_KEYS = {
+    "candidates",
+    "usageMetadata",
+    "promptFeedback",
+    "modelVersion",
+    "responseId",
+    "createTime",
+    "modelStatus",
+}
+_TEXT_FIELDS = {"text", "thought", "thoughtSignature"}
+_STANDARD_BASE64 = str.maketrans(
+    "-_", "+/"
+)  # the API sends signatures in standard base64; the SDK uses URL-safe base64
+_EXECUTION_FIELDS = ("executableCode", "codeExecutionResult", "toolCall", "toolResponse")
+_METADATA_FIELDS = ("groundingMetadata", "citationMetadata", "urlContextMetadata")
+_IGNORED = ("interaction.created", "interaction.status_update")
 _UNSPECIFIED = "FINISH_REASON_UNSPECIFIED"
 
 
-class Gemini(Interactions):
+class Gemini(FrameAdapter):
     """Converts chunks of generated content, or events of the Interactions API, into source events."""
 
     name = "gemini"
@@ -53,12 +69,18 @@ class Gemini(Interactions):
     reads_documents = True
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
-        super().__init__(limits)
+        super().__init__(EventsOrArray(limits.frame), limits)
+        self._usage: Usage | None = None
         self._reason: str | None = None
         self._blocked: str | None = None  # why the prompt was blocked
         self._tokens: dict[str, Any] = {}  # the latest value of each field of the usage
         self._call: CallOfValues | None = None
         self._calls = 0
+        # Fields of an interaction.
+        self._status: str | None = None  # the status of the completed interaction
+        self._steps: dict[str | None, OpenCall] = {}  # open function calls, by the index of their step
+        self._hosted: dict[str | None, _HostedStep] = {}  # open steps of Google's tools, by index
+        self._room = limits.text  # the number of bytes that these steps may still store
 
     @property
     def ended(self) -> bool:
@@ -78,10 +100,12 @@ class Gemini(Interactions):
             self._read_interaction(value, len(frame.data), events)
         elif frame.event == "error":
             self._report(value, events)
-        elif isinstance(value, dict) and not _KNOWN.isdisjoint(value):
+        elif isinstance(value, dict) and not _CHUNK_KEYS.isdisjoint(value):
             self._read_chunk(value, events)
         else:
             self._pass_not_understood(frame, value, events)
+
+    # Methods for generated content.
 
     def _read_chunk(self, chunk: dict[str, Any], events: list[SourceEvent]) -> None:
         self._name_response(chunk.get("responseId"), chunk.get("modelVersion"))
@@ -103,11 +127,11 @@ class Gemini(Interactions):
         executed = ""
         for part in parts if isinstance(parts, list) else (parts,):
             if isinstance(part, dict):
-                executed = next((name for name in _EXECUTED if part.get(name)), executed)
+                executed = next((name for name in _EXECUTION_FIELDS if part.get(name)), executed)
                 self._read_part(part, events)
             elif part is not None:
                 self._pass_raw(part, events)
-        for name in _METADATA:
+        for name in _METADATA_FIELDS:
             if candidate.get(name):
                 self._pass_raw({name: candidate[name]}, events)
         reason = candidate.get("finishReason")
@@ -121,8 +145,8 @@ class Gemini(Interactions):
     def _read_part(self, part: dict[str, Any], events: list[SourceEvent]) -> None:
         text, call, signature = part.get("text"), part.get("functionCall"), text_in(part, "thoughtSignature")
         if signature:
-            signature = signature.translate(_AS_SENT)
-        rest = {name: value for name, value in part.items() if name not in _PLAIN and value is not None}
+            signature = signature.translate(_STANDARD_BASE64)
+        rest = {name: value for name, value in part.items() if name not in _TEXT_FIELDS and value is not None}
         if isinstance(call, dict):
             self._read_call(call, signature, events)
         elif isinstance(text, str) or (signature and not rest):
@@ -148,10 +172,10 @@ class Gemini(Interactions):
         No other call comes between the pieces of a call. Only the first piece has a name.
         """
         name, id, values = text_in(piece, "name"), text_in(piece, "id"), piece.get("partialArgs")
-        goes_on, given = bool(piece.get("willContinue")), piece.get("args")
+        continues, given = bool(piece.get("willContinue")), piece.get("args")
         call = self._call
         if call is None or name is not None:
-            if not goes_on and values in (None, []):
+            if not continues and values in (None, []):
                 self._call = None
                 if name is not None or id is not None or given is not None:
                     self._calls += 1
@@ -171,11 +195,11 @@ class Gemini(Interactions):
         elif values is not None:
             call.fault = Code.INVALID_ARGUMENTS
             self._pass_raw({"functionCall": piece}, events)
-        if not goes_on:
+        if not continues:
             text += call.arguments.close()
         if text:
             events.append(ToolCallDelta(call.key, text))
-        if not goes_on:
+        if not continues:
             call.end(call.arguments.value if call.given is None else call.given, events)
             self._call = None
 
@@ -192,6 +216,94 @@ class Gemini(Interactions):
         if self._reason in (None, "STOP") and reason != _UNSPECIFIED:
             self._reason = reason
 
+    # Methods for interactions.
+
+    def _read_interaction(self, value: dict[str, Any], size: int, events: list[SourceEvent]) -> None:
+        """Append the source events of one event. `size` is its size in bytes."""
+        self.format = "interactions"
+        kind, interaction, step = value.get("event_type"), object_in(value, "interaction"), value.get("step")
+        index = None if value.get("index") is None else str(value["index"])
+        self._usage = read_usage(interaction.get("usage", value.get("usage"))) or self._usage
+        self._name_response(interaction.get("id"), interaction.get("model"))
+        if kind == "error" or (kind == "interaction.completed" and interaction.get("status") == "failed"):
+            self._report(value.get("error") or interaction.get("error"), events)
+        elif kind == "interaction.completed":
+            self._status = self._status or text_in(interaction, "status") or "completed"
+            for index in [*self._hosted]:
+                self._end_hosted(index, events)
+        elif kind == "step.start" and isinstance(step, dict):
+            self._start_step(index, step, value, size, events)
+        elif kind == "step.delta":
+            self._add_to_step(index, object_in(value, "delta"), value, size, events)
+        elif kind == "step.stop":
+            if (call := self._steps.pop(index, None)) is not None:
+                call.close(events)
+            self._end_hosted(index, events)
+        elif kind not in _IGNORED:
+            self._pass_raw(value, events)
+
+    def _start_step(
+        self, index: str | None, step: dict[str, Any], value: Any, size: int, events: list[SourceEvent]
+    ) -> None:
+        signature, given = text_in(step, "signature"), step.get("arguments")
+        self._end_hosted(index, events)
+        match step.get("type"):
+            case "function_call":
+                self._calls += 1
+                given = None if given in ("", {}) else given  # Google sends {} if the arguments arrive in deltas
+                call = OpenCall(f"step {self._calls}", text_in(step, "id"), text_in(step, "name"), given, signature)
+                self._open_call(self._steps, index, call, events)
+            case "thought":
+                self._think("".join(_texts(step.get("summary"))), events, signature)
+            case "model_output":
+                content = step.get("content")
+                for part in content if isinstance(content, list) else (content,):
+                    if isinstance(part, dict) and part.get("type") == "image" and (part.get("data") or part.get("uri")):
+                        self._pass_item({"type": "model_output", "content": [part]}, events)
+                    for text in _texts(part):
+                        self._say(text, events)
+            case str() if size <= self._room and len(self._hosted) < self._limits.calls:
+                self._room -= size
+                self._hosted[index] = _HostedStep(step)
+            case _:
+                self._pass_raw(value, events)
+
+    def _add_to_step(
+        self, index: str | None, delta: dict[str, Any], value: Any, size: int, events: list[SourceEvent]
+    ) -> None:
+        call, signature, arguments = self._steps.get(index), text_in(delta, "signature"), delta.get("arguments")
+        hosted = self._hosted.get(index)
+        match delta.get("type"):
+            case "text" if isinstance(delta.get("text"), str):
+                self._say(delta["text"], events)
+            case "thought_summary":
+                self._think("".join(_texts(delta.get("content"))), events)
+            case "thought_signature" if call is not None:
+                call.signature = signature
+            case "thought_signature":
+                self._think("", events, signature)
+            case "arguments_delta" if call is not None and isinstance(arguments, str):
+                if arguments:
+                    call.given = None  # the arguments in `step.start` were only their beginning
+                    call.add(arguments, events)
+            case "image" if delta.get("data") or delta.get("uri"):
+                self._pass_item({"type": "model_output", "content": [delta]}, events)
+            case kind if hosted is not None and kind == hosted.step["type"] and size <= self._room:
+                self._room -= size
+                hosted.add(delta)
+            case other:
+                if arguments is not None or not isinstance(other, str):
+                    end_doubtful(self._steps, index, events)
+                if hosted is not None and other == hosted.step["type"]:  # the step would exceed the limit
+                    self._pass_raw(self._hosted.pop(index).whole(), events)
+                self._pass_raw(value, events)
+
+    def _end_hosted(self, index: str | None, events: list[SourceEvent]) -> None:
+        if (hosted := self._hosted.pop(index, None)) is not None:
+            self._pass_item(hosted.whole(), events)
+
+    # Methods for the end of the stream.
+
     def _end(self, events: list[SourceEvent]) -> None:
         self._flush(events)
         if not self.ended:
@@ -205,3 +317,38 @@ class Gemini(Interactions):
         self._usage = read_usage(self._tokens) or self._usage
         if self._usage is not None:
             events.append(SourceUsage(self._usage))
+
+
+class _HostedStep:
+    """A step of a tool that Google runs. Deltas add results and other fields to it."""
+
+    def __init__(self, step: dict[str, Any]) -> None:
+        self.step = dict(step)
+        self._texts: list[str] = []  # the pieces of a result that is text
+
+    def add(self, delta: dict[str, Any]) -> None:
+        """Add the content of a delta."""
+        for name, value in delta.items():
+            held = self.step.get(name)
+            if name == "result" and isinstance(value, str) and isinstance(held, str | None):
+                if not self._texts:
+                    self._texts.append(held or "")
+                self._texts.append(value)
+                self.step[name] = held or ""
+            elif isinstance(value, list) and isinstance(held, list):
+                held += value
+            elif isinstance(value, dict) and isinstance(held, dict):
+                held.update(value)
+            elif value not in (None, ""):
+                self.step[name] = value
+
+    def whole(self) -> dict[str, Any]:
+        """Return the step with the joined text of its result."""
+        return self.step | ({"result": "".join(self._texts)} if self._texts else {})
+
+
+def _texts(content: Any) -> Iterator[str]:
+    """Yield the text of each content part. `content` is one part or a list of parts."""
+    for part in content if isinstance(content, list) else (content,):
+        if isinstance(part, dict) and (text := text_in(part, "text")):
+            yield text
