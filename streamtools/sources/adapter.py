@@ -133,7 +133,11 @@ class FrameDecoder(ABC):
             self._buffer += rest
         if self._dropped or len(chunk) > self._limit:
             return self._read_within_limit(blocks)
-        return [frame for block in blocks if block and (frame := self._read(block)) is not None]
+        frames: list[Framed] = []
+        for block in blocks:
+            if block and (frame := self._read(block)) is not None:
+                frames.append(frame)
+        return frames
 
     def close(self) -> list[Framed]:
         """Return the last frame if the stream ended without its separator."""

@@ -66,40 +66,49 @@ class EventBuffer:
             finally:
                 self._waiting -= 1
         event = self._events.popleft()
-        if self._room is not None or not self._events:
+        if self._room is not None:
             self._give_room()
         return event
 
     def take_ready(self) -> Sequence[UIEvent]:
         """Remove and return the buffered events without waiting, up to `BATCH_BYTES`."""
         events = self._events
-        count = batch_length(events) if self._bytes > BATCH_BYTES else len(events)
-        taken = [events.popleft() for _ in range(count)]
-        self._give_room()
+        if self._bytes <= BATCH_BYTES:
+            taken = list(events)
+            events.clear()
+        else:
+            taken = [events.popleft() for _ in range(batch_length(events))]
+        if self._room is not None:
+            self._give_room()
         return taken
 
     def put(self, events: Sequence[UIEvent], size: int) -> bool:
-        """Add events of `size` bytes without waiting. Return True if the buffer is full.
+        """Add events of `size` bytes without waiting, and wake all waiting readers. Return True if the buffer is full.
 
         The writer must then call `wait_for_room`.
         """
+        self._bytes = self._bytes + size if self._events else size
         self._events += events
-        self._bytes += size
-        if events and self._waiting > self._woken:
-            self._wake()
+        if events or self.is_closed:
+            # If a woken reader is cancelled, its release stays available. The next reader is then woken immediately,
+            # may find no event, and waits again.
+            while self._woken < self._waiting:
+                assert self._readable is not None  # otherwise no reader waits
+                self._woken += 1
+                self._readable.release()
         return self._bytes >= MAX_BYTES or len(self._events) >= MAX_EVENTS
 
     async def wait_for_room(self) -> None:
         """If the buffer is full, wait until half of its events have been read."""
-        while self._bytes >= MAX_BYTES or len(self._events) >= MAX_EVENTS:
+        while self._events and (self._bytes >= MAX_BYTES or len(self._events) >= MAX_EVENTS):
             self._resume_at = len(self._events) // 2
             self._room = self._room or anyio.Event()
             await self._room.wait()
 
     def close(self) -> None:
-        """Add no more events, and wake all readers."""
+        """Add no more events, and wake all waiting readers."""
         self.is_closed = True
-        self._wake()
+        self.put((), 0)
 
     def fail(self, error: Exception) -> None:
         """Set the error that is raised to one reader after the last event."""
@@ -117,17 +126,3 @@ class EventBuffer:
             self._bytes = sum(map(weigh, self._events))
             self._room.set()
             self._room = None
-        elif not self._events:
-            self._bytes = 0
-
-    def _wake(self) -> None:
-        """Wake all waiting readers that have not been woken.
-
-        If a woken reader is cancelled, its release stays available. The next reader is then woken immediately, may find
-        no event, and waits again.
-        """
-        if self._readable is None:
-            return
-        while self._woken < self._waiting:
-            self._woken += 1
-            self._readable.release()

@@ -307,7 +307,13 @@ class ToolStream(Decidable):
                 async with anyio.create_task_group() as tools:
                     try:
                         self._run.begin(tools)
-                        await self._read_sources(tools)
+                        await self._run.resume(tools)
+                        while (source := await self._next_source()) is not None:
+                            if source is not self._source:
+                                await self._close_source()
+                                self._source = source
+                            await self._run.read(source, tools)
+                        self._run.complete()
                     except BaseException as error:
                         if isinstance(error, Exception):
                             self._buffer.fail(error)  # raised to the consumer; the group would wrap it
@@ -324,15 +330,6 @@ class ToolStream(Decidable):
                 await self._close_source()
             finally:  # a cancellation by asyncio ignores the shield in `_close_source`
                 self._finish()
-
-    async def _read_sources(self, tools: TaskGroup) -> None:
-        await self._run.resume(tools)
-        while (source := await self._next_source()) is not None:
-            if source is not self._source:
-                await self._close_source()
-                self._source = source
-            await self._run.read(source, tools)
-        self._run.complete()
 
     async def _next_source(self) -> EventSource | None:
         """Return the source to read next. None ends the run. A subclass may override only this method.
