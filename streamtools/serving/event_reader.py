@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol, TypeAlias, cast
 
 import anyio
 
-from streamtools.errors import check_word
+from streamtools.errors import RunNotFound, check_word
 from streamtools.events import Done, UIEvent
 from streamtools.serving.journal import Attachment
 from streamtools.serving.run import Run
@@ -32,6 +32,9 @@ OnDisconnect: TypeAlias = Literal["stop", "detach"]
 
 class EventSink(Protocol):
     """Sends the events of an `EventReader` to one client."""
+
+    begun: bool
+    """Whether a part of a response was sent that `finish` must end after an exception."""
 
     async def start(self, events: AsyncIterable[UIEvent] | None) -> None:
         """Send the start of the response. `events` is None if the reader was stopped before it opened the stream."""
@@ -114,14 +117,24 @@ class EventReader:
                 self._driver.cancel()
 
     async def read(self, sink: EventSink) -> None:
-        """Open the run or the stream, pass all of its events to `sink`, and close it. Raises its exceptions."""
+        """Open the run or the stream, pass all of its events to `sink`, and close it. Raises its exceptions.
+
+        If the sink has begun a response, it is finished before an exception is raised. The response also ends if the
+        run was deleted meanwhile. It then has no `done`, so the client reconnects.
+        """
         self._sink = sink
-        if not self.left and not self._stopped:
-            self._driver = Driver(self._open(), shield=True, closing=_CLOSE_TIMEOUT_S)
-            await self._driver.drive(self)
-        if self._stopped and self._events is None:
-            await self.begin()
-            await self.finish()
+        try:
+            if not self.left and not self._stopped:
+                self._driver = Driver(self._open(), shield=True, closing=_CLOSE_TIMEOUT_S)
+                await self._driver.drive(self)
+            if self._stopped and self._events is None:
+                await self.begin()
+                await self.finish()
+        except Exception as error:
+            if sink.begun and not self.left:
+                await sink.finish()
+            if not (sink.begun and isinstance(error, RunNotFound)):
+                raise
 
     async def begin(self) -> None:
         """Start the sink. Implements `streamtools.stream.driver.Sink`."""

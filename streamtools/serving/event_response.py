@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Protocol
 
 import anyio
@@ -19,7 +20,6 @@ from starlette.requests import HTTPConnection
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from streamtools.errors import RunNotFound
 from streamtools.events import UIEvent
 from streamtools.outputs import Encoder, Format, check_can_replace_steps, make_encoder
 from streamtools.serving.event_reader import EventReader, OnDisconnect, Readable
@@ -121,7 +121,7 @@ class EventStreamResponse(Response):
             await reader.close()
             with suppress(*DISCONNECT_ERRORS):
                 await send(head)
-                await send({"type": "http.response.body", "body": b""})
+                await send(_body_message(b"", more=False))
             return
         writer = ResponseWriter(send, keep_alive=self._keep_alive, send_timeout=self._send_timeout)
         body = _EventBody(writer, self._encoder, head)
@@ -137,7 +137,7 @@ class EventStreamResponse(Response):
 
         try:
             error = await writer.deliver(
-                lambda: _send_all(reader, body),
+                partial(reader.read, body),
                 listen=listen,
                 heartbeat=body.send_keep_alive,
                 on_disconnect=leave,
@@ -150,24 +150,6 @@ class EventStreamResponse(Response):
             raise error
         if self.background is not None:
             await self.background()
-
-
-async def _send_all(reader: EventReader, body: _EventBody) -> None:
-    """Send all events and the end of the body. Raises the exceptions of the run or the stream.
-
-    After an exception, the end is sent if a part of the body has been sent.
-    """
-    try:
-        await reader.read(body)
-    except RunNotFound:  # the run was deleted meanwhile. The body ends without `done`, so the client reconnects.
-        if not body.begun:
-            raise
-    except Exception:
-        if body.begun and not reader.left:  # if nothing was sent, the server sends its error response
-            await body.finish()
-        raise
-    if not reader.left:
-        await body.finish()
 
 
 class _EventBody:
@@ -192,10 +174,11 @@ class _EventBody:
 
     async def send_keep_alive(self) -> None:
         """Send a comment. If the head has not been sent, send the head instead."""
-        if self.begun:
-            await self._send_data(self._encoder.keep_alive)
-        else:
+        message = _body_message(self._encoder.keep_alive)
+        if not self.begun:
             await self._send_head()
+        elif not self.finished:
+            await self._writer.send(message)
 
     async def start(self, events: AsyncIterable[UIEvent] | None) -> None:
         self._opened.set()
@@ -204,8 +187,9 @@ class _EventBody:
             self._run, self._position = events, events.position
 
     async def send(self, events: Sequence[UIEvent], /) -> None:
-        if data := self._encode(events):
-            await self._send_data(data)
+        data = b"".join(map(self._encoder.encode, events)) if self._run is None else self._encode(self._run, events)
+        if data:
+            await self._writer.send(_body_message(data))
         else:
             await anyio.lowlevel.checkpoint()
 
@@ -214,27 +198,27 @@ class _EventBody:
         if not self.finished:
             await self._send_head()
             if data := self._encoder.close():
-                await self._send_data(data)
-            await self._writer.send({"type": "http.response.body", "body": b"", "more_body": False})
+                await self._writer.send(_body_message(data))
+            await self._writer.send(_body_message(b"", more=False))
             self.finished = True
 
-    def _encode(self, events: Sequence[UIEvent]) -> bytes:
-        if self._run is None:
-            return b"".join(map(self._encoder.encode, events))
+    def _encode(self, run: Attachment, events: Sequence[UIEvent]) -> bytes:
         if not self._encoder.resumable:  # skip events that were sent before the log lost them and received them again
             events = [event for event in events if event.seq > self._position or not self._position]
             self._position = max(self._position, *(event.seq for event in events), 0)
-        return self._run.shared_frames.encode(self._encoder, events) if events else b""
+        return run.shared_frames.encode(self._encoder, events) if events else b""
 
     async def _send_head(self) -> None:
         if not self.begun:
             self.begun = True
             await self._writer.send(self._head)
-            await self._send_data(self._encoder.keep_alive)  # some middlewares delay the head until the body starts
+            await self._writer.send(
+                _body_message(self._encoder.keep_alive)
+            )  # some middlewares delay the head until the body starts
 
-    async def _send_data(self, data: bytes) -> None:
-        if not self.finished:
-            await self._writer.send({"type": "http.response.body", "body": data, "more_body": True})
+
+def _body_message(data: bytes, *, more: bool = True) -> Message:
+    return {"type": "http.response.body", "body": data, "more_body": more}
 
 
 event_stream_response = EventStreamResponse

@@ -24,7 +24,7 @@ from streamtools.serving.journal import Attachment, Journal
 from streamtools.serving.mailbox import Mailbox
 from streamtools.stream.collector import Collector
 from streamtools.stream.driver import Driver, Startable
-from streamtools.stream.reading import close, read_into
+from streamtools.stream.reading import close
 from streamtools.stream.result import TurnResult
 from streamtools.tools.approvals import Answer, Approve, Decidable, Decision, Deny, Question, Suspension
 from streamtools.tools.failures import is_failure
@@ -32,8 +32,7 @@ from streamtools.tools.ledger import DRIVEN_RUN
 
 log = Logger(__name__)
 
-# After a stop, only available events are read. Yield to other tasks after this many events.
-_YIELD_EVERY_AFTER_STOP = 10_000
+_MAX_EVENTS_AFTER_STOP = 10_000  # the maximum number of available events that are read after a stop
 
 
 class Run:
@@ -262,7 +261,11 @@ class Run:
         if self.journal.done is None and driver.events is not None:
             with anyio.CancelScope() as scope, suppress(Exception):  # an iterable may refuse to be read again
                 scope.cancel()  # read only the events that are available
-                await read_into(driver.events, self.take, yield_every=_YIELD_EVERY_AFTER_STOP)
+                take, count = self.take, 0
+                async for event in driver.events:
+                    count += 1
+                    if await take(event) or count == _MAX_EVENTS_AFTER_STOP:
+                        break
         if self.journal.done is None:
             reason: DoneReason = "cancelled"
             if driver.is_exhausted or (self._error is not None and not driver.is_cancelled):

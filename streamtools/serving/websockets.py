@@ -110,6 +110,8 @@ class SocketSink:
     `mailbox` receives each event too, to learn which calls are running.
     """
 
+    begun = False
+
     def __init__(self, socket: Socket, exclude: Collection[str], mailbox: Mailbox | None = None) -> None:
         self._socket = socket
         self._exclude = exclude

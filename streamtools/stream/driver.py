@@ -13,10 +13,11 @@ from contextlib import AbstractAsyncContextManager
 from typing import Protocol, TypeAlias
 
 import anyio
+import anyio.lowlevel
 
 from streamtools.events import UIEvent
 from streamtools.logs import Logger
-from streamtools.stream.reading import read_into
+from streamtools.stream.reading import YIELD_EVERY
 
 log = Logger(__name__)
 
@@ -33,7 +34,7 @@ class Sink(Protocol):
     async def begin(self) -> None:
         """Called once, after the stream has been entered and before the first event."""
 
-    async def take(self, event: UIEvent, /) -> object:
+    async def take(self, event: UIEvent, /) -> bool | None:
         """Receive the next event. Return True to end the reading."""
 
     async def finish(self) -> None:
@@ -87,22 +88,28 @@ class Driver:
                 self.events = events
                 self._reading.deadline, self._whole.deadline = self._whole.deadline, math.inf
                 self.scope = self._reading
+                fault: Exception | None = None
+                count = 0
                 try:
-                    await self._read(events, sink)
+                    with self._reading:
+                        await sink.begin()
+                        take = sink.take
+                        try:
+                            async for event in events:
+                                if await take(event):
+                                    break
+                                count += 1
+                                if not count % YIELD_EVERY:
+                                    await anyio.lowlevel.checkpoint()
+                            else:
+                                self.is_exhausted = True
+                        except Exception as error:
+                            fault = error
+                    with anyio.CancelScope(shield=True) as self.scope:
+                        await sink.finish()
+                    if fault is not None:
+                        raise fault
                 finally:
                     self._whole.deadline = anyio.current_time() + self._closing
         if self._whole.cancelled_caught and self._whole.deadline <= anyio.current_time():
             log.warning("stream_not_closed", error="it takes too long")
-
-    async def _read(self, events: AsyncIterable[UIEvent], sink: Sink) -> None:
-        fault: Exception | None = None
-        with self._reading:
-            await sink.begin()
-            try:
-                self.is_exhausted = await read_into(events, sink.take)
-            except Exception as error:
-                fault = error
-        with anyio.CancelScope(shield=True) as self.scope:
-            await sink.finish()
-        if fault is not None:
-            raise fault

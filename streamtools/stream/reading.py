@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Awaitable, Callable, Sequence
-from typing import Protocol, Self, TypeAlias, TypeVar
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol, Self
 
 import anyio
-import anyio.lowlevel
 
 from streamtools.events import SourceEvent
 from streamtools.logs import Logger, loggable
@@ -15,11 +14,9 @@ from streamtools.tools.failures import is_failure
 log = Logger(__name__)
 
 YIELD_EVERY = 256
-"""Number of items after which `read_into` lets other tasks run, because an iterable may never wait."""
+"""Number of items after which a loop over an iterable lets other tasks run, because the iterable may never wait."""
 CLOSE_TIMEOUT = 10.0
 """The default time limit of `close`, in seconds."""
-
-Item = TypeVar("Item")
 
 
 class EventSource(Protocol):
@@ -28,26 +25,6 @@ class EventSource(Protocol):
     def __aiter__(self) -> Self: ...
     async def __anext__(self) -> Sequence[SourceEvent]: ...
     async def aclose(self) -> None: ...
-
-
-Take: TypeAlias = Callable[[Item], Awaitable[object] | bool]
-
-
-async def read_into(items: AsyncIterable[Item], take: Take[Item], *, yield_every: int = YIELD_EVERY) -> bool:
-    """Pass each item to `take` until `take` returns True or an awaitable of True.
-
-    Returns True if all items were read, and False if `take` ended the reading. After every `yield_every` items, other
-    tasks run.
-    """
-    count = 0
-    async for item in items:
-        is_done = take(item)
-        if is_done is not False and (is_done is True or await is_done):
-            return False
-        count += 1
-        if not count % yield_every:
-            await anyio.lowlevel.checkpoint()
-    return True
 
 
 async def close(
