@@ -20,7 +20,7 @@ from tests.outputs.test_front_end_laws import runs as parts_of_runs
 from tests.recording.test_recordings_shipped import TOOLS
 from tests.support.front_ends import read_body
 from tests.support.provider_streams import BY_NAME
-from tests.support.runs_told import RUNS
+from tests.support.sample_runs import RUNS
 
 pytestmark = [pytest.mark.sdk, pytest.mark.anyio]
 

@@ -50,7 +50,7 @@ from streamtools.testing.laws import feed
 from tests.machine.test_machine_laws import IDS, options, rarely, run, sources
 from tests.support import strategies
 from tests.support.cases import together
-from tests.support.runs_told import RUNS, START, STOP, call, executed, told, written
+from tests.support.sample_runs import RUNS, START, STOP, call, executed, numbered, written_call
 
 PAGE = (Path(__file__).parents[2] / "docs" / "events.md").read_text()
 
@@ -167,7 +167,7 @@ def test_every_run_keeps_to_the_order(source: Any, options: Any, cancel: bool, i
 
     validate(events)
     assert keeps(events)
-    changed = told(*data.draw(st.sampled_from(list(changes(events)))))
+    changed = numbered(*data.draw(st.sampled_from(list(changes(events)))))
     assert keeps(changed) == (refusal(changed) is None), f"{refusal(changed)} {changed}"
     tell("refused" if refusal(changed) else "kept")
 
@@ -177,7 +177,7 @@ def test_each_change_that_matters_is_refused(events: list[UIEvent]) -> None:
     """Whatever is left out, doubled or exchanged: numbered anew, it is refused unless it could be another run."""
     assert keeps(events)
     for changed in changes(events):
-        anew = told(*changed)
+        anew = numbered(*changed)
         assert keeps(anew) == (refusal(anew) is None), f"{refusal(anew)}: {anew}"
         if [replace(event, seq=0) for event in changed] != [replace(event, seq=0) for event in events]:
             assert refusal(changed) is not None, "numbers tell of each change"
@@ -221,22 +221,46 @@ def test_every_text_keeps_to_the_order(reading: Any) -> None:
             "event 4, call of call_1: a call is complete once, .* call_1 has not begun",
         ),
         (
-            [*START, *written(call(1))[:-1], Executing(call(1))],
+            [*START, *written_call(call(1))[:-1], Executing(call(1))],
             6,
             "only a complete call of this step is run, once, and",
         ),
-        ([*START, *written(call(1)), *executed(call(1))[1:]], 7, "event 7, progress of call_1: only a running tool"),
-        ([*START, *written(call(1)), Executed(call(1), 1, None, 0.0)], 7, "only a running tool returns a result, once"),
-        ([*START, *written(call(1)), *written(call(1))], 7, "event 7, thinking of call_1: the id of a call is unique"),
-        ([*START, *written(call(1)), Thinking(False, "call_1")], 7, "thinking ends when the written text is a call"),
         (
-            [*START, *written(call(1)), Executing(call(1)), STOP[0]],
+            [*START, *written_call(call(1)), *executed(call(1))[1:]],
+            7,
+            "event 7, progress of call_1: only a running tool",
+        ),
+        (
+            [*START, *written_call(call(1)), Executed(call(1), 1, None, 0.0)],
+            7,
+            "only a running tool returns a result, once",
+        ),
+        (
+            [*START, *written_call(call(1)), *written_call(call(1))],
+            7,
+            "event 7, thinking of call_1: the id of a call is unique",
+        ),
+        (
+            [*START, *written_call(call(1)), Thinking(False, "call_1")],
+            7,
+            "thinking ends when the written text is a call",
+        ),
+        (
+            [*START, *written_call(call(1)), Executing(call(1)), STOP[0]],
             8,
             "step-end: call_1 is running, and executions prec",
         ),
-        ([*START, *written(call(1))[:2], STOP[0]], 5, "the step ends, and call_1 is being written and has its name"),
-        ([*START, *written(call(1)), *STOP], 8, "event 8, done: pending must be the calls that did not run: call_1"),
-        ([*START, *written(call(1)), STOP[0], Executing(call(1))], 8, "executing of call_1: no step is open"),
+        (
+            [*START, *written_call(call(1))[:2], STOP[0]],
+            5,
+            "the step ends, and call_1 is being written and has its name",
+        ),
+        (
+            [*START, *written_call(call(1)), *STOP],
+            8,
+            "event 8, done: pending must be the calls that did not run: call_1",
+        ),
+        ([*START, *written_call(call(1)), STOP[0], Executing(call(1))], 8, "executing of call_1: no step is open"),
         (
             [*START, STOP[0], Done("finished", None, None, [call(1)])],
             4,
@@ -257,12 +281,12 @@ def test_every_text_keeps_to_the_order(reading: Any) -> None:
         ([Start("r"), Error(Code.UPSTREAM_ERROR, "no"), StepStart(1)], 3, "no step begins after the error that ends"),
         ([*START, Error(Code.UPSTREAM_ERROR, "no", call=call(1))], 3, "an error with a call has the id of the call"),
         (
-            [*START, *written(call(1)), Error(Code.TOOL_FAILED, "", call_id="call_1", call=call(2))],
+            [*START, *written_call(call(1)), Error(Code.TOOL_FAILED, "", call_id="call_1", call=call(2))],
             7,
             "has the id of the",
         ),
         (
-            [*START, *written(call(1)), Error(Code.INVALID_JSON, "", call_id="call_1")],
+            [*START, *written_call(call(1)), Error(Code.INVALID_JSON, "", call_id="call_1")],
             7,
             "is malformed while it is being",
         ),
@@ -338,5 +362,5 @@ def test_the_example_of_the_page(capsys: pytest.CaptureFixture[str]) -> None:
     exec(code, {"__name__": "example"})
 
     assert output == capsys.readouterr().out
-    events = told(*START, *written(call(1)), Progress("call_1", 1))
+    events = numbered(*START, *written_call(call(1)), Progress("call_1", 1))
     assert str(refusal(events)) in " ".join(PAGE.split())

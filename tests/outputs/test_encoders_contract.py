@@ -24,7 +24,7 @@ from tests.support.answer_events import check_message, check_responses
 from tests.support.cases import cases
 from tests.support.front_ends import check_ag_ui, check_ai_sdk
 from tests.support.openai_chunks import read_message
-from tests.support.runs_told import RUNS
+from tests.support.sample_runs import RUNS
 
 Check = Callable[[Sequence[str]], object]
 

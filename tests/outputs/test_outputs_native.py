@@ -9,7 +9,7 @@ import pytest
 from streamtools import UiTexts, outputs
 from streamtools.events import Done, FollowUp, Start, Text, read_ui_event
 from streamtools.sources import Frame, SSEDecoder
-from tests.support.runs_told import RUNS
+from tests.support.sample_runs import RUNS
 
 
 def test_each_event_is_named_and_numbered() -> None:

@@ -17,7 +17,7 @@ from streamtools.outputs.completion import MAX_WHITE_SPACE as LIMIT
 from streamtools.testing.laws import cut
 from tests.support.gateway import collect
 from tests.support.openai_chunks import Message, read_message
-from tests.support.runs_told import RUNS, START, STOP, call, executed, failed, malformed, told, written
+from tests.support.sample_runs import RUNS, START, STOP, call, executed, failed, malformed, numbered, written_call
 
 ARGUMENTS = '{"city":"Bern"}'
 
@@ -40,7 +40,7 @@ def test_the_bytes_of_a_short_answer() -> None:
     head = b'data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1785000000,"model":"m",'
     head += b'"choices":[{"index":0,"delta":'
 
-    assert [encoder.encode(event) for event in told(Start("r"), StepStart(1), Text("Hi"), *STOP)] == [
+    assert [encoder.encode(event) for event in numbered(Start("r"), StepStart(1), Text("Hi"), *STOP)] == [
         head + b'{"role":"assistant","content":""},"finish_reason":null}]}\n\n',
         b"",
         head + b'{"content":"Hi"},"finish_reason":null}]}\n\n',
@@ -82,14 +82,14 @@ def test_calls_as_they_are_written() -> None:
 @pytest.mark.parametrize(
     "events",
     [
-        [*written(call(1)), *executed(call(1)), *STOP],
-        [*written(call(1)), *failed(call(1)), *STOP],
-        [*written(call(1)), Error(Code.SUPERSEDED, "", call_id="call_1", call=call(1)), *STOP],
-        [*written(call(1)), Error(Code.TOOL_CHOICE_VIOLATION, "", call_id="call_1", call=call(1)), *STOP],
+        [*written_call(call(1)), *executed(call(1)), *STOP],
+        [*written_call(call(1)), *failed(call(1)), *STOP],
+        [*written_call(call(1)), Error(Code.SUPERSEDED, "", call_id="call_1", call=call(1)), *STOP],
+        [*written_call(call(1)), Error(Code.TOOL_CHOICE_VIOLATION, "", call_id="call_1", call=call(1)), *STOP],
         [Thinking(True, "call_1"), Error(Code.MISSING_TOOL_NAME, "", call_id="call_1", raw="{}"), *STOP],
         [*malformed(1, code=Code.TOO_MANY_CALLS), *STOP],
         [*malformed(1, raw=""), *STOP],
-        [*malformed(1), *written(call(2)), *executed(call(2)), *STOP],
+        [*malformed(1), *written_call(call(2)), *executed(call(2)), *STOP],
         [*malformed(1), *ending("stopped", "tool_stop")],
     ],
 )
@@ -97,7 +97,7 @@ def test_calls_that_a_client_must_not_run(events: list[UIEvent]) -> None:
     """What was run here, or superseded, or forbidden, or cannot be called by a name, is not told, and nor is what the
     run answers itself.
     """
-    message = read(told(*START, Text("So."), *events))
+    message = read(numbered(*START, Text("So."), *events))
 
     assert Message("So.", "", [], "stop", None, None) == message
 
@@ -115,7 +115,7 @@ def test_calls_that_a_client_must_not_run(events: list[UIEvent]) -> None:
 @pytest.mark.parametrize("deltas", [True, False])
 def test_a_malformed_call_is_told_with_what_the_model_wrote(raw: str, arguments: str, deltas: bool) -> None:
     """Clients answer such calls, and no client takes refused text for an object."""
-    message = read(told(*START, *malformed(1, raw=raw), *STOP), call_deltas=deltas)
+    message = read(numbered(*START, *malformed(1, raw=raw), *STOP), call_deltas=deltas)
 
     assert [("call_1", "weather", arguments)] == message.calls
     assert "tool_calls" == message.finish
@@ -150,7 +150,7 @@ def test_a_malformed_call_whose_pieces_have_been_told() -> None:
 )
 def test_the_finish_reason_says_what_is_to_be_done(end: list[UIEvent], finish: str | None) -> None:
     """It means that the client runs calls, or that the answer is cut. A cancelled run has none."""
-    assert finish == read(told(*START, Text("a"), *end)).finish
+    assert finish == read(numbered(*START, Text("a"), *end)).finish
 
 
 @pytest.mark.parametrize("name", ["an error in the middle", "an error at once", "an error while a call is written"])
@@ -180,7 +180,7 @@ def test_usage_of_all_steps() -> None:
     }
     assert read(RUNS["two steps"]).usage is None
     assert read(RUNS["text"], include_usage=True).usage is None
-    only = told(*START, UsageReport(Usage(input=3)), *STOP)
+    only = numbered(*START, UsageReport(Usage(input=3)), *STOP)
     assert {"prompt_tokens": 3, "completion_tokens": 0, "total_tokens": 3} == read(only, include_usage=True).usage
 
 
@@ -195,9 +195,9 @@ def in_text(*items: str | int) -> list[UIEvent]:
         if isinstance(item, str):
             events.append(Text(item))
         else:
-            events += written(call(item))
+            events += written_call(call(item))
             pending.append(item)
-    return told(*START, *events, *ending("finished", "stop", *pending))
+    return numbered(*START, *events, *ending("finished", "stop", *pending))
 
 
 @pytest.mark.parametrize(
@@ -225,20 +225,22 @@ def test_white_space_around_calls_in_text(items: list[str | int], content: str) 
 def test_white_space_before_what_is_no_call_in_text() -> None:
     """It stays before a native call, and before text that is not a call."""
     native = call(1, dialect="native")
-    assert "So: " == read(told(*START, Text("So: "), *written(native), *ending("finished", "stop"))).content
+    assert "So: " == read(numbered(*START, Text("So: "), *written_call(native), *ending("finished", "stop"))).content
     bad = Error(Code.INVALID_JSON, "", call_id="c", raw="{", dialect="native")
-    assert "So: " == read(told(*START, Text("So: "), Thinking(True, "c"), bad, *STOP)).content
+    assert "So: " == read(numbered(*START, Text("So: "), Thinking(True, "c"), bad, *STOP)).content
     assert "~~~" == read(RUNS["a call that is text after all"]).content
-    refused = told(*START, Text("a "), *RUNS["a call that is text after all"][2:])
+    refused = numbered(*START, Text("a "), *RUNS["a call that is text after all"][2:])
     assert "a ~~~" == read(refused).content
 
 
 def test_white_space_between_steps() -> None:
     """The separator replaces it."""
     step: list[UIEvent] = [StepEnd(1, "stop"), StepStart(2)]
-    events = told(*START, Text("a \n"), *step, Text("\n"), Text(" "), Text(" b"), StepEnd(2, "stop"), STOP[1])
+    events = numbered(*START, Text("a \n"), *step, Text("\n"), Text(" "), Text(" b"), StepEnd(2, "stop"), STOP[1])
     assert "a\n\nb" == read(events).content
-    silent = told(*START, *written(call(1)), *executed(call(1)), *step, Text(" b"), StepEnd(2, "stop"), STOP[1])
+    silent = numbered(
+        *START, *written_call(call(1)), *executed(call(1)), *step, Text(" b"), StepEnd(2, "stop"), STOP[1]
+    )
     assert " b" == read(silent).content
 
 

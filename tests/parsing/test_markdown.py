@@ -16,7 +16,7 @@ from streamtools.parsing.dialects import TAUGHT_DIALECTS
 from streamtools.testing.laws import steps
 from tests.support.cases import together
 from tests.support.reading import brief, call, read
-from tests.support.reference import place_behind
+from tests.support.reference import place_after
 
 CALL = '###:{"name":"f"}'
 FENCED_CALL = '~~~tool_call\n{"name":"f"}\n~~~'
@@ -124,7 +124,7 @@ _PIECES = (
 @given(st.lists(st.sampled_from(_PIECES), max_size=16).map("".join))
 def test_the_context_is_what_reading_by_lines_finds(before: str) -> None:
     """Followed character by character or read line by line, Markdown gives every place the same meaning."""
-    place = place_behind(before)
+    place = place_after(before)
     apart = not place.after.isalnum()
     result = parse(before + CALL)
 

@@ -12,7 +12,7 @@ from streamtools.events import UIEvent
 from streamtools.recording import shipped
 from tests.sdks.clients import ASKED, WAYS, openai_async, openai_client
 from tests.sdks.conftest import Serve
-from tests.support.runs_told import RUNS
+from tests.support.sample_runs import RUNS
 
 pytestmark = [
     pytest.mark.sdk,

@@ -22,7 +22,7 @@ from streamtools.outputs import Encoder
 from streamtools.sources import Frame, SSEDecoder
 from tests.outputs.test_sse import browser, careless
 from tests.support.cases import cases, together
-from tests.support.runs_told import RUNS
+from tests.support.sample_runs import RUNS
 
 ENCODERS: dict[str, Callable[[], Encoder]] = {
     "native": lambda: outputs.native(exclude=()),

@@ -19,7 +19,7 @@ from streamtools.errors import Code
 from streamtools.events import CallStart, Error, Executed, Executing
 from tests.security.test_s07_sse_injection import ENCODERS, attack
 from tests.support.cases import cases, together
-from tests.support.runs_told import RUNS
+from tests.support.sample_runs import RUNS
 
 HOSTILE = [
     "<script>alert(1)</script>",

@@ -23,7 +23,7 @@ from streamtools.outputs.asgi import Session, Shutdown, send_events, serve_webso
 from streamtools.recording import shipped
 from streamtools.runs import Runs
 from tests.support.options import grouped
-from tests.support.runs_told import RUNS
+from tests.support.sample_runs import RUNS
 from tests.support.serving import Served
 from tests.support.stories import Script
 

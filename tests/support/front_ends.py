@@ -1,8 +1,8 @@
-"""What the clients of two protocols refuse: bodies are read here as strictly as by their packages, without Node.
+"""Clients of the AI SDK and of AG-UI, which refuse invalid events as their packages do. They need no Node.
 
 AI SDK: `ui-message-chunks` and `process-ui-message-stream` of `ai` 5, 6 and 7. AG-UI: `verify` of `@ag-ui/client`
-1.0.0, and the models of `ag-ui-protocol`. Where those let pass what their interfaces show badly (a text that never
-ends, a call that stays open for ever), this is stricter.
+1.0.0, and the models of `ag-ui-protocol`. These clients also refuse events that the packages accept but that interfaces
+show badly, such as a text or a call that never ends.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ _PAIRS = {  # what opens, and what goes on and closes, by the member that names 
 
 
 def read_body(body: bytes, *, done: bool) -> list[Part]:
-    """Return the objects in a body of server-sent events; with `done`, `[DONE]` stands at its end."""
+    """Return the objects in a body of server-sent events. With `done`, the body must end with `[DONE]`."""
     *frames, rest = body.decode().split("\n\n")
     assert rest == "", f"the body ends in the middle of {rest!r}"
     assert all(frame.startswith("data: ") and "\n" not in frame and "\r" not in frame for frame in frames), frames
@@ -85,7 +85,7 @@ def read_body(body: bytes, *, done: bool) -> list[Part]:
 
 
 def check_ai_sdk(parts: Sequence[Part], *, target: int = 7) -> None:
-    """Raise AssertionError where a client of this version would fail, or show what is not so."""
+    """Raise AssertionError for events that a client of this version would refuse or show incorrectly."""
     assert parts[0]["type"] == "start", parts[0]
     open_step = failed = False
     stretches: set[str] = set()  # that are open
@@ -163,7 +163,7 @@ def check_ai_sdk(parts: Sequence[Part], *, target: int = 7) -> None:
 
 
 def check_ag_ui(events: Sequence[Part], *, current: bool) -> None:
-    """Raise AssertionError where a client would fail; `current`, where it declared version 1.0."""
+    """Raise AssertionError for events that a client would refuse. `current` means that it declared version 1.0."""
     assert events[0]["type"] == "RUN_STARTED", events[0]
     assert events[-1]["type"] in ("RUN_FINISHED", "RUN_ERROR"), events[-1]
     opened: set[tuple[str, str]] = set()
@@ -212,7 +212,7 @@ def check_ag_ui(events: Sequence[Part], *, current: bool) -> None:
 
 
 def text_of(parts: Iterable[Part], kind: str) -> str:
-    """Return the deltas of one type, joined."""
+    """Return the joined deltas of one type."""
     return "".join(part["delta"] for part in parts if part["type"] == kind)
 
 

@@ -1,7 +1,7 @@
-"""A text model behind chat completions, as the gateway asks it, and clients that put together what they get.
+"""A text model behind chat completions, as the gateway calls it, and clients that collect its answers.
 
-The clients are written here from the documents of the formats, and share nothing with the package: what they have
-collected of a stream is compared with the body that is not streamed.
+The clients follow the documentation of the formats and share no code with the package. The collected stream is compared
+with the non-streaming body.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ HEADERS = [("content-type", "text/event-stream"), ("x-request-id", "r1"), ("tran
 
 
 class Collected(NamedTuple):
-    """What a client has of an answer."""
+    """The answer that a client has collected."""
 
     text: str
     reasoning: str
@@ -32,7 +32,7 @@ class Collected(NamedTuple):
 def request(
     client: str, *, streamed: bool = True, tools: Sequence[str] = ("get_weather", "get_time"), **more: Any
 ) -> Any:
-    """Return the body of a question, with these tools, in a client's format."""
+    """Return the body of a request with these tools, in a client's format."""
     body: dict[str, Any] = {"model": "tiny", "stream": streamed}
     question = [{"role": "user", "content": "What is it like in Zürich?"}]
     if client == "openai":
@@ -49,7 +49,7 @@ def request(
 
 
 def stream(deltas: Iterable[str], finish: str | None = "stop", *, reasoning: str = "", done: bool = True) -> bytes:
-    """Return the stream of a text model's answer."""
+    """Return the streamed response of a text model."""
     head = {"id": "chatcmpl-7", "object": "chat.completion.chunk", "created": 1, "model": "tiny-text"}
     parts: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
     parts += [{"reasoning_content": reasoning}] if reasoning else []
@@ -62,7 +62,7 @@ def stream(deltas: Iterable[str], finish: str | None = "stop", *, reasoning: str
 
 
 def whole(text: str, finish: str = "stop", *, reasoning: str = "") -> bytes:
-    """Return the same answer as one body."""
+    """Return the same response as one body."""
     message = {"role": "assistant", "content": text} | ({"reasoning_content": reasoning} if reasoning else {})
     choices = [{"index": 0, "message": message, "finish_reason": finish}]
     return json.dumps({"id": "chatcmpl-7", "object": "chat.completion", "created": 1, "model": "tiny-text",
@@ -70,7 +70,7 @@ def whole(text: str, finish: str = "stop", *, reasoning: str = "") -> bytes:
 
 
 def begin(client: str, body: Any, **options: Any) -> Exchange:
-    """Return the exchange of a request, whose ids and times repeat."""
+    """Return the exchange of a request, with fixed ids and times."""
     numbers = itertools.count(1)
     options = {
         "new_id": lambda: f"call_text_{next(numbers)}",
@@ -82,7 +82,7 @@ def begin(client: str, body: Any, **options: Any) -> Exchange:
 
 
 def answer(exchange: Exchange, *bodies: bytes | Sequence[bytes], status: int = 200, cause: str | None = None) -> bytes:
-    """Return the client's body, where the upstream gives these bodies, one for each time that it is asked."""
+    """Return the client's body for these bodies of the upstream, one for each upstream request."""
     parts = []
     left = iter(bodies)
     while exchange.request is not None:
@@ -97,7 +97,7 @@ def answer(exchange: Exchange, *bodies: bytes | Sequence[bytes], status: int = 2
 
 
 def collect(client: str, body: bytes) -> Collected:
-    """Return what a client has collected of a stream, or read in a body."""
+    """Return the answer that a client collects from a stream or reads in a body."""
     if not body.startswith((b"data: ", b"event: ")):
         return _READ[client](json.loads(body))
     events = [each.rpartition(b"\n")[2].removeprefix(b"data: ") for each in body.split(b"\n\n") if each]

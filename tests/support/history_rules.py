@@ -1,6 +1,6 @@
-"""What providers refuse in a history, one function each, which returns the breaches as sentences.
+"""The rules of providers for histories. Each function returns the violations as sentences.
 
-Written from their documentation and their error messages, and without the code under test.
+The rules follow the documentation and the error messages of the providers. They share no code with the package.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _id = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def openai_breaches(messages: Messages) -> list[str]:
-    """Each call of an assistant's message has one `tool` message, and all of them follow it at once."""
+    """Each call of an assistant message has one `tool` message, and these follow it directly."""
     parts = [{"content": "parts"} if isinstance(message["content"], list) else {} for message in messages]
     return _complaints(check_openai, [message | each for message, each in zip(messages, parts, strict=True)])
 
@@ -33,7 +33,7 @@ def _complaints(check: Callable[[Messages], None], messages: Messages) -> list[s
 
 
 def responses_breaches(items: Messages) -> list[str]:
-    """Each call has one output, before anybody else speaks; reasoning leads to something."""
+    """Each call has one output before the next message. Reasoning is followed by another item."""
     found: list[str] = []
     awaited: list[str] = []
     thinking = False
@@ -62,7 +62,7 @@ def responses_breaches(items: Messages) -> list[str]:
 
 
 def anthropic_breaches(messages: Messages) -> list[str]:
-    """Each call has its result at the beginning of the next message; user and assistant alternate and say something."""
+    """Each call has its result at the beginning of the next message. Roles alternate, and no message is empty."""
     found = _complaints(check_anthropic, messages)
     role = None
     for message in messages:
@@ -87,7 +87,7 @@ def anthropic_breaches(messages: Messages) -> list[str]:
 
 
 def gemini_breaches(contents: Messages) -> list[str]:
-    """Each turn that calls has as many responses in the content behind it, and those stand there alone."""
+    """Each turn with calls is followed by a content with one response for each call, and nothing else."""
     found: list[str] = []
     awaited: list[tuple[str | None, str]] = []
     for content in contents:
@@ -109,7 +109,7 @@ def gemini_breaches(contents: Messages) -> list[str]:
 
 
 def ollama_breaches(messages: Messages) -> list[str]:
-    """Results follow the calls at once, one each, by the names of their tools."""
+    """One result for each call follows the calls directly, with the name of its tool."""
     found: list[str] = []
     awaited: list[str] = []
     for message in messages:
@@ -132,7 +132,7 @@ def ollama_breaches(messages: Messages) -> list[str]:
 
 
 def bedrock_breaches(messages: Messages) -> list[str]:
-    """Users and the assistant alternate; each call has its result in the next message; a text is not blank."""
+    """Roles alternate. Each call has its result in the next message. No text is blank."""
     found: list[str] = []
     role = None
     awaited: list[str] = []
@@ -155,7 +155,7 @@ def bedrock_breaches(messages: Messages) -> list[str]:
 
 
 def cohere_breaches(messages: Messages) -> list[str]:
-    """The order is that of chat completions; a plan stands before calls alone."""
+    """The order is that of chat completions. Only a message with calls has a plan."""
     plain = []
     for message in messages:
         content = message.get("content")
@@ -167,7 +167,7 @@ def cohere_breaches(messages: Messages) -> list[str]:
 
 
 def interactions_breaches(steps: Messages) -> list[str]:
-    """Each call has one result, by its id and name, before anybody else speaks; a thought leads to something."""
+    """Each call has one result, by its id and name, before the next message. A thought is followed by another item."""
     found: list[str] = []
     awaited: dict[str, str] = {}
     last = ""
@@ -189,7 +189,7 @@ def interactions_breaches(steps: Messages) -> list[str]:
 
 
 def breaches(messages: Messages, format: str) -> list[str]:
-    """Return what the provider would refuse; what cannot be sent at all is refused by every one."""
+    """Return the violations of a provider's rules, and those of messages that no provider accepts."""
     json.dumps(messages, ensure_ascii=False, allow_nan=False).encode()
     return RULES[format](messages)
 

@@ -1,9 +1,9 @@
-"""A provider on this machine: an HTTP server that answers every request with the chunks it was given.
+"""A provider on the loopback interface: an HTTP server that sends the same chunks for every request.
 
-Each piece of a script is sent as one chunk of a chunked response; an `anyio.Event` among them is waited for, so that a
-test decides what the client has seen before the next chunk leaves. What the client does to the connection is recorded.
+Each piece of a script is sent as one chunk of a chunked response. The server waits for an `anyio.Event` among them, so
+that a test decides when the next chunk is sent. Disconnects of the client are recorded.
 
-    async with Loopback([b"data: 1\n\n", b"data: 2\n\n"]) as server:
+    async with Loopback([b"data: 1\\n\\n", b"data: 2\\n\\n"]) as server:
         async with httpx.AsyncClient() as client, client.stream("POST", server.url) as response:
             ...
 """
@@ -19,10 +19,10 @@ from anyio.abc import SocketAttribute, SocketStream, TaskGroup
 
 
 class Loopback:
-    """Serves `script` on a free port of the loopback interface, for as long as its `async with` lasts.
+    """Serves `script` on a free port of the loopback interface, while its `async with` block runs.
 
-    After the script the response ends properly; with `hold` the server then keeps the connection open and silent, and
-    with `drop` it closes the connection without the last chunk. `declared=None` sends no content type.
+    With `hold`, the server keeps the connection open after the script and sends nothing. With `drop`, it closes the
+    connection without the last chunk. `declared=None` sends no content type.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Loopback:
 
 
 async def _request(stream: SocketStream) -> bytes:
-    """Return one request, its body included, if it has a length."""
+    """Read one request, with its body if it has a length."""
     request = await stream.receive()
     while b"\r\n\r\n" not in request:
         request += await stream.receive()

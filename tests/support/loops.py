@@ -13,5 +13,5 @@ OTHER_LOOP_DEEP = pytest.mark.parametrize("anyio_backend", ["asyncio", pytest.pa
 
 @pytest.fixture(name="anyio_backend", params=["asyncio", pytest.param("trio", marks=pytest.mark.deep)])
 def other_loop_deep(request: pytest.FixtureRequest) -> str:
-    """The same for all tests of a module that has this fixture."""
+    """The fixture `anyio_backend` for all tests of a module."""
     return str(request.param)

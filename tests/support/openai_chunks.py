@@ -1,6 +1,6 @@
-"""What OpenAI's clients make of a body of chunks, read more strictly than they do.
+"""A client for a body of chat completion chunks, which is stricter than OpenAI's clients.
 
-After `openai` 3 for Python (`_streaming`, and the accumulation of `lib/streaming/chat`) and the API's schema.
+It follows `openai` 3 for Python (`_streaming`, and the accumulation of `lib/streaming/chat`) and the schema of the API.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _CALL = {"index", "id", "type", "function"}
 
 
 class Message(NamedTuple):
-    """What a client has at the end. A `finish` of None: the body just ended."""
+    """The message that a client has at the end. `finish` is None if the body ended without a finish reason."""
 
     content: str
     reasoning: str
@@ -27,7 +27,7 @@ class Message(NamedTuple):
 
 
 def read_message(data: Sequence[str]) -> Message:
-    """Return the message in the data of a body's events. Raises AssertionError where a client would stumble."""
+    """Return the message in the data of the events of a body. Raises AssertionError for invalid events."""
     content = reasoning = ""
     calls: list[list[str]] = []
     finish: str | None = None

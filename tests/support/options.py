@@ -1,4 +1,4 @@
-"""Options of `ToolStream`, `chat` and `replay` by the names of their fields, grouped into option objects."""
+"""Groups flat options of `ToolStream`, `chat` and `replay` into option objects."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""The rules by which providers accept a history with tool calls, as their documentation and their refusals state them.
+"""The rules of providers for the order of messages with tool calls, from their documentation and their error messages.
 
-OpenAI: a message with `tool_calls` is followed by one `tool` message for each id, before anything else; no other `tool`
-message may stand anywhere; a user may say nothing. Anthropic: an assistant's `tool_use` blocks are answered at the
-beginning of the very next user message, all of them and nothing else; ids are unique in the whole history; no text is
-empty.
+OpenAI: a message with `tool_calls` is followed directly by one `tool` message for each id. There are no other `tool`
+messages. A user message may be empty. Anthropic: `tool_use` blocks are answered at the beginning of the next user
+message, all of them and nothing else. Ids are unique in the history. No text is empty.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ Message = dict[str, Any]
 
 
 def check_openai(messages: Sequence[Message]) -> None:
-    """Raise AssertionError where OpenAI would refuse the messages."""
+    """Raise AssertionError for messages that OpenAI would refuse."""
     open_ids: list[str] = []
     for message in messages:
         role, content = message["role"], message["content"]
@@ -42,7 +41,7 @@ def check_openai(messages: Sequence[Message]) -> None:
 
 
 def to_anthropic(messages: Sequence[Message]) -> list[Message]:
-    """Return messages of OpenAI's in Anthropic's form, those of one role that stand together joined."""
+    """Convert OpenAI's messages to Anthropic's format. Adjacent messages of one role are joined."""
     joined: list[Message] = []
     for message in messages:
         role = "assistant" if message["role"] == "assistant" else "user"
@@ -65,7 +64,7 @@ def to_anthropic(messages: Sequence[Message]) -> list[Message]:
 
 
 def check_anthropic(messages: Sequence[Message]) -> None:
-    """Raise AssertionError where Anthropic would refuse the messages."""
+    """Raise AssertionError for messages that Anthropic would refuse."""
     asked: list[str] = []
     seen: set[str] = set()
     assert not messages or messages[0]["role"] == "user", "a history begins with the user"

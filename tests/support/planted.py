@@ -1,4 +1,4 @@
-"""Keys of the known formats, none of which opens anything, and how to look for them in what must not hold them."""
+"""Invalid keys in the known formats, and functions that search for them."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ KEYS = {
 
 
 def found(haystack: bytes) -> list[str]:
-    """Return the names of the keys of which the secret part stands in `haystack`, whole or but for its ends."""
+    """Return the names of the keys whose secret part is in `haystack`, possibly without its ends."""
     return [name for name, key in KEYS.items() if core(key) in haystack]
 
 
 def core(key: str) -> bytes:
-    """Return sixteen characters from the middle of a key, or all that is secret of a short one."""
+    """Return sixteen characters from the middle of a key, or the whole secret part of a short key."""
     middle = len(key) // 2
     return key[max(4, middle - 4) :][:12].encode()

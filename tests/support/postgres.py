@@ -1,4 +1,4 @@
-"""A PostgreSQL server on loopback, of Debian's programs, that lives for one process of tests and keeps nothing."""
+"""Runs a PostgreSQL server of Debian on the loopback interface for one test process. It keeps no data."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from pathlib import Path
 
 
 class PostgresServer:
-    """One server: where it listens, and its process."""
+    """A running server with its address."""
 
     def __init__(self, url: str, process: subprocess.Popen[bytes]) -> None:
         self.url = url
         self.process = process
 
     def pause(self) -> None:
-        """Let nothing of it go on: neither its first process nor those of connections."""
+        """Pause all processes of the server."""
         self._signal(signal.SIGSTOP)
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         self._signal(signal.SIGCONT)
 
     def _signal(self, number: int) -> None:
@@ -37,7 +37,7 @@ class PostgresServer:
 
 @contextmanager
 def postgres_server() -> Iterator[PostgresServer]:
-    """Start a server with an empty database, and stop it. PostgreSQL refuses root, which runs it as `postgres`."""
+    """Start a server with an empty database, and stop it. As root, it runs as `postgres`, because it refuses root."""
     user = "postgres" if os.geteuid() == 0 else None
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda each: int(each.parent.name))
     programs = found[-1] if found else Path(shutil.which("initdb") or "/usr/bin/initdb").parent

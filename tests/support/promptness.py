@@ -1,7 +1,7 @@
-"""The law of promptness: what is held back after each feed can still become a marker where it stands.
+"""The law of promptness: after each feed, the pending text can still become a marker at its position.
 
-`streamtools.testing.laws` says what has become of the text so far, `tests.support.reference` what may be held back
-behind it.
+`streamtools.testing.laws` reconstructs the text from the events. `tests.support.reference` decides which text may be
+pending.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from streamtools.parsing.dialects import DIALECTS
 from streamtools.testing.laws import LIMITS, MALFORMED, FeedStep, InputSection, Kind, sections, steps
 from tests.families import MARKERS, TEMPLATE_TAGS
 from tests.families.base import SPACE_AT_START, Marker, Tag
-from tests.support.reference import TAGS, Place, begins_with, is_whole, may_become, place_behind
+from tests.support.reference import TAGS, Place, begins_with, is_whole, may_become, place_after
 from tests.support.variants import KNOWN
 
 LONGEST_MARKER = 256
-"""No marker has as many characters."""
+"""An upper limit for the length of a marker."""
 
 
 def assert_prompt(deltas: Iterable[str], **options: Any) -> None:
-    """What is held back after each feed can still become a marker where it stands; all else has been said."""
+    """Check that after each feed the pending text can still become a marker, and that the other text was reported."""
     assert_steps_prompt(steps(deltas, **options | {"keep_markup": True}), **options)
 
 
 def assert_steps_prompt(read: Iterable[FeedStep], **options: Any) -> None:
-    """The same of a text that has been read with these options and `keep_markup`."""
+    """Check the same for a text that was read with these options and `keep_markup`."""
     transparent = options.get("after_call", "show") == "show" and not options.get("trim")
     announced = options.get("on_malformed", "error") == "error"
     found: list[InputSection] = []
@@ -39,44 +39,44 @@ def assert_steps_prompt(read: Iterable[FeedStep], **options: Any) -> None:
         new = sections(step.fed[said:], step.new, found[-1].kind if found else None)
         found += new
         said += sum(len(piece.text) for piece in new)
-        behind = step.fed[said:]
-        pending = behind.removesuffix(step.pending)
-        assert behind == pending + step.pending
+        rest = step.fed[said:]
+        hidden = rest.removesuffix(step.pending)
+        assert rest == hidden + step.pending
         assert len(step.pending) < LONGEST_MARKER
         if step.pending:
-            assert _may_be_held(step.pending, found, pending, options), f"held for nothing: {step.pending!r}"
-        elif pending and transparent:
-            assert _is_hidden(pending, step.events, options), f"neither shown nor held: {pending!r}"
+            assert _may_be_pending(step.pending, found, hidden, options), f"pending, but no marker: {step.pending!r}"
+        elif hidden and transparent:
+            assert _is_hidden(hidden, step.events, options), f"neither shown nor pending: {hidden!r}"
         if len(step.delta) == 1 and announced:
-            assert not _is_late(step), f"a call was reported behind its last character: {step.new}"
+            assert not _is_late(step), f"a call was reported after its last character: {step.new}"
 
 
-class Behind(NamedTuple):
-    """What has come so far, as far as it decides what may follow."""
+class Context(NamedTuple):
+    """The text so far, as far as it decides which text may follow."""
 
     before: str
     """The text that Markdown sees."""
     since: str
-    """The part of it behind the last call or reasoning."""
+    """The part of `before` after the last call or reasoning."""
     start: bool
-    """No call has come but such as count only at the start of a message."""
+    """True if all calls so far are calls that count only at the start of a message."""
     called: bool
-    behind_call: bool
-    """The last thing that was no text was a call."""
+    after_call: bool
+    """True if the last section that is not text is a call."""
     ends: tuple[str | Marker, ...]
-    """What may end the reasoning that is open."""
+    """The tags and markers that may end the open reasoning."""
 
 
-def _read(found: Iterable[InputSection], options: dict[str, Any], *, strays: bool) -> Behind:
-    """Return what has come; a tag behind a call may belong to that call or, with `strays`, is hidden on its own."""
+def _read(found: Iterable[InputSection], options: dict[str, Any], *, strays: bool) -> Context:
+    """Return the context. A tag after a call may belong to this call. With `strays`, it is hidden separately."""
     before = since = ""
-    start, called, behind_call = True, False, False
+    start, called, after_call = True, False, False
     markers, tags = _markers(options), _tags(options)
     at_start = any(marker.where == "start" for marker in markers)
     enders = tuple(marker for marker in markers if marker.ends_reasoning)
     prefilled = [each for tag in tags for each in (*tag.closings, *tag.before)]
     ends: tuple[str | Marker, ...] = ()
-    opened = False  # a line feed belongs to the opening tag
+    opened = False  # True after an opening tag, to which a line feed may belong
     if options.get("in_reasoning"):
         ends = (*TAGS.values(), *prefilled, *enders)
     for index, (kind, text) in enumerate(found):
@@ -87,8 +87,8 @@ def _read(found: Iterable[InputSection], options: dict[str, Any], *, strays: boo
             opened = False
             continue
         opened = False
-        if ends:  # the reasoning is over: with a tag that is hidden, or before something that is not
-            ends, before, since, start, behind_call = (), "", "", True, False
+        if ends:  # the reasoning has ended, with or without a closing tag
+            ends, before, since, start, after_call = (), "", "", True, False
             if kind == "tag" and any(is_whole(text.removeprefix("\n"), (each,)) for each in _closings(tags)):
                 continue
         tag = _tag(text, tags) if kind == "tag" else None
@@ -99,20 +99,20 @@ def _read(found: Iterable[InputSection], options: dict[str, Any], *, strays: boo
         elif kind == "tag" and text in TAGS:
             ends, opened = (TAGS[text], *enders), True
         elif kind == "tag" and text in TAGS.values():
-            before, since, start, behind_call = "", "", True, False
+            before, since, start, after_call = "", "", True, False
         elif tag is not None:
             ends = (*tag.closings, *tag.before, *enders) if tag.closings or tag.before else ()
             opened = bool(ends)
         else:
-            called, behind_call = called or kind == "call", True
+            called, after_call = called or kind == "call", True
             before, since = before + _in_place_of(kind, text), ""
             begun = [marker for marker in markers if begins_with(text, marker.parts)] if at_start else []
             start = start and (not begun or any(marker.where == "start" for marker in begun))
-    return Behind(before, since, start, called, behind_call, ends)
+    return Context(before, since, start, called, after_call, ends)
 
 
 def _openings(tags: Iterable[Tag]) -> list[str]:
-    """Return the tags that go away where the template has opened the reasoning already."""
+    """Return the tags that are removed if the template has opened the reasoning."""
     return [*TAGS, *(str(tag.parts[0]) for tag in tags if tag.closings and len(tag.parts) == 1)]
 
 
@@ -124,62 +124,62 @@ def _tag(text: str, tags: Iterable[Tag]) -> Tag | None:
     return next((tag for tag in tags if is_whole(text, tag.parts)), None)
 
 
-def _may_be_held(held: str, found: list[InputSection], pending: str, options: dict[str, Any]) -> bool:
-    all_of_it = [*found, InputSection("text", pending)] if pending else found
-    openings = _openings(_tags(options)) if options.get("in_reasoning") and not all_of_it else []
-    if any(may_become(held, (opening,)) for opening in openings):
+def _may_be_pending(pending: str, found: list[InputSection], hidden: str, options: dict[str, Any]) -> bool:
+    found = [*found, InputSection("text", hidden)] if hidden else found
+    openings = _openings(_tags(options)) if options.get("in_reasoning") and not found else []
+    if any(may_become(pending, (opening,)) for opening in openings):
         return True
-    return any(_may_follow(_read(all_of_it, options, strays=strays), held, options) for strays in (True, False))
+    return any(_may_follow(_read(found, options, strays=strays), pending, options) for strays in (True, False))
 
 
-def _may_follow(behind: Behind, held: str, options: dict[str, Any]) -> bool:
-    if behind.ends:
-        ends = [(each,) if isinstance(each, str) else each.parts for each in behind.ends]
-        ends += [(f"\n{each}",) for each in behind.ends if isinstance(each, str)]
-        markers = [each for each in behind.ends if isinstance(each, Marker)]
+def _may_follow(context: Context, pending: str, options: dict[str, Any]) -> bool:
+    if context.ends:
+        ends = [(each,) if isinstance(each, str) else each.parts for each in context.ends]
+        ends += [(f"\n{each}",) for each in context.ends if isinstance(each, str)]
+        markers = [each for each in context.ends if isinstance(each, Marker)]
         ends += [("\n" * count, *each.parts) for each in markers for count in range(1, each.line_feeds + 1)]
-        if any(may_become(held, parts) for parts in ends):
+        if any(may_become(pending, parts) for parts in ends):
             return True
-        if not any(isinstance(each, str) and held.removeprefix("\n").startswith(each) for each in behind.ends):
+        if not any(isinstance(each, str) and pending.removeprefix("\n").startswith(each) for each in context.ends):
             return False
-        behind = Behind("", "", True, behind.called, False, ())  # it has ended before what is held
-    refuses = behind.called and options.get("after_call") == "stop"
-    fresh = not behind.since.strip(" \t\r\n")
-    at_start = (fresh and behind.start) or options.get("calls_at") == "anywhere"
-    here, behind_line = place_behind(behind.before), place_behind(behind.before + "\n")
+        context = Context("", "", True, context.called, False, ())  # the reasoning ends before the pending text
+    refuses = context.called and options.get("after_call") == "stop"
+    fresh = not context.since.strip(" \t\r\n")
+    at_start = (fresh and context.start) or options.get("calls_at") == "anywhere"
+    here, after_line = place_after(context.before), place_after(context.before + "\n")
     for dialect in _ids(options):
         even_in_code = _even_in_code(dialect, options)
         for marker in MARKERS[dialect]:
             for count in range(marker.line_feeds + 1):
-                place = behind_line if count else here
+                place = after_line if count else here
                 counts = (even_in_code or not place.in_code) and (marker.kind == "call" or not refuses)
-                counts = counts and _counts(marker, place, at_start=at_start, behind_call=fresh and behind.behind_call)
-                if counts and may_become(held, ("\n" * count, *marker.parts) if count else marker.parts):
+                counts = counts and _counts(marker, place, at_start=at_start, after_call=fresh and context.after_call)
+                if counts and may_become(pending, ("\n" * count, *marker.parts) if count else marker.parts):
                     return True
-            if at_start and dialect in SPACE_AT_START and may_become(held, (" ", *marker.parts)):
+            if at_start and dialect in SPACE_AT_START and may_become(pending, (" ", *marker.parts)):
                 return True
         for tag in _tags_of(dialect, options):
             if tag.closings and tag.where == "start":
-                continue  # it counts where `<think>` does
+                continue  # such a tag counts at the same positions as `<think>`
             spaces = ["", *("\n" * count for count in range(1, tag.line_feeds + 1))]
             spaces += ["\n"] * (at_start and tag.closings != ()) + [" "] * (at_start and dialect in SPACE_AT_START)
             for space in spaces:
-                place = behind_line if "\n" in space else here
+                place = after_line if "\n" in space else here
                 counts = (even_in_code or not place.in_code) and not refuses and (not tag.closings or _reasons(options))
-                counts = counts and _counts(tag, place, at_start=at_start, behind_call=fresh and behind.behind_call)
-                if counts and may_become(held, (space, *tag.parts) if space else tag.parts):
+                counts = counts and _counts(tag, place, at_start=at_start, after_call=fresh and context.after_call)
+                if counts and may_become(pending, (space, *tag.parts) if space else tag.parts):
                     return True
     counts = fresh or (options.get("reasoning") == "anywhere" and not here.in_code)
     thoughts = [(tag,) for tag in TAGS] + [tag.parts for tag in _tags(options) if tag.closings and tag.where == "start"]
     thoughts += [(closing,) for closing in TAGS.values()] if fresh else []
-    thoughts += [("\n", *parts) for parts in thoughts] if fresh and behind.start else []
-    return _reasons(options) and counts and not refuses and any(may_become(held, parts) for parts in thoughts)
+    thoughts += [("\n", *parts) for parts in thoughts] if fresh and context.start else []
+    return _reasons(options) and counts and not refuses and any(may_become(pending, parts) for parts in thoughts)
 
 
-def _counts(marker: Marker | Tag, place: Place, *, at_start: bool, behind_call: bool) -> bool:
+def _counts(marker: Marker | Tag, place: Place, *, at_start: bool, after_call: bool) -> bool:
     if isinstance(marker, Marker) and marker.apart and (place.after.isalnum() or place.after == "#"):
         return False
-    places = {"anywhere": True, "line_start": place.line_start, "start": at_start, "behind_call": behind_call}
+    places = {"anywhere": True, "line_start": place.line_start, "start": at_start, "behind_call": after_call}
     return places[marker.where]
 
 
@@ -188,7 +188,7 @@ def _reasons(options: dict[str, Any]) -> bool:
 
 
 def _in_place_of(kind: Kind, text: str) -> str:
-    """Return what Markdown sees of a call: that it is there, and whether the line is another one behind it."""
+    """Return the text that stands for a call in Markdown: only its end of a line matters."""
     last = "x" if text[-1:].isalnum() else "}"
     if kind == "skipped" or "\n" in text:
         return "}\n" if text.endswith("\n") else "}\n" + last
@@ -196,7 +196,7 @@ def _in_place_of(kind: Kind, text: str) -> str:
 
 
 def _is_hidden(pending: str, events: list[UIEvent], options: dict[str, Any]) -> bool:
-    """Whether `pending` is the beginning of a call or a result, or the rest of one that is over a limit."""
+    """Return True if `pending` is the beginning of a call or result, or the rest of one that exceeds a limit."""
     thinking = [event.active for event in events if isinstance(event, Thinking)]
     if thinking and thinking[-1]:
         return True
@@ -206,25 +206,25 @@ def _is_hidden(pending: str, events: list[UIEvent], options: dict[str, Any]) -> 
     if over or (forged and "limits" in options):
         return True
     if sum(map(len, _settled(reports))) >= options.get("limits", DEFAULT_LIMITS).call:
-        return True  # it was complete when the limit was met, and is not closed
+        return True  # the call was complete at the limit, but is not closed
     if any(
         (marker.kind == "result" or marker.wraps) and begins_with(pending, marker.parts) for marker in _markers(options)
     ):
         return True
     begun = pending.lstrip("\n")
     if any(marker.ends_reasoning and begins_with(begun, marker.parts[:1]) for marker in _markers(options)):
-        return True  # what follows it says whether it is a part of the reasoning
-    told = [event for event in reports if not isinstance(event, Markup)]
-    if options.get("on_malformed") == "text" and told and isinstance(told[-1], Text):
-        told.pop()  # what a malformed call was written as
-    if any(isinstance(event, Call | Error) or _refuses(event) for event in told[-1:]):
-        inside = pending.strip()[:1]  # of a wrapper, between its calls
+        return True  # the next text decides if it is a part of the reasoning
+    reported = [event for event in reports if not isinstance(event, Markup)]
+    if options.get("on_malformed") == "text" and reported and isinstance(reported[-1], Text):
+        reported.pop()  # the text of a malformed call
+    if any(isinstance(event, Call | Error) or _refuses(event) for event in reported[-1:]):
+        inside = pending.strip()[:1]  # between the calls of a wrapper
         return not inside.isalnum()
     return False
 
 
 def _settled(reports: Iterable[UIEvent]) -> Iterator[str]:
-    """Yield what the calls were written as that were settled last: good ones, errors, and what became text."""
+    """Yield the texts of the calls that were decided last: calls, errors, and text."""
     settled = [event for event in reports if not isinstance(event, CallStart)]
     reverse: list[UIEvent | None] = [*reversed(settled), None]
     for event, before in itertools.pairwise(reverse):
@@ -244,18 +244,18 @@ def _refuses(event: UIEvent | None) -> bool:
 
 
 def _is_late(step: FeedStep) -> bool:
-    """Whether a call and text behind it came at once, and not because both were taken for a part of a broken call.
+    """Return True if a call and text after it arrived together although the text was no part of a malformed call.
 
-    Nor because another call seemed to begin before this one was closed, with a tag that is none where it stands.
+    The same holds if another call seemed to begin before this one was closed.
     """
     kinds = [type(event) for event in step.new]
     if Call not in kinds or Error in kinds[: kinds.index(Call)]:
         return False
-    behind = step.new[kinds.index(Call) :]
-    unclosed = any(isinstance(event, Warning) and event.code is Code.MISSING_CLOSE for event in behind)
+    after = step.new[kinds.index(Call) :]
+    unclosed = any(isinstance(event, Warning) and event.code is Code.MISSING_CLOSE for event in after)
     return any(
         isinstance(event, Text) and event.text.strip() and not (unclosed and event.text.lstrip()[:1] in "<")
-        for event in behind
+        for event in after
     )
 
 
@@ -267,9 +267,9 @@ def _ids(options: dict[str, Any]) -> Iterable[str]:
 
 
 def _even_in_code(dialect: str, options: dict[str, Any]) -> bool:
-    """Whether calls of a dialect count in code; of those that are enabled by one word none does."""
-    own = "text" if options.get("dialects") in (None, "auto") else KNOWN[dialect].in_code
-    return (options.get("in_code") or own) == "call"
+    """Return True if calls of a dialect count in code. With dialects that are enabled by one word, they do not."""
+    default = "text" if options.get("dialects") in (None, "auto") else KNOWN[dialect].in_code
+    return (options.get("in_code") or default) == "call"
 
 
 def _markers(options: dict[str, Any]) -> list[Marker]:
@@ -277,7 +277,7 @@ def _markers(options: dict[str, Any]) -> list[Marker]:
 
 
 def _tags_of(dialect: str, options: dict[str, Any]) -> list[Tag]:
-    """Return a dialect's tags; where many dialects are enabled by one word, reasoning begins where it usually does."""
+    """Return the tags of a dialect. If many dialects are enabled by one word, these are the common reasoning tags."""
     tags = TEMPLATE_TAGS.get(dialect, ())
     if options.get("dialects") not in (None, "auto"):
         return list(tags)

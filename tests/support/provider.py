@@ -1,4 +1,4 @@
-"""A provider that answers each request with the next of its answers, and the last one for ever."""
+"""A provider that sends a different response for each request."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.support.loopback import Loopback
 
 
 class Provider(Loopback):
-    """Serves one `Loopback` after the other under one address; each tells when its own client has gone."""
+    """Serves one `Loopback` after the other at one address. The last one is repeated."""
 
     def __init__(self, *answers: Loopback) -> None:
         super().__init__()
@@ -26,7 +26,7 @@ class Provider(Loopback):
 
     @property
     def heads(self) -> list[dict[str, str]]:
-        """The headers of each request, by their names in lower case; the first line is under `""`."""
+        """The headers of each request, with names in lower case. The key `""` holds the request line."""
         heads = []
         for request in self.requests:
             first, *lines = request.partition(b"\r\n\r\n")[0].decode().split("\r\n")

@@ -1,9 +1,8 @@
-"""The same answer as each provider streams it: reasoning, text, two calls, usage, and the end.
+"""The same answer as a stream of each provider: reasoning, text, two calls, usage, and the end.
 
-Made by hand from the formats' descriptions, as complete as the providers' own SDKs want it. Each stream is a list of
-its frames, so that it can break off between any two; `turn` and `end` say how many of them it takes until the turn's
-calls are earned and until the run is. `trouble` are frames of an error that come in place of the rest, and `finished`
-is what the provider sends when nobody asked for a stream.
+The streams are written by hand, and complete enough for the SDKs of the providers. Each stream is a list of frames, so
+that it can break off between two frames. `turn` and `end` are the numbers of frames after which the turn and the run
+are complete. `trouble` holds the frames of an error that replace the rest, and `finished` is the non-streaming body.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _HALVES = [(_ONE[:7], _ONE[7:]), (_TWO[:9], _TWO[9:])]
 
 
 class Provider(NamedTuple):
-    """One provider's way of saying it."""
+    """The streams of one provider."""
 
     adapter: str
     declared: str
@@ -44,7 +43,7 @@ class Provider(NamedTuple):
 
     @property
     def broken(self) -> bytes:
-        """A stream that has an error behind some of its text."""
+        """A stream that has an error after some text."""
         return b"".join([*self.frames[: len(self.frames) // 2], *self.trouble])
 
 

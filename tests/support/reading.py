@@ -1,4 +1,4 @@
-"""Tables of texts and what is read in them: short to write, and each row is held to all laws at every cut."""
+"""Short tables of texts and their events. All laws are checked for each row at every cut."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Brief: TypeAlias = "str | tuple[object, ...]"
 
 
 def call(tool: str, /, **arguments: Any) -> Brief:
-    """A good call."""
+    """A complete call."""
     return ("call", tool, arguments)
 
 
@@ -27,7 +27,7 @@ def error(code: str) -> Brief:
 
 
 def warning(code: str, count: int | None = None) -> Brief:
-    """A warning; `count` is what was skipped."""
+    """A warning. `count` is the number of skipped characters."""
     return ("warning", Code(code), count)
 
 
@@ -42,9 +42,9 @@ def markup(text: str) -> Brief:
 
 
 def brief(events: Iterable[UIEvent]) -> list[Brief]:
-    """Return what a table says of `events`. What surrounds a call is left out: the laws know where it belongs.
+    """Return the events in the form of a table.
 
-    So are near misses, which repeat what is text; they have a table of their own.
+    Events around a call and near misses are omitted. The laws check the former, and another table the latter.
     """
     found: list[Brief] = []
     joins = False
@@ -74,7 +74,9 @@ def brief(events: Iterable[UIEvent]) -> list[Brief]:
 
 
 def read(text: str, **options: Any) -> list[Brief]:
-    """Return what is read in `text`, in brief, after all laws were seen to hold at every cut in two and one by one."""
+    """Return the events of `text` in the form of a table, after the laws were checked for all cuts in two and for
+    characters.
+    """
     events = assert_chunk_invariant(text, usual_ways(text), **options)
     assert_prompt(text, **options)
     assert_in_order(events, run=False)
@@ -85,7 +87,7 @@ def read(text: str, **options: Any) -> list[Brief]:
 
 
 def raws(text: str, **options: Any) -> list[str | None]:
-    """Return what calls, errors and warnings say that they were written as."""
+    """Return the raw text of calls, errors and warnings."""
     events = feed([text], **options)
     return [
         event.call.raw if isinstance(event, Call) else event.raw

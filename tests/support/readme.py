@@ -1,10 +1,9 @@
-"""The README and the pages of docs, taken apart: their code, what they say that this prints, and their tables.
+"""Parses the README and the pages of docs: their code, the output that they state, and their tables.
 
-Notes in HTML comments right above a block, unseen by a reader, say what the block needs: `<!-- server: NAME -->` is the
-stream that its provider answers with, `<!-- sdk: NAME -->` what it needs beside us (`tests/sdks` runs it),
-`<!-- app: NAME -->` is a program that a server runs, `<!-- shows: NAME -->` what a client of it sees,
-`<!-- text: NAME -->` is the recording that it quotes, `<!-- table: NAME -->` is the table that it has to be. The tables
-below are made from the docstrings of what they list.
+HTML comments directly above a block state its needs. `<!-- server: NAME -->` is the stream of its provider,
+`<!-- sdk: NAME -->` a package (`tests/sdks` runs it), `<!-- app: NAME -->` a program that a server runs,
+`<!-- shows: NAME -->` the output of a client of this program, `<!-- text: NAME -->` the recording that it quotes, and
+`<!-- table: NAME -->` a generated table. The functions below make the tables from docstrings.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ _NOTE = re.compile(r"<!-- (\w+): (\S+) -->$")
 
 @dataclass
 class Block:
-    """A fenced block, with its section and heading (the same, but below `###`), the notes above it, and its output."""
+    """A fenced block with its section, its heading (possibly below `###`), the comments above it, and its output."""
 
     section: str
     heading: str
@@ -62,7 +61,7 @@ class Block:
 
 
 def read_blocks(text: str) -> list[Block]:
-    """Return the fenced blocks; one of text that directly follows other code is its output, and not a block itself."""
+    """Return the fenced blocks. A block of text directly after code is the output of this code."""
     found: list[Block] = []
     section, heading, notes, follows = "", "", dict[str, str](), False
     lines = enumerate(text.splitlines(), 1)
@@ -88,7 +87,7 @@ def read_blocks(text: str) -> list[Block]:
 
 
 def read_tables(text: str) -> dict[str, str]:
-    """Return the tables with a note above them, by its name."""
+    """Return the tables that have a comment above them, by name."""
     return dict(re.findall(r"<!-- table: (\S+) -->\n((?:\|.*\n)+)", text))
 
 
@@ -100,7 +99,7 @@ def write_table(titles: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 def attributes(kind: type) -> dict[str, tuple[str, str, str]]:
-    """Return annotation, value and docstring of each attribute in the body of a class, as they are written there."""
+    """Return annotation, value and docstring of each attribute in the source of a class."""
     (body,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
     assert isinstance(body, ast.ClassDef)
     found = {}
@@ -123,7 +122,7 @@ def first_paragraph(kind: type) -> str:
 
 
 def options_table(*kinds: type) -> str:
-    """Return the table of options, with the other values that those with a choice can have."""
+    """Return the table of options, with the allowed values of those that have a choice."""
     rows = []
     fields = {name: said for kind in kinds for name, said in attributes(kind).items()}
     for name, (annotation, default, doc) in fields.items():
@@ -154,7 +153,7 @@ def codes_table(codes: Iterable[Code]) -> str:
 
 
 def events_table(events: Iterable[Any]) -> str:
-    """Return the table of some events, with their fields but for `seq`, which all UI events have."""
+    """Return the table of some events with their fields, without `seq`."""
     rows = []
     for event in events:
         fields = ", ".join(name for name in event.__struct_fields__ if name != "seq")
@@ -173,7 +172,7 @@ def exceptions_table() -> str:
 
 
 def stream_parameters() -> dict[str, str]:
-    """Return the parameters of `ToolStream` and their defaults, but for its source and the options."""
+    """Return the parameters of `ToolStream` with their defaults, without its source and the options."""
     parameters = list(inspect.signature(ToolStream).parameters.values())[1:-1]
     return {each.name: _default(each.default) for each in parameters}
 

@@ -1,4 +1,4 @@
-"""The histories that arise from streams: of the recordings that are shipped, and of each provider's answer."""
+"""The histories of streams: of the shipped recordings, and of the answers of all providers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def add(a: float, b: float) -> float:
 
 
 async def recorded() -> dict[str, TurnResult]:
-    """Return what each stream has come to, its calls run, by the name of its recording or of its adapter."""
+    """Return the result of each stream with its calls run, by the name of its recording or adapter."""
     bodies = {name: read_recording(path).data for name, path in shipped().items()}
     bodies |= {each.adapter: each.body for each in PROVIDERS}
     results = {}
@@ -49,5 +49,5 @@ async def recorded() -> dict[str, TurnResult]:
 
 
 def history_of(result: TurnResult) -> list[Message]:
-    """Return what a run adds to a history, with a user's words around it."""
+    """Return the messages of a run, between two user messages."""
     return [User("Hi"), *steps_to_history(result.steps), User("And now?")]

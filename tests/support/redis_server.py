@@ -1,4 +1,4 @@
-"""A redis-server of Debian's, or a Valkey, started on the loopback interface with a directory of its own."""
+"""Runs a Redis server of Debian, or a Valkey, on the loopback interface."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ from streamtools.runs import EventLog, RedisStore, Run, Runs
 
 
 class RedisServer:
-    """One server, on a port that was free. `fsync` is `always` or `everysec` for one that keeps a file, or None.
+    """A server on a free port.
 
-    Debian 12's is a Redis 7.0; with `valkey`, it is the Valkey that is newer, from a package.
+    `fsync` is `always` or `everysec` for a server that keeps a file, or None. Debian 12 has Redis 7.0. With `valkey`, a
+    newer Valkey from a package is used.
     """
 
     def __init__(self, *options: str, fsync: str | None = None, valkey: bool = False) -> None:
@@ -51,11 +52,11 @@ class RedisServer:
 
     @property
     def url(self) -> str:
-        """Where it is."""
+        """The address of the server."""
         return f"redis://127.0.0.1:{self.port}"
 
     def start(self) -> None:
-        """Start it, once more too, and return when it answers."""
+        """Start the server, and return when it answers. Can be repeated."""
         self._process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         until = time.monotonic() + 20
         while time.monotonic() < until:
@@ -71,12 +72,12 @@ class RedisServer:
         raise RuntimeError((self.folder / "log").read_text())
 
     def signal(self, number: signal.Signals) -> None:
-        """Send it a signal, to pause it say."""
+        """Send a signal to the server, for example to pause it."""
         assert self._process is not None
         self._process.send_signal(number)
 
     def kill(self) -> None:
-        """Kill it, as `kill -9` does."""
+        """Kill the server, as `kill -9` does."""
         assert self._process is not None
         self._process.send_signal(signal.SIGKILL)
         self._process.wait()

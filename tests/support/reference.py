@@ -1,7 +1,7 @@
-"""What may be held back where: written a second time, slowly, so that the parser can be compared with it.
+"""A slow, independent implementation of the rules for pending text, which is compared with the parser.
 
-Nothing here is shared with the package. Markers are walked recursively instead of compiled, and the Markdown around a
-place is read from whole lines of the text before it instead of followed character by character.
+It shares no code with the package. Markers are matched recursively instead of compiled. The Markdown around a position
+is read from the whole lines before it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TAGS = {
 
 
 def may_become(text: str, parts: tuple[Part, ...]) -> bool:
-    """Whether `text` is not all of a marker, but the beginning of one."""
+    """Return True if `text` is the beginning of a marker, but not the whole marker."""
     if not parts:
         return False
     first, rest = parts[0], parts[1:]
@@ -47,12 +47,12 @@ def may_become(text: str, parts: tuple[Part, ...]) -> bool:
 
 
 def begins_with(text: str, parts: tuple[Part, ...]) -> bool:
-    """Whether a whole marker stands at the beginning of `text`."""
+    """Return True if `text` begins with a whole marker."""
     return _compiled(parts).match(text) is not None
 
 
 def is_whole(text: str, parts: tuple[Part, ...]) -> bool:
-    """Whether `text` is a marker, and nothing but it."""
+    """Return True if `text` is a marker, and nothing else."""
     return _compiled(parts).fullmatch(text) is not None
 
 
@@ -70,7 +70,7 @@ def _pattern(part: Part) -> str:
 
 
 def examples(parts: tuple[Part, ...]) -> Iterator[str]:
-    """Yield short texts that are the marker."""
+    """Yield short texts that match the marker."""
     return map("".join, itertools.product(*map(_examples, parts)))
 
 
@@ -84,7 +84,7 @@ def _examples(part: Part) -> tuple[str, ...]:
 
 
 class Place(NamedTuple):
-    """What the Markdown before a place makes of it."""
+    """The Markdown state at a position."""
 
     in_code: bool
     line_start: bool
@@ -99,19 +99,19 @@ class Fence(NamedTuple):
     column: int
 
 
-def place_behind(text: str) -> Place:
-    """Return where a marker would stand that followed `text`."""
+def place_after(text: str) -> Place:
+    """Return the Markdown state after `text`."""
     *lines, last = text.split("\n")
     fence: Fence | None = None
     for line in lines:
-        fence = _fence_behind(line.removesuffix("\r"), fence)
+        fence = _fence_after(line.removesuffix("\r"), fence)
     _, body = _block(last)
     in_code = bool(fence) or body.startswith((">", "~~~")) or _in_span(body)
     return Place(in_code, line_start=not last.strip(" \t"), after=text[-1:])
 
 
-def _fence_behind(line: str, fence: Fence | None) -> Fence | None:
-    """Return the fence that is open behind a line."""
+def _fence_after(line: str, fence: Fence | None) -> Fence | None:
+    """Return the fence that is open after a line."""
     if fence is not None:
         closing = re.fullmatch(rf"([ \t]*)({re.escape(fence.character)}+)[ \t]*", line)
         closes = closing and len(closing[2]) >= fence.length and _width(closing[1]) <= fence.column + 3
@@ -122,7 +122,7 @@ def _fence_behind(line: str, fence: Fence | None) -> Fence | None:
 
 
 def _block(line: str) -> tuple[str, str]:
-    """Return a line's indentation and list markers, and the rest of it."""
+    """Return the indentation and list markers of a line, and the rest of the line."""
     found = re.match(r"(?:[ \t]*(?:[-*+]|[0-9]{1,9}[.)])(?=[ \t]|$))*[ \t]*", line)
     assert found is not None
     return found[0], line[found.end() :]
@@ -133,7 +133,7 @@ def _width(prefix: str) -> int:
 
 
 def _in_span(body: str) -> bool:
-    """Whether a code span is open at the end of `body`."""
+    """Return True if a code span is open at the end of `body`."""
     length = 0
     for slashes, ticks in re.findall(r"(\\*)(`+)", body):
         if length:

@@ -1,4 +1,4 @@
-"""A `RedisClient` over plain sockets, as an application on trio would write one."""
+"""A `RedisClient` over plain sockets, as a trio application could implement it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from streamtools.tools.redis_client import RedisConnection, Word
 
 
 class RespClient:
-    """Opens a connection for each command; a server on the loopback interface."""
+    """Opens a connection for each command."""
 
     def __init__(self, port: int) -> None:
         self._port = port

@@ -1,4 +1,4 @@
-"""What a model writes, and what its client has of it: scene by scene, whatever the way between them."""
+"""Texts of a model, and the messages that a client gets for them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ DEEP = {"city": {"of": ["Zürich", {"🏔": None}], "n": 1.5e3, "x": True}, "é"
 
 
 class Scene(NamedTuple):
-    """What a model writes, and what its client has of it."""
+    """A text of a model, and the message that its client gets."""
 
     text: str
     seen: Collected
@@ -72,7 +72,7 @@ class Scene(NamedTuple):
         return body
 
     def answered(self, *, streamed: bool) -> bytes:
-        """Return what the upstream answers."""
+        """Return the response of the upstream."""
         pieces = [self.text[at : at + 3] for at in range(0, len(self.text), 3)]
         if streamed:
             return stream(pieces, self.finish, reasoning=self.reasoning)
@@ -134,7 +134,7 @@ SCENES = {
 
 
 def normal(seen: Collected, *, streamed: bool) -> Collected:
-    """Return what a client has, without what differs from run to run; failed, it has a text only if it streamed."""
+    """Return a message without parts that differ between runs. A failed one has text only if it was streamed."""
     calls = [(f"call_text_{at}", name, arguments) for at, (_, name, arguments) in enumerate(seen.calls, 1)]
     if seen.error is None:
         return seen._replace(calls=calls)

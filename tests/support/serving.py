@@ -1,10 +1,11 @@
-"""Servers and clients for the tests of the rim: uvicorn on the loopback interface, and ASGI driven by hand.
+"""Servers and clients for tests of HTTP: uvicorn on the loopback interface, and ASGI without a server.
 
     async with Served(app) as server:
         async with httpx.AsyncClient() as client, client.stream("GET", server.url) as response:
             ...
 
-By hand, an application runs on either event loop, and a test decides when its client goes or takes what is sent.
+Without a server, an application runs on either event loop. A test decides when the client disconnects and when it
+accepts messages.
 """
 
 from __future__ import annotations
@@ -21,36 +22,36 @@ import uvicorn
 from anyio.abc import TaskGroup
 
 
-class _Hurried:
-    """asyncio as uvicorn uses it, but for its naps: it looks every tenth of a second whether it shall end."""
+class _ShortNaps:
+    """The module asyncio for uvicorn, with shorter naps, so that uvicorn stops sooner."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(asyncio, name)
 
     @staticmethod
     async def sleep(delay: float) -> None:
-        """Sleep a fiftieth of what is asked."""
+        """Sleep for a fiftieth of the time."""
         await asyncio.sleep(delay / 50)
 
 
-vars(uvicorn.server)["asyncio"] = _Hurried()
+vars(uvicorn.server)["asyncio"] = _ShortNaps()
 
 
 class _Server(uvicorn.Server):
-    """Says when it has started."""
+    """A server that reports its start."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
         self.ready = anyio.Event()
 
     async def startup(self, sockets: Any = None) -> None:
-        """Start."""
+        """Start the server."""
         await super().startup(sockets)
         self.ready.set()
 
 
 class Served:
-    """An application behind uvicorn, on a free port, in the task group of an `async with` (asyncio only)."""
+    """An application with uvicorn on a free port, in the task group of an `async with` (asyncio only)."""
 
     def __init__(self, app: Any, **options: Any) -> None:
         options = {"lifespan": "auto", "log_config": None, "timeout_graceful_shutdown": 10, **options}
@@ -79,7 +80,7 @@ class Served:
 
     @property
     def websocket_url(self) -> str:
-        """The same for websockets."""
+        """The address for websockets."""
         return f"ws://127.0.0.1:{self.port}"
 
 
@@ -111,7 +112,7 @@ class Exchange:
         self._waiting: list[tuple[int, anyio.Event]] = []
 
     async def receive(self) -> MutableMapping[str, Any]:
-        """Give the request, and then what became of the client."""
+        """Return the request, and then the disconnect of the client."""
         if not self._asked:
             self._asked = True
             return {"type": "http.request", "body": b"", "more_body": False}
@@ -121,7 +122,7 @@ class Exchange:
         return {"type": "http.disconnect"}
 
     async def send(self, message: MutableMapping[str, Any]) -> None:
-        """Take a message."""
+        """Accept a message."""
         if self._refuses and self.gone.is_set():
             raise OSError("the client has gone")
         if self._stuck is not None and len(self.sent) >= self._stuck:
@@ -132,7 +133,7 @@ class Exchange:
                 event.set()
 
     async def has_sent(self, many: int) -> None:
-        """Wait until there are so many messages."""
+        """Wait until the application has sent this number of messages."""
         if len(self.sent) < many:
             event = anyio.Event()
             self._waiting.append((many, event))
@@ -150,17 +151,17 @@ class Exchange:
 
     @property
     def chunks(self) -> list[bytes]:
-        """What is in the body, message by message."""
+        """The chunks of the body."""
         return [message["body"] for message in self.sent[1:]]
 
     @property
     def ended(self) -> bool:
-        """Whether the body has come to its end."""
+        """True if the body is complete."""
         return self.sent[-1].get("more_body") is False
 
 
 def read_frames(body: bytes | Iterable[bytes]) -> list[dict[str, Any]]:
-    """Return the events in a body of server-sent events, without what is no event."""
+    """Return the JSON events in a body of server-sent events."""
     text = (body if isinstance(body, bytes) else b"".join(body)).decode()
     lines = [line.removeprefix("data: ") for line in text.split("\n") if line.startswith("data: ")]
     return [json.loads(line) for line in lines]

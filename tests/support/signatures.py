@@ -1,4 +1,4 @@
-"""Functions as people write them, each with the JSON schema that a model is to be told."""
+"""Typical signatures of tools, each with the expected JSON schema."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs told as stories, one line an event, and sources of which a test says what comes when."""
+"""Runs as stories with one line for each event, and sources whose timing a test controls."""
 
 from __future__ import annotations
 
@@ -96,10 +96,10 @@ def texts(*deltas: str) -> list[SourceEvent]:
 
 
 class Script:
-    """A source that gives these batches, and then ends.
+    """A source that yields these batches, and then ends.
 
-    An `anyio.Event` among them is waited for, an exception is raised. With `hold`, nothing comes behind the last batch,
-    not even the end. What is done to the source is counted.
+    It waits for an `anyio.Event` among them, and raises an exception. With `hold`, it waits after the last batch. Calls
+    of its methods are counted.
     """
 
     def __init__(self, *items: Sequence[SourceEvent] | anyio.Event | Exception, hold: bool = False) -> None:
@@ -136,14 +136,14 @@ class Script:
 
 
 class WaitingTool:
-    """A tool that waits for ever, and notes how that ends."""
+    """A tool that waits until it is cancelled, and records how it ended."""
 
     def __init__(self) -> None:
         self.running = anyio.Event()
         self.stopped = 0
 
     async def wait(self) -> None:
-        """Wait for ever."""
+        """Wait until cancelled."""
         self.running.set()
         try:
             await anyio.sleep_forever()

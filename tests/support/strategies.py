@@ -1,8 +1,8 @@
-"""Texts that come near to calls, calls that are meant, and ways to read them.
+"""Hypothesis strategies: texts that resemble calls, expected calls, and options to read them with.
 
-A text is put together from what parsers stumble over: halves of markers, JSON with its pieces in any order, fences,
-back-ticks, every kind of line end, things that look alike, prose, and whole calls, good and bad. `documents` are the
-other way round: prose and calls that are known, so that what a parser makes of them is known too.
+A text consists of pieces that are difficult for parsers: halves of markers, JSON tokens in any order, fences, line
+ends, prose, and whole calls, valid and malformed. `documents` consist of known prose and calls, so the expected result
+is known.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ TOOLS = _Tools({"name": name, "parameters": {"type": "object", "properties": KEY
 
 
 class Written(NamedTuple):
-    """A call, and one way to write it."""
+    """A call, and its text in one dialect."""
 
     text: str
     name: str
@@ -79,14 +79,14 @@ class Written(NamedTuple):
 
     @property
     def line_feeds(self) -> int:
-        """How many line feeds before it belong to it."""
+        """The number of line feeds before the call that belong to it."""
         begun = (each for each in MARKERS[self.dialect] if begins_with(self.text, each.parts))
         return next((marker.line_feeds for marker in begun), 0)  # none before a tag of the template
 
 
 @cache
 def arguments(dialect: str, ids: tuple[str, ...]) -> st.SearchStrategy[dict[str, Any]]:
-    """Arguments of a call: of every type, in any alphabet, holding the markers and whole calls of dialects."""
+    """Arguments of all types, in any alphabet, which may contain markers and calls of dialects."""
     inner = [KNOWN[each].write_call("f", {"a": "}"}) for each in ids]
     markup = [part for each in ids for part in MARKUP[each]]
     strings = st.sampled_from(inner) | st.sampled_from(markup) | st.sampled_from(STRINGS) | st.text(max_size=3)
@@ -116,7 +116,7 @@ def arguments(dialect: str, ids: tuple[str, ...]) -> st.SearchStrategy[dict[str,
 
 @st.composite
 def calls(draw: st.DrawFn, dialect: str, ids: tuple[str, ...]) -> Written:
-    """A well-formed call in one dialect: as the dialect writes it, or, where that is JSON, as a model might."""
+    """A valid call in one dialect. If the dialect writes JSON, the JSON may have another layout."""
     name = draw(st.sampled_from(PLAIN_NAMES if dialect in PLAIN else NAMES))
     given = draw(arguments(dialect, ids))
     as_dialect = KNOWN[dialect].write_call(name, given)
@@ -148,7 +148,7 @@ def _broken(text: str, at: int, instead: str) -> str:
 
 @cache
 def attempts(ids: tuple[str, ...]) -> st.SearchStrategy[str]:
-    """A call, good or bad, alone or on lines of its own."""
+    """A call, valid or malformed, inline or on separate lines."""
     good = st.one_of([calls(each, ids).map(lambda call: call.text) for each in ids])
     bad = st.builds(_broken, good, st.integers(5, 400), st.sampled_from(["", '"', "}", "{", "'", "x", "\n\n", "\x01"]))
     short = st.builds(lambda text, at: text[: at % len(text)], good, st.integers(5, 400))
@@ -160,7 +160,7 @@ def attempts(ids: tuple[str, ...]) -> st.SearchStrategy[str]:
 
 @cache
 def beginnings(ids: tuple[str, ...]) -> st.SearchStrategy[str]:
-    """The beginning of a marker, as often short as long."""
+    """The beginning of a marker. All lengths are equally likely."""
     whole = [text for each in ids for marker in MARKERS[each][:20] for text in islice(examples(marker.parts), 5)]
     lengths = st.integers(0, 7) | st.integers(0, 99)
     return st.builds(lambda text, at: text[: 1 + at % len(text)], st.sampled_from(whole), lengths)
@@ -178,8 +178,9 @@ def fragments(ids: tuple[str, ...]) -> st.SearchStrategy[str]:
 
 @cache
 def texts(ids: tuple[str, ...], *, max_size: int = 10) -> st.SearchStrategy[str]:
-    """A text of up to `max_size` pieces, which can break off where a call begins; where calls count only at the start,
-    it often begins with one.
+    """A text of up to `max_size` pieces.
+
+    It may end at the beginning of a call. If calls count only at the start, it often begins with a call.
     """
     pieces = st.lists(fragments(ids), min_size=1, max_size=max_size).map("".join)
     rest = st.builds(str.__add__, pieces, st.just("") | st.just("") | st.just("") | beginnings(ids))
@@ -204,7 +205,7 @@ def enabled(ids: tuple[str, ...]) -> tuple[str | Dialect, ...] | Literal["auto"]
 
 @cache
 def options(ids: tuple[str, ...]) -> st.SearchStrategy[Options]:
-    """Ways to read a text."""
+    """Options to read a text with."""
     limits = st.builds(
         Limits, call=st.integers(1, 80), depth=st.integers(1, 4), digits=st.integers(1, 5), calls=st.integers(0, 3)
     )
@@ -227,7 +228,7 @@ def options(ids: tuple[str, ...]) -> st.SearchStrategy[Options]:
 
 @cache
 def readings(ids: tuple[str, ...]) -> st.SearchStrategy[tuple[str, Options]]:
-    """A text, and a way to read it."""
+    """A text, and options to read it with."""
     return st.tuples(texts(ids), options(ids))
 
 
@@ -239,12 +240,12 @@ class Document:
 
     @property
     def text(self) -> str:
-        """All of it."""
+        """The whole text."""
         return "".join(part if isinstance(part, str) else part.text for part in self.parts)
 
     @property
     def prose(self) -> str:
-        """What a reader should see: not the line feeds that templates put before calls."""
+        """The expected visible text, without the line feeds that templates write before calls."""
         shown = ""
         for part in self.parts:
             if isinstance(part, str):
@@ -268,9 +269,9 @@ _HARMLESS = (
 
 @cache
 def documents(ids: tuple[str, ...]) -> st.SearchStrategy[Document]:
-    """Prose without code or quotes, with good calls between, each on a line of its own.
+    """Prose without code or quotes, with valid calls on separate lines.
 
-    Where calls count only at the start, only white space comes before them.
+    If calls count only at the start, only white space precedes them.
     """
     at_start = any(marker.where == "start" for each in ids for marker in MARKERS[each])
     before = _prose(("\n", " ", "\t") if at_start else _HARMLESS)

@@ -1,4 +1,4 @@
-"""Conversations with a provider on this machine: its answers, as OpenAI writes them, and the whole of one run."""
+"""Chats with a provider on the loopback interface, whose answers are in OpenAI's format."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ OFFER = TOOLS.definitions("openai")
 
 
 def says(*texts: str | anyio.Event, finish: str = "stop", usage: tuple[int, int] | None = None) -> Loopback:
-    """Return an answer of these deltas; an event among them is waited for."""
+    """Return a response with these deltas. The provider waits for an event among them."""
     pieces = [piece if isinstance(piece, anyio.Event) else chunk({"content": piece}) for piece in texts]
     return Loopback([*pieces, *ends(finish, usage)])
 
 
 def calls(*wanted: tuple[str, Any], text: str = "", usage: tuple[int, int] | None = None) -> Loopback:
-    """Return an answer with native calls, whose ids are n0, n1 and so on."""
+    """Return a response with native calls, whose ids are n0, n1 and so on."""
     pieces = [chunk({"content": text})] if text else []
     for index, (name, arguments) in enumerate(wanted):
         written = arguments if isinstance(arguments, str) else json.dumps(arguments)
@@ -55,7 +55,7 @@ def native(index: int, name: str, arguments: str) -> dict[str, Any]:
 
 
 def ends(finish: str, usage: tuple[int, int] | None) -> list[bytes]:
-    """Return the chunks that end an answer."""
+    """Return the chunks that end a response."""
     told = [] if usage is None else [{"prompt_tokens": usage[0], "completion_tokens": usage[1]}]
     return [chunk(finish=finish), *(sse({"choices": [], "usage": each}) for each in told), DONE]
 
@@ -66,7 +66,7 @@ def refuses(status: int, message: str) -> Loopback:
 
 
 def decides(*wanted: tuple[str, Any], usage: tuple[int, int] | None = None) -> Loopback:
-    """Return an answer that asks for tools."""
+    """Return a response with a decision about tools."""
     return says(json.dumps({"tools": [{"tool": name, "arguments": given} for name, given in wanted]}), usage=usage)
 
 
@@ -76,7 +76,7 @@ def asked(*messages: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 
 class Talk(NamedTuple):
-    """One run: what was told, what was asked, and the chat."""
+    """One run: its events, its requests, and the chat."""
 
     events: list[UIEvent]
     bodies: list[Any]
@@ -88,7 +88,7 @@ class Talk(NamedTuple):
 
     @property
     def shown(self) -> list[str]:
-        """The story without its frame."""
+        """The story without the first and the last events."""
         frame = ("start", "step", "usage")
         return [line for line in self.story if not line.startswith(frame)]
 
@@ -104,7 +104,7 @@ async def talk(
     model: dict[str, Any] | None = None,
     **options: Any,
 ) -> Talk:
-    """Hold a conversation with a provider that gives these answers, all of them and no more."""
+    """Run a chat with a provider that sends these responses. All of them must be requested."""
     async with Provider(*answers) as server:
         async with chat(
             model_of(server, **(model or {})), messages, tools=tools, run_id="r", **grouped(**options)

@@ -1,6 +1,6 @@
-"""The project that `docs/testing.md` makes, from its code blocks.
+"""The project in the code blocks of `docs/testing.md`.
 
-`<!-- file: NAME -->` above a block says which file it is, or goes on with.
+`<!-- file: NAME -->` above a block is the name of its file. Blocks with one name are joined.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SET_UP = [block.text.strip() for block in BLOCKS if block.language == "sh"]
 
 
 def write_project(folder: Path, address: str, *, without: Iterable[str] = ()) -> list[str]:
-    """Write the files of the page, with the provider at another address; return their names."""
+    """Write the files of the page with another address of the provider. Return their names."""
     files: dict[str, list[str]] = {}
     for block in BLOCKS:
         if "file" in block.notes:
@@ -32,5 +32,5 @@ def write_project(folder: Path, address: str, *, without: Iterable[str] = ()) ->
 
 
 def provider() -> BlockingProvider:
-    """Return a provider that answers as the page says."""
+    """Return a provider with the answers of the page."""
     return BlockingProvider(chunk.data for chunk in read_recording(shipped()["tilde-call"]).chunks)

@@ -1,7 +1,7 @@
-"""A text model behind chat completions on the loopback interface: what clients over transport and gateway ask.
+"""A text model behind chat completions on the loopback interface, for clients with a transport or a gateway.
 
-It writes calls where it is asked, speaks where it has results, and does what one test wants of it: a status, a break in
-mid-stream. It keeps to what it was taught: of tools that are not `weather`, it calls the first.
+It writes calls for questions, and text for results. A test can choose a status or a break in the stream. It writes only
+the taught dialect. Without the tool `weather`, it calls the first tool.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _TAUGHT = re.compile(r'^\{"name":"(?!weather")(\w+)"', re.MULTILINE)
 
 
 class TextModel(ThreadingHTTPServer):
-    """The server: `status` is what it answers with, `breaks` says that its streams end in the middle.
+    """The server. `status` is the status of its responses, and `breaks` means that its streams break off.
 
-    `asks` and `says` are what it writes where it has no results, and where it has some.
+    `asks` is its text for a question, and `says` its text for results.
     """
 
     daemon_threads = True
@@ -72,7 +72,7 @@ class _Answer(BaseHTTPRequestHandler):
         return f'~~~tool_call\n{{"name": "{other[1]}", "arguments": {FORM}}}\n~~~' if other else self.server.asks
 
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
+        """Write no log."""
 
 
 @contextmanager

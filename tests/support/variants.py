@@ -1,4 +1,4 @@
-"""Dialects with choices that change their markers, as dialects of their own, so that the laws know them by an id."""
+"""Variants of dialects with options that change their markers, as dialects with ids, so that the laws check them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All ways to cut a text, and the usual ones."""
+"""Ways to split a text."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from streamtools.testing.laws import cut
 
 
 def two_way(text: str) -> Iterator[list[str]]:
-    """Yield every way to cut `text` in two."""
+    """Yield every way to split `text` in two."""
     return (cut(text, [place]) for place in range(1, len(text)))
 
 
 def three_way(text: str) -> Iterator[list[str]]:
-    """Yield every way to cut `text` in three."""
+    """Yield every way to split `text` in three."""
     return (cut(text, places) for places in itertools.combinations(range(1, len(text)), 2))
 
 
 def every_way(text: str) -> Iterator[list[str]]:
-    """Yield every way at all to cut `text`: twice as many with each character."""
+    """Yield every way to split `text`. Their number doubles with each character."""
     places = range(1, len(text))
     chosen = itertools.chain.from_iterable(itertools.combinations(places, count) for count in range(len(text)))
     return (cut(text, each) for each in chosen)
@@ -35,8 +35,9 @@ _PLACES = 6
 
 
 def usual_ways(text: str) -> Iterator[Sequence[str]]:
-    """Yield `text` whole, one by one, one by one with nothing in between, and cut in two at every place; in the quick
-    profile in two at a few places, which are others in a text of another length, and in pieces of a few sizes.
+    """Yield `text` whole, character by character, with empty deltas between, and split in two at every position.
+
+    The quick profile uses fewer positions, which depend on the length, and pieces of a few sizes.
     """
     yield [text]
     yield list(text)

@@ -51,7 +51,7 @@ async def test_a_server_that_does_not_respond(
                 await ledger.begin("run_1", CALL, Claim(holder="h"))
             assert scope.cancelled_caught
     finally:
-        postgres.go_on()
+        postgres.resume()
     assert await ledger.begin("run_1", CALL, Claim(holder="h")) is None
 
 
@@ -70,7 +70,7 @@ async def test_a_tool_does_not_run_without_its_ledger(ledger: PostgresLedger, po
         async with ToolStream(source, tools=[pay], runner=RunnerOptions(ledger=ledger, timeout=0.05)) as events:
             told = story([event async for event in events])
     finally:
-        postgres.go_on()
+        postgres.resume()
     assert "error n0 tool_failed" in told
     assert [] == paid
 

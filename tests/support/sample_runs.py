@@ -1,4 +1,4 @@
-"""Runs as their events, for those who write them to the wire: one for each thing that can happen to a run."""
+"""Sample runs as events for encoders: one run for each thing that can happen."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ START: list[UIEvent] = [Start("run_1"), StepStart(1)]
 STOP: list[UIEvent] = [StepEnd(1, "stop"), Done("finished", "stop", "stop", [])]
 
 
-def told(*events: UIEvent) -> list[UIEvent]:
-    """Return events, numbered from 1."""
+def numbered(*events: UIEvent) -> list[UIEvent]:
+    """Return the events with their numbers, from 1."""
     return [replace(event, seq=seq) for seq, event in enumerate(events, 1)]
 
 
@@ -44,34 +44,44 @@ def call(number: int, name: str = "weather", dialect: str = "tilde_fence") -> To
     return ToolCall(id=f"call_{number}", name=name, arguments={"city": "Bern"}, dialect=dialect, raw="~~~tool_call")
 
 
-def written(told: ToolCall, *, deltas: bool = False) -> list[UIEvent]:
-    """Return the events of a call that is being written, and is complete then."""
-    pieces: list[UIEvent] = [CallDelta(told.id, '{"city":'), CallDelta(told.id, ' "Bern"}')] if deltas else []
-    return [Thinking(True, told.id), CallStart(told.id, told.name), *pieces, Call(told), Thinking(False, told.id)]
+def written_call(tool_call: ToolCall, *, deltas: bool = False) -> list[UIEvent]:
+    """Return the events of a call that is written and complete."""
+    pieces: list[UIEvent] = [CallDelta(tool_call.id, '{"city":'), CallDelta(tool_call.id, ' "Bern"}')] if deltas else []
+    return [
+        Thinking(True, tool_call.id),
+        CallStart(tool_call.id, tool_call.name),
+        *pieces,
+        Call(tool_call),
+        Thinking(False, tool_call.id),
+    ]
 
 
 def malformed(number: int, raw: str = "~~~tool_call\n{", code: Code = Code.INVALID_JSON) -> list[UIEvent]:
-    """Return the events of a call that is none."""
-    told = f"call_{number}"
-    error = Error(code, "not valid JSON", call_id=told, raw=raw, dialect="tilde_fence")
-    return [Thinking(True, told), CallStart(told, "weather"), error, Thinking(False, told)]
+    """Return the events of a malformed call."""
+    call_id = f"call_{number}"
+    error = Error(code, "not valid JSON", call_id=call_id, raw=raw, dialect="tilde_fence")
+    return [Thinking(True, call_id), CallStart(call_id, "weather"), error, Thinking(False, call_id)]
 
 
-def executed(told: ToolCall) -> list[UIEvent]:
-    """Return the events of a call that a tool answers."""
-    return [Executing(told), Progress(told.id, {"done": 0.5}), Executed(told, {"celsius": 12.5}, None, 0.1)]
+def executed(tool_call: ToolCall) -> list[UIEvent]:
+    """Return the events of a call with a result."""
+    return [
+        Executing(tool_call),
+        Progress(tool_call.id, {"done": 0.5}),
+        Executed(tool_call, {"celsius": 12.5}, None, 0.1),
+    ]
 
 
-def failed(told: ToolCall) -> list[UIEvent]:
+def failed(tool_call: ToolCall) -> list[UIEvent]:
     """Return the events of a call whose tool fails."""
-    return [Executing(told), Error(Code.TOOL_FAILED, "the tool failed", call_id=told.id, call=told)]
+    return [Executing(tool_call), Error(Code.TOOL_FAILED, "the tool failed", call_id=tool_call.id, call=tool_call)]
 
 
 _FAULT = Error(Code.UPSTREAM_ERROR, "the provider is overloaded", status=529)
 _TWO_STEPS: list[UIEvent] = [
     *START,
     Text("Let me look."),
-    *written(call(1)),
+    *written_call(call(1)),
     *executed(call(1)),
     UsageReport(Usage(input=10, output=5)),
     StepEnd(1, "stop"),
@@ -85,31 +95,31 @@ _TWO_STEPS: list[UIEvent] = [
 ]
 
 RUNS: dict[str, list[UIEvent]] = {
-    "text": told(*START, Text("Good "), Text("morning."), *STOP),
-    "nothing": told(*START, *STOP),
-    "no step": told(START[0], Done("finished", None, None, [])),
-    "reasoning": told(
+    "text": numbered(*START, Text("Good "), Text("morning."), *STOP),
+    "nothing": numbered(*START, *STOP),
+    "no step": numbered(START[0], Done("finished", None, None, [])),
+    "reasoning": numbered(
         *START, Reasoning("Well"), Reasoning(""), Reasoning("."), Reasoning("", signature="x"), Text("Yes."), *STOP
     ),
-    "a call that is run": told(*START, Text("So: "), *written(call(1)), *executed(call(1)), *STOP),
-    "a call as it is written": told(*START, *written(call(1), deltas=True), *executed(call(1)), *STOP),
-    "a call that waits": told(
+    "a call that is run": numbered(*START, Text("So: "), *written_call(call(1)), *executed(call(1)), *STOP),
+    "a call as it is written": numbered(*START, *written_call(call(1), deltas=True), *executed(call(1)), *STOP),
+    "a call that waits": numbered(
         *START,
         Text("So:\n\n"),
-        *written(call(1), deltas=True),
+        *written_call(call(1), deltas=True),
         StepEnd(1, "stop"),
         Done("finished", "stop", "stop", [call(1)]),
     ),
-    "a call that waits for approval": told(
+    "a call that waits for approval": numbered(
         *START,
-        *written(call(1)),
-        *written(call(2)),
+        *written_call(call(1)),
+        *written_call(call(2)),
         ApprovalRequested(call(1), 100.0),
         *executed(call(2)),
         StepEnd(1, "stop"),
         Done("finished", "stop", "stop", [call(1)]),
     ),
-    "calls of an earlier run": told(
+    "calls of an earlier run": numbered(
         *START,
         Call(call(1)),
         Call(call(2)),
@@ -120,7 +130,7 @@ RUNS: dict[str, list[UIEvent]] = {
         StepEnd(1, "tool_calls"),
         Done("finished", "tool_calls", None, [call(3)]),
     ),
-    "a run that goes on": told(
+    "a run that goes on": numbered(
         *START,
         Call(call(1)),
         *executed(call(1)),
@@ -128,17 +138,17 @@ RUNS: dict[str, list[UIEvent]] = {
         FollowUp([{"role": "user", "content": "12.5 °C"}]),
         StepStart(2),
         Text("It is mild."),
-        *written(call(2)),
+        *written_call(call(2)),
         *executed(call(2)),
         StepEnd(2, "stop"),
         Done("finished", "stop", "stop", []),
     ),
-    "three calls": told(
+    "three calls": numbered(
         *START,
-        *written(call(1)),
-        *written(call(2)),
+        *written_call(call(1)),
+        *written_call(call(2)),
         *malformed(3),
-        *written(call(4)),
+        *written_call(call(4)),
         Executing(call(1)),
         Executing(call(2)),
         *executed(call(4)),
@@ -148,7 +158,7 @@ RUNS: dict[str, list[UIEvent]] = {
         Executed(call(1), None, "All is well", 0.2),
         *STOP,
     ),
-    "calls side by side": told(
+    "calls side by side": numbered(
         *START,
         Thinking(True, "call_1"),
         Thinking(True, "call_2"),
@@ -164,14 +174,14 @@ RUNS: dict[str, list[UIEvent]] = {
         Error(Code.SUPERSEDED, "others count", call_id="call_2", call=call(2, dialect="native")),
         *STOP,
     ),
-    "a call without a name": told(
+    "a call without a name": numbered(
         *START,
         Thinking(True, "call_1"),
         Error(Code.MISSING_TOOL_NAME, "it names no tool", call_id="call_1", raw="~~~", dialect="tilde_fence"),
         Thinking(False, "call_1"),
         *STOP,
     ),
-    "a call that is text after all": told(
+    "a call that is text after all": numbered(
         *START,
         Thinking(True, "call_1"),
         Thinking(False, "call_1"),
@@ -179,18 +189,18 @@ RUNS: dict[str, list[UIEvent]] = {
         Text("~~~"),
         *STOP,
     ),
-    "a call that needs a yes": told(
+    "a call that needs a yes": numbered(
         *START,
-        *written(call(1)),
+        *written_call(call(1)),
         ApprovalRequested(call(1), 1.8e9),
         Error(Code.TOOL_DENIED, "no", call_id="call_1", call=call(1)),
         *STOP,
     ),
-    "two steps": told(*_TWO_STEPS),
-    "an emulated decision": told(
+    "two steps": numbered(*_TWO_STEPS),
+    "an emulated decision": numbered(
         START[0], Thinking(True), Thinking(False), Warning(Code.EMULATED, "asked"), *_TWO_STEPS[1:]
     ),
-    "an error in the middle": told(
+    "an error in the middle": numbered(
         *START,
         Reasoning("Hm"),
         Text("I was"),
@@ -199,8 +209,8 @@ RUNS: dict[str, list[UIEvent]] = {
         StepEnd(1, None),
         Done("failed", None, None, []),
     ),
-    "an error at once": told(START[0], _FAULT, Done("failed", None, None, [])),
-    "an error while a call is written": told(
+    "an error at once": numbered(START[0], _FAULT, Done("failed", None, None, [])),
+    "an error while a call is written": numbered(
         *START,
         Thinking(True, "call_1"),
         CallStart("call_1", "weather"),
@@ -211,26 +221,26 @@ RUNS: dict[str, list[UIEvent]] = {
         StepEnd(1, None),
         Done("failed", None, None, []),
     ),
-    "cancelled in a text": told(*START, Text("I was"), StepEnd(1, None), Done("cancelled", None, None, [])),
-    "cancelled at work": told(
+    "cancelled in a text": numbered(*START, Text("I was"), StepEnd(1, None), Done("cancelled", None, None, [])),
+    "cancelled at work": numbered(
         *START,
-        *written(call(1)),
+        *written_call(call(1)),
         Executing(call(1)),
         Error(Code.TOOL_CANCELLED, "cancelled", call_id="call_1", call=call(1)),
         StepEnd(1, "stop"),
         Done("cancelled", "stop", "stop", []),
     ),
-    "cut by the provider": told(
+    "cut by the provider": numbered(
         *START,
         Text("and so"),
-        *written(call(1)),
+        *written_call(call(1)),
         StepEnd(1, "length"),
         Done("truncated", "length", "max_tokens", [call(1)]),
     ),
-    "stopped by a limit": told(
-        *START, *written(call(1)), StepEnd(1, "stop"), Done("stopped", "max_steps", "stop", [call(1)])
+    "stopped by a limit": numbered(
+        *START, *written_call(call(1)), StepEnd(1, "stop"), Done("stopped", "max_steps", "stop", [call(1)])
     ),
-    "what front ends need not know": told(
+    "what front ends need not know": numbered(
         *START, Warning(Code.BAD_FRAME, "odd"), Raw({"odd": None}), Text(""), Text("ok"), *STOP
     ),
 }
