@@ -21,7 +21,6 @@ from streamtools.events import Done, DoneReason, Error, UIEvent
 from streamtools.logs import Logger
 from streamtools.serving.event_log import ReadableLog
 from streamtools.serving.journal import Attachment, Journal
-from streamtools.serving.mailbox import Mailbox
 from streamtools.stream.collector import Collector
 from streamtools.stream.driver import Driver, Startable
 from streamtools.stream.reading import close
@@ -61,8 +60,6 @@ class Run:
         self.owner = owner
         self.conversation = conversation
         self.note = note
-        self.mailbox: Mailbox | None = None
-        """Receives the results of tools that clients execute, over any connection."""
         self.journal = Journal(events, owner, run_id)
         """Writes the events. A Redis store replaces it before `drive`."""
         self.supersedes: bool = getattr(stream, "supersedes", False)

@@ -27,7 +27,6 @@ from streamtools.logs import Logger, loggable
 from streamtools.outputs.native_frames import HIDDEN, read_exclude
 from streamtools.serving import websockets
 from streamtools.serving.event_reader import EventReader, OnDisconnect, Readable
-from streamtools.serving.mailbox import Mailbox
 from streamtools.serving.requests import CLIENT_ERRORS
 from streamtools.serving.run import Run
 from streamtools.serving.runs import Runs
@@ -159,20 +158,10 @@ def read_frame(text: str | None, max_characters: int, max_values: int | None = N
 class Session:
     """The connection of one message, for its handler and for the tools of its answer."""
 
-    def __init__(self, websocket: AnyWebSocket, socket: Socket, mailbox: Mailbox) -> None:
+    def __init__(self, websocket: AnyWebSocket, socket: Socket) -> None:
         self.websocket = websocket
         """The websocket object of the framework, with the headers, the user and the state."""
         self._socket = socket
-        self._mailbox = mailbox
-
-    async def tool_result(self, call_id: str) -> Any:
-        """Wait until the client has sent the result of a call, and return it. For tools that run in the browser.
-
-        The client receives the `executing` event of the call. It answers with the frame
-        `{"tool_result": {"call_id": …, "result": …}}`. If the frame has an `error` instead of a result, raises
-        `ToolError`. The timeout of the tool limits the waiting.
-        """
-        return await self._mailbox.wait(call_id)
 
     async def send(self, message: Mapping[str, Any]) -> None:
         """Send the client a JSON object. It must not have the key `type`, which only events may have."""
@@ -204,8 +193,7 @@ async def serve_websocket(
 
     - `{"cancel": true}` stops the run or the stream that is being sent.
     - `{"approval": …}` approves or denies one of its calls.
-    - `{"tool_result": …}` is the result of a call that the client runs, or for which a tool waits with
-      `session.tool_result`.
+    - `{"tool_result": …}` is the result of a call that the client runs.
     - `{"resume": seq, "run_id": id}` requests the events of a run after `seq`. The run must be a run of the user
       `owner` in `runs`. Without `run_id`, the last run of this connection is sent.
     - Any other object is a message. `handler(message, session)` returns the run or the stream that answers it, or None.
@@ -248,7 +236,6 @@ class _SocketConversation:
     on_disconnect: OnDisconnect | None
     frame_limits: tuple[int, int | None]  # maximum numbers of characters and of JSON values
     reader: EventReader | None = None  # reads the current answer
-    mailbox: Mailbox | None = None  # receives the results for the current message, even before it has a reader
     last_run: Run | None = None
     unanswered: int = 0  # number of messages that are not completely answered
     is_cancelled: bool = False  # whether the client has cancelled the current answer
@@ -353,25 +340,15 @@ class _SocketConversation:
             raise CallNotPending("decision_refused", str(error), call_id) from None
 
     async def _deliver_result(self, frame: ResultFrame) -> None:
-        """Deliver the result of a call. The run receives it if the client runs the call, otherwise a waiting tool.
-
-        Raises `CallNotPending` if neither the run nor a tool waits for the result.
-        """
+        """Deliver the result of a call that the client runs. Raises `CallNotPending` if no call waits for it."""
         call_id = frame.call_id
         decidable = self._decidable
         questions = await decidable.questions() if isinstance(decidable, Run) else decidable and decidable.questions
-        if decidable and any(question.call.id == call_id and not question.approval for question in questions or ()):
-            assert self.mailbox is not None
-            answered = decidable.answer(call_id, frame.result, error=frame.error)
-            if answered is not None:
-                await answered
-            self.mailbox.close(call_id)
-            return
-        refusal: str | None = "no call with this id waits for a result"
-        if self.mailbox is not None:
-            refusal = self.mailbox.put(call_id, frame.result, frame.error)
-        if refusal:
-            raise CallNotPending("unknown_call", f"{refusal}: {call_id}", call_id)
+        if not decidable or not any(each.call.id == call_id and not each.approval for each in questions or ()):
+            raise CallNotPending("unknown_call", f"no call with this id waits for a result: {call_id}", call_id)
+        answered = decidable.answer(call_id, frame.result, error=frame.error)
+        if answered is not None:
+            await answered
 
     # Answers of the server.
 
@@ -383,7 +360,6 @@ class _SocketConversation:
                 await self._answer(frame)
             except FrameError as error:
                 await self._send_error(error)
-            self.mailbox = None
             self.unanswered -= 1
             self.is_cancelled = False
 
@@ -394,9 +370,8 @@ class _SocketConversation:
             readable: Readable | None = await self._find(frame.run_id)
             after = frame.after
         else:
-            self.mailbox = Mailbox()
             try:
-                answer: Any = self.handler(frame.message, Session(self.websocket, self.socket, self.mailbox))
+                answer: Any = self.handler(frame.message, Session(self.websocket, self.socket))
                 readable = await answer if iscoroutine(answer) else answer
             except Draining:
                 raise _ending() from None
@@ -404,12 +379,11 @@ class _SocketConversation:
             return
         if isinstance(readable, Run):
             self.last_run = readable
-            readable.mailbox = self.mailbox = readable.mailbox or self.mailbox or Mailbox()
         self.reader = reader = EventReader(readable, after=after, on_disconnect=self.on_disconnect)
         try:
             if self.is_cancelled:
                 await reader.stop()
-            await reader.read(SocketSink(self.socket, self.exclude, self.mailbox))
+            await reader.read(SocketSink(self.socket, self.exclude))
         finally:
             if self.socket.closed:
                 reader.leave()

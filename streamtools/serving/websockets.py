@@ -19,7 +19,6 @@ from starlette.websockets import WebSocketState
 from streamtools.events import UIEvent
 from streamtools.outputs.native_frames import HIDDEN, read_exclude
 from streamtools.serving.event_reader import EventReader, OnDisconnect, Readable
-from streamtools.serving.mailbox import Mailbox
 from streamtools.serving.response_writer import ResponseWriter
 from streamtools.serving.shutdown import RETRY_AFTER, Shutdown
 
@@ -105,25 +104,19 @@ class Socket:
 
 
 class SocketSink:
-    """Sends each event as one text frame, except the event types in `exclude`. Implements `EventSink`.
-
-    `mailbox` receives each event too, to learn which calls are running.
-    """
+    """Sends each event as one text frame, except the event types in `exclude`. Implements `EventSink`."""
 
     begun = False
 
-    def __init__(self, socket: Socket, exclude: Collection[str], mailbox: Mailbox | None = None) -> None:
+    def __init__(self, socket: Socket, exclude: Collection[str]) -> None:
         self._socket = socket
         self._exclude = exclude
-        self._mailbox = mailbox
 
     async def start(self, events: AsyncIterable[UIEvent] | None) -> None:
         pass
 
     async def send(self, events: Sequence[UIEvent], /) -> None:
         for event in events:
-            if self._mailbox is not None:
-                self._mailbox.follow(event)
             if event.type not in self._exclude:
                 await self._socket.send_text(event.to_json())
 

@@ -13,7 +13,7 @@ from starlette.routing import WebSocketRoute
 from starlette.websockets import WebSocket
 from websockets.asyncio.client import ClientConnection
 
-from streamtools import ApprovalOptions, RunnerOptions, ToolContext, chat
+from streamtools import ApprovalOptions, chat
 from streamtools.calls import ToolCall
 from streamtools.conversation import Chat, ScriptedModel
 from streamtools.events import UIEvent
@@ -220,21 +220,13 @@ async def test_a_result_is_no_approval() -> None:
 
 
 async def test_events_that_are_no_longer_a_stream() -> None:
-    """If the handler returns plain events, tools can still ask the browser, but no call can be approved."""
-
-    async def look(context: ToolContext[Session]) -> Any:
-        return await context.state.tool_result(context.call_id)
+    """If the handler returns plain events, no call can be decided."""
+    bank = Bank()
 
     async def endpoint(websocket: WebSocket) -> None:
         async def handler(message: dict[str, Any], session: Session) -> AsyncIterator[UIEvent]:
-            model = ScriptedModel([calls(("look", {})), "Done."])
-            async with chat(
-                model,
-                [QUESTION],
-                tools=[look],
-                runner=RunnerOptions(state=session),
-                approvals=ApprovalOptions(ask="now"),
-            ) as events:
+            model = ScriptedModel([SIGN, "Done."])
+            async with chat(model, [QUESTION], tools=bank.tools, approvals=ApprovalOptions(ask="now")) as events:
                 async for event in events:
                     yield event
 
@@ -244,8 +236,8 @@ async def test_events_that_are_no_longer_a_stream() -> None:
         await ask(client, "executing")
         await decide(client, "n0", approved=True)
         assert "decision_refused" == (await hear(client, "error"))[0]["error"]["code"]
-        await say(client, {"tool_result": {"call_id": "n0", "result": "looked"}})
-        assert ["looked"] == [each["result"] for each in of(await hear(client), "executed")]
+        await say(client, {"tool_result": {"call_id": "n0", "result": True}})
+        assert "unknown_call" == (await hear(client, "error"))[0]["error"]["code"]
 
 
 async def test_a_run_that_asks_later() -> None:

@@ -16,7 +16,7 @@ from starlette.routing import WebSocketRoute
 from starlette.websockets import WebSocket
 from websockets.asyncio.client import ClientConnection
 
-from streamtools import RunnerOptions, ToolContext, ToolStream, replay
+from streamtools import ApprovalOptions, ToolStream, replay, tool
 from streamtools.errors import UnreadableSource
 from streamtools.events import ProviderCompleted, Start, TextDelta, UIEvent, read_ui_event
 from streamtools.outputs.asgi import Session, Shutdown, send_events, serve_websocket
@@ -396,44 +396,6 @@ async def test_cancel_before_there_is_a_stream(entered: bool) -> None:
         assert "cancelled" == (await hear(client))[-1]["reason"]
 
 
-CALL = '###:{"name":"ask_browser","arguments":{"what":"position"}}'
-
-
-async def ask_browser(what: str, context: ToolContext[Session]) -> Any:
-    """Ask the browser."""
-    return await context.state.tool_result(context.call_id)
-
-
-def asking(**options: Any) -> Callable[[WebSocket], Awaitable[None]]:
-    """Return an endpoint whose answers call a tool of the browser."""
-
-    async def endpoint(websocket: WebSocket) -> None:
-        def handler(message: dict[str, Any], session: Session) -> ToolStream:
-            return stream(*texts(CALL), STOP, tools=[ask_browser], tool_state=session)[0]
-
-        await serve_websocket(websocket, handler, **options)
-
-    return endpoint
-
-
-@pytest.mark.parametrize(
-    ("answer", "kind", "told"),
-    [({"result": {"at": 3}}, "executed", {"at": 3}), ({"error": "not allowed"}, "error", "not allowed")],
-)
-async def test_a_tool_of_the_browser(answer: dict[str, Any], kind: str, told: Any) -> None:
-    """Its result or error is that of the call, and counts once."""
-    async with talking(asking()) as client:
-        await say(client, {})
-        call_id = (await hear(client, "executing"))[-1]["call"]["id"]
-        for _ in range(2):
-            await say(client, {"tool_result": {"call_id": call_id, **answer}})
-        frames = await hear(client)
-        wrong = [*frames, *([] if any("error" in each for each in frames) else await hear(client, "error"))]
-    (end,) = [frame for frame in frames if frame.get("type") == kind]
-    assert told == (end["result"] if kind == "executed" else end["message"])
-    assert ["unknown_call"] == [each["error"]["code"] for each in wrong if "type" not in each]
-
-
 @pytest.mark.parametrize(
     ("message", "closed", "logged"),
     [
@@ -526,7 +488,7 @@ async def test_a_client_that_leaves_a_conversation() -> None:
 
 
 @asynccontextmanager
-async def running(*items: Any, hold: bool = False, tools: Any = None) -> AsyncIterator[tuple[Served, Script]]:
+async def running(*items: Any, hold: bool = False, **options: Any) -> AsyncIterator[tuple[Served, Script]]:
     """Serve conversations whose answers are runs of the owner in the path."""
     source = Script(*items, hold=hold)
     async with Runs() as runs:
@@ -535,9 +497,7 @@ async def running(*items: Any, hold: bool = False, tools: Any = None) -> AsyncIt
             owner = websocket.path_params["owner"]
 
             async def handler(message: dict[str, Any], session: Session) -> Any:
-                return await runs.start(
-                    ToolStream(source, tools=tools, runner=RunnerOptions(state=session)), owner=owner
-                )
+                return await runs.start(ToolStream(source, **options), owner=owner)
 
             await serve_websocket(websocket, handler, runs=runs, owner=owner)
 
@@ -591,9 +551,16 @@ async def test_what_there_is_no_run_to_resume_of() -> None:
             assert [{"error": expected}] == await hear(client, "error")
 
 
-async def test_a_tool_of_a_run_is_answered_over_the_next_connection() -> None:
+async def test_a_client_tool_is_answered_over_the_next_connection() -> None:
     """The browser was reloaded in between."""
-    async with running(*texts(CALL), STOP, tools=[ask_browser]) as (server, _):
+
+    @tool(client=True)
+    def locate() -> str:
+        """Return the position of the user."""
+        raise NotImplementedError
+
+    call, approvals = texts('###:{"name":"locate"}'), ApprovalOptions(ask="now")
+    async with running(*call, STOP, tools=[locate], approvals=approvals) as (server, _):
         async with visiting(server) as client:
             await say(client, {})
             seen = await hear(client, "executing")
