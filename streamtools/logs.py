@@ -17,7 +17,7 @@ from typing import Any
 import structlog
 from pydantic_core import ErrorDetails, ValidationError
 
-_STACK_LEVEL = 6  # the number of stack frames from `logging` to the caller of `Logger`
+_STACK_LEVEL = 3  # the number of stack frames from `logging` to the caller of `Logger`
 
 
 class Logger:
@@ -25,12 +25,7 @@ class Logger:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._logging = structlog.wrap_logger(
-            logging.getLogger(name),
-            processors=[structlog.stdlib.filter_by_level, _to_logging],
-            wrapper_class=structlog.stdlib.BoundLogger,
-            context_class=dict,
-        )
+        self._logger = logging.getLogger(name)
 
     def debug(self, event: str, **values: Any) -> None:
         self._write("debug", event, values)
@@ -48,19 +43,15 @@ class Logger:
         self._write("error", event, values)
 
     def _write(self, level: str, event: str, values: dict[str, Any]) -> None:
-        logger = self._logging
+        error = values.pop("exc_info", None)
         if structlog.is_configured():
-            logger = structlog.get_logger(self._name).bind(logger=self._name)
-            if "exc_info" in values:  # convert it here, because structlog's renderers may include local variables
-                values["exception"] = "".join(traceback.format_exception(values.pop("exc_info"))).rstrip()
-        getattr(logger, level)(event, **values)
-
-
-def _to_logging(logger: Any, level: str, values: structlog.typing.EventDict) -> tuple[tuple[str, str], dict[str, Any]]:
-    """Convert an event to arguments for a `logging` call. This must be the last structlog processor."""
-    event, error = values.pop("event"), values.pop("exc_info", None)
-    text = " ".join([event, *(f"{name}={value!r}" for name, value in values.items())])
-    return ("%s", text), {"exc_info": error, "extra": {"streamtools": values}, "stacklevel": _STACK_LEVEL}
+            if error is not None:  # convert it here, because structlog's renderers may include local variables
+                values["exception"] = "".join(traceback.format_exception(error)).rstrip()
+            getattr(structlog.get_logger(self._name).bind(logger=self._name), level)(event, **values)
+        elif self._logger.isEnabledFor(number := logging.getLevelNamesMapping()[level.upper()]):
+            text = " ".join([event, *(f"{name}={value!r}" for name, value in values.items())])
+            extra = {"streamtools": values}
+            self._logger.log(number, "%s", text, exc_info=error, extra=extra, stacklevel=_STACK_LEVEL)
 
 
 def loggable(error: BaseException) -> dict[str, str]:

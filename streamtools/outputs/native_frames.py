@@ -11,27 +11,15 @@ a `done` event.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from functools import lru_cache
 from typing import Literal
-
-import msgspec
 
 from streamtools.errors import check_word
 from streamtools.events import UI_EVENTS, Done, UIEvent
 from streamtools.outputs.encoder import Encoder, closed_error
-from streamtools.outputs.sse import EVENT_STREAM, EVENT_STREAM_HEADERS, KEEP_ALIVE, escape_separators
+from streamtools.outputs.sse import EVENT_STREAM, EVENT_STREAM_HEADERS, KEEP_ALIVE, to_json
 
 HIDDEN = ("follow-up",)
 """Event types that are excluded by default."""
-
-_EVENT_FIELDS = {kind: f"event: {kind.type}\n".encode() for kind in UI_EVENTS}
-_encode = msgspec.json.Encoder().encode
-
-
-@lru_cache(maxsize=32)
-def _first_lines(is_sse: bool, excluded: frozenset[str]) -> Mapping[type, bytes]:
-    """Return the first line of a frame for each event type that is not excluded."""
-    return {kind: _EVENT_FIELDS[kind] if is_sse else b"" for kind in UI_EVENTS if kind.type not in excluded}
 
 
 class NativeEncoder:
@@ -52,7 +40,8 @@ class NativeEncoder:
         self.excluded = frozenset(read_exclude(exclude))
         self.content_type = EVENT_STREAM if self.is_sse else "application/x-ndjson"
         self.keep_alive = KEEP_ALIVE if self.is_sse else b""
-        self._first_lines = _first_lines(self.is_sse, self.excluded)
+        sent = [kind for kind in UI_EVENTS if kind.type not in self.excluded]
+        self._first_lines = {kind: f"event: {kind.type}\n".encode() for kind in sent}
         self._ended = False
 
     def encode(self, event: UIEvent) -> bytes:
@@ -64,12 +53,7 @@ class NativeEncoder:
             return b""
         if type(event) is Done:
             self._ended = True
-        try:
-            json = _encode(event)
-        except UnicodeEncodeError:  # a lone surrogate
-            json = event.to_json().encode()
-        if not json.isascii():
-            json = escape_separators(json)
+        json = to_json(event)
         if not self.is_sse:
             return json + b"\n"
         if event.seq:

@@ -50,16 +50,10 @@ def to_json(value: Any) -> bytes:
         written = _encode(value)
     except UnicodeEncodeError:
         written = _encode(writable(msgspec.to_builtins(value)))
-    return written if written.isascii() else escape_separators(written)
-
-
-def escape_separators(json: bytes) -> bytes:
-    """Return `json` with U+0085, U+2028 and U+2029 escaped."""
-    if b"\xe2\x80" not in json and b"\xc2\x85" not in json:  # fast path: a separator contains these bytes
-        return json
-    for separator, escaped in _LINE_SEPARATORS:
-        json = json.replace(separator, escaped)
-    return json
+    if not written.isascii() and (b"\xe2\x80" in written or b"\xc2\x85" in written):  # bytes of the separators
+        for separator, escaped in _LINE_SEPARATORS:
+            written = written.replace(separator, escaped)
+    return written
 
 
 def present(**members: Any) -> dict[str, Any]:

@@ -252,8 +252,43 @@ class RunSpans:
     def text_buffered(self) -> None:
         self._longest_buffered = max(self._longest_buffered, self.machine.buffered)
 
-    def tool_runs(self, call: ToolCall, tool: Any) -> AbstractContextManager[Callable[[Any], None]]:
-        return _ToolSpan(self._settings, self._context, call, tool, self._resumed_links, self.machine.without_matches)
+    @contextmanager
+    def tool_runs(self, call: ToolCall, tool: Any) -> Iterator[Callable[[Any], None]]:
+        settings, clean = self._settings, self.machine.without_matches
+        name = UNKNOWN_TOOL if tool is None else tool.name
+        metric_attributes = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": name}
+        attributes: dict[str, Any] = metric_attributes | {
+            "gen_ai.tool.call.id": call.id,
+            "gen_ai.tool.type": "function",
+            "streamtools.dialect": call.dialect,
+        }
+        if tool is not None and tool.description:
+            attributes["gen_ai.tool.description"] = tool.description
+        if settings.content:
+            attributes["gen_ai.tool.call.arguments"] = as_attribute(clean(call.arguments))
+        kind, links = SpanKind.INTERNAL, self._resumed_links
+        span = settings.tracer.start_span(f"execute_tool {name}", self._context, kind, attributes, links)
+        started_at = perf_counter()
+        error: str | None = CANCELLED
+
+        def set_outcome(outcome: Any) -> None:
+            nonlocal error
+            error = None if outcome.error is None else outcome.error.value
+            if outcome.exception is not None and outcome.error in (Code.TOOL_FAILED, Code.TOOL_OUTPUT):
+                if outcome.error is Code.TOOL_FAILED:
+                    error = type(outcome.exception).__qualname__
+                span.record_exception(without_inputs(outcome.exception))
+                span.set_attribute("streamtools.code", outcome.error.value)
+            if settings.content:
+                span.set_attribute("gen_ai.tool.call.result", as_attribute(outcome.text))
+
+        try:
+            with _attached(trace.set_span_in_context(span, self._context)):
+                yield set_outcome
+        finally:
+            attributes = metric_attributes | _set_error(span, error)
+            settings.metrics.tool_duration.record(perf_counter() - started_at, attributes)
+            span.end()
 
     def run_ended(self) -> None:
         settings, done, span = self._settings, self._done, self._span
@@ -275,53 +310,6 @@ class RunSpans:
         request, self._request = self._request, None
         if request is not None:
             request.end(error)
-
-
-class _ToolSpan:
-    """The span of one tool call. In its `with` block, it is the current span.
-
-    Entering it returns a function, which must be called with the outcome of the call.
-    """
-
-    def __init__(
-        self, settings: Instrumentation, parent: Context, call: ToolCall, tool: Any, links: list[Link], clean: Clean
-    ) -> None:
-        name = UNKNOWN_TOOL if tool is None else tool.name
-        self._settings = settings
-        self._metric_attributes = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": name}
-        attributes: dict[str, Any] = self._metric_attributes | {
-            "gen_ai.tool.call.id": call.id,
-            "gen_ai.tool.type": "function",
-            "streamtools.dialect": call.dialect,
-        }
-        if tool is not None and tool.description:
-            attributes["gen_ai.tool.description"] = tool.description
-        if settings.content:
-            attributes["gen_ai.tool.call.arguments"] = as_attribute(clean(call.arguments))
-        self._span = settings.tracer.start_span(f"execute_tool {name}", parent, SpanKind.INTERNAL, attributes, links)
-        self._context = trace.set_span_in_context(self._span, parent)
-        self._error: str | None = CANCELLED
-
-    def __enter__(self) -> Callable[[Any], None]:
-        self._started_at = perf_counter()
-        self._token = context.attach(self._context)
-        return self._set_outcome
-
-    def _set_outcome(self, outcome: Any) -> None:
-        self._error = None if outcome.error is None else outcome.error.value
-        if outcome.exception is not None and outcome.error in (Code.TOOL_FAILED, Code.TOOL_OUTPUT):
-            if outcome.error is Code.TOOL_FAILED:
-                self._error = type(outcome.exception).__qualname__
-            self._span.record_exception(without_inputs(outcome.exception))
-            self._span.set_attribute("streamtools.code", outcome.error.value)
-        if self._settings.content:
-            self._span.set_attribute("gen_ai.tool.call.result", as_attribute(outcome.text))
-
-    def __exit__(self, *raised: object) -> None:
-        context.detach(self._token)
-        attributes = self._metric_attributes | _set_error(self._span, self._error)
-        self._settings.metrics.tool_duration.record(perf_counter() - self._started_at, attributes)
-        self._span.end()
 
 
 @contextmanager
