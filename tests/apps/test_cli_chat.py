@@ -90,8 +90,8 @@ def test_once_shows_one_answer(capsys: pytest.CaptureFixture[str]) -> None:
         "🔧 Executing tool: get_weather...\n"
         "🔧 "
     ) == head
-    told, _, rest = rest.partition("\n")
-    assert told.startswith(": Paris: light rain, 14 °C (")
+    executed, _, rest = rest.partition("\n")
+    assert executed.startswith(": Paris: light rain, 14 °C (")
     answer, _, summary = rest.rpartition("\n\n")
     assert "↩ The results are sent to the model.\n\nIt rains, at 14 °C." == answer
     assert summary.startswith("✔ finished (stop) · 1 call: 1 executed · 2 steps · ")

@@ -77,7 +77,7 @@ def test_an_invalid_configuration_is_reported(
     bad = tmp_path / "bad.toml"
     bad.write_text("upstreams = 1\n")
     given = ("--upstream", "http://127.0.0.1:1/v1", "--port", "0")
-    for told, *arguments in (
+    for message, *arguments in (
         ("needs an --upstream",),
         ("cannot be read", "--config", str(tmp_path / "none.toml")),
         ("invalid configuration", "--config", str(bad)),
@@ -87,7 +87,7 @@ def test_an_invalid_configuration_is_reported(
         ("no dialect 'nonsense'", *given, "--dialect", "nonsense"),
     ):
         assert main(["gateway", *arguments]) == 2
-        assert told in error_line(capsys), told
+        assert message in error_line(capsys), message
     bad.write_text(f'upstream = "http://a/v1"\nkey_file = "{tmp_path / "none"}"\n')
     assert main(["gateway", "--config", str(bad)]) == 2
     assert "the key cannot be read" in error_line(capsys)

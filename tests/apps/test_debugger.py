@@ -60,11 +60,11 @@ def test_cuts_change_only_the_steps() -> None:
     for name, path in shipped().items():
         body = read_recording(path).data.decode()
         whole = dissect_file(path, "whole")
-        told = coalesce(map(read_ui_event, whole.events))
+        expected = coalesce(map(read_ui_event, whole.events))
         for cut in ("recorded", "frame", 7, *(["byte"] if name in ("unicode-call", "cut-call") else [])):
             made = dissect_file(path, cut)  # type: ignore[arg-type]
             assert (body, whole.written, whole.marks) == (made.body, made.written, made.marks), (name, cut)
-            assert told == coalesce(map(read_ui_event, made.events))
+            assert expected == coalesce(map(read_ui_event, made.events))
             assert all(
                 one.body <= other.body and one.written <= other.written and one.events <= other.events
                 for one, other in pairwise(made.steps)
@@ -96,10 +96,10 @@ def test_marks_are_the_parts_of_the_text_that_are_not_shown_as_text() -> None:
 
 def test_a_marker_is_buffered_until_it_is_certain() -> None:
     made = dissect_file(shipped()["tilde-call"], "byte")
-    held = [
+    buffered = [
         slice_utf16(made.written, step.written - step.buffered, step.written) for step in made.steps if step.buffered
     ]
-    assert {"~~~", "~~~tool", "~~~tool_", "~~~tool_call"} <= {*held}
+    assert {"~~~", "~~~tool", "~~~tool_", "~~~tool_call"} <= {*buffered}
     assert ["tilde_fence"] == made.dialects
     assert "What is the weather in Paris?" in made.question
 
@@ -113,10 +113,10 @@ def test_reasoning_native_calls_and_errors_are_marked(tmp_path: Path) -> None:
         *({"tool_calls": [call]}, {"tool_calls": [{"index": 0, "function": {"arguments": "1}"}}]}),
     )
     made = dissect_file(path, "frame")
-    told = [(slice_utf16(made.written, begin, end), kind, label) for begin, end, kind, label in made.marks]
-    assert ("Hm 🧑", "reasoning", "") == told[0]
-    assert ('{"a":1}', "native", "native") in told
-    assert [("error", "tilde_fence")] == [(kind, label) for _, kind, label in told if kind == "error"]
+    marks = [(slice_utf16(made.written, begin, end), kind, label) for begin, end, kind, label in made.marks]
+    assert ("Hm 🧑", "reasoning", "") == marks[0]
+    assert ('{"a":1}', "native", "native") in marks
+    assert [("error", "tilde_fence")] == [(kind, label) for _, kind, label in marks if kind == "error"]
     assert "openai" == made.format
 
 
@@ -172,24 +172,24 @@ async def test_steps_of_an_answer_are_sent_only_to_its_browser() -> None:
 
 def test_the_last_answers_of_a_model_are_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     """The recording has one exchange for each request, and no keys."""
-    told: list[Any] = []
+    responses: list[Any] = []
     monkeypatch.setattr("streamtools.apps.cli.serve.MAX_RECORDINGS", 1)
 
     def visit(client: httpx.Client) -> None:
         run = client.post("/runs", json={"question": "Oslo?"}).json()["run"]
         client.get(f"/runs/{run}/events")
-        told.extend(client.get(f"/dissection?of={run}&exchange={number}").json() for number in (1, 2))
-        told.append(client.get(f"/recording?of={run}").text)
-        told.append(client.get("/conversation").json()["records"])
+        responses.extend(client.get(f"/dissection?of={run}&exchange={number}").json() for number in (1, 2))
+        responses.append(client.get(f"/recording?of={run}").text)
+        responses.append(client.get("/conversation").json()["records"])
         later = client.post("/runs", json={"question": "And now?"}).json()["run"]
         client.get(f"/runs/{later}/events")
-        told.append([client.get(f"/dissection?of={each}").status_code for each in (run, later)])
+        responses.append([client.get(f"/dissection?of={each}").status_code for each in (run, later)])
 
     monkeypatch.setenv("OPENAI_API_KEY", "sk-SECRET")
     with serving(saying(calling("get_weather", city="Oslo")), saying("Cold."), saying("Warm.")) as provider:
         options = ("--tools", "streamtools.apps.cli.demo:TOOLS", "--dialect", "tilde_fence")
         assert 130 == serve(monkeypatch, visit, "--model", "m", "--url", provider.url, *options)
-    first, second, file, records, kept = told
+    first, second, file, records, kept = responses
     assert (2, ["tilde_fence"], "Oslo?") == (first["exchanges"], first["dialects"], first["question"])
     assert "Cold." == second["written"]
     assert "SECRET" not in file

@@ -51,13 +51,13 @@ def start_server(*arguments: str) -> Iterator[tuple[subprocess.Popen[bytes], str
 
 def test_the_command_serves_recordings_until_it_is_interrupted() -> None:
     with start_server() as (process, url):
-        told = httpx.get(f"{url}/conversation", trust_env=False).json()
+        state = httpx.get(f"{url}/conversation", trust_env=False).json()
         process.send_signal(signal.SIGINT)
         _, complaints = process.communicate(timeout=60)
 
-    assert "recordings of gemma-3-270m" == told["label"]
-    assert {*shipped()} == {each["name"] for each in told["suggestions"]}
-    assert FIRST == tuple(each["name"] for each in told["suggestions"])[: len(FIRST)]
+    assert "recordings of gemma-3-270m" == state["label"]
+    assert {*shipped()} == {each["name"] for each in state["suggestions"]}
+    assert FIRST == tuple(each["name"] for each in state["suggestions"])[: len(FIRST)]
     assert (130, "streamtools: interrupted\n") == (process.returncode, complaints.decode())
 
 
@@ -95,12 +95,12 @@ def serve(
 
 
 def test_the_command_talks_to_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[str] = []
+    responses: list[str] = []
 
     def visit(client: httpx.Client) -> None:
-        told.append(client.get("/conversation").json()["label"])
+        responses.append(client.get("/conversation").json()["label"])
         run = client.post("/runs", json={"question": "Oslo?"}).json()["run"]
-        told.append(client.get(f"/runs/{run}/events").text)
+        responses.append(client.get(f"/runs/{run}/events").text)
 
     monkeypatch.setenv("OPENAI_API_KEY", "k")
     with serving(saying(calling("get_weather", city="Oslo")), saying("Cold.")) as provider:
@@ -121,9 +121,9 @@ def test_the_command_talks_to_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
         )
 
     assert 130 == status
-    assert told[0].startswith("m at http://127.0.0.1:")
-    assert "Oslo: snow, -2 °C" in told[1]
-    assert "Cold." in told[1]
+    assert responses[0].startswith("m at http://127.0.0.1:")
+    assert "Oslo: snow, -2 °C" in responses[1]
+    assert "Cold." in responses[1]
     system, question = provider.bodies[0]["messages"]
     assert "Be brief." in system["content"]
     assert "~~~tool_call" in system["content"]
@@ -131,7 +131,7 @@ def test_the_command_talks_to_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["--url", "http://127.0.0.1:1"], "--url needs a --model: without a model, recordings are played"),
         (["--tools", "a:b"], "--tools needs a --model: without a model, recordings are played"),
@@ -147,11 +147,11 @@ def test_the_command_talks_to_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
         (["--host", "not a host"], "cannot listen on not a host, port 8765"),
     ],
 )
-def test_invalid_options_are_refused(capsys: pytest.CaptureFixture[str], arguments: list[str], told: str) -> None:
+def test_invalid_options_are_refused(capsys: pytest.CaptureFixture[str], arguments: list[str], message: str) -> None:
     status = main(["serve", *arguments])
 
     assert status == (1 if "--host" in arguments else 2)
-    assert told in error_line(capsys)
+    assert message in error_line(capsys)
 
 
 def test_a_port_in_use_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
@@ -189,13 +189,13 @@ def _without(monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
 
 def test_an_interrupt_ends_open_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Readers get the end of the answer, and the response of the provider is closed."""
-    told: list[str] = []
+    lines: list[str] = []
 
     def visit(client: httpx.Client) -> bool:
         run = client.post("/runs", json={"question": "Hi"}).json()["run"]
         with client.stream("GET", f"/runs/{run}/events") as response:
             for line in response.iter_lines():
-                told.append(line)
+                lines.append(line)
                 if '"Wait"' in line:
                     interrupt()
         return True
@@ -206,7 +206,7 @@ def test_an_interrupt_ends_open_answers(monkeypatch: pytest.MonkeyPatch) -> None
         status = serve(monkeypatch, visit, "--model", "m", "--url", provider.url)
 
     assert 130 == status
-    assert '"reason":"cancelled"' in "".join(told)
+    assert '"reason":"cancelled"' in "".join(lines)
     assert answer.disconnected.is_set()
 
 
@@ -241,8 +241,8 @@ async def test_a_question_without_a_recording_gets_an_explanation() -> None:
     """The text of a recorded question may be typed."""
     async with opened(answerer=RecordedAnswers(speed=50)) as page:
         unknown = await page.events(await page.ask("Who are you?"))
-        known = await page.events(await page.ask("what is  17.5 plus 24?"))
+        events = await page.events(await page.ask("what is  17.5 plus 24?"))
 
     text = "".join(event.get("text", "") for event in unknown if event["type"] == "text")
     assert "streamtools serve --model NAME" in text
-    assert ["add"] == [event["call"]["name"] for event in known if event["type"] == "executed"]
+    assert ["add"] == [event["call"]["name"] for event in events if event["type"] == "executed"]

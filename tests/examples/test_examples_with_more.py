@@ -123,8 +123,8 @@ async def test_a_page_continues_at_another_worker() -> None:
                     before, seen = await read_until(response, "Once ")
                 async with client.stream("GET", f"{other}/chat/{run}", headers={"last-event-id": seen}) as response:
                     goes_on.set()
-                    behind, _ = await read_until(response, '"done"')
-                events = before + behind
+                    after, _ = await read_until(response, '"done"')
+                events = before + after
                 assert "Once upon a time." == "".join(each["text"] for each in events if each["type"] == "text")
                 assert [*range(1, len(events) + 1)] == [each["seq"] for each in events]
                 client.cookies["visitor"] = "7b0c4d2e-58a1-4d0f-9a5e-6a1f0c3b2d12"
@@ -170,8 +170,8 @@ async def test_the_react_page_shows_a_call_and_its_result(monkeypatch: pytest.Mo
             await expect(page.locator(".assistant p").last).to_have_text("You are welcome.")
             await page.context.close()
     assert [] == faults
-    told = json.dumps(model.bodies[-1]["messages"])
-    assert all(each in told for each in ("It is mild.", "degrees", "Thank you."))
+    messages = json.dumps(model.bodies[-1]["messages"])
+    assert all(each in messages for each in ("It is mild.", "degrees", "Thank you."))
 
 
 @pytest.mark.browser

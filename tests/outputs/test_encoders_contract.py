@@ -222,7 +222,7 @@ def _nulls(value: Any, name: str = "") -> list[str]:
 @each_encoder
 def test_an_encoder_is_for_one_response(row: Row) -> None:
     """After `done` or `close` it encodes nothing more, and another `close` adds nothing."""
-    for events in (RUNS["text"], RUNS["text"][:3], RUNS["cancelled in a text"], RUNS["an error at once"], []):
+    for events in (RUNS["text"], RUNS["text"][:3], RUNS["cancelled in a text"], RUNS["an immediate error"], []):
         encoder = row.make()
         for event in events:
             encoder.encode(event)

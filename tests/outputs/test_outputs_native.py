@@ -93,7 +93,7 @@ def test_plain_text() -> None:
     assert "Good morning." == text_of("text")
     assert "Let me look.\n\nIt is mild." == text_of("two steps")
     assert "So:\n\n" == text_of("a call that waits")
-    assert "" == text_of("an error at once")
+    assert "" == text_of("an immediate error")
     assert "a\ufffd" == outputs.text().encode(Text("a\ud83d")).decode()
 
 
@@ -102,5 +102,5 @@ def test_words_for_other_events() -> None:
     texts = UiTexts(waiting="(a tool)", executing="", executed="(done)")
 
     assert "Let me look.\n\n(a tool)\n\n(done)\n\nIt is mild." == text_of("two steps", render=texts.render)
-    assert text_of("an error at once", render=texts.render) == "*❌ Stream error: the provider is overloaded*"
+    assert text_of("an immediate error", render=texts.render) == "*❌ Stream error: the provider is overloaded*"
     assert text_of("cancelled in a text", render=texts.render).startswith("I was\n\n*⏹ Can")

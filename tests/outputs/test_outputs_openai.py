@@ -153,7 +153,7 @@ def test_the_finish_reason_says_what_is_to_be_done(end: list[UIEvent], finish: s
     assert finish == read(numbered(*START, Text("a"), *end)).finish
 
 
-@pytest.mark.parametrize("name", ["an error in the middle", "an error at once", "an error while a call is written"])
+@pytest.mark.parametrize("name", ["an error in the middle", "an immediate error", "an error while a call is written"])
 def test_an_error_ends_the_body(name: str) -> None:
     """Nothing follows it, not even `[DONE]`, and clients raise it."""
     error = {"message": "the provider is overloaded", "type": "server_error", "code": "upstream_error"}

@@ -119,9 +119,9 @@ async def test_the_recorded_status_is_used(tmp_path: Path) -> None:
 @pytest.mark.parametrize("end", ["reset", "timeout"])
 async def test_a_recorded_reset_interrupts_the_run(tmp_path: Path, end: EndKind) -> None:
     """No tool runs."""
-    told = story(await replay(write(tmp_path / "a.jsonl", ANSWER[:1], end=end), tools=[now]))
-    assert told[-3:-1] == ["error stream_interrupted", "step 1 ends: None"]
-    assert re.fullmatch(r"done failed: None \(None\), pending .+", told[-1])
+    events = story(await replay(write(tmp_path / "a.jsonl", ANSWER[:1], end=end), tools=[now]))
+    assert events[-3:-1] == ["error stream_interrupted", "step 1 ends: None"]
+    assert re.fullmatch(r"done failed: None \(None\), pending .+", events[-1])
 
 
 async def test_an_incomplete_file_raises_after_the_events(tmp_path: Path) -> None:

@@ -44,8 +44,8 @@ def test_a_fault_ends_the_stream_at_its_offset(place: int, cut: Cut, fault: str)
 @pytest.mark.parametrize("fault", ["cut_after", "reset_after", "stall_after"])
 def test_a_fault_that_is_not_reached_raises(fault: str) -> None:
     size = len(STREAM)
-    told = f"^it: {fault}={size + 1} was not reached: the response has {size} bytes$"
-    with pytest.raises(RecordingError, match=told):
+    message = f"^it: {fault}={size + 1} was not reached: the response has {size} bytes$"
+    with pytest.raises(RecordingError, match=message):
         spoiled(**{fault: size + 1})
 
 
@@ -88,18 +88,18 @@ async def test_a_virtual_clock_has_the_recorded_times(options: PlaybackOptions, 
         clock = VirtualClock(10)
         playing: PlaybackOptions = {**options, "clock": clock}
         played = ReplayBytes(_at_3_seconds(*chunks), **playing)
-        told: list[float] = []
+        seen: list[float] = []
         try:
             if asynchronous:
                 async for _ in played:
-                    told.append(clock() - 10)
+                    seen.append(clock() - 10)
             else:
                 for _ in played:
-                    told.append(clock() - 10)
-            told.append(clock() - 10)
+                    seen.append(clock() - 10)
+            seen.append(clock() - 10)
         except ConnectionResetError:
             assert "reset_after" in options
-        assert times == told
+        assert times == seen
 
 
 def _at_3_seconds(*chunks: Chunk) -> Recording:

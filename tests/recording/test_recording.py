@@ -312,7 +312,7 @@ def test_unknown_keys_and_lines_are_ignored(tmp_path: Path) -> None:
         "\n"
         '{"text":"a","weight":1}\r\n'
         '{"end":"closed","by":"the reader"}\n'
-        '{"note":"behind the end"}'
+        '{"note":"after the end"}'
     )
     read = read_recording(path)
 

@@ -42,15 +42,15 @@ def recording(inner: Any, path: Path, clock: Callable[[], float]) -> RecordingTr
 
 async def ask(transport: RecordingTransport, url: str) -> list[bytes | str]:
     """Return the chunks of a response, and the name of the exception that ended it."""
-    told: list[bytes | str] = []
+    chunks: list[bytes | str] = []
     async with httpx.AsyncClient(transport=transport) as client:
         try:
             async with client.stream("POST", url, json=BODY, headers=HEADERS) as response:
                 async for data in response.aiter_bytes():
-                    told.append(data)
+                    chunks.append(data)
         except httpx.TransportError as error:
-            told.append(type(error).__name__)
-    return told
+            chunks.append(type(error).__name__)
+    return chunks
 
 
 @pytest.mark.parametrize("drop", [False, True], ids=["end", "reset"])

@@ -152,12 +152,12 @@ async def test_all_options_give_the_same_events() -> None:
 
     async with anyio.create_task_group() as group:
         for name in RECORDINGS:
-            group.start_soon(play, name, "at once")
+            group.start_soon(play, name, "immediately")
             group.start_soon(lambda name: play(name, "byte by byte", cut="byte"), name)
             group.start_soon(lambda name: play(name, "as recorded", speed=1), name)
 
     for name, content in RECORDINGS.items():
-        expected = played[name, "at once"]
+        expected = played[name, "immediately"]
         assert expected == played[name, "byte by byte"] == played[name, "as recorded"]
         executed = [event.call.arguments for event in expected if isinstance(event, Executed)]
         assert executed == [arguments for _, _, arguments in content.calls]

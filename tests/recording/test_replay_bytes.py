@@ -44,11 +44,11 @@ async def collect(replay: ReplayBytes) -> list[bytes]:
 @given(streams, st.sampled_from(["recorded", "byte", "frame", "whole", 7, (3, 1, 9), [0]]))
 def test_every_cut_keeps_the_bytes(stream: list[bytes], cut: Cut) -> None:
     """No chunk is empty, and times never decrease."""
-    cut_anew = list(recut(recording(*stream).chunks, cut))
+    chunks = list(recut(recording(*stream).chunks, cut))
 
-    assert b"".join(stream) == b"".join(data for _, data in cut_anew)
-    assert cut == "recorded" or all(data for _, data in cut_anew)
-    assert cut_anew == sorted(cut_anew, key=lambda chunk: chunk.at)
+    assert b"".join(stream) == b"".join(data for _, data in chunks)
+    assert cut == "recorded" or all(data for _, data in chunks)
+    assert chunks == sorted(chunks, key=lambda chunk: chunk.at)
 
 
 @given(st.lists(st.integers(0, len(STREAM))))
@@ -84,7 +84,7 @@ def test_an_unknown_cut_is_refused() -> None:
     with pytest.raises(
         ValueError, match=re.escape("cut must be recorded, byte, frame, whole, a seed or offsets, got 'half'")
     ):
-        ReplayBytes(recording(), cut="half")  # type: ignore[arg-type]  # what a caller without types writes
+        ReplayBytes(recording(), cut="half")  # type: ignore[arg-type]  # callers may not check types
 
 
 @pytest.mark.anyio

@@ -54,9 +54,9 @@ async def test_an_error_shows_the_difference_to_the_nearest_request(tmp_path: Pa
     transport = ReplayTransport(path)
     with pytest.raises(UnrecordedRequest) as raised:
         await post(transport, body)
-    told = str(raised.value)
-    assert told.startswith(f"POST {URL} is not recorded in {path}; the nearest is {path}, exchange 2:\n    body")
-    assert message in told
+    error = str(raised.value)
+    assert error.startswith(f"POST {URL} is not recorded in {path}; the nearest is {path}, exchange 2:\n    body")
+    assert message in error
     assert [raised.value] == transport.faults
     with pytest.raises(UnrecordedRequest):
         transport.check()
@@ -98,14 +98,14 @@ def test_match_selects_fields_or_is_a_function(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", (request(ask("one"), url=URL + "?api_key=1"), [b"1"]))
     assert b"1" == post_blocking(ReplayTransport(path, match=["body"]), ask("one"), "http://localhost:1/")
     assert b"1" == post_blocking(ReplayTransport(path, match=("method",)), {}, "http://localhost:1/")
-    told: list[tuple[str, str]] = []
+    urls: list[tuple[str, str]] = []
 
     def same_model(asked: RecordedRequest, recorded: RecordedRequest) -> bool:
-        told.append((asked.url, recorded.url))
+        urls.append((asked.url, recorded.url))
         return bool(asked.body["model"] == recorded.body["model"])
 
     assert b"1" == post_blocking(ReplayTransport(path, match=same_model), ask("x"), URL + "?api_key=2")
-    assert [(URL + "?api_key=%5Bredacted%5D",) * 2] == told
+    assert [(URL + "?api_key=%5Bredacted%5D",) * 2] == urls
     for wrong in ("body", ["boddy"]):
         with pytest.raises(ValueError, match=r"`match` must be a list of field names .* got 'bodd?y'"):
             ReplayTransport(path, match=wrong)

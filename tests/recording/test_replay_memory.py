@@ -23,7 +23,7 @@ pytestmark = pytest.mark.deep
 CHUNK = (b'data: {"choices":[{"index":0,"delta":{"content":"a megabyte is a thousand times this"}}]}\n\n' * 720)[:65536]
 COUNT = 100_000_000 // len(CHUNK) + 1
 BOUND = 4 * 1024 * 1024
-"""Bytes at any time: a line of the file, its text, its bytes, and what a client keeps of them."""
+"""The maximum memory in bytes: a line of the file, its text, its bytes, and the buffers of a client."""
 
 URL = "http://localhost/v1/chat/completions"
 

@@ -32,7 +32,7 @@ def in_pieces(data: bytes, cuts: Iterable[int], secrets: Sequence[Secret] = SECR
         result += scrubber.feed(data[start:stop])
         fed = stop
         assert len(result) <= fed
-        assert fed - len(result) <= 2 * (MAX_LINE + MAX_BUFFERED)  # secrets first, and then keys behind them
+        assert fed - len(result) <= 2 * (MAX_LINE + MAX_BUFFERED)  # two passes: secrets, and then keys
     return result + scrubber.close(complete=complete)
 
 

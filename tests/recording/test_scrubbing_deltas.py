@@ -69,9 +69,9 @@ def test_keys_in_pieces_are_overwritten(shape: Callable[[str], Any], stride: int
                 data = stream(shape, [text[at : at + 3] for at in range(0, len(text), 3)])
                 written = scrubbed(data)
                 assert len(data) == len(written)
-                told = texts(written, shape)
-                assert core(key).decode() not in told
-                assert ("The key:\n" + key[:2], ", I think.") == (told[:11], told[-10:])
+                result = texts(written, shape)
+                assert core(key).decode() not in result
+                assert ("The key:\n" + key[:2], ", I think.") == (result[:11], result[-10:])
                 assert written == scrubbed(data, range(1, len(data), stride)) == scrubbed(written)
 
 
@@ -93,11 +93,11 @@ def test_every_cut_gives_the_same(
     assert whole == scrubbed(data, sorted(draws.draw(st.lists(st.integers(0, len(data)), max_size=20))))
     assert whole == scrubbed(data, range(1, len(data)))
     assert whole == scrubbed(whole)
-    told = texts(whole, shape) if ascii else whole.decode()
-    assert [] == [key for key in KEYS.values() if f" {key} " in f" {text} " and core(key).decode() in told]
+    result = texts(whole, shape) if ascii else whole.decode()
+    assert [] == [key for key in KEYS.values() if f" {key} " in f" {text} " and core(key).decode() in result]
     if ascii:
-        assert len(text) == len(told)
-        assert all(new in (old, "*") for old, new in zip(text, told, strict=True))
+        assert len(text) == len(result)
+        assert all(new in (old, "*") for old, new in zip(text, result, strict=True))
 
 
 def test_only_events_with_the_beginning_of_a_key_are_buffered() -> None:

@@ -41,7 +41,7 @@ def check_responses(data: Sequence[str]) -> None:
             assert text == said[place], event
             items[place] = item
         elif kind in _ENDS:
-            assert at == len(events) - 1, "something stands behind the end"
+            assert at == len(events) - 1, "an event follows the end"
             assert event["response"]["status"] == kind.removeprefix("response."), event
             assert kind == "response.failed" or (event["response"]["output"], len(done)) == (items, len(items))
 
@@ -55,7 +55,7 @@ def check_message(data: Sequence[str]) -> None:
     for at, event in enumerate(events):
         kind, place = event["type"], event.get("index")
         if kind == "error":
-            assert at == len(events) - 1, "something stands behind the error"
+            assert at == len(events) - 1, "an event follows the error"
             continue
         assert (kind == "message_start") == (at == 0), event
         if kind == "content_block_start":
@@ -74,6 +74,6 @@ def check_message(data: Sequence[str]) -> None:
             assert done == set(range(len(blocks))), "a block is open"
         elif kind == "message_stop":
             ended = True
-            assert at == len(events) - 1, "something stands behind the end"
+            assert at == len(events) - 1, "an event follows the end"
     last = events[-1]["type"] if events else ""
     assert ended or last != "message_delta", "the end is missing"

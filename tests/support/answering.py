@@ -115,12 +115,12 @@ class Page:
             async for line in response.aiter_lines():
                 if line.startswith("data: ") and text in line:
                     return line.removeprefix("data: ")
-        raise AssertionError(f"no event held {text!r}")
+        raise AssertionError(f"no event contains {text!r}")
 
     async def state(self) -> dict[str, Any]:
         """Return the state that the server sends to a loaded page."""
-        told: dict[str, Any] = (await self.client.get("/conversation")).json()
-        return told
+        state: dict[str, Any] = (await self.client.get("/conversation")).json()
+        return state
 
 
 def browser(server: Served) -> httpx.AsyncClient:

@@ -81,11 +81,11 @@ async def run_chat(
 ) -> EndedRun:
     """Run a chat with a model that gives these answers. `then` is called with each event."""
     model = ScriptedModel(answers)
-    told: list[UIEvent] = []
+    seen: list[UIEvent] = []
     async with chat(model, messages, tools=tools, **grouped(**options)) as events:
         async for event in events:
-            told.append(event)
+            seen.append(event)
             if (done := then(event, events)) is not None:
                 await done
     assert not model.left
-    return EndedRun(told, events, model)
+    return EndedRun(seen, events, model)

@@ -1,4 +1,4 @@
-"""A provider on this machine, in a thread of its own: for clients that run while a test waits for them.
+"""A provider on the loopback interface, in a thread, for clients that block the test.
 
 with BlockingProvider([b"data: 1\n\n"]) as provider:
     httpx.post(provider.url, json={})

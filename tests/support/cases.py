@@ -66,7 +66,7 @@ def together(
         values = values.values()
     rows = [value if isinstance(value, ParameterSet) else pytest.param(value, id=None) for value in values]
     if any(row.marks for row in rows):
-        raise TypeError("a case with a mark is a test of its own: use pytest.mark.parametrize")
+        raise TypeError("a case with a mark must be a separate test: use pytest.mark.parametrize")
     labels: list[Any] = [ids] * len(rows) if ids is None or callable(ids) else [*ids]
     tried: list[tuple[object, dict[str, Any]]] = []
     for row, label in zip(rows, labels, strict=True):
@@ -94,10 +94,10 @@ def together(
                             test(**values, **others)
 
             loop = try_all
-        told = signature(test)
+        original = signature(test)
         wraps(test)(loop)
-        vars(loop)["__signature__"] = told.replace(
-            parameters=[parameter for name, parameter in told.parameters.items() if name not in listed]
+        vars(loop)["__signature__"] = original.replace(
+            parameters=[parameter for name, parameter in original.parameters.items() if name not in listed]
         )
         return cast("F", loop)
 

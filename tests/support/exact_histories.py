@@ -266,7 +266,7 @@ GEMINI: Messages = [
     _content("model", {"text": "Done."}),
 ]
 
-# Chat completions, and what their relatives have beside them.
+# Chat completions, with the additional fields of compatible APIs.
 
 
 def _call(id: str, arguments: str = '{"a":1}', **more: Any) -> dict[str, Any]:

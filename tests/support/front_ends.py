@@ -65,7 +65,7 @@ _EVENTS: dict[str, tuple[set[str], set[str]]] = {
     "CUSTOM": ({"name", "value"}, set()),
     "STATE_DELTA": ({"delta"}, set()),
 }
-_PAIRS = {  # what opens, and what goes on and closes, by the member that names it
+_PAIRS = {  # the events that open, continue and close a part, by the member with its id
     "TEXT_MESSAGE_START": ("messageId", ("TEXT_MESSAGE_CONTENT",), "TEXT_MESSAGE_END"),
     "REASONING_START": ("messageId", (), "REASONING_END"),
     "REASONING_MESSAGE_START": ("messageId", ("REASONING_MESSAGE_CONTENT",), "REASONING_MESSAGE_END"),
@@ -96,7 +96,7 @@ def check_ai_sdk(parts: Sequence[Part], *, target: int = 7) -> None:
     for at, part in enumerate(parts):
         kind = part["type"]
         _check_members(part, _PARTS, nulls=_ANY_VALUE)
-        assert not failed or kind == "finish", f"nobody reads {part} behind an error"
+        assert not failed or kind == "finish", f"{part} follows an error"
         family, _, move = kind.rpartition("-")
         call = part.get("toolCallId", "")
         if kind == "start":
@@ -179,7 +179,7 @@ def check_ag_ui(events: Sequence[Part], *, current: bool) -> None:
         assert (kind in ("RUN_FINISHED", "RUN_ERROR")) == (at == len(events) - 1), event
         if kind in _PAIRS:
             key = (kind, event[_PAIRS[kind][0]])
-            assert key not in opened, f"{event} opens what is open"
+            assert key not in opened, f"{event} opens an open part"
             opened.add(key)
         elif kind in closers:
             opener, member = closers[kind]

@@ -41,7 +41,7 @@ def responses_breaches(items: Messages) -> list[str]:
         kind = item.get("type", "message")
         if kind == "reasoning":
             if not item.get("id") or not isinstance(item["summary"], list):
-                found.append("reasoning that nobody can look up")
+                found.append("reasoning that is not stored")
         elif kind == "function_call":
             awaited.append(item["call_id"])
             if not isinstance(json.loads(item["arguments"]), dict) or not _name.fullmatch(item["name"]):
@@ -51,7 +51,7 @@ def responses_breaches(items: Messages) -> list[str]:
                 found.append("an output without a call before it")
             else:
                 awaited.remove(item["call_id"])
-        elif awaited and item.get("role") in ("user", "system"):  # the assistant may speak on behind a call
+        elif awaited and item.get("role") in ("user", "system"):  # the assistant may write more after a call
             found.append(f"{item['role']} before the outputs of {awaited}")
         if thinking and (kind == "function_call_output" or item.get("role") in ("user", "system")):
             found.append("reasoning that leads to nothing")
@@ -181,7 +181,7 @@ def interactions_breaches(steps: Messages) -> list[str]:
             if awaited.pop(step["call_id"], None) != step["name"]:
                 found.append("a result without a call before it")
         elif kind == "user_input" and (awaited or last == "thought"):
-            found.append(f"the user speaks before the results of {awaited}, or behind a thought")
+            found.append(f"a user message precedes the results of {awaited}, or follows a thought")
         found += ["thinking without a signature"] if kind == "thought" and not step.get("signature") else []
         found += ["an empty output"] if kind == "model_output" and not step["content"] else []
         last = kind

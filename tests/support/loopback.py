@@ -62,7 +62,7 @@ class Loopback:
     ) -> None:
         self._group.cancel_scope.cancel()
         try:
-            await self._group.__aexit__(None, None, None)  # what the test raised shall not become a group
+            await self._group.__aexit__(None, None, None)  # do not wrap an exception of the test in a group
         finally:
             with anyio.CancelScope(shield=True):
                 await self._listener.aclose()

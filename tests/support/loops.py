@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 ONE_LOOP = pytest.mark.parametrize("anyio_backend", ["asyncio"])
-"""For tests of what is not async itself and is reached through something that is, which others hold on both loops."""
+"""For tests whose result does not depend on the event loop."""
 
 OTHER_LOOP_DEEP = pytest.mark.parametrize("anyio_backend", ["asyncio", pytest.param("trio", marks=pytest.mark.deep)])
-"""For many runs of what a few tests hold on both loops: on one in the quick tests, on the other in the deep ones."""
+"""For many similar tests: the quick tests run on asyncio, the deep tests also on trio."""
 
 
 @pytest.fixture(name="anyio_backend", params=["asyncio", pytest.param("trio", marks=pytest.mark.deep)])

@@ -38,21 +38,21 @@ def read_message(data: Sequence[str]) -> Message:
         chunks = [each for each in data if each]
         if chunks and "error" in (error := json.loads(chunks[-1])):
             rest = read_message(chunks[:-1])
-            assert rest.finish is None, "an error behind the end"
+            assert rest.finish is None, "an error after the end"
             assert error["error"].keys() == {"message", "type", "code"}, error
             return rest._replace(error=error["error"])
     for at, each in enumerate(chunks):
         chunk: Chunk = json.loads(each)
         heads.add((chunk["id"], chunk["object"], chunk["created"], chunk["model"]))
         if not chunk["choices"]:
-            assert (finish, usage) != (None, None), "usage stands behind the end"
+            assert (finish, usage) != (None, None), "usage follows the end"
             assert each == chunks[-1], "nothing follows the usage"
             usage = chunk["usage"]
             assert all(isinstance(usage[name], int) for name in ("prompt_tokens", "completion_tokens", "total_tokens"))
             continue
         (choice,) = chunk["choices"]
         delta = choice["delta"]
-        assert finish is None, f"{chunk} behind the end"
+        assert finish is None, f"{chunk} after the end"
         assert choice.keys() == {"index", "delta", "finish_reason"}, choice
         assert choice["index"] == 0, choice
         assert ("role" in delta) == (at == 0), "the first chunk, and no other, has the role"
@@ -76,6 +76,6 @@ def read_message(data: Sequence[str]) -> Message:
                 assert function["arguments"], "an empty delta"
                 calls[call["index"]][2] += function["arguments"]
     assert len(heads) <= 1, "all chunks are of one completion"
-    assert (last == "[DONE]") == (finish is not None), "[DONE] stands behind the end"
+    assert (last == "[DONE]") == (finish is not None), "[DONE] must follow the end"
     assert len({call[0] for call in calls}) == len(calls), "ids come twice"
     return Message(content, reasoning, [(id, name, text) for id, name, text in calls], finish, usage, None)

@@ -23,7 +23,7 @@ def check_openai(messages: Sequence[Message]) -> None:
     for message in messages:
         role, content = message["role"], message["content"]
         if role == "tool":
-            assert message["tool_call_id"] in open_ids, f"nobody asked for {message}"
+            assert message["tool_call_id"] in open_ids, f"no call for {message}"
             assert isinstance(content, str), message
             open_ids.remove(message["tool_call_id"])
             continue

@@ -224,14 +224,14 @@ def _anthropic() -> Provider:
 
 def _gemini() -> Provider:
     counts = {"promptTokenCount": 20, "candidatesTokenCount": 24, "thoughtsTokenCount": 6, "totalTokenCount": 50}
-    told: dict[str, Any] = {"usageMetadata": counts, "modelVersion": "m", "responseId": "r"}
+    metadata: dict[str, Any] = {"usageMetadata": counts, "modelVersion": "m", "responseId": "r"}
 
     def chunk(*parts: dict[str, Any], **more: Any) -> bytes:
         candidate = {"content": {"parts": list(parts), "role": "model"}, **more, "index": 0}
-        return _sse(json.dumps({"candidates": [candidate], **told}), end="\r\n")
+        return _sse(json.dumps({"candidates": [candidate], **metadata}), end="\r\n")
 
     calls: list[dict[str, Any]] = [{"functionCall": {"name": name, "args": arguments}} for name, arguments in CALLS]
-    calls[0]["thoughtSignature"] = "++//"  # beside the call that it is about
+    calls[0]["thoughtSignature"] = "++//"  # in the part of its call
     thought = {"text": REASONING, "thought": True}
     frames = [
         chunk(thought | {"text": REASONING[:4]}),
@@ -243,7 +243,7 @@ def _gemini() -> Provider:
         chunk({"text": ""}, finishReason="STOP"),
     ]
     content = {"role": "model", "parts": [thought, {"text": TEXT}, *calls]}
-    finished = {"candidates": [{"content": content, "finishReason": "STOP", "index": 0}], **told}
+    finished = {"candidates": [{"content": content, "finishReason": "STOP", "index": 0}], **metadata}
     error = {"error": {"code": 503, "message": TOO_MUCH, "status": "UNAVAILABLE"}}
     return Provider(
         "gemini", "text/event-stream", frames, 7, 7, [json.dumps(error, indent=2).encode() + b"\n"], finished

@@ -198,4 +198,4 @@ TABLES: dict[str, Callable[[], str]] = {
     "warnings": lambda: codes_table(_WARNINGS),
     "exceptions": exceptions_table,
 }
-"""The tables of the README that repeat what the code says, and what they are made by."""
+"""The generated tables of the README and the docs, with the functions that make them."""

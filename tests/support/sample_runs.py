@@ -130,7 +130,7 @@ RUNS: dict[str, list[UIEvent]] = {
         StepEnd(1, "tool_calls"),
         Done("finished", "tool_calls", None, [call(3)]),
     ),
-    "a run that goes on": numbered(
+    "a run that continues": numbered(
         *START,
         Call(call(1)),
         *executed(call(1)),
@@ -209,7 +209,7 @@ RUNS: dict[str, list[UIEvent]] = {
         StepEnd(1, None),
         Done("failed", None, None, []),
     ),
-    "an error at once": numbered(START[0], _FAULT, Done("failed", None, None, [])),
+    "an immediate error": numbered(START[0], _FAULT, Done("failed", None, None, [])),
     "an error while a call is written": numbered(
         *START,
         Thinking(True, "call_1"),

@@ -62,7 +62,7 @@ PLAIN_KEYS = ("a", "city", "count", "size", "loud", "words", "numbers", "place")
 
 class _Tools(list[dict[str, Any]]):
     def __repr__(self) -> str:
-        return "TOOLS"  # so that what a failing test says can be read
+        return "TOOLS"  # keeps the message of a failed test short
 
 
 TOOLS = _Tools({"name": name, "parameters": {"type": "object", "properties": KEYS}} for name in NAMES)

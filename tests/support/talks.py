@@ -56,8 +56,8 @@ def native(index: int, name: str, arguments: str) -> dict[str, Any]:
 
 def ends(finish: str, usage: tuple[int, int] | None) -> list[bytes]:
     """Return the chunks that end a response."""
-    told = [] if usage is None else [{"prompt_tokens": usage[0], "completion_tokens": usage[1]}]
-    return [chunk(finish=finish), *(sse({"choices": [], "usage": each}) for each in told), DONE]
+    usages = [] if usage is None else [{"prompt_tokens": usage[0], "completion_tokens": usage[1]}]
+    return [chunk(finish=finish), *(sse({"choices": [], "usage": each}) for each in usages), DONE]
 
 
 def refuses(status: int, message: str) -> Loopback:
@@ -109,6 +109,6 @@ async def talk(
         async with chat(
             model_of(server, **(model or {})), messages, tools=tools, run_id="r", **grouped(**options)
         ) as events:
-            told = [event async for event in events]
+            seen = [event async for event in events]
         assert len(answers) == len(server.requests)
-        return Talk(told, server.bodies, events)
+        return Talk(seen, server.bodies, events)

@@ -52,15 +52,15 @@ class _Answer(BaseHTTPRequestHandler):
         server.bodies.append(body)
         streams = bool(body.get("stream")) and server.status == 200
         text = self._text(body)
-        told = stream([text[at : at + 5] for at in range(0, len(text), 5)]) if streams else whole(text)
+        response = stream([text[at : at + 5] for at in range(0, len(text), 5)]) if streams else whole(text)
         if server.status != 200:
-            told = FAULT
+            response = FAULT
         self.send_response(server.status)
         self.send_header("content-type", "text/event-stream" if streams else "application/json")
-        self.send_header("content-length", str(len(told)))
+        self.send_header("content-length", str(len(response)))
         self.send_header("retry-after", "3")
         self.end_headers()
-        self.wfile.write(told[: len(told) // 2] if server.breaks else told)
+        self.wfile.write(response[: len(response) // 2] if server.breaks else response)
 
     def _text(self, body: Any) -> str:
         messages = body["messages"]

@@ -62,10 +62,10 @@ def test_a_body_that_is_not_a_generator_is_reported() -> None:
     def returns(span: Span) -> Any:
         span.close(None)
 
-    told = "the body of the opener '@call ' must be a generator function"
-    with pytest.raises(AssertionError, match=f"^dialect 'at_call' breaks the law of totality: {told}$"):
+    message = "the body of the opener '@call ' must be a generator function"
+    with pytest.raises(AssertionError, match=f"^dialect 'at_call' breaks the law of totality: {message}$"):
         assert_laws(dialect(returns))
-    with pytest.raises(TypeError, match=f"^{told}$"):
+    with pytest.raises(TypeError, match=f"^{message}$"):
         Parser(dialects=[dialect(returns)]).feed("@call {")
 
 

@@ -6,10 +6,10 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx  # noqa: F401  what pytest imports in a project's run is gone behind it, and comes anew in the next
+import httpx  # noqa: F401  otherwise each run of pytester imports it again
 import pytest
 
-import streamtools.testing.fixture  # noqa: F401  as httpx is
+import streamtools.testing.fixture  # noqa: F401  see above
 from streamtools.recording import read_recordings, shipped
 from tests.support.blocking_provider import BlockingProvider
 
@@ -184,12 +184,12 @@ def test_the_message_names_the_test_that_records(pytester: pytest.Pytester, prov
     result = pytester.runpytest_inprocess("-p", "no:randomly")
 
     result.assert_outcomes(errors=4 + 4)
-    told = [line for line in result.stdout.lines if " does not exist: " in line and not line.startswith("ERROR ")]
-    assert 1 == len({line for line in told if "test_hello.jsonl" in line})
-    assert 6 == sum("`pytest --record-streams=once 'test_chat.py::test_hello'`" in line for line in told)
-    (own,) = [line for line in told if "test_own.jsonl" in line]
+    lines = [line for line in result.stdout.lines if " does not exist: " in line and not line.startswith("ERROR ")]
+    assert 1 == len({line for line in lines if "test_hello.jsonl" in line})
+    assert 6 == sum("`pytest --record-streams=once 'test_chat.py::test_hello'`" in line for line in lines)
+    (own,) = [line for line in lines if "test_own.jsonl" in line]
     assert "`pytest --record-streams=once 'test_chat.py::test_own'` records" in own
-    (nobody,) = [line for line in told if "nobody.jsonl" in line]
+    (nobody,) = [line for line in lines if "nobody.jsonl" in line]
     assert nobody.endswith("`recording.transport` with it: `pytest --record-streams=once`")
 
 
@@ -204,8 +204,8 @@ def test_an_error_response_is_recorded_if_the_test_passes(passes: bool, pytester
     result.assert_outcomes(passed=passes, failed=not passes)
     assert ["test_hello.jsonl"] * passes == [each.name for each in folder.iterdir()]
     if not passes:
-        told = f"*test_hello.jsonl is not recorded: POST {server.url} got the status 404, and the test did not pass"
-        result.stdout.fnmatch_lines([told])
+        message = f"*test_hello.jsonl is not recorded: POST {server.url} got the status 404, and the test did not pass"
+        result.stdout.fnmatch_lines([message])
 
 
 SHORT = """
@@ -218,7 +218,7 @@ SHORT = """
 
 
 @pytest.mark.parametrize(
-    ("fault", "told"),
+    ("fault", "message"),
     [
         ("reset_after=6000", "*: reset_after=6000 was not reached: the response has 168 bytes"),
         pytest.param("stall_after=6000", "*: stall_after=6000 was not reached*168 bytes", marks=pytest.mark.deep),
@@ -231,7 +231,7 @@ SHORT = """
     ],
 )
 def test_a_fault_that_is_not_reached_fails_the_test(
-    fault: str, told: str, pytester: pytest.Pytester, provider: BlockingProvider
+    fault: str, message: str, pytester: pytest.Pytester, provider: BlockingProvider
 ) -> None:
     """Also if the reader stops before the end."""
     write(pytester, provider, "\n    def test_hello(recording): ask(recording)")
@@ -240,9 +240,9 @@ def test_a_fault_that_is_not_reached_fails_the_test(
 
     result = pytester.runpytest_inprocess()
 
-    result.assert_outcomes(passed=not told, failed=bool(told))
-    if told:
-        result.stdout.fnmatch_lines([told])
+    result.assert_outcomes(passed=not message, failed=bool(message))
+    if message:
+        result.stdout.fnmatch_lines([message])
 
 
 def test_a_request_without_a_response_is_not_recorded(pytester: pytest.Pytester, provider: BlockingProvider) -> None:
@@ -399,7 +399,7 @@ def test_replay_returns_events(pytester: pytest.Pytester) -> None:
 
 
 @pytest.mark.parametrize(
-    ("marker", "told"),
+    ("marker", "message"),
     [
         ("'a', 'b'", "takes one name, got ('a', 'b')"),
         ("colour='red'", "unknown option colour of a recording; the options are allow_hosts, clock, cut,"),
@@ -408,14 +408,14 @@ def test_replay_returns_events(pytester: pytest.Pytester) -> None:
         ("speed=-1", "speed must be 0 or a positive factor"),
     ],
 )
-def test_an_invalid_marker_is_reported(marker: str, told: str, pytester: pytest.Pytester) -> None:
+def test_an_invalid_marker_is_reported(marker: str, message: str, pytester: pytest.Pytester) -> None:
     tests = f"import pytest\n@pytest.mark.recording({marker})\ndef test_hello(recording): pass"
     pytester.makepyfile(tests)
 
     result = pytester.runpytest_inprocess()
 
     result.assert_outcomes(errors=1)
-    assert told in result.stdout.str()
+    assert message in result.stdout.str()
 
 
 def test_recording_options_apply_to_all_tests(pytester: pytest.Pytester, provider: BlockingProvider) -> None:

@@ -42,5 +42,5 @@ async def test_each_case_that_fails_is_named() -> None:
 def test_a_case_with_a_mark_is_refused() -> None:
     """It would be run where it is not to be."""
     marked: Any = pytest.param(1, marks=pytest.mark.deep)
-    with pytest.raises(TypeError, match="a test of its own"):
+    with pytest.raises(TypeError, match="a separate test"):
         together("number", [marked])
