@@ -115,7 +115,7 @@ def _opened(request: pytest.FixtureRequest, defaults: Mapping[str, Any]) -> Iter
     here = _short(path)
     owner = owner_of(path, item)
     if mode == "replay" and not path.exists():
-        has_fault = Playback(**settings.playback).ending is not None
+        has_fault = Playback(**settings.playback).fault is not None
         _fail(f"{here} does not exist: {_how_to_record(item, owner, has_fault=has_fault)}")
     test = owner or item.nodeid
     stream = RecordingFixture(

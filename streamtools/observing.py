@@ -34,7 +34,7 @@ class ObservedRun(Protocol):
 
     trace: str
     """The W3C `traceparent` of the run. A run that resumes this run links to it."""
-    by_chunk: bool
+    wants_every_batch: bool
     """If true, `batch_received` is called for each batch of a source. If false, only for the first batch."""
 
     def current(self) -> AbstractContextManager[None]:

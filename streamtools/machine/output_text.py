@@ -1,4 +1,4 @@
-"""Reads the JSON value that an answer must be when the caller requests an output type. Sans-IO.
+"""Reads an answer that must be a JSON value, because the caller requested an output type. Sans-IO.
 
 Each delta of text yields `partial` events with its additions to the value. The complete value is validated. White space
 and a Markdown fence around the value are skipped, and so is any text after it. The text of a turn with tool calls may
@@ -19,7 +19,7 @@ from streamtools.parsing.value_reader import Added, ValueReader
 from streamtools.typed import OutputType
 
 _MAX_FENCE_LINE = 32  # characters: a longer first line is not the opening line of a fence
-_INVALID = "the answer is not what was asked for: "
+_INVALID = "the answer does not match the output type: "
 
 
 class OutputText:
@@ -37,7 +37,7 @@ class OutputText:
         self._reader = ValueReader(limits=self._limits)
         self._head: str | None = ""  # text before the value; None after the value has begun
         self._text: list[str] = []
-        self._begun = False
+        self._has_additions = False  # whether a part of the value was read
         self._reported = False  # a warning about the invalid value was returned
 
     def feed(self, text: str) -> list[UIEvent]:
@@ -70,7 +70,7 @@ class OutputText:
         With `has_calls=True`, a turn that contains no value is valid.
         """
         out: list[UIEvent] = []
-        if not self._reader.ended and (self._begun or not has_calls):
+        if not self._reader.ended and (self._has_additions or not has_calls):
             self._add(self._reader.close(), out)
             if self._reader.fault is not None and not self._reported:
                 self._warn(self._reader.fault.message, out)
@@ -89,7 +89,7 @@ class OutputText:
         self._text.append(text)
         if added := reader.feed(text):
             self._add(added, out)
-        if reader.fault is not None and self._begun:
+        if reader.fault is not None and self._has_additions:
             self._warn(reader.fault.message, out)
 
     def _skip_head(self, head: str) -> str:
@@ -110,7 +110,7 @@ class OutputText:
         return text
 
     def _add(self, added: Sequence[Added], out: list[UIEvent]) -> None:
-        self._begun = True
+        self._has_additions = True
         for path, value, complete in added:
             if complete and not path:
                 self._validate(value, out)

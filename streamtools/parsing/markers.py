@@ -79,9 +79,9 @@ class Marker:
 
     `not_after` is a pattern for one character. The marker is not recognized after such a character.
 
-    `tag` is how many of the first `parts` and `ahead` form a complete tag, such as `<tool_call>`. If the stream ends
-    after the tag but inside the marker, a call was cut off. With None, the tag ends at the first literal that ends with
-    the closing bracket. With 0, the marker has no tag.
+    `tag_parts` is how many of the first `parts` and `ahead` form a complete tag, such as `<tool_call>`. If the stream
+    ends after the tag but inside the marker, a call was cut off. With None, the tag ends at the first literal that ends
+    with the closing bracket. With 0, the marker has no tag.
 
     Raises ValueError if the marker does not begin with a literal, or does not end with a literal, a line end, or one
     character of a class.
@@ -91,7 +91,7 @@ class Marker:
     ahead: tuple[Part, ...] = ()
     where: Where = "anywhere"
     not_after: str = ""
-    tag: int | None = None
+    tag_parts: int | None = None
 
     def __post_init__(self) -> None:
         if not self.parts or not isinstance(self.parts[0], str) or not self.parts[0]:
@@ -131,12 +131,12 @@ class Marker:
     @property
     def tag_length(self) -> int:
         """How many of the first `parts` and `ahead` form a complete tag. 0 if the marker has no tag."""
-        return _length_of_tag(self.parts + self.ahead) if self.tag is None else self.tag
+        return _length_of_tag(self.parts + self.ahead) if self.tag_parts is None else self.tag_parts
 
     def after_space(self, white: str, where: Where | None = None) -> Marker:
         """Return a marker that begins with the white space `white`. `where` is its new position, if it changes."""
-        tag = self.tag_length
-        return Marker((white, *self.parts), ahead=self.ahead, where=where or self.where, tag=tag + 1 if tag else 0)
+        tag_parts = self.tag_length + 1 if self.tag_length else 0
+        return Marker((white, *self.parts), ahead=self.ahead, where=where or self.where, tag_parts=tag_parts)
 
     def parts_pattern(self) -> str:
         """Return a pattern for the complete marker, without its `ahead`. The pattern has no groups."""

@@ -30,7 +30,7 @@ class ReplayedResponse(ReplayBytes):
         response = recording.head.response
         self.status_code = response.status if response else 200
         self.headers = dict(response.headers) if response else {}
-        self.fault: RecordingError | None = None
+        self.recording_error: RecordingError | None = None  # the stream turns it into an event; `open_replay` raises it
 
     def aiter_bytes(self) -> Self:
         """Return the iterator of the bytes, which is this object. Only one reader can use it."""
@@ -40,7 +40,7 @@ class ReplayedResponse(ReplayBytes):
         try:
             return await super().__anext__()
         except RecordingError as error:
-            self.fault = error
+            self.recording_error = error
             raise
 
 
@@ -81,8 +81,8 @@ async def open_replay(
         raise
     async with stream:
         yield stream
-    if response.fault is not None:
-        raise response.fault
+    if response.recording_error is not None:
+        raise response.recording_error
 
 
 def adapter_of(recording: OpenRecording) -> sources.Adapter:

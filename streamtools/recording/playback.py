@@ -88,7 +88,7 @@ def _by_frame(chunks: Iterable[Chunk]) -> Iterator[Chunk]:
 
 
 class VirtualClock:
-    """A clock that replays advance to the time of each chunk, so that they need not wait.
+    """A clock for replays. Instead of waiting, a replay advances the clock to the time of each chunk.
 
     Calling it returns its time in seconds. It affects only the replays that get it as an option. Tools, their timeouts
     and the limits of a run use the time of the event loop. Before a replay advances the clock, it lets other tasks run.
@@ -124,8 +124,8 @@ class Playback:
 
     Raises ValueError for an invalid value, and for more than one of `cut_after`, `reset_after` and `stall_after`.
 
-    If the body is shorter than the offset of the fault, reading its end raises RecordingError. Otherwise a test would
-    pass without its fault.
+    If the body is shorter than the offset of the fault, reading its end raises RecordingError. Without this error, a
+    test could pass although its fault was never injected.
     """
 
     speed: float = 0
@@ -150,21 +150,21 @@ class Playback:
             raise ValueError(f"speed must be 0 or a positive factor, got {self.speed!r}")
         if self.read_timeout is not None and not self.read_timeout > 0:
             raise ValueError(f"read_timeout must be a positive number, got {self.read_timeout!r}")
-        for name in _ENDINGS:
+        for name in _FAULTS:
             value = getattr(self, name)
             if value is not None and not (type(value) is int and value >= 0):
-                raise ValueError(f"{name} must be a number of bytes from 0, got {value!r}")
-        endings = [name for name in _ENDINGS if getattr(self, name) is not None]
-        if len(endings) > 1:
-            raise ValueError(f"use only one of {' and '.join(endings)}: both end the stream")
+                raise ValueError(f"{name} must be 0 or a positive number of bytes, got {value!r}")
+        faults = [name for name in _FAULTS if getattr(self, name) is not None]
+        if len(faults) > 1:
+            raise ValueError(f"use only one of {' and '.join(faults)}: both end the stream")
 
     @property
-    def ending(self) -> tuple[str, int] | None:
+    def fault(self) -> tuple[str, int] | None:
         """The name of the option that injects a fault, and the byte offset of the fault. None without a fault."""
-        return next(((name, place) for name in _ENDINGS if (place := getattr(self, name)) is not None), None)
+        return next(((name, place) for name in _FAULTS if (place := getattr(self, name)) is not None), None)
 
 
-_ENDINGS = ("cut_after", "reset_after", "stall_after")
+_FAULTS = ("cut_after", "reset_after", "stall_after")
 PLAYBACK_OPTIONS = frozenset(field.name for field in fields(Playback))
 
 
@@ -174,10 +174,10 @@ def inject_fault(chunks: Iterable[Chunk], playback: Playback, name: str) -> Iter
     Raises RecordingError if the chunks are shorter than the offset of the fault. `name` is the name of the recording
     for the message.
     """
-    if playback.ending is None:
+    if playback.fault is None:
         yield from chunks
         return
-    fault, place = playback.ending
+    fault, place = playback.fault
     count = 0
     for at, data in chunks if place else ():
         if count + len(data) >= place:
@@ -214,19 +214,23 @@ class ReplayBytes:
 
     - ConnectionResetError for a recorded or injected reset, and for a recording without an end line.
     - TimeoutError for a recorded timeout. A wait of more than `read_timeout` seconds raises it too.
-    - ConnectionResetError if the recorded reader closed the response. With `waits_when_left=True`, the read waits
-      instead.
+    - ConnectionResetError if the recorded reader closed the response. With `waits_after_reader_left=True`, the read
+      waits instead.
 
     A blocking read that would wait forever raises RuntimeError.
     """
 
     def __init__(
-        self, recording: Recording | OpenRecording, *, waits_when_left: bool = False, **options: Unpack[PlaybackOptions]
+        self,
+        recording: Recording | OpenRecording,
+        *,
+        waits_after_reader_left: bool = False,
+        **options: Unpack[PlaybackOptions],
     ) -> None:
         self.playback = playback = Playback(**options)
         self.recording = recording
         self.closed = False
-        self._waits_when_left = waits_when_left
+        self._waits_after_reader_left = waits_after_reader_left
         chunks: Iterator[Chunk] = iter(recording.chunks) if isinstance(recording, Recording) else recording
         self._pieces = recut(inject_fault(chunks, playback, recording.name), playback.cut)
         self._piece: Chunk | None = None
@@ -245,21 +249,21 @@ class ReplayBytes:
     async def __anext__(self) -> bytes:
         if self.closed:
             raise StopAsyncIteration
-        piece, is_late = self._peek(), False
+        piece, times_out = self._peek(), False
         if self._is_timed:
             for _ in range(0 if self.playback.clock is None else _CLOCK_CHECKPOINTS):
                 await anyio.lowlevel.checkpoint()
-            delay, is_late = self._delay(piece, anyio.current_time())
+            delay, times_out = self._delay(piece, anyio.current_time())
             if delay == math.inf:
                 self._closed_event = anyio.Event()
                 await self._closed_event.wait()
                 raise anyio.ClosedResourceError
             if delay > 0:
                 await anyio.sleep(delay)
-        if self._since_checkpoint >= _CHECKPOINT_BYTES and piece is not None and not is_late:
+        if self._since_checkpoint >= _CHECKPOINT_BYTES and piece is not None and not times_out:
             await anyio.lowlevel.checkpoint()
             self._since_checkpoint = 0
-        if (data := self._take(piece, is_late)) is None:
+        if (data := self._take(piece, times_out)) is None:
             raise StopAsyncIteration
         self._since_checkpoint += len(data)
         return data
@@ -267,14 +271,14 @@ class ReplayBytes:
     def __next__(self) -> bytes:
         if self.closed:
             raise StopIteration
-        piece, is_late = self._peek(), False
+        piece, times_out = self._peek(), False
         if self._is_timed:
-            delay, is_late = self._delay(piece, time.monotonic())
+            delay, times_out = self._delay(piece, time.monotonic())
             if delay == math.inf:
                 raise RuntimeError("no more bytes arrive, and there is no read timeout: this read would wait forever")
             if delay > 0:
                 time.sleep(delay)
-        if (data := self._take(piece, is_late)) is None:
+        if (data := self._take(piece, times_out)) is None:
             raise StopIteration
         return data
 
@@ -300,8 +304,8 @@ class ReplayBytes:
 
     def missed(self) -> tuple[str, int] | None:
         """Return the name and the byte offset of an injected fault that was not reached. Returns None otherwise."""
-        ending = self.playback.ending
-        return None if ending is None or self._read_bytes >= ending[1] else ending
+        fault = self.playback.fault
+        return None if fault is None or self._read_bytes >= fault[1] else fault
 
     def _peek(self) -> Chunk | None:
         """Return the next chunk without removing it. Returns None at the end."""
@@ -318,10 +322,10 @@ class ReplayBytes:
     @property
     def _ends_silent(self) -> bool:
         """True if the reader must wait forever after the last chunk."""
-        if self.playback.ending is not None:
+        if self.playback.fault is not None:
             return self.playback.stall_after is not None
         end = self.recording.end
-        return self._waits_when_left and end is not None and end.kind == "left"
+        return self._waits_after_reader_left and end is not None and end.kind == "left"
 
     def _delay(self, piece: Chunk | None, now: float) -> tuple[float, bool]:
         """Return the seconds to wait, and True if the read timeout expires first.
@@ -343,18 +347,18 @@ class ReplayBytes:
         if piece is None and self._ends_silent:
             return math.inf
         playback, end = self.playback, self.recording.end
-        at = piece.at if piece is not None else end.at if end and playback.ending is None else 0
+        at = piece.at if piece is not None else end.at if end and playback.fault is None else 0
         speed = playback.speed or (0 if playback.clock is None else 1)
         return at / 1000 / speed if speed else 0.0
 
-    def _take(self, piece: Chunk | None, is_late: bool) -> bytes | None:
+    def _take(self, piece: Chunk | None, times_out: bool) -> bytes | None:
         """Remove the chunk and return its bytes. Returns None at a normal end, and raises at any other end."""
-        if piece is not None and not is_late:
+        if piece is not None and not times_out:
             self._piece = None
             self._read_bytes += len(piece.data)
             return piece.data
         self.close()
-        if is_late:
+        if times_out:
             raise TimeoutError("the read timeout expired")
         if self.playback.reset_after is not None:
             raise ConnectionResetError("the connection was reset, as injected")

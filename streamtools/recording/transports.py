@@ -268,7 +268,7 @@ class ReplayTransport(ClientTransport):
         except BaseException:
             opened.close()
             raise
-        if body.playback.ending is not None:
+        if body.playback.fault is not None:
             self._with_faults.append((exchange, body))
         self._open_bodies = {*(other for other in self._open_bodies if not other.closed), body}
         return exchange, body
@@ -292,7 +292,7 @@ class _ReplayedBody(ReplayBytes):
     def __init__(
         self, opened: OpenRecording, library: ModuleType, faults: list[RecordingError], options: PlaybackOptions
     ) -> None:
-        super().__init__(opened, waits_when_left=True, **options)
+        super().__init__(opened, waits_after_reader_left=True, **options)
         self._library = library
         self._faults = faults
 
@@ -329,7 +329,7 @@ class _ReplayedBody(ReplayBytes):
             self._faults.append(error)
             return error
         is_timeout = isinstance(error, TimeoutError)
-        library, end = self._library, None if self.playback.ending else self.recording.end
+        library, end = self._library, None if self.playback.fault else self.recording.end
         kind: Any = getattr(library, end.error, None) if end is not None else None
         is_transport_error = isinstance(kind, type) and issubclass(kind, library.TransportError)
         if not is_transport_error or issubclass(kind, library.TimeoutException) is not is_timeout:

@@ -42,7 +42,10 @@ class Journal:
         """Set when the log has an event of the run, so that it can be read, or when the run has ended."""
         self.waiting_reads: set[anyio.CancelScope] = set()
         self.driven: DrivenRun | None = None
-        """The run in the form that the call ledger needs, if another process may take it over; otherwise None."""
+        """The run as `tools/ledger.py` needs it, to run each call at most once.
+
+        None if no other process may take the run over.
+        """
         self.shared_frames = SharedFrames()
         self.in_memory = type(events) is MemoryEventLog  # then writing never fails and never waits
         self._run_id = run_id
@@ -65,7 +68,10 @@ class Journal:
         return type(event) is Done
 
     async def flush(self) -> TurnResult | None:
-        """Wait until the log has all events. If another process has ended the run, return its result, else None."""
+        """Wait until the log has all events. Here, each `write` has waited for the log, so this returns immediately.
+
+        A subclass for a shared log returns the result of the run if another process has ended it.
+        """
         return None
 
     def close(self) -> None:

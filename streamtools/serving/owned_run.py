@@ -1,6 +1,7 @@
 """The state of a run on Redis that this process drives: its lease, and the events that must still be written.
 
-Written events are kept for five more seconds. If the server restarts and has lost them, they are written again.
+Written events are kept for five more seconds. If the Redis server restarts and has lost some of them, they are written
+again.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from streamtools import observing
 
 _MAX_BATCH_EVENTS = 64
 _MAX_BATCH_BYTES = 1 << 22  # a batch with a single event may be larger
-_KEEP_WRITTEN_S = 5.0  # a server that restarts may lose the events of the last seconds
+_KEEP_WRITTEN_S = 5.0  # a Redis server that restarts may lose the events of the last seconds
 _LEASE_CHECK_INTERVAL_S = 0.02
-_MAX_PENDING_EVENTS = 10_000  # that wait during an outage of the server
+_MAX_PENDING_EVENTS = 10_000  # the most events that may wait during an outage of the server
 _MAX_PENDING_BYTES = 1 << 24
 
 
@@ -29,10 +30,11 @@ class OwnedRun:
 
     def __init__(self, key: str, run_id: str, owner: str, epoch: int, process_id: str, meta_key: str) -> None:
         self.key = key
+        """The key of the log of the run, from `log_key`."""
         self.run_id = run_id
         self.owner = owner
         self.epoch = epoch
-        self.place = meta_key
+        self.meta_key = meta_key
         """The Redis hash whose field `token` names the process that drives the run."""
         self.written = 0
         """The seq of the last event that the server has confirmed; 0 before the first one."""
@@ -49,11 +51,14 @@ class OwnedRun:
         self.needs_check = False
         """True if the server seems to have lost events or the token. The run must then be claimed again."""
         self.is_driven = False
-        """Whether a task of this process reads the stream of the run and will end it."""
+        """Whether a task of this process runs the stream and will write the end of the run."""
         self.on_loss: Callable[[], object] = lambda: None
         """Stops the run. Called when its events cannot be written any more."""
         self.on_read: Callable[[], object] = lambda: None
-        """Called at each renewal of the lease while another process reads the run."""
+        """Called at each renewal of the lease if clients of other processes read the run.
+
+        The run is then not treated as abandoned.
+        """
         self.lease_until = 0.0
         """Time on the clock of the event loop until which this process is certain to hold the lease."""
         self.renew: Callable[[], Awaitable[object]]

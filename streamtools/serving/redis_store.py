@@ -147,8 +147,9 @@ class RedisStore:
         this id, and `OwnerUnreachable` if the server does not answer.
         """
         server, key = self._server, log_key(run.owner, run.id)
-        owned = OwnedRun(key, run.id, run.owner, 1, self.process.id, server.run_keys(key).meta)
-        names = (owned.place, server.run_keys(key).lease, server.shared_key("running"), *server.owner_keys(run.owner))
+        keys = server.run_keys(key)
+        owned = OwnedRun(key, run.id, run.owner, 1, self.process.id, keys.meta)
+        names = (keys.meta, keys.lease, server.shared_key("running"), *server.owner_keys(run.owner))
         status = await server.retry(
             *("EVAL", scripts.BEGIN, len(names), *names),
             *(key, run.id, owned.token, milliseconds(self.lease), max_per_owner or 0, run.conversation or ""),

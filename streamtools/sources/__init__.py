@@ -1,6 +1,6 @@
 """Converts the streams of providers into source events. There is one adapter per wire format.
 
-Each function returns a `Source`. It accepts any of these objects:
+Each function for a format, and `detect`, returns a `Source`. It accepts any of these objects:
 
 - a response, which is an object with `aiter_bytes()`
 - an `EventSource` of httpx-sse or httpx2

@@ -783,7 +783,7 @@ class Source:
             raise StopAsyncIteration
         try:
             if (read := self._read) is None:
-                refusal = await self._transport.refusal(documents=self._adapter.reads_documents)
+                refusal = await self._transport.refusal(allows_array=self._adapter.reads_documents)
                 if refusal is not None:
                     self._over = True
                     return [refusal]

@@ -6,9 +6,9 @@ Its response is read directly, because the SSE decoders of HTTP libraries lose a
 
 A stream of an SDK (`AsyncStream` of openai, anthropic and others) also has a `response`. If no byte of that response
 was consumed, its bytes are read. They contain fields that the SDK drops, they cost less to read, and they show how a
-connection broke off. Otherwise, or if the stream is synchronous, the objects of the stream are read. The result of
-`aiter(stream)` is also read as objects, for callers whose instrumentation must see each object. A synchronous iterable
-that reads from the network blocks the event loop.
+connection broke off. Otherwise, or if the stream is synchronous, the objects of the stream are read. `aiter(stream)`
+has no `response`, so its objects are read: pass it if instrumentation must see each object. A synchronous iterable that
+reads from the network blocks the event loop.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from streamtools.sources.provider_terms import read_fault, url_of
 
 log = Logger(__name__)
 
-BODY = 1024 * 1024
+MAX_BODY = 1024 * 1024
 """The maximum number of bytes that are read from the body of an error response.
 
 Some providers put the whole text of the model into it, if they could not parse a call in that text.
@@ -50,7 +50,7 @@ _MAX_BUFFERED = 10_000  # the maximum number of chunks that an HTTP client may h
 
 _PHRASES = {status.value: status.phrase for status in HTTPStatus}
 _NO_STREAM = "the response is one JSON document and not a stream"
-_ASK_FOR_ONE = _NO_STREAM + "; was the request sent with `stream: true`?"
+_ASK_FOR_STREAM = _NO_STREAM + "; was the request sent with `stream: true`?"
 
 
 class Transport:
@@ -114,10 +114,11 @@ class Transport:
         except StopIteration:
             raise StopAsyncIteration from None
 
-    async def refusal(self, *, documents: bool = False) -> SourceError | None:
+    async def refusal(self, *, allows_array: bool = False) -> SourceError | None:
         """Return an error if the response is an HTTP error or one JSON document. Returns None for a stream.
 
-        The bytes of a stream remain unread. With `documents`, a JSON array is a stream whose elements are its events.
+        The bytes of a stream remain unread. With `allows_array`, a JSON array is a stream whose elements are its
+        events.
         """
         if not self._in_bytes:
             return None
@@ -126,20 +127,20 @@ class Transport:
         if not failed:
             status = None
             head = await self._read_first_byte() if _is_json(self.content_type) else b"data"
-            if head not in (b"{", b"[") or (documents and head == b"["):
+            if head not in (b"{", b"[") or (allows_array and head == b"["):
                 return None
         with contextlib.suppress(Exception):  # an incomplete body is also useful
-            while len(self._body) < BODY:
+            while len(self._body) < MAX_BODY:
                 self._body += await anext(self)
         try:
-            value = decode(bytes(self._body[:BODY]))
+            value = decode(bytes(self._body[:MAX_BODY]))
         except ValueError:
             value = None
         fault = read_fault(value)
         if failed:
             error = fault._replace(status=status).event(_PHRASES.get(status or 0, f"HTTP status {status}"))
         else:
-            error = fault.event(_ASK_FOR_ONE if isinstance(value, dict) and "choices" in value else _NO_STREAM)
+            error = fault.event(_ASK_FOR_STREAM if isinstance(value, dict) and "choices" in value else _NO_STREAM)
         return msgspec.structs.replace(error, url=url_of(self._response))
 
     async def aclose(self) -> None:
@@ -181,7 +182,7 @@ def _advice(origin: object) -> str:
             origin.close()  # prevents Python's warning that the coroutine was never awaited
         return f"{what}: await it first"
     if hasattr(origin, "__aenter__"):
-        return f"{what}: enter it first, and pass what that gives: `async with … as response:`"
+        return f"{what}: enter it first, and pass the result: `async with … as response:`"
     if isinstance(origin, Mapping) or hasattr(origin, "model_dump"):
         return f"{type(origin)!r} is a whole answer and no stream: ask for one with `stream=True`"
     return what
@@ -206,15 +207,15 @@ def _response(origin: object) -> tuple[Any, bool]:
     """
     for candidate in (origin, getattr(origin, "response", None)):
         if callable(getattr(candidate, "aiter_bytes", None)):
-            objects = candidate is not origin and isinstance(origin, AsyncIterable | Iterable)
+            has_objects = candidate is not origin and isinstance(origin, AsyncIterable | Iterable)
             stream = getattr(candidate, "stream", None)  # httpx sets it for synchronous and asynchronous clients
             synchronous = isinstance(stream, Iterable) and not isinstance(stream, AsyncIterable)
-            if objects and (synchronous or getattr(candidate, "is_stream_consumed", False) is True):
+            if has_objects and (synchronous or getattr(candidate, "is_stream_consumed", False) is True):
                 return candidate, False
             if synchronous:
                 raise UnreadableSource("this response is synchronous; a source reads those of an asynchronous client")
             if getattr(candidate, "is_stream_consumed", False) is True:
-                log.warning("response_read_before", advice="ask with `client.stream(…)`: nothing is seen until the end")
+                log.warning("response_read_before", advice="use `client.stream(…)`: this response was read to its end")
             return candidate, True
     return None, False
 

@@ -14,8 +14,8 @@ _BATCH = 256  # number of events that are reported in one call
 class Observation:
     """A stage that reports one run to its observer.
 
-    It reports events in batches, because a report for each delta is slow. It reports the first text of a request
-    immediately.
+    It reports events in batches, because a report for each delta is slow. It reports immediately that the first text of
+    an answer was shown.
     """
 
     def __init__(self, observed: ObservedRun) -> None:
@@ -25,7 +25,10 @@ class Observation:
         self._awaits_batch = False  # True if the next batch of the source must be reported
 
     def take(self, events: Sequence[UIEvent]) -> Sequence[UIEvent]:
-        """Record events for the next report. An empty batch means that the machine or the judge buffers text."""
+        """Record events for the next report.
+
+        An empty sequence means that no event could be delivered: the machine or the judge buffers text.
+        """
         if not events:
             self._observed.text_buffered()
             return events
@@ -40,7 +43,7 @@ class Observation:
     def take_batch(self, batch: Sequence[SourceEvent]) -> None:
         """Report that a batch has arrived from the source, if the observer needs this report."""
         if self._awaits_batch and batch and not isinstance(batch[0], SourceError | SourceWarning):
-            self._awaits_batch = self._observed.by_chunk
+            self._awaits_batch = self._observed.wants_every_batch
             self._observed.batch_received()
 
     @contextmanager

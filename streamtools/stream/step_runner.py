@@ -105,7 +105,7 @@ class StepRunner:
             return []
         self._report_answered()
         self._keep(runner, calls, await runner.run(calls, send))
-        return await self.end() if self._running_beside else self.end_calls() + self.settle()
+        return await self.end() if self._running_beside else self.end_calls() + self.end_step()
 
     async def end(self) -> list[UIEvent]:
         """Wait for the calls in background tasks, and end the step. Return its last events."""
@@ -113,7 +113,7 @@ class StepRunner:
             self._report_answered()
             self._all_ended = anyio.Event()
             await self._all_ended.wait()
-        return self.end_calls() + self.settle()
+        return self.end_calls() + self.end_step()
 
     def end_calls(self) -> list[UIEvent]:
         """Record one outcome for each call of the step, in call order.
@@ -135,7 +135,7 @@ class StepRunner:
         self.running, self._outcomes = [], {}
         return unsent
 
-    def settle(self) -> list[UIEvent]:
+    def end_step(self) -> list[UIEvent]:
         """End the step after its calls have ended, and check the limits of the run. Return its last events."""
         events = self.machine.end_step()
         self.check_limits()

@@ -191,11 +191,11 @@ class Gate:
             self._queue.popleft()
             rest = _without_text(event) if self.drops else event
             if rest is not None:
-                self.number(rest)
+                self.set_seq(rest)
                 out.append(rest)
         return out
 
-    def number(self, event: UIEvent) -> None:
+    def set_seq(self, event: UIEvent) -> None:
         """Set the `seq` of an event that is released. The gate splits and drops events, so their numbers change."""
         self._seq = event.seq if not self._seq else self._seq + 1
         if event.seq != self._seq:

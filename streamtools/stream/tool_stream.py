@@ -313,7 +313,7 @@ class ToolStream(Decidable):
                                 await self._close_source()
                                 self._source = source
                             await self._run.read(source, tools)
-                        self._run.complete()
+                        self._run.release_last_events()
                     except BaseException as error:
                         if isinstance(error, Exception):
                             self._buffer.fail(error)  # raised to the consumer; the group would wrap it
@@ -349,13 +349,13 @@ class ToolStream(Decidable):
         await close(self._source, complaint="source_not_closed", run_id=self.run_id)
 
     def _finish(self) -> None:
-        self._run.finish()
+        self._run.close()
         if self._finished is not None:
             self._finished.set()
 
 
 class EventStage(Protocol):
-    """Processes events between the machine and the buffer: the judge, the telemetry, and the rules for arguments."""
+    """Processes events between the machine and the buffer: the judge, the observation, and the rules for arguments."""
 
     def take(self, events: Sequence[UIEvent]) -> Sequence[UIEvent]:
         """Process `events`, and return the events for the next stage.
@@ -401,8 +401,8 @@ class StreamRun:
         Returns a context manager. The caller starts the task of the run inside it.
         """
         self.buffer.open()
-        resumed = self.resumed.trace if self.resumed else ""
-        observed = observing.begin(self.machine.run_id, self.machine, resumed)
+        resumed_trace = self.resumed.trace if self.resumed else ""
+        observed = observing.begin(self.machine.run_id, self.machine, resumed_trace)
         if observed is not None:
             self._observation = Observation(observed)
             self._stages.append(self._observation)
@@ -410,7 +410,7 @@ class StreamRun:
         return observing.surrounding(observed)
 
     def begin(self, tools: TaskGroup) -> None:
-        """Start the time limit of the run.
+        """Start the time limit of the run, and the judge.
 
         `tools` is the task group of the tools. Cancelling its scope stops the run.
         """
@@ -444,14 +444,14 @@ class StreamRun:
     async def send(self, event: UIEvent) -> None:
         """Emit an event of a tool.
 
-        A `Progress` event skips the stages, so the result does not contain it. After it, this waits for room in the
-        buffer.
+        A `Progress` event skips the stages, so the result does not contain it. `send` then waits until the judge and
+        the buffer have room.
         """
         if type(event) is not Progress:
             self.emit((event,))
             return
         if self._judge is not None:
-            self._judge.gate.number(event)
+            self._judge.gate.set_seq(event)  # the judge drops events, so the numbers change
         self.buffer.put((event,), weigh(event))
         await self.wait_for_room()
 
@@ -491,11 +491,14 @@ class StreamRun:
         calls = self.resumed.calls
         self.collector.resume(calls)
         self.emit(self.machine.resume(calls))
-        self.emit(await self.steps.run_calls(tools, self.send) if self.steps.executes else self.steps.settle())
+        self.emit(await self.steps.run_calls(tools, self.send) if self.steps.executes else self.steps.end_step())
         await self.wait_for_approval()
 
     async def read(self, source: EventSource, tools: TaskGroup) -> None:
-        """Read `source` to its end, and run its calls. Eager calls run in the task group `tools`."""
+        """Read `source` to its end, and run its calls.
+
+        With `execute="eager"`, calls run in the task group `tools` while the model still writes.
+        """
         machine, steps, feed, observation = self.machine, self.steps, self.machine.feed, self._observation
         machine.source = source
         self.collector.read_from(source)
@@ -527,16 +530,16 @@ class StreamRun:
                 count += 1
                 if not count % YIELD_EVERY:
                     await anyio.lowlevel.checkpoint()
-        if steps.running:  # eager calls of a turn whose end the source did not report
+        if steps.running:  # calls of a turn whose end the source did not report
             self.emit(await steps.end())
         await self.wait_for_approval()
 
     # These methods end the run.
 
-    def complete(self) -> None:
+    def release_last_events(self) -> None:
         """With a judge, emit the last events of the machine now, because the judge can still approve their text.
 
-        Without a judge, `end` emits them.
+        Without a judge, `end` emits the last events.
         """
         if self._judge is not None:
             self.emit(self.machine.close())
@@ -544,8 +547,7 @@ class StreamRun:
     def end(self, failure: str | None) -> None:
         """Emit the events that end the run.
 
-        `failure` is the name of the exception that the source raised. None means that the run is complete or was
-        stopped.
+        `failure` is the name of the exception that ended the run. None means that the run is complete or was stopped.
         """
         self._close_judge()
         if failure is not None:
@@ -557,7 +559,7 @@ class StreamRun:
             self.emit(self.machine.stop(self._stop_reason))
         self.emit(self.machine.close())
 
-    def finish(self) -> None:
+    def close(self) -> None:
         """Emit `done` if the run has not emitted it, report the end to the observer, and close the buffer."""
         self._close_judge()
         self.emit(self.steps.end_calls())

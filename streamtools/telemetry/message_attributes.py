@@ -1,7 +1,7 @@
 """Creates the span attributes that contain messages, arguments and results, for `instrument(content=True)`.
 
-The attributes for messages are JSON in the schema of the OpenTelemetry conventions. In all attributes, keys of known
-formats are overwritten, as in a recording. Attributes are truncated after `MAX_ATTRIBUTE` characters.
+The attributes for messages are JSON in the schema of the OpenTelemetry conventions. In all attributes, API keys in
+known formats are overwritten, as in a recording. Attributes are truncated after `MAX_ATTRIBUTE` characters.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from streamtools.json_values import writable
 from streamtools.recording.scrubbing import scrub
 
 Clean: TypeAlias = Callable[[Any], Any]
-"""A function that applies the text rules of a run to plain data, and returns the changed data."""
+"""A function that applies the text rules of a run, which replace matches, to plain data. Returns the changed data."""
 
 MAX_ATTRIBUTE = 64 * 1024
 """The maximum length of an attribute in characters."""
@@ -38,7 +38,7 @@ def input_messages(history: Iterable[Message], clean: Clean) -> str:
 
 
 def output_messages(text: str, reasoning: str, calls: Sequence[ToolCall], finish: str | None, clean: Clean) -> str:
-    """Return the value of the attribute `gen_ai.output.messages`: the visible response."""
+    """Return the value of the attribute `gen_ai.output.messages`: one response."""
     parts = [{"type": "reasoning", "content": reasoning}] if reasoning else []
     parts += [{"type": "text", "content": text}] if text else []
     message = {"role": "assistant", "parts": [*parts, *map(_call, calls)], "finish_reason": finish or "error"}

@@ -191,7 +191,7 @@ class RunSpans:
         self._usage: Usage | None = None
         self._error: str | None = None
         self._done: Done | None = None
-        self.by_chunk = settings.by_chunk
+        self.wants_every_batch = settings.by_chunk
         carrier: dict[str, str] = {}
         _PROPAGATOR.inject(carrier, self._context)
         self.trace = carrier.get("traceparent", "")

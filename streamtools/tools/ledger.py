@@ -203,8 +203,8 @@ class DrivenRun(Protocol):
 
     run_id: str
     epoch: int
-    place: str
-    """The Redis key of the token of the process that drives the run. The token starts with the epoch."""
+    meta_key: str
+    """The key of the Redis hash with the field `token`, `"<epoch>:<process id>"`, of the driving process."""
 
     async def is_lost(self) -> bool:
         """Return whether another process is known to have taken over the run."""

@@ -190,7 +190,7 @@ class RedisLedger(OwnerViews):
         member, keys = self._place(scope, call)
         driven = DRIVEN_RUN.get()
         if driven is not None and driven.run_id == scope:
-            keys = [*keys, driven.place]
+            keys = [*keys, driven.meta_key]
         terms = (claim.holder, repr(self.lease), repr(min(claim.until, 1e15)), repr(CLOCK_SLACK), self._owner)
         prefixes = self._call_prefix, self._run_prefix
         answer = await self._run(_BEGIN, keys, scope, member, claim.epoch, *terms, encode(call), *prefixes)

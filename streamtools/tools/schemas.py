@@ -141,9 +141,9 @@ def _map_subschemas(schema: JsonSchema, change: Callable[[Any], Any]) -> JsonSch
     return changed
 
 
-# The Latitude chat front end describes the parameters of `toolClients` with a list instead of the schema of an object.
-# Each parameter in the list has a separate schema, in which references to other schemas do not work, so they are
-# inlined.
+# Latitude's chat front end describes the parameters of its tools (`toolClients`) with a list instead of an object
+# schema. Each parameter in the list has a separate schema, in which references to other schemas do not work, so they
+# are inlined.
 
 
 def schema_of_parameters(parameters: Iterable[Mapping[str, Any]]) -> JsonSchema:

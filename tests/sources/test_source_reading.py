@@ -17,7 +17,7 @@ import pytest
 from streamtools import sources
 from streamtools.errors import Code, UnreadableSource
 from streamtools.events import ProviderCompleted, SourceError, SourceEvent, SourceUsage, TextDelta, Usage
-from streamtools.sources.transport import BODY
+from streamtools.sources.transport import MAX_BODY
 from streamtools.sources.wire_formats.latitude import Latitude
 from tests.support.cases import together
 from tests.support.loopback import Loopback
@@ -219,7 +219,7 @@ async def test_an_event_stream_that_is_declared_as_json() -> None:
     """What a response begins with counts for more than what it is declared to be."""
     async with Loopback([b"\n", b"\r\n", *STREAM], declared="application/json") as server:
         assert await fetch(server) == EVENTS
-    async with Loopback([b"\n" * (BODY + 1), *STREAM], declared="application/json") as server:
+    async with Loopback([b"\n" * (MAX_BODY + 1), *STREAM], declared="application/json") as server:
         assert await fetch(server) == EVENTS
     async with Loopback(STREAM, declared=None) as server:
         assert await fetch(server) == EVENTS

@@ -295,7 +295,7 @@ async def test_a_chat_asks_for_the_type() -> None:
         assert ask.history[0].text.startswith("Be kind.\n\nYour final answer is one JSON value")
     again = model.asks[1].history[-1]
     assert isinstance(again, User)
-    assert "not what was asked for" in str(again.content)
+    assert "does not match the output type" in str(again.content)
 
     async with chat(ScriptedModel(["No.", "Never."]), messages, output=Table) as stream:
         assert [row async for row in stream.items(Row)] == []

@@ -1,8 +1,8 @@
 """Reads calls that consist of a name and the JSON of the arguments: `NAME[ARGS]{"city": "Paris"}`.
 
 The name stands before the JSON, between tags of the chat template. A wrapper may contain several calls. The dialect
-passes the tags as arguments. Malformed text ends at the closing tag of the call. If the dialect has no closing tag, a
-span is one call, and ends with its JSON.
+configures the tags in the constructors below. Malformed text ends at the closing tag of the call. If the dialect has no
+closing tag, a span is one call, and ends with its JSON.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def plain_name(word: str, declared: Declared) -> Identity | None:
 
 
 class NamedCall:
-    """The grammar of one call up to the end of its JSON: `before NAME id_tag ID separator {...}`.
+    """The grammar of one call up to the end of its JSON: `name_tag NAME id_tag ID separator {...}`.
 
     Only the name and the JSON are required in every dialect.
     """
@@ -58,25 +58,27 @@ class NamedCall:
         self,
         separator: str = "",
         *,
-        before: str = "",
+        name_tag: str = "",
         id_tag: str = "",
         optional: bool = False,
         fenced: bool = False,
-        typed: str = "",
+        type_word: str = "",
         identify: Callable[[str, Declared], Identity | None] = plain_name,
     ) -> None:
         """Configure the tags around the name.
 
-        - `before`, `id_tag` and `separator`: the tags before the name, the id and the JSON. "" for none.
+        - `name_tag`, `id_tag` and `separator`: the tags before the name, the id and the JSON. "" for none.
         - `optional`: whether the separator may be missing. The id may always be missing.
         - `fenced`: whether the JSON may stand in a fence of back-ticks.
-        - `typed`: a word that may stand in the position of the name. The name then follows the separator.
-        - `identify`: a function that reads the name from the word before the arguments. None means no call.
+        - `type_word`: a word, such as `function`, that may stand in the position of the name. The name then follows the
+          separator.
+        - `identify`: a function that reads the name from the word before the arguments. It returns None if the word
+          names no tool.
         """
-        self._before, self._separator = (before, Pattern(before)), (separator, Pattern(separator))
+        self._name_tag, self._separator = (name_tag, Pattern(name_tag)), (separator, Pattern(separator))
         self._id_tag = Pattern(id_tag) if id_tag else None
         self._optional = optional
-        self._typed = typed
+        self._type_word = type_word
         self.fenced = fenced
         self._identify = identify
 
@@ -85,8 +87,8 @@ class NamedCall:
         return (yield from self._read_head(span)) or (yield from self._read_arguments(span, close))
 
     def _read_head(self, span: Span) -> Generator[None, None, Code | None]:
-        if not (yield from self._read_literal(span, *self._before)):
-            return self._missing(span, self._before[0])
+        if not (yield from self._read_literal(span, *self._name_tag)):
+            return self._missing(span, self._name_tag[0])
         yield from span.peek()
         word = yield from span.word(_WORD)
         yield from span.peek()
@@ -98,7 +100,7 @@ class NamedCall:
             code = self._missing(span, self._separator[0])
             if code is Code.TRUNCATED or not self._optional:
                 return code
-        if self._typed and word == self._typed and (char := (yield from span.peek())) not in _BEGINS_JSON:
+        if self._type_word and word == self._type_word and (char := (yield from span.peek())) not in _BEGINS_JSON:
             if not char:
                 return Code.TRUNCATED
             word = yield from span.word(_WORD)
@@ -236,7 +238,10 @@ class Enclosed:
                 return False
 
     def _skip(self, span: Span, until: Closing) -> Generator[None, None, bool]:
-        """Read malformed text up to the next tag, including a closing tag. Returns False if the stream ends first."""
+        """Read malformed text up to the next tag. If this is the closing tag of the call, read it too.
+
+        Returns False if the stream ends first.
+        """
         found = yield from span.recover_at(until)
         begin = span.before_closing - span.base
         if found and not self._close.match(span.text, begin, True):
@@ -259,7 +264,7 @@ class Enclosed:
         return span.at_end_in(*self._cut_tags)
 
     def _warn(self, span: Span) -> None:
-        span.warn(Code.MISSING_CLOSE, f"the call lacks its closing {self._tags[0]}, or what closes all calls")
+        span.warn(Code.MISSING_CLOSE, f"the call lacks its closing {self._tags[0]}, or the closing tag of all calls")
 
 
 class AddressedCall:

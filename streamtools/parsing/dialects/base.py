@@ -49,7 +49,7 @@ class Opener:
     """True if a call begins with this marker. False for a wrapper, whose grammar reports the start of each call."""
     unless_enabled: str = ""
     """The id of another dialect that reads the same text. If that dialect is enabled, this opener is ignored."""
-    tag: int | None = None
+    tag_parts: int | None = None
     """The number of `parts` that form a complete tag. If the stream ends after this tag, a call was cut off.
 
     With None, `Marker` finds the end of the tag.
@@ -57,8 +57,8 @@ class Opener:
     marker: Marker = field(init=False)
 
     def __post_init__(self) -> None:
-        tag = self.tag if self.kind == "call" else 0
-        marker = Marker(self.parts, ahead=self.ahead, where=self.where, not_after=self.not_after, tag=tag)
+        tag_parts = self.tag_parts if self.kind == "call" else 0
+        marker = Marker(self.parts, ahead=self.ahead, where=self.where, not_after=self.not_after, tag_parts=tag_parts)
         object.__setattr__(self, "marker", marker)
 
 
@@ -84,7 +84,7 @@ class Tag:
     marker: Marker = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "marker", Marker(self.parts, where=self.where, tag=0))
+        object.__setattr__(self, "marker", Marker(self.parts, where=self.where, tag_parts=0))
 
 
 @dataclass(frozen=True, eq=False)

@@ -27,10 +27,10 @@ from streamtools.parsing.json_scanner import CallsUnderNames
 from streamtools.parsing.markers import SPACES, Maybe, OneOf, Part, Some
 
 # Mistral models write two forms after the same token. The text after the token distinguishes them. If only one of the
-# two dialects is enabled, it reads both forms. The token always begins a call. Only in "auto", it may also be part of
-# an answer about the token. Neither form has a closing tag. A call ends with its JSON, and malformed text ends with
-# the next blank line. Source: mistral-common, and the chat templates of Mistral-7B-Instruct-v0.3, Mistral-Small-3.2,
-# Magistral and Ministral 3.
+# two dialects is enabled, it reads both forms. With `dialects="auto"`, the token may also be part of an answer about
+# the token. Otherwise the token always begins a call. Neither form has a closing tag. A call ends with its JSON, and
+# malformed text ends with the next blank line. Source: mistral-common, and the chat templates of
+# Mistral-7B-Instruct-v0.3, Mistral-Small-3.2, Magistral and Ministral 3.
 
 _MISTRAL = "[TOOL_CALLS]"
 _LISTED, _NAMED = json_calls(), bare(NamedCall("[ARGS]", id_tag="[CALL_ID]", optional=True), _MISTRAL)
@@ -133,7 +133,7 @@ def _deepseek(
     for bar in bars:
         tokens = (_CALLS, _END_OF_CALLS, _CALL, _END_OF_CALL, _SEPARATOR, "<｜end▁of▁sentence｜>")
         calls, end_of_calls, call, end, separator, end_of_turn = (token.replace("｜", bar) for token in tokens)
-        named = NamedCall(separator, fenced=True, typed="function")
+        named = NamedCall(separator, fenced=True, type_word="function")
         wrapped, alone = Enclosed(named, call, end, around=((calls,), (end_of_calls,))), Enclosed(named, call, end)
         for ahead in (tuple(_with_bar(part, bar) for part in parts) for parts in aheads):
             openers += [Opener((calls, GAP, call), wrapped, ahead), Opener((calls,), wrapped, ahead)]
@@ -233,8 +233,8 @@ def gigachat3() -> Dialect:
     return Dialect(
         id="gigachat3",
         openers=(
-            Opener((message, SPACES, word, Maybe((role,)), SPACES), call, ahead=("{",), tag=3),
-            Opener((word + role, SPACES), call, ahead=("{",), auto="line_start", tag=1),
+            Opener((message, SPACES, word, Maybe((role,)), SPACES), call, ahead=("{",), tag_parts=3),
+            Opener((word + role, SPACES), call, ahead=("{",), auto="line_start", tag_parts=1),
             Opener(("<|function_call|>", SPACES), call, ahead=("{",)),
             Opener((word, SPACES), call, ahead=("{", SPACES, '"'), where="line_start", auto=False),
         ),
@@ -253,7 +253,7 @@ def plamo3() -> Dialect:
     (wrap, unwrap), (begin, end), (before, after) = both("tool_requests"), both("tool_request"), both("tool_name")
     begin_json, end_json = both("tool_arguments")
     separator = f"{after}{begin_json}<|plamo:constrain|>json<|plamo:msg|>"
-    named, reasoning = NamedCall(separator, before=before), both("think")
+    named, reasoning = NamedCall(separator, name_tag=before), both("think")
     return Dialect(
         id="plamo3",
         openers=(

@@ -210,8 +210,9 @@ def hyperclovax_think() -> Dialect:
     return Dialect(
         id="hyperclovax_think",
         openers=(
-            Opener((header + tool,), json_calls(), ahead=("[",), tag=1),
-            Opener((tool[1:],), json_calls(), ahead=("[",), where="start", tag=1),  # the prompt contains the header
+            Opener((header + tool,), json_calls(), ahead=("[",), tag_parts=1),
+            # The prompt contains the beginning of the header.
+            Opener((tool[1:],), json_calls(), ahead=("[",), where="start", tag_parts=1),
         ),
         write_call=_json_writer(f"{header}{tool}[", f"]{end}"),
         reserved=(header, tool[1:]),
@@ -234,7 +235,7 @@ def json_begin_end() -> Dialect:
 
     return Dialect(
         id="json_begin_end",
-        openers=(Opener(("JSON_BEGIN", SPACES), calls, ahead=("{",), where="line_start", tag=1),),
+        openers=(Opener(("JSON_BEGIN", SPACES), calls, ahead=("{",), where="line_start", tag_parts=1),),
         write_call=write_call,
         reserved=("JSON_BEGIN", "JSON_END"),
     )

@@ -50,10 +50,10 @@ def harmony() -> Dialect:
     return Dialect(
         id="harmony",
         openers=(
-            *(Opener(header, message, tag=header.index(_TOOL) + 1) for header in _headers(_TOOL)),
-            Opener(("<|start|>assistant", *_TO, _TOOL, *_MESSAGE), message, tag=4),
+            *(Opener(header, message, tag_parts=header.index(_TOOL) + 1) for header in _headers(_TOOL)),
+            Opener(("<|start|>assistant", *_TO, _TOOL, *_MESSAGE), message, tag_parts=4),
             # the prompt contains the beginning of the header
-            Opener((*_TO[1:], _TOOL, _BLANKS, *_CHANNEL, *_MESSAGE), message, where="start", tag=0),
+            Opener((*_TO[1:], _TOOL, _BLANKS, *_CHANNEL, *_MESSAGE), message, where="start", tag_parts=0),
             Opener(result, message.result, kind="result"),
         ),
         write_call=name_and_json(
@@ -115,7 +115,7 @@ def inkling() -> Dialect:
     begins: tuple[tuple[Part, ...], ...] = ((message, GAP, NAME, GAP), (message, GAP), ())
     return Dialect(
         id="inkling",
-        openers=tuple(Opener((*begin, invoke), call, tag=0) for begin in begins),
+        openers=tuple(Opener((*begin, invoke), call, tag_parts=0) for begin in begins),
         write_call=lambda name, arguments: f"{message}{name}{invoke}{compact({'name': name, 'args': arguments})}{end}",
         reserved=("<|message_", "<|content_", end),
         tags=(
