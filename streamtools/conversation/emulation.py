@@ -12,7 +12,7 @@ The state machine reads a single turn. The answers that are not the turn are not
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self, TypeAlias
 
@@ -99,8 +99,7 @@ class EmulatedReply:
     think: Callable[[bool], None]
 
     def __post_init__(self) -> None:
-        # Returns the next batch of events. None after the last batch.
-        self._next: Callable[[], Awaitable[Sequence[SourceEvent]]] | None = self._begin
+        self._batches = self._run()
         self._reply: Reply | None = None  # the reply to the current request
         self._first_answer: list[SourceEvent] | None = None  # the complete normal answer, if it contains no call
         self._first_usage: Usage | None = None
@@ -115,84 +114,86 @@ class EmulatedReply:
         return origin_of(self.model)
 
     async def __anext__(self) -> Sequence[SourceEvent]:
-        if self._next is None:
-            raise StopAsyncIteration
-        return await self._next()
+        return await anext(self._batches)
 
     async def aclose(self) -> None:
+        await self._batches.aclose()
         if self._reply is not None:
             await self._reply.aclose()
 
-    # The three requests, in order.
-
-    async def _begin(self) -> Sequence[SourceEvent]:
+    async def _run(self) -> AsyncGenerator[Sequence[SourceEvent]]:
+        """Send the requests in order, and yield the batches of the turn."""
+        ask = self.ask
         if self.first is not None:
-            answer = await self._try(self.first)
-            if answer is not None:
-                return answer
-        if self.ask.tool_choice.mode == "none":
-            return [_BEGIN_TURN, *self._answer([], None)]
-        self._next = self._decide
-        return [_BEGIN_TURN]
+            self._reply = reply = Reply(self.model, self.first)
+            begun = await self._begin(reply, bool(self.first.tools))
+            if begun is not None:
+                yield begun
+                async for batch in reply:
+                    yield batch
+                return
+            await reply.aclose()
+        yield [_BEGIN_TURN]
+        warnings: list[SourceEvent] = []
+        usage: Usage | None = None
+        if ask.tool_choice.mode != "none":
+            self.think(True)
+            try:
+                decision, usage = await self._ask_for_decision()
+            finally:
+                self.think(False)
+            self._hidden_usage = _sum(self._first_usage, usage)
+            if isinstance(decision, SourceError):
+                yield [*self._usage_events(), decision]
+                return
+            safe = {tool.name: not tool.requires_approval and tool.trust == "text" for tool in ask.tools}
+            calls = [call for call in decision.calls if call.name in safe]
+            warnings.append(SourceWarning(Code.EMULATED, EMULATED))
+            if len(calls) < len(decision.calls):
+                warnings.append(SourceWarning(Code.UNKNOWN_DROPPED, UNKNOWN))
+            if decision.differs:
+                warnings.append(SourceWarning(Code.DECISIONS_DIFFER, DIFFERENT))
+                calls = [call for call in calls if safe[call.name]]
+            if not decision.readable:
+                warnings.append(SourceWarning(Code.DECISION_UNREADABLE, UNREADABLE))
+            if calls or ask.tool_choice.mode != "auto":
+                # If the tool choice requires a call and there is none, the state machine reports the violation.
+                now = self.emulation.now()
+                native = [
+                    NativeToolCall(f"emulated {at}", call.name, call.arguments, f"{ID_PREFIX}{now}_{at}", emulated=True)
+                    for at, call in enumerate(calls)
+                ]
+                end = ProviderCompleted(finish_reason="tool_calls" if native else "stop", usage=self._hidden_usage)
+                yield [*warnings, *native, end]
+                return
+        if self._first_answer is not None and self.emulation.reuse_upstream_answer:
+            self._hidden_usage = usage
+            yield [*warnings, *self._usage_events(), *map(self._with_hidden_usage, self._first_answer)]
+            return
+        self._hidden_usage = _sum(self._first_usage, usage)
+        self._reply = reply = Reply(self.model, ask_without_tools(ask))
+        yield [*warnings, *self._usage_events()]
+        async for batch in reply:
+            yield [self._with_hidden_usage(event) for event in batch]
 
-    async def _try(self, first: Ask) -> Sequence[SourceEvent] | None:
-        """Send the normal request, and read its answer until it contains a call or an error.
+    async def _begin(self, reply: Reply, has_tools: bool) -> list[SourceEvent] | None:
+        """Read the normal answer until it contains a call or an error, and return the events up to that point.
 
-        Returns the events up to that point. `_pass_on` returns the events after it. Returns None if the complete answer
-        contains no call, or if the provider refuses tools.
+        Returns None if the complete answer contains no call, or if the provider refuses tools.
         """
-        self._reply = reply = Reply(self.model, first)
-        self._next = self._pass_on
         machine = self.probe()
         buffered: list[SourceEvent] = []
         async for batch in reply:
             buffered += batch
             for event in batch:
                 if isinstance(event, SourceError):
-                    if not (first.tools and refuses_tools(event)):
-                        return buffered
-                    await reply.aclose()
-                    return None
+                    return None if has_tools and refuses_tools(event) else buffered
                 if any(map(_shows_call_or_error, machine.feed(event))):
                     return buffered
         if any(map(_shows_call_or_error, machine.close())):
             return buffered
-        await reply.aclose()
         self._first_answer, self._first_usage = buffered, machine.usage
         return None
-
-    async def _decide(self) -> Sequence[SourceEvent]:
-        ask, emulation = self.ask, self.emulation
-        self.think(True)
-        try:
-            decision, usage = await self._ask_for_decision()
-        finally:
-            self.think(False)
-        self._hidden_usage = _sum(self._first_usage, usage)
-        if isinstance(decision, SourceError):
-            self._next = None
-            return [*self._usage_events(), decision]
-        safe = {tool.name: not tool.requires_approval and tool.trust == "text" for tool in ask.tools}
-        calls = [call for call in decision.calls if call.name in safe]
-        warnings = [SourceWarning(Code.EMULATED, EMULATED)]
-        if len(calls) < len(decision.calls):
-            warnings.append(SourceWarning(Code.UNKNOWN_DROPPED, UNKNOWN))
-        if decision.differs:
-            warnings.append(SourceWarning(Code.DECISIONS_DIFFER, DIFFERENT))
-            calls = [call for call in calls if safe[call.name]]
-        if not decision.readable:
-            warnings.append(SourceWarning(Code.DECISION_UNREADABLE, UNREADABLE))
-        if not calls and ask.tool_choice.mode == "auto":
-            return self._answer(warnings, usage)
-        # If the tool choice requires a call and there is none, the state machine reports the violation.
-        self._next = None
-        now = emulation.now()
-        native = [
-            NativeToolCall(f"emulated {at}", call.name, call.arguments, f"{ID_PREFIX}{now}_{at}", emulated=True)
-            for at, call in enumerate(calls)
-        ]
-        end = ProviderCompleted(finish_reason="tool_calls" if native else "stop", usage=self._hidden_usage)
-        return [*warnings, *native, end]
 
     async def _ask_for_decision(self) -> tuple[ModelDecision | SourceError, Usage | None]:
         """Send the decision request. Returns the decision or the error that ends the run, and the request's usage."""
@@ -216,24 +217,6 @@ class EmulatedReply:
         if isinstance(end, Done) and end.reason == "truncated":  # a call may be incomplete
             return ModelDecision([], False), machine.usage
         return read_decision("".join(event.text for event in read if isinstance(event, Text))), machine.usage
-
-    def _answer(self, warnings: Sequence[SourceEvent], decision_usage: Usage | None) -> Sequence[SourceEvent]:
-        """Continue with an answer without tools: the normal answer or the answer to the final request.
-
-        Returns the events that come before the answer. If the normal answer is reused, the result includes its events.
-        """
-        if self._first_answer is not None and self.emulation.reuse_upstream_answer:
-            self._next = None
-            self._hidden_usage = decision_usage
-            return [*warnings, *self._usage_events(), *map(self._with_hidden_usage, self._first_answer)]
-        self._next = self._pass_on
-        self._hidden_usage = _sum(self._first_usage, decision_usage)
-        self._reply = Reply(self.model, ask_without_tools(self.ask))
-        return [*warnings, *self._usage_events()]
-
-    async def _pass_on(self) -> Sequence[SourceEvent]:
-        assert self._reply is not None
-        return [self._with_hidden_usage(event) for event in await anext(self._reply)]
 
     # The usage of hidden answers is added to the usage of the answer that is shown.
 

@@ -14,8 +14,8 @@ from functools import lru_cache
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from streamtools.calls import ToolCall
-from streamtools.conversation.models.bodies import place_options
 from streamtools.conversation.models.http_model import calls_natively_at
+from streamtools.conversation.models.model import place_options
 from streamtools.conversation.models.providers import OLLAMA_OPTIONS
 from streamtools.conversation.prompts import Example, add_teaching, augment_system_prompt, few_shot
 from streamtools.gateway.client_requests import ClientRequest, as_tools, cached, definitions_of, tools_of

@@ -12,9 +12,9 @@ import pytest
 from opentelemetry.metrics import NoOpMeter
 
 from streamtools import parse, rules
-from streamtools.conversation.continuation import SHORTEST, WINDOW
 from streamtools.conversation.failover import OnBreak
 from streamtools.conversation.models.prefill import PREFILLS
+from streamtools.conversation.shared_answer import SHORTEST, WINDOW
 from streamtools.history import Format, SendReasoning
 from streamtools.parsing import DIALECTS
 from streamtools.telemetry.instruments import Instruments

@@ -18,8 +18,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
-from streamtools.conversation.models.bodies import merge
-from streamtools.conversation.models.model import Ask, Body
+from streamtools.conversation.models.model import Ask, Body, merge
 from streamtools.conversation.models.output_format import schema_fields
 from streamtools.conversation.models.prefill import PREFILLS, known_prefill, prefill_of
 from streamtools.conversation.models.sending import HTTPClient, ModelRequest, Sending, Timeouts

@@ -17,9 +17,8 @@ from datetime import UTC, datetime
 from typing import Any, ClassVar
 from urllib.parse import quote
 
-from streamtools.conversation.models.bodies import add_options, add_tools, tool_definitions
 from streamtools.conversation.models.http_model import HTTPModel
-from streamtools.conversation.models.model import Ask, Body
+from streamtools.conversation.models.model import Ask, Body, add_options, add_tools, tool_definitions
 from streamtools.history import Message, read_messages, system_prompt, write_messages
 from streamtools.history.anthropic_messages import container_of
 from streamtools.parsing.dialects import Dialects, choose_dialects
