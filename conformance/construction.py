@@ -123,9 +123,9 @@ class _Writer:
         one, other = (dialect.write_call(name, {"city": "x"}) for name in ("get_weather", "keep"))
         places = {opener.where for opener in openers if re.match(opener.marker.search_pattern(), one)}
         self.alone = places == {"start"}
-        """Whether a call must be the whole answer."""
+        """True if a call must be the whole answer."""
         self.results = any(opener.kind == "result" for opener in openers)
-        """Whether the parser recognizes a result that the model writes."""
+        """True if the parser recognizes a result that the model writes."""
         self.opening = one[: _common_length(one, other)]
         """The text with which every call begins."""
         tag = _TAG.match(self.opening)
@@ -194,7 +194,7 @@ def _markers_in_strings(writer: _Writer) -> Iterator[RuleCase]:
 
 
 def _embeds_json(writer: _Writer) -> bool:
-    """Whether a call contains its arguments as one JSON object."""
+    """Return True if a call contains its arguments as one JSON object."""
     return compact({"city": "x"}) in writer.call("get_weather", {"city": "x"}).text
 
 

@@ -24,12 +24,12 @@ class Result:
 
     @property
     def right(self) -> bool:
-        """Whether no cut has a fault."""
+        """True if no cut has a fault."""
         return not any(self.faults.values())
 
     @property
     def kinds(self) -> set[str]:
-        """The names of its faults."""
+        """The names of the faults."""
         return {kind for faults in self.faults.values() for kind in faults}
 
 

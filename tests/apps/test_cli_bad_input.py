@@ -248,7 +248,7 @@ def test_the_process_ends_although_a_thread_runs(
     assert "frobnicate" in error_line(capsys)
 
 
-# What only a process shows: the whole way to its exit status, with Python's own words at its end.
+# These tests run the command in a process, with messages of Python at its exit.
 
 
 def test_a_process_with_a_broken_pipe_has_status_1() -> None:
@@ -276,7 +276,7 @@ def test_a_process_is_interrupted_while_a_tool_runs(sleeping: str, tmp_path: Pat
         stderr=subprocess.PIPE,
         env=ENVIRONMENT,
         cwd=tmp_path,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs ignore it
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell ignores SIGINT for background jobs
     )
     assert process.stdout is not None
     while b"Executing" not in process.stdout.readline():

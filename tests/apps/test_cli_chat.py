@@ -200,7 +200,7 @@ def test_a_terminal_shows_a_prompt(monkeypatch: pytest.MonkeyPatch) -> None:
     before, _, after = screen.getvalue().partition("\n\n❯ ")
     greeting = f"m at {server.url}chat/completions. Ctrl-C stops an answer, /quit ends the chat."
     assert greeting == " ".join(before.split())
-    assert after.startswith("\nHi.\n\n✔ finished (stop) · ")  # the line feed of the question is the terminal's
+    assert after.startswith("\nHi.\n\n✔ finished (stop) · ")  # the terminal echoes the line feed of the question
     assert after.endswith(" ms\n\n❯ \n")
 
 
@@ -466,7 +466,7 @@ def test_a_chat_on_a_terminal(tmp_path: Path) -> None:
             if "❯ " not in shown.partition("✔ finished")[2]:
                 read_until(terminal, "❯ ")
             process.send_signal(signal.SIGINT)
-            with contextlib.suppress(OSError):  # it has gone already
-                terminal.write(b"\n")  # Python notices a signal between its prompt and its wait with the next line only
+            with contextlib.suppress(OSError):  # the process may have ended
+                terminal.write(b"\n")  # a signal between the prompt and the read is handled after the next line
             _, complaints = process.communicate(timeout=120)
     assert (130, b"streamtools: interrupted\n") == (process.returncode, complaints)

@@ -103,7 +103,7 @@ def test_tools_are_imported_from_the_current_directory(
         "from streamtools import ToolRegistry\n"
         "print('the module is imported')\n"
         "def get_weather(city: str) -> str:\n"
-        "    print('the tool is at work')\n"
+        "    print('the tool runs')\n"
         "    return city.upper()\n"
         "tools = ToolRegistry(get_weather)\n"
         f"class inner: some = {name}\n"
@@ -111,7 +111,7 @@ def test_tools_are_imported_from_the_current_directory(
     assert 0 == main(["replay", str(_SHIPPED["tilde-call"]), "--speed", "0", "--tools", "mine:inner.some"])
     shown = capsys.readouterr()
     assert '🔧 Executed get_weather → "PARIS" (' in shown.out
-    assert "the module is imported\nthe tool is at work\n" == shown.err  # and not on standard output
+    assert "the module is imported\nthe tool runs\n" == shown.err  # not on standard output
 
 
 @pytest.mark.parametrize("name", _SHIPPED)

@@ -36,6 +36,6 @@ def load(name: str) -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = module_from_spec(spec)
-    sys.modules[spec.name] = module  # where what it annotates is looked up
+    sys.modules[spec.name] = module  # annotations are resolved in this module
     spec.loader.exec_module(module)
     return module

@@ -57,7 +57,7 @@ async def test_django_answers_requests_with_a_session(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.sdk
-@pytest.mark.filterwarnings("ignore")  # pydantic-ai warns of itself
+@pytest.mark.filterwarnings("ignore")  # pydantic-ai causes warnings
 async def test_an_agent_of_pydantic_ai_runs_a_tool_for_a_call_in_text(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

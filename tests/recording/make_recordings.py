@@ -2,9 +2,9 @@
 
     python tests/recording/make_recordings.py http://127.0.0.1:8080 streamtools/recording/shipped [NAME …]
 
-The shipped ones come from llama.cpp with Gemma 3 270M (base), on one processor core. It is a base model: it follows
-worked examples in the messages and no instructions, so each scenario below has two or three. What it then streams is
-written down as it comes, chunk by chunk, with its times; nothing is edited. Another model streams other bytes.
+The shipped recordings come from llama.cpp with Gemma 3 270M (base), on one processor core. A base model follows worked
+examples and no instructions, so each scenario has two or three examples. The stream is recorded chunk by chunk with its
+times, and is not edited. Another model streams other bytes.
 """
 
 from __future__ import annotations
@@ -210,7 +210,7 @@ def request_of(scenario: Scenario) -> dict[str, Any]:
         "messages": [{"role": role, "content": text} for role, text in [*turns, ("user", scenario.question)]],
         "stop": ["<|im_end|>"],
         "temperature": 0,
-        "cache_prompt": False,  # llama.cpp: with a warm cache it rounds otherwise, and may answer otherwise
+        "cache_prompt": False,  # with a warm cache, llama.cpp rounds differently
         "max_tokens": scenario.max_tokens,
         "stream": True,
         "stream_options": {"include_usage": True},

@@ -86,7 +86,7 @@ def test_a_deep_body_is_not_recorded(opening: str, closing: str, depth: int) -> 
     assert "[redacted]" == asked.body
 
 
-# Recordings that others wrote.
+# Recordings of other people.
 
 
 @pytest.mark.parametrize(
@@ -133,9 +133,3 @@ def test_a_recorded_content_encoding_is_ignored(tmp_path: Path) -> None:
         answer = client.get("http://x/")
 
     assert ("data: x\n\n", "x") == (answer.text, answer.headers["server"])
-
-
-# The network of a test.
-
-
-# Events of a test.

@@ -172,7 +172,7 @@ def test_a_blocking_reader_gets_the_recorded_end(end: Any) -> None:
 @pytest.mark.anyio
 async def test_events_arrive_at_the_time_of_their_bytes(tmp_path: Path) -> None:
     clock = VirtualClock()
-    path = write(tmp_path / "a.jsonl", ANSWER)  # a hundredth of a second each
+    path = write(tmp_path / "a.jsonl", ANSWER)  # one chunk every 10 ms
     times: list[tuple[str, float]] = []
     async with replay(path, clock=clock) as stream:
         async for event in stream:

@@ -19,7 +19,7 @@ from tests.recording.test_recording_transport import Pieces, answering, in_memor
 from tests.support.loops import ONE_LOOP
 from tests.support.planted import KEYS, found
 
-OPAQUE = "0f9c2b7d5e8a4c1b"  # a key of no known format
+OPAQUE = "0f9c2b7d5e8a4c1b"  # a key in an unknown format
 HEAD = ExchangeHead(source="openai")
 
 
@@ -28,7 +28,7 @@ class Refused(httpx.ReadError):
 
 
 @pytest.mark.anyio
-@ONE_LOOP  # bytes are what counts here
+@ONE_LOOP  # the result depends only on the bytes
 @pytest.mark.parametrize("stride", [13, pytest.param(3, marks=pytest.mark.deep)])
 @pytest.mark.parametrize("key", KEYS.values(), ids=KEYS)
 async def test_no_key_is_in_a_recording(key: str, stride: int, tmp_path: Path) -> None:

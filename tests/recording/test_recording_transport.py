@@ -153,7 +153,7 @@ async def test_a_closed_response_is_recorded_as_left(tmp_path: Path) -> None:
             chunks = response.aiter_bytes()
             assert CHUNKS[0] == await anext(chunks)
         assert body.closed
-        assert CHUNKS[1:] == [data async for data in chunks]  # which the client had already
+        assert CHUNKS[1:] == [data async for data in chunks]  # the client has already received them
 
     recording = read_recording(tmp_path / "answer.jsonl")
     assert CHUNKS[0] == recording.data
@@ -168,7 +168,7 @@ async def test_simultaneous_exchanges_are_written_in_the_order_of_requests(tmp_p
         async with asking.stream("GET", "http://x/1") as one, asking.stream("GET", "http://x/2") as two:
             first, second = one.aiter_bytes(), two.aiter_bytes()
             read = [await anext(second), await anext(first), await anext(second), await anext(first)]
-            assert b'"at"' in file.getvalue()  # the first is written while it is read
+            assert b'"at"' in file.getvalue()  # the first exchange is written while it is read
             assert b"b1" not in file.getvalue()
             assert [] == [data async for data in second] + [data async for data in first]
         await asking.get("http://x/3")
@@ -214,7 +214,7 @@ def test_a_blocking_client_is_recorded(tmp_path: Path) -> None:
         httpx.Response(200, stream=Blocking(b"a", b"b")),
         httpx.ConnectTimeout("late"),
     ]
-    inner: Any = answering(*answers)  # which serves clients of both kinds
+    inner: Any = answering(*answers)  # for asynchronous and blocking clients
     with httpx.Client(transport=RecordingTransport(inner, file, record_body=True)) as asking:
         assert b"".join(CHUNKS) == asking.post("http://x", json={"a": 1}).content
         assert b"packed" == asking.get("http://x").content

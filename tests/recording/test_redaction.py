@@ -20,7 +20,7 @@ from streamtools.recording.redaction import (
 )
 from tests.support.cases import together
 
-SECRET = "Zq7fLw2mXc9vRk4tBn8s"  # of no known format
+SECRET = "Zq7fLw2mXc9vRk4tBn8s"  # in an unknown format
 URL = "https://example.org/v1"
 
 

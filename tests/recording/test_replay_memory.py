@@ -36,7 +36,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         source="openai", request=RecordedRequest(method="GET", url=URL), response=RecordedResponse(status=200)
     )
     digest = hashlib.sha256()
-    with path.open("wb") as file:  # by hand: a writer would look for keys in all of it
+    with path.open("wb") as file:  # without a writer, which would search for keys
         file.write(encode_head(head))
         for at in range(COUNT):
             digest.update(CHUNK)

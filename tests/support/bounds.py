@@ -18,7 +18,7 @@ from streamtools.events import Call, Error, UIEvent
 from streamtools.limits import Limits
 
 LONGEST_MARKER = 160
-"""No marker, with the white space that may stand in it, has more characters."""
+"""An upper limit for the length of a marker with its white space."""
 
 
 def stored(root: object) -> int:
@@ -34,7 +34,7 @@ def stored(root: object) -> int:
         if isinstance(each, str | bytes | bytearray):
             found += len(each)
         rest += gc.get_referents(each)
-        if isinstance(each, msgspec.Struct):  # the collector does not see into events
+        if isinstance(each, msgspec.Struct):  # the garbage collector does not track structs
             rest += msgspec.structs.astuple(each)
     return found
 

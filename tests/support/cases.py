@@ -27,7 +27,7 @@ class Cases:
         self.tried += 1
         try:
             yield
-        except (Exception, pytest.fail.Exception) as error:  # the second is what `pytest.raises` raises
+        except (Exception, pytest.fail.Exception) as error:  # the second is raised by `pytest.raises`
             self.failed.append((", ".join(map(str, name)), _only(error)))
 
 

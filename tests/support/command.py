@@ -10,7 +10,7 @@ from typing import IO
 
 COMMAND = (sys.executable, "-m", "streamtools")
 
-# Nothing of the terminal that the tests run in: no colours, no width.
+# The terminal of the test run must not change colours or widths.
 ENVIRONMENT = {
     name: value for name, value in os.environ.items() if name not in ("FORCE_COLOR", "TTY_COMPATIBLE", "COLUMNS")
 } | {"PYTHONIOENCODING": "utf-8"}

@@ -19,7 +19,7 @@ class CutClient:
         self.is_cut = False
         self._scopes: set[anyio.CancelScope] = set()
         self.sent: list[str] = []
-        """The first words of the scripts, and the commands."""
+        """The sent commands, and the first words of the sent scripts."""
 
     def cut(self) -> None:
         """Interrupt the network."""

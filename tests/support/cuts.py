@@ -9,10 +9,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 _SIZES = (2, 7, 16, 61)
-"""Bytes of the pieces that data come in, in the quick tests."""
+"""The sizes in bytes of the chunks in the quick tests."""
 
 _PLACES = 16
-"""Places at which data are cut in two there."""
+"""The number of positions at which the quick tests split data in two."""
 
 
 def usual_cuts(data: bytes) -> Iterator[list[bytes]]:

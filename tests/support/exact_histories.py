@@ -329,9 +329,9 @@ COMPATIBLE: Messages = [
     },
     _tool("c2", "x"),
 ]
-"""Of servers that speak chat completions and add to them."""
+"""Histories of servers with extended chat completions."""
 BEYOND = frozenset(("reasoning_content", "reasoning", "reasoning_details", "extra_content"))
-"""What they add."""
+"""Messages with the extensions."""
 
 _THINKS = {"type": "thinking", "thinking": [_text("Hm")], "closed": True}
 _CITES = {"type": "reference", "reference_ids": [1]}
@@ -494,4 +494,4 @@ EXACT: dict[str, tuple[str, Messages]] = {
     "bedrock": ("bedrock", BEDROCK),
     "interactions": ("interactions", INTERACTIONS),
 }
-"""Each with the format in which it is written."""
+"""All histories with their formats."""

@@ -13,7 +13,7 @@ from typing import Any
 
 Part = dict[str, Any]
 
-_PARTS: dict[str, tuple[set[str], set[str]]] = {  # the members that each type has to have, and those that it may have
+_PARTS: dict[str, tuple[set[str], set[str]]] = {  # the required and the optional fields of each type
     "start": (set(), {"messageId", "messageMetadata"}),
     "start-step": (set(), set()),
     "finish-step": (set(), set()),
@@ -88,7 +88,7 @@ def check_ai_sdk(parts: Sequence[Part], *, target: int = 7) -> None:
     """Raise AssertionError for events that a client of this version would refuse or show incorrectly."""
     assert parts[0]["type"] == "start", parts[0]
     open_step = failed = False
-    stretches: set[str] = set()  # that are open
+    stretches: set[str] = set()  # open texts and reasoning
     used: set[str] = set()
     calls: dict[str, str] = {}
     asked: set[str] = set()
@@ -158,7 +158,7 @@ def check_ai_sdk(parts: Sequence[Part], *, target: int = 7) -> None:
             if kind == "finish":
                 assert part["finishReason"] in _REASONS, part
     assert parts[-1]["type"] in ("finish", "abort"), parts[-1]
-    left = "available" in calls.values()  # for the client to run
+    left = "available" in calls.values()  # the client must run them
     assert not left or parts[-1].get("finishReason") == "tool-calls", f"calls are left: {calls}"
 
 

@@ -45,9 +45,9 @@ class Loopback:
         self._group: TaskGroup
         self.url = ""
         self.requests: list[bytes] = []
-        """Head and body of each request, as they came."""
+        """The bytes of each request."""
         self.disconnected = anyio.Event()
-        """Is set once a client has closed its end of the connection."""
+        """Set when a client has closed its end of the connection."""
 
     async def __aenter__(self) -> Self:
         listener = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=0)

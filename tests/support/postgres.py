@@ -31,7 +31,7 @@ class PostgresServer:
     def _signal(self, number: int) -> None:
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
         for pid in [*map(int, children), self.process.pid]:
-            with suppress(ProcessLookupError):  # a connection that ends meanwhile
+            with suppress(ProcessLookupError):  # the process of a connection may have ended
                 os.kill(pid, number)
 
 

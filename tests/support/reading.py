@@ -13,7 +13,7 @@ from tests.support.promptness import assert_prompt
 from tests.support.ways_to_cut import usual_ways
 
 Brief: TypeAlias = "str | tuple[object, ...]"
-"""An event in a table: visible text is itself, everything else is a tuple of what it is and says."""
+"""An event in a table. Visible text is a string, and any other event a tuple of its kind and fields."""
 
 
 def call(tool: str, /, **arguments: Any) -> Brief:

@@ -41,7 +41,7 @@ GUIDES = (
     *("troubleshooting", "production", "reference", "calls", "laws", "wire-formats"),
 )
 PAGES = (ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in GUIDES))
-"""The README, and the pages whose code takes the same for granted."""
+"""The README, and the pages whose code needs the same imports and variables."""
 
 _FENCE = re.compile(r"(`{3,})(\w*)$")
 _NOTE = re.compile(r"<!-- (\w+): (\S+) -->$")

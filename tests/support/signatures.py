@@ -221,7 +221,7 @@ SIGNATURES: list[tuple[Callable[..., Any], Schema]] = [
         | {"$defs": {"Unit": UNIT}},
     ),
 ]
-"""Each with its schema."""
+"""The functions with their schemas."""
 
 TOOLS: list[Tool] = [Tool(function, name=f"t{at}") for at, (function, _) in enumerate(SIGNATURES)]
-"""All of them as tools."""
+"""The functions as tools."""

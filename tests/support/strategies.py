@@ -32,7 +32,7 @@ FAULTY = (
     '{"name":"f","args":{"a":1,"a":2}}', '{"name":"f","args":{"a":[NaN]}}', '{"name":"f","args":{"a":12345678}}',
     '{"name":"f","args":{"a":"\\ud83d"}}', '{"name":"f","args":{"a":[[[[[[1]]]]]]}}', '{"name":f}', '{"name":"f}',
 )  # fmt: skip
-"""The JSON of calls, each wrong in its own way."""
+"""The JSON of malformed calls."""
 
 NAMES = ("f", "get_weather", "météo", "a.b-c", "###:{")
 
@@ -66,7 +66,7 @@ class _Tools(list[dict[str, Any]]):
 
 
 TOOLS = _Tools({"name": name, "parameters": {"type": "object", "properties": KEYS}} for name in NAMES)
-"""The tools that are declared."""
+"""The declared tools."""
 
 
 class Written(NamedTuple):
@@ -81,7 +81,7 @@ class Written(NamedTuple):
     def line_feeds(self) -> int:
         """The number of line feeds before the call that belong to it."""
         begun = (each for each in MARKERS[self.dialect] if begins_with(self.text, each.parts))
-        return next((marker.line_feeds for marker in begun), 0)  # none before a tag of the template
+        return next((marker.line_feeds for marker in begun), 0)  # 0 for a tag of a template
 
 
 @cache
@@ -191,11 +191,11 @@ def texts(ids: tuple[str, ...], *, max_size: int = 10) -> st.SearchStrategy[str]
 
 
 cuts = st.lists(st.integers(0, 300), min_size=1, max_size=6)
-"""Places to cut a text at."""
+"""Positions at which a text is split."""
 
 
 AUTO = tuple(dialect.id for dialect in DIALECTS.values() if dialect.auto is True)
-"""Dialects that are enabled by one word."""
+"""The values of `dialects` that enable many dialects."""
 
 
 def enabled(ids: tuple[str, ...]) -> tuple[str | Dialect, ...] | Literal["auto"]:
@@ -253,7 +253,7 @@ class Document:
             else:
                 for _ in range(part.line_feeds):
                     shown = shown.removesuffix("\n")
-                shown += "\0"  # which no line feed before it belongs to
+                shown += "\0"  # stands for a call, so that the next call removes no line feeds before it
         return shown.replace("\0", "")
 
     @property

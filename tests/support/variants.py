@@ -10,7 +10,7 @@ VARIANTS: dict[str, Dialect] = {
     "hash_marker_k7": replace(hash_marker(nonce="k7"), id="hash_marker_k7"),
     "tilde_fence_k7": replace(tilde_fence(nonce="k7"), id="tilde_fence_k7"),
 }
-"""With a nonce."""
+"""Variants with a nonce."""
 
 KNOWN = {**DIALECTS, **VARIANTS}
-"""All that the laws are checked for."""
+"""All dialects and variants that the laws are checked for."""

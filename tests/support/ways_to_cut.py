@@ -28,10 +28,10 @@ def every_way(text: str) -> Iterator[list[str]]:
 
 
 _SIZES = (2, 3, 5, 8)
-"""Characters of the pieces that a text comes in, in the quick tests."""
+"""The lengths of the pieces in the quick tests."""
 
 _PLACES = 6
-"""Places at which a text is cut in two there."""
+"""The number of positions at which the quick tests split a text in two."""
 
 
 def usual_ways(text: str) -> Iterator[Sequence[str]]:

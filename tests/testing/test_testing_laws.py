@@ -136,7 +136,7 @@ def reports_late(span: Span) -> Steps:
         (raises, "totality: this is no JSON"),
         (ends_at_a_cut, "chunk invariance"),
         (drops_a_character, "conservation"),
-        pytest.param(reports_late, "promptness", marks=pytest.mark.deep),  # planted in the parser it is found below
+        pytest.param(reports_late, "promptness", marks=pytest.mark.deep),  # also planted in the parser below
     ],
 )
 def test_a_faulty_body_breaks_the_expected_law(fault: Body, law: str) -> None:
@@ -190,7 +190,7 @@ def always_finish(patch: pytest.MonkeyPatch) -> None:
         (thinking_never_ends, "paired lifecycle"),
         (end_twice, "one ending"),
         (always_finish, "one ending"),
-        pytest.param(limits_forgotten, "limits", marks=pytest.mark.deep),  # the laws of parsing catch it sooner
+        pytest.param(limits_forgotten, "limits", marks=pytest.mark.deep),  # other laws find it sooner
     ],
 )
 def test_a_fault_of_the_parser_breaks_the_expected_law(

@@ -41,7 +41,7 @@ class _HasNoFence(MemoryLedger):
 class _LooksFirstAndWritesLater(MemoryLedger):
     async def begin(self, scope: str, call: ToolCall, claim: Claim = NO_LEASE) -> Entry | None:
         self._raise_epoch(scope, claim.epoch, 0.0)
-        for _ in range(4):  # so that a fence falls between in whatever order trio wakes tasks, which it draws lots for
+        for _ in range(4):  # a fence must run in between, but trio wakes tasks in random order
             await anyio.lowlevel.checkpoint()
         epoch, _ = self._epochs.get(scope, (0, 0.0))
         return await super().begin(scope, call, replace(claim, epoch=epoch))

@@ -12,7 +12,7 @@ from streamtools.testing import NetworkBlocked
 from streamtools.testing.network import blocked
 from tests.support.loopback import Loopback
 
-ELSEWHERE = "192.0.2.1"  # no host has it: RFC 5737
+ELSEWHERE = "192.0.2.1"  # an address for documentation, see RFC 5737
 
 
 def find(error: BaseException) -> NetworkBlocked:
