@@ -51,12 +51,15 @@ class AISDKEncoder(FrontEndEncoder):
     is from the assistant, pass its id, because the answer continues that message. Otherwise pass a new id, such as the
     id of the run.
 
+    `metadata` is sent as metadata of the message, for example the name of the model. The client adds the tokens of the
+    run to it.
+
     `dynamic` selects the type of the parts for calls: `dynamic-tool`, which works for every tool, or `tool-NAME`, for a
     front end with a type for each tool. Pass True or False for all tools, or the names of the dynamic tools.
 
     With `progress="data"`, the progress of a tool is sent as a part `data-tool-progress`. `onData` receives it, and the
     message does not keep it. With `"preliminary"`, the progress is sent as a preliminary output of the call. Use this
-    for tools whose progress has the form of their result. The tokens of the run are in the metadata of the message.
+    for tools whose progress has the form of their result.
 
     `known_calls` is for a run that resumes another: the ids of calls that are already in the message. A client that
     reconnects to such a run must receive the complete message again. For this, pass the events of the earlier runs as
@@ -70,6 +73,7 @@ class AISDKEncoder(FrontEndEncoder):
         target: Target = 7,
         *,
         message_id: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
         dynamic: bool | Collection[str] = True,
         progress: Literal["data", "preliminary"] = "data",
         known_calls: Collection[str] = (),
@@ -82,12 +86,13 @@ class AISDKEncoder(FrontEndEncoder):
         check_word("progress", progress, ("data", "preliminary"))
         self._target = target
         self._message_id = message_id
+        self._metadata = dict(metadata or {})
         self._dynamic = {dynamic} if isinstance(dynamic, str) else dynamic
         self._preliminary = progress == "preliminary"
         self._step_is_due = False  # a step has started, but `start-step` has not been sent
 
     def _write_start(self, run_id: str | None) -> bytes:
-        started = encode_part("start", messageId=self._message_id)
+        started = encode_part("start", messageId=self._message_id, messageMetadata=self._metadata or None)
         before, self._before = self._before, []
         replayed = [self.encode(event) for event in before]
         self._known_calls.update(event.call.id for event in before if isinstance(event, Call))

@@ -365,11 +365,15 @@ def test_tokens_are_metadata_of_the_message() -> None:
     assert {"usage": {"inputTokens": 1}} == parts(UsageReport(Usage(input=1)))[0]["messageMetadata"]
 
 
-def test_the_message_has_the_id_and_the_metadata_that_it_is_given() -> None:
-    """They are in its start."""
-    told = body(Start("r"), FINISHED, message_id="msg_1")
+def test_the_start_has_the_id_and_the_metadata_of_the_message() -> None:
+    """Without metadata, the field is omitted, because the client refuses null."""
+    started = {"type": "start", "messageId": "msg_1"}
 
-    assert {"type": "start", "messageId": "msg_1"} == told[0]
+    assert started == body(Start("r"), FINISHED, message_id="msg_1")[0]
+    assert (
+        started | {"messageMetadata": {"model": "m"}}
+        == body(Start("r"), message_id="msg_1", metadata={"model": "m"})[0]
+    )
 
 
 @pytest.mark.parametrize(

@@ -26,9 +26,9 @@ from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import Frame, FrameAdapter, SSEDecoder
 from streamtools.sources.provider_terms import bounded, finish_reason, read_usage, text_in, text_under
 
-_OF_A_TURN = frozenset(("start-step", "text-delta", "reasoning-delta", "tool-input-start", "tool-input-available"))
+_TURN_PARTS = frozenset(("start-step", "text-delta", "reasoning-delta", "tool-input-start", "tool-input-available"))
 """Parts that begin a turn if no turn is open."""
-_NOTHING = frozenset(("start-step", "tool-input-delta", "text-start", "reasoning-start"))
+_IGNORED = frozenset(("start-step", "tool-input-delta", "text-start", "reasoning-start"))
 """Parts that are ignored. For example, the pieces of a call's input: `tool-input-available` holds the whole input."""
 _SIGNATURES = ("signature", "thoughtSignature", "redactedData")
 _FIELDS = frozenset(
@@ -57,7 +57,7 @@ class BufferedCalls:
         self._begun: dict[str, str | None] = {}  # the names, by id, of calls whose arguments have not arrived
         self._whole: dict[str, NativeToolCall] = {}  # complete calls, by id
         self._nameless = 0  # the number of calls without an id
-        self._left: set[str] = set()  # ids of the run's calls that only the backend can run
+        self._unanswerable: set[str] = set()  # ids of the run's calls that only the backend can run
         self.answered: set[str] = set()
         """Ids of the turn's calls that the backend has run."""
         self.reported: set[str] = set()
@@ -78,7 +78,7 @@ class BufferedCalls:
         key = f"call {self._nameless}" if id is None else id
         self._begun.pop(key, None)
         if key not in self.answered:
-            answerable = self._answerable and key not in self._left
+            answerable = self._answerable and key not in self._unanswerable
             self._whole[key] = NativeToolCall(key, name, arguments, id, signature=signature, answerable=answerable)
             if len(self._whole) > self._limit:
                 self.release(events, early=True)
@@ -91,9 +91,9 @@ class BufferedCalls:
         call = self._whole.pop(id, None)
         return None if call is None else msgspec.structs.replace(call, provider_executed=True, answerable=True)
 
-    def leave(self, id: str) -> None:
+    def mark_unanswerable(self, id: str) -> None:
         """Record that only the backend may run a call. The call itself may arrive later."""
-        self._left.add(id)
+        self._unanswerable.add(id)
         if id in self._whole:
             self._whole[id] = msgspec.structs.replace(self._whole[id], answerable=False)
 
@@ -108,7 +108,7 @@ class BufferedCalls:
         With `early`, the turn continues. The backend may still run the calls, so they are reported as unanswerable.
         """
         if early:
-            self._left.update(self._whole)
+            self._unanswerable.update(self._whole)
         else:
             self.answered.clear()
         for call in self._whole.values():
@@ -168,12 +168,12 @@ class AISDKMessages(TurnsAdapter):
         kind = part["type"] if isinstance(part.get("type"), str) else ""
         if kind in _DELTAS:
             self._pass_fields(part, _FIELDS, events)
-        if not self._act(kind, part, events):
+        if not self._convert(kind, part, events):
             self._pass(frame, events)
 
-    def _act(self, kind: str, part: dict[str, Any], events: list[SourceEvent]) -> bool:
+    def _convert(self, kind: str, part: dict[str, Any], events: list[SourceEvent]) -> bool:
         """Append the events of a part. Returns False if the part must also be forwarded unchanged."""
-        if kind in _OF_A_TURN:
+        if kind in _TURN_PARTS:
             if self._stepped:  # the previous turn ended well, because the backend started another turn
                 self._complete(None, events, last=False)
             self._open = True
@@ -197,7 +197,7 @@ class AISDKMessages(TurnsAdapter):
                 return False
             case "tool-approval-request":
                 if id is not None:
-                    self._calls.leave(id)
+                    self._calls.mark_unanswerable(id)
                 return False
             case "reset-step":
                 self._calls.drop()
@@ -213,7 +213,7 @@ class AISDKMessages(TurnsAdapter):
             case "text-end":
                 return not part.get("citations")
             case _:
-                return kind in _NOTHING
+                return kind in _IGNORED
         return True
 
     def _finish(self, kind: str, part: dict[str, Any], events: list[SourceEvent]) -> None:

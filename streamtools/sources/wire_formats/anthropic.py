@@ -101,9 +101,9 @@ class Anthropic(FrameAdapter):
         if delta.get("type") in _DELTAS:
             self._pass_fields(delta, _FIELDS, events)
         name = event["type"] if isinstance(event.get("type"), str) else frame.event
-        if (act := _MEANING.get(name)) is not None:
-            act(self, event, frame, events)
-        elif name not in _NOTHING:
+        if (handle := _HANDLERS.get(name)) is not None:
+            handle(self, event, frame, events)
+        elif name not in _IGNORED:
             self._pass(frame, events)
 
     # Methods for the whole message.
@@ -181,36 +181,31 @@ class Anthropic(FrameAdapter):
             self._model = string(to.get("model")) or self._model
         if (left := self._blocks.pop(at, None)) is not None:
             self._end_block(left, events)
+        is_call = kind == "tool_use" or kind in _SERVER_TOOLS
         if kind == "text":
             if self._texts:  # this event marks the end of the previous text
                 events.append(SourceRaw({}, _FORMAT, "text"))
-            self._texts = True
             self._say(start.get("text"), events)
             if start.get("citations"):
                 self._pass(frame, events)
-            if self._has_room:
-                self._blocks[at] = _Block(kind, "", {**start, "citations": start.get("citations") or []})
-            return
-        self._texts = False
-        if kind == "thinking":
+            start = {**start, "citations": start.get("citations") or []}
+        elif kind == "thinking":
             self._think(start.get("thinking"), events)
-            if self._has_room:
-                self._blocks[at] = _Block(kind, "", start)
         elif kind == "redacted_thinking" and isinstance(start.get("data"), str):
             events.append(ReasoningDelta("", signature=whole(start["data"]), redacted=True))
-        elif kind == "tool_use" or kind in _SERVER_TOOLS:
-            self._started += 1
-            block = _Block(kind, str(self._started), start)
-            if self._has_room:
-                self._blocks[at] = block
-                if kind == "tool_use":
-                    block.start(events)
-            else:
-                block.refuse(events)
-        elif isinstance(kind, str) and kind != "redacted_thinking" and self._has_room:
-            self._blocks[at] = _Block(kind, "", dict(start))
-        else:
+        elif not is_call and (kind == "redacted_thinking" or not isinstance(kind, str) or not self._has_room):
             self._pass(frame, events)
+        self._texts = kind == "text"
+        if not isinstance(kind, str) or kind == "redacted_thinking":
+            return
+        self._started += is_call
+        block = _Block(kind, str(self._started) if is_call else "", start)
+        if self._has_room:
+            self._blocks[at] = block
+            if kind == "tool_use":
+                block.start(events)
+        elif is_call:
+            block.refuse(events)
 
     @property
     def _has_room(self) -> bool:
@@ -327,10 +322,10 @@ def _place(event: dict[str, Any]) -> int | None:
     return int(index) if isinstance(index, int) or (isinstance(index, float) and index.is_integer()) else None
 
 
-_NOTHING = frozenset(("ping", "text", "thinking", "input_json", "citation", "signature"))
+_IGNORED = frozenset(("ping", "text", "thinking", "input_json", "citation", "signature"))
 """Events that are ignored: pings, and events that the helper of Anthropic's SDK derives from others."""
 
-_MEANING: dict[str, Callable[[Anthropic, dict[str, Any], Frame, list[SourceEvent]], None]] = {
+_HANDLERS: dict[str, Callable[[Anthropic, dict[str, Any], Frame, list[SourceEvent]], None]] = {
     "message_start": Anthropic._start_message,
     "message_delta": Anthropic._change_message,
     "message_stop": Anthropic._stop_message,

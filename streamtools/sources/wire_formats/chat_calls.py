@@ -198,7 +198,7 @@ class ChatCalls:
 
     def _add(self, piece: _Piece | None, events: list[SourceEvent]) -> bool:
         """Append the events of a piece. Returns False if it is not understood or belongs to no call."""
-        if piece is _NOTHING:
+        if piece is _EMPTY:
             return True
         if piece is None:
             return False
@@ -298,11 +298,11 @@ class ChatCalls:
         return True
 
 
-_NOTHING = _Piece(None, None, None, None, None, None)
+_EMPTY = _Piece(None, None, None, None, None, None)
 
 
 def _read(entry: Any) -> _Piece | None:
-    """Return the content of an entry of `tool_calls`: `_NOTHING` if it is empty, None if it is not understood."""
+    """Return the content of an entry of `tool_calls`: `_EMPTY` if it is empty, None if it is not understood."""
     if not isinstance(entry, dict):
         return _unreadable(None, {}) if entry else None
     index, function = entry.get("index"), entry.get("function")
@@ -324,7 +324,7 @@ def _read_function(function: dict[str, Any], slot: _Slot, entry: dict[str, Any])
     signature = string(text_under(entry.get("extra_content"), "thought_signature"))  # Google sends it
     if id or name or text or signature or value is not None:
         return _Piece(slot, id, name, text, value, signature)
-    return _NOTHING if not _strange(entry) and not _strange(function) else None
+    return _EMPTY if not _strange(entry) and not _strange(function) else None
 
 
 def _unreadable(slot: _Slot, entry: dict[str, Any]) -> _Piece:

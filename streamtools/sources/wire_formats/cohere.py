@@ -16,7 +16,7 @@ from streamtools.sources.adapter import Frame, FrameAdapter, SSEDecoder
 from streamtools.sources.pieces import OpenCall, end_doubtful
 from streamtools.sources.provider_terms import Fault, bounded, object_in, read_usage, text_in
 
-_NOTHING = ("content-end", "citation-end", "ping")
+_IGNORED = ("content-end", "citation-end", "ping")
 
 
 class Cohere(FrameAdapter):
@@ -35,10 +35,10 @@ class Cohere(FrameAdapter):
         if (value := self._decode_object(frame, events)) is None:
             return
         kind = value["type"] if isinstance(value.get("type"), str) else frame.event
-        if not self._act(kind, value, events):
+        if not self._convert(kind, value, events):
             self._pass_unknown(frame, value, events)
 
-    def _act(self, kind: str, value: dict[str, Any], events: list[SourceEvent]) -> bool:
+    def _convert(self, kind: str, value: dict[str, Any], events: list[SourceEvent]) -> bool:
         """Append the source events of an event. Returns False if the event is not understood."""
         delta = object_in(value, "delta")
         message = object_in(delta, "message")
@@ -65,7 +65,7 @@ class Cohere(FrameAdapter):
             case "message-end":
                 self._finish(delta, events)
             case _:
-                return kind in _NOTHING
+                return kind in _IGNORED
         return True
 
     def _change_call(self, at: int | None, starts: bool, written: Any, events: list[SourceEvent]) -> bool:

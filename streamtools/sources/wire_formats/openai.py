@@ -40,13 +40,11 @@ from streamtools.sources.wire_formats.chat_calls import ChatCalls
 _CUT_REASONS = ("length", "content_filter", "error", "cancelled")
 """After these finish reasons, the last call may be incomplete."""
 
-_HELPER_EVENTS = frozenset(
-    (
-        *("content.delta", "content.done", "refusal.delta", "refusal.done"),
-        *("logprobs.content.delta", "logprobs.content.done", "logprobs.refusal.delta", "logprobs.refusal.done"),
-        *("tool_calls.function.arguments.delta", "tool_calls.function.arguments.done"),
-    )
-)
+_HELPER_EVENTS = {
+    f"{name}.{change}"
+    for name in ("content", "refusal", "logprobs.content", "logprobs.refusal", "tool_calls.function.arguments")
+    for change in ("delta", "done")
+}
 """The events that OpenAI's SDK helper `chat.completions.stream()` derives from its `chunk` events."""
 
 _REASONING_FIELDS = ("reasoning_content", "reasoning")
@@ -57,8 +55,8 @@ _DETAIL_TYPES = ("reasoning.text", "reasoning.summary", "reasoning.encrypted")
 
 _DELTA_FIELDS = frozenset(
     (
-        *("role", "channel", "content", "reasoning_content", "reasoning", "reasoning_details", "refusal", "tool_calls"),
-        *("function_call", "audio", "images", "annotations", "extra_content", "executed_tools"),
+        *("role", "channel", "content", "reasoning_content", "reasoning", "reasoning_details", "refusal"),
+        *("tool_calls", "function_call", "audio", "images", "annotations", "extra_content", "executed_tools"),
     )
 )
 

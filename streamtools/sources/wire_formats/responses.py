@@ -39,11 +39,11 @@ _FORMAT = "responses"
 _FIELDS = frozenset(
     (
         *("type", "sequence_number", "item_id", "output_index", "content_index", "summary_index", "delta", "text"),
-        *("refusal", "arguments", "input", "name", "item", "response", "part", "logprobs"),
-        "obfuscation",  # hides the length of words
-        *("snapshot", "parsed"),  # added by OpenAI's SDK
+        *("refusal", "arguments", "input", "name", "item", "response", "part", "logprobs", "obfuscation"),
+        *("snapshot", "parsed"),
     )
 )
+"""The known fields of deltas. `obfuscation` hides the length of words. OpenAI's SDK adds `snapshot` and `parsed`."""
 
 
 class Responses(FrameAdapter):
@@ -72,11 +72,11 @@ class Responses(FrameAdapter):
         kind, refusal, done = _CHANGES.get(name, ("", False, False))
         if kind and isinstance(event.get("type"), str) and isinstance(delta, str):
             self._pass_fields(event, _FIELDS, events)
-        if (act := _WHOLE.get(name)) is not None:
-            act(self, event, events)
+        if (handle := _HANDLERS.get(name)) is not None:
+            handle(self, event, events)
         elif name in _ENDS:
             self._finish_response(_ENDS[name], event, events)
-        elif (repeats and name not in _ERRORS) or name in _NOTHING:
+        elif (repeats and name not in _ERRORS) or name in _IGNORED:
             return
         elif kind == "custom_tool_call" and self._items.find("x_search_call", *_place_of(event)):
             return  # the event that ends the item holds the whole input
@@ -286,7 +286,7 @@ def _is_answer(last: list[Any]) -> bool:
     return any(text_of(objects(item.get("content"))) for item in messages)
 
 
-_WHOLE: dict[str, Callable[[Responses, dict[str, Any], list[SourceEvent]], None]] = {
+_HANDLERS: dict[str, Callable[[Responses, dict[str, Any], list[SourceEvent]], None]] = {
     # Events about a whole item or response, which may be repeated.
     "response.created": Responses._begin,
     "response.output_item.added": Responses._begin_item,
@@ -313,16 +313,11 @@ _ENDS = {
     "response.cancelled": "cancelled",
 }
 _ERRORS = ("error", "response.error")
-_NOTHING = frozenset(
+_IGNORED = frozenset(
     (
-        "response.queued",
-        "response.in_progress",
-        "response.content_part.added",
+        *("ping", "keepalive", "response.queued", "response.in_progress", "response.content_part.added"),
+        *("response.reasoning_summary_part.added", "response.reasoning_summary_part.done"),
         "response.content_part.done",
-        "response.reasoning_summary_part.added",
-        "response.reasoning_summary_part.done",
-        "ping",
-        "keepalive",
     )
 )
 """Events that are ignored, because other events hold the same data."""
