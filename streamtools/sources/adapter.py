@@ -547,12 +547,12 @@ class FrameAdapter(Adapter):
         events.append(fault.event() if isinstance(fault, Fault) else fault)
         self._over = True
 
-    def _say(self, text: Any, events: list[SourceEvent]) -> None:
+    def _add_text(self, text: Any, events: list[SourceEvent]) -> None:
         """Append a piece of the answer. The provider may have cut it in mid-character."""
         if isinstance(text, str) and text and (text := self._text.join(text)):
             events.append(TextDelta(text))
 
-    def _think(self, text: Any, events: list[SourceEvent], signature: str | None = None) -> None:
+    def _add_reasoning(self, text: Any, events: list[SourceEvent], signature: str | None = None) -> None:
         """Append a piece of reasoning and its signature. The provider may have cut the text in mid-character."""
         text = self._thought.join(text) if isinstance(text, str) and text else ""
         if text or signature:

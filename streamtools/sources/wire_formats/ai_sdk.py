@@ -182,10 +182,10 @@ class AISDKMessages(TurnsAdapter):
         name, signature = text_in(part, "toolName"), text_under(part.get("providerMetadata"), *_SIGNATURES)
         match kind:
             case "text-delta":
-                self._say(delta, events)
+                self._add_text(delta, events)
                 return isinstance(delta, str)
             case "reasoning-delta" | "reasoning-end":
-                self._think(delta if kind == "reasoning-delta" else "", events, signature)
+                self._add_reasoning(delta if kind == "reasoning-delta" else "", events, signature)
             case "tool-input-start" if id is not None:
                 self._calls.begin(id, name, events)
             case "tool-input-available":

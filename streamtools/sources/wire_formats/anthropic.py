@@ -185,12 +185,12 @@ class Anthropic(FrameAdapter):
         if kind == "text":
             if self._texts:  # this event marks the end of the previous text
                 events.append(SourceRaw({}, _FORMAT, "text"))
-            self._say(start.get("text"), events)
+            self._add_text(start.get("text"), events)
             if start.get("citations"):
                 self._pass(frame, events)
             start = {**start, "citations": start.get("citations") or []}
         elif kind == "thinking":
-            self._think(start.get("thinking"), events)
+            self._add_reasoning(start.get("thinking"), events)
         elif kind == "redacted_thinking" and isinstance(start.get("data"), str):
             events.append(ReasoningDelta("", signature=whole(start["data"]), redacted=True))
         elif not is_call and (kind == "redacted_thinking" or not isinstance(kind, str) or not self._has_room):
@@ -217,9 +217,9 @@ class Anthropic(FrameAdapter):
         block = self._blocks.get(at)
         match delta:
             case {"type": "text_delta", "text": str() as text}:
-                self._say(text, events)
+                self._add_text(text, events)
             case {"type": "thinking_delta", "thinking": str() as thought}:
-                self._think(thought, events)
+                self._add_reasoning(thought, events)
             case {"type": "input_json_delta", "partial_json": str() as piece} if block and block.key:
                 self._add_arguments(piece, block, events)
             case {"type": "signature_delta", "signature": str() as signature} if block and not block.key:
@@ -277,9 +277,9 @@ class Anthropic(FrameAdapter):
             beside = {name: value for name, value in beside.items() if name not in ("type", "id", "name", "input")}
         return {_FORMAT: beside} if beside and fits(beside, self._limits.depth) else None
 
-    def _say(self, text: Any, events: list[SourceEvent]) -> None:
+    def _add_text(self, text: Any, events: list[SourceEvent]) -> None:
         count = len(events)
-        super()._say(text, events)
+        super()._add_text(text, events)
         self._shown = self._shown or len(events) > count
 
     def _add_arguments(self, piece: str, block: _Block, events: list[SourceEvent]) -> None:
@@ -302,7 +302,7 @@ class Anthropic(FrameAdapter):
         if block.key:
             return
         if block.kind == "thinking":
-            self._think(self._thought.close(), events)
+            self._add_reasoning(self._thought.close(), events)
             if block.signature is not None:
                 events.append(ReasoningDelta("", signature=block.signature))
         elif block.kind != "text":

@@ -233,14 +233,14 @@ class Bedrock(FrameAdapter):
         if isinstance(text, str):
             self._open(at, events)
             self._pieces += [text] if self._has_room(text) else []
-            self._say(text, events)
+            self._add_text(text, events)
         elif isinstance(tool, dict) and isinstance(piece := tool.get("input"), str) and call is not None:
             if not call.executed:
                 call.add(piece, events)
             elif call.given.tell() <= self._limits.call:
                 call.given.write(call.pair_joiner.join(piece) if piece else "")
         elif isinstance(thought, dict) and any(isinstance(thought.get(key), str) for key in _THOUGHTS):
-            self._think(thought.get("text"), events, string(thought.get("signature")))
+            self._add_reasoning(thought.get("text"), events, string(thought.get("signature")))
             if redacted := string(thought.get("redactedContent")):
                 events.append(ReasoningDelta("", redacted, redacted=True))
         else:

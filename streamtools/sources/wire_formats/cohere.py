@@ -49,11 +49,11 @@ class Cohere(FrameAdapter):
                 if not isinstance(content, dict):
                     return False
                 text, thought = content.get("text"), content.get("thinking")
-                self._think(thought, events)
-                self._say(text, events)
+                self._add_reasoning(thought, events)
+                self._add_text(text, events)
                 return isinstance(text, str) or isinstance(thought, str)
             case "tool-plan-delta":
-                self._think(message.get("tool_plan"), events)
+                self._add_reasoning(message.get("tool_plan"), events)
                 return isinstance(message.get("tool_plan"), str)
             case "tool-call-start" | "tool-call-delta":
                 return self._change_call(at, kind == "tool-call-start", message.get("tool_calls"), events)

@@ -150,7 +150,7 @@ class Gemini(FrameAdapter):
         if isinstance(call, dict):
             self._read_call(call, signature, events)
         elif isinstance(text, str) or (signature and not rest):
-            (self._think if part.get("thought") else self._read_text)(text, events, signature)
+            (self._add_reasoning if part.get("thought") else self._read_text)(text, events, signature)
             if rest:
                 self._pass_raw(rest, events)
         elif isinstance(code := part.get("executableCode"), dict):
@@ -163,7 +163,7 @@ class Gemini(FrameAdapter):
     def _read_text(self, text: Any, events: list[SourceEvent], signature: str | None) -> None:
         """Append the events of a text part. Empty `raw` data separates a signed part from the text before it."""
         events += [SourceRaw({}, _FORMAT, "text")] if signature else []
-        self._say(text, events)
+        self._add_text(text, events)
         events += [SourceRaw({"thoughtSignature": signature}, _FORMAT, "text")] if signature else []
 
     def _read_call(self, piece: dict[str, Any], signature: str | None, events: list[SourceEvent]) -> None:
@@ -254,14 +254,14 @@ class Gemini(FrameAdapter):
                 call = OpenCall(f"step {self._calls}", text_in(step, "id"), text_in(step, "name"), given, signature)
                 self._open_call(self._steps, index, call, events)
             case "thought":
-                self._think("".join(_texts(step.get("summary"))), events, signature)
+                self._add_reasoning("".join(_texts(step.get("summary"))), events, signature)
             case "model_output":
                 content = step.get("content")
                 for part in content if isinstance(content, list) else (content,):
                     if isinstance(part, dict) and part.get("type") == "image" and (part.get("data") or part.get("uri")):
                         self._pass_item({"type": "model_output", "content": [part]}, events)
                     for text in _texts(part):
-                        self._say(text, events)
+                        self._add_text(text, events)
             case str() if size <= self._room and len(self._hosted) < self._limits.calls:
                 self._room -= size
                 self._hosted[index] = _HostedStep(step)
@@ -275,13 +275,13 @@ class Gemini(FrameAdapter):
         hosted = self._hosted.get(index)
         match delta.get("type"):
             case "text" if isinstance(delta.get("text"), str):
-                self._say(delta["text"], events)
+                self._add_text(delta["text"], events)
             case "thought_summary":
-                self._think("".join(_texts(delta.get("content"))), events)
+                self._add_reasoning("".join(_texts(delta.get("content"))), events)
             case "thought_signature" if call is not None:
                 call.signature = signature
             case "thought_signature":
-                self._think("", events, signature)
+                self._add_reasoning("", events, signature)
             case "arguments_delta" if call is not None and isinstance(arguments, str):
                 if arguments:
                     call.given = None  # the arguments in `step.start` were only their beginning

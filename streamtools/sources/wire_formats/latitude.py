@@ -118,9 +118,9 @@ class Latitude(TurnsAdapter):
         )
         match kind:
             case "text-delta":  # proxies send the text in `content`
-                self._say(_piece(event), events)
+                self._add_text(_piece(event), events)
             case "reasoning" | "reasoning-delta" | "reasoning-signature":  # AI SDK 5 sends the second one, 4 the others
-                self._think(_piece(event), events, signature)
+                self._add_reasoning(_piece(event), events, signature)
             case "tool-input-start" | "tool-call-streaming-start":  # the second name is from AI SDK 4
                 if isinstance(id := event.get("toolCallId") or event.get("id"), str):
                     self._calls.begin(id, name, events)

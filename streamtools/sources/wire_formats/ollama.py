@@ -53,8 +53,8 @@ class Ollama(FrameAdapter):
 
     def _read_message(self, message: dict[str, Any], events: list[SourceEvent]) -> None:
         content, calls = message.get("content"), message.get("tool_calls")
-        self._think(message.get("thinking"), events)
-        self._say(content, events)
+        self._add_reasoning(message.get("thinking"), events)
+        self._add_text(content, events)
         if content is not None and not isinstance(content, str):
             self._pass_raw(content, events)
         if message.get("images"):

@@ -121,7 +121,7 @@ class ChatCompletions(FrameAdapter):
             except DECODE_ERRORS:
                 pass
             else:
-                self._say(text, events)
+                self._add_text(text, events)
                 return
         if frame.data.startswith(b"[DONE]"):
             self._frames.ignored = b""  # a non-SSE line after `[DONE]` in the same network chunk is no error
@@ -251,13 +251,13 @@ class ChatCompletions(FrameAdapter):
                 self._add_thought(part["thinking"], events)
                 self._reasoning_fields.note(events, "content")
             elif isinstance(text, str):
-                self._say(text, events)
+                self._add_text(text, events)
             else:
                 self._pass_raw(part, events)
 
     def _add_thought(self, thought: Any, events: list[SourceEvent]) -> None:
         for part in thought if isinstance(thought, list) else (thought,):
-            self._think(part.get("text") if isinstance(part, dict) else part, events)
+            self._add_reasoning(part.get("text") if isinstance(part, dict) else part, events)
 
     def _add_details(self, details: Any, repeated: bool, events: list[SourceEvent]) -> None:
         """Append the signatures and encrypted data of `reasoning_details`.
@@ -269,7 +269,7 @@ class ChatCompletions(FrameAdapter):
             id, text, signature, data = (string(known.get(name)) for name in ("id", "text", "signature", "data"))
             text = known["text"] if text else known.get("summary")
             if not repeated:
-                self._think(text, events)
+                self._add_reasoning(text, events)
             for opaque, redacted in ((signature, False), (data, True)):
                 if opaque:
                     events.append(ReasoningDelta("", opaque, id, redacted))
