@@ -6,14 +6,15 @@ Time is measured elsewhere; this counts what a reader of the code has to follow.
 generator or a coroutine that goes on is a call, too. Where two successive calls are of code in different files, the
 file has changed. Everything is warm, deltas have four characters, and one call with two arguments is written, without
 `call_deltas`; what comes before it is not counted. A call in text is fed to a `Parser`, a native one, as source events,
-to a `StreamMachine`. `--smoke` warms up once only; `--calls ROW` prints each call of a row.
+to a `StreamMachine`. The last row follows a delta of text through a whole `ToolStream`, from the bytes of OpenAI to the
+bytes of a server-sent event. `--smoke` warms up once only; `--calls ROW` prints each call of a row.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from types import CodeType, FrameType
@@ -28,6 +29,7 @@ from benchmarks import texts
 from benchmarks.answers import TOOLS
 from streamtools import Parser, StreamMachine, ToolStream, sources, tool
 from streamtools.events import Call, Executed, ProviderCompleted, SourceEvent, TextDelta, UIEvent
+from streamtools.outputs.native_frames import NativeEncoder
 from streamtools.parsing import DIALECTS
 
 PACKAGE = str(Path(streamtools.__file__).parent)
@@ -52,6 +54,11 @@ class Count:
     def _note(self, frame: FrameType, event: str, argument: object) -> None:
         if event == "call" and frame.f_code.co_filename.startswith(PACKAGE):
             self.calls.append(frame.f_code)
+
+    @property
+    def files(self) -> set[str]:
+        """The files that hold the code of the calls."""
+        return {code.co_filename for code in self.calls}
 
     @property
     def changes(self) -> int:
@@ -185,6 +192,29 @@ def argument() -> Count:
     return parsed(begun, "goes", dialects="hash_marker", call_deltas=True)[0]
 
 
+def whole_path() -> Count:
+    """Count the calls for one delta of text: bytes of OpenAI, `ToolStream`, and bytes of a server-sent event."""
+    count = Count()
+    frame = b'data: {"id": "1", "model": "m", "choices": [{"index": 0, "delta": {"content": "some"}}]}\n\n'
+
+    async def body() -> AsyncIterator[bytes]:
+        for _ in range(2):
+            yield frame
+            await anyio.wait_all_tasks_blocked()
+        with count:
+            yield frame
+            await anyio.wait_all_tasks_blocked()
+
+    async def run() -> None:
+        encoder = NativeEncoder()
+        async with ToolStream(sources.openai(body())) as events:
+            async for event in events:
+                encoder.encode(event)
+
+    anyio.run(run)
+    return count
+
+
 def check(events: list[UIEvent]) -> None:
     """Raise AssertionError unless these hold the call."""
     found = [(event.call.name, event.call.arguments) for event in events if isinstance(event, Call)]
@@ -199,6 +229,7 @@ ROWS: dict[str, Callable[[], Count]] = {
     "a turn's end with one execution": execution,
     "a delta of prose": prose,
     "a delta in an argument": argument,
+    "a delta from bytes to bytes": whole_path,
 }
 
 
@@ -208,14 +239,14 @@ def main() -> None:
     parser.add_argument("--smoke", action="store_true", help="warm up once")
     parser.add_argument("--calls", metavar="ROW", help="print each call of one row")
     chosen = parser.parse_args()
-    print(f"{'':34}{'calls':>8}{'changes of file':>18}")
+    print(f"{'':34}{'calls':>8}{'files':>8}{'changes of file':>18}")
     for name, row in ROWS.items():
         if chosen.calls not in (None, name):
             continue
         for _ in range(1 if chosen.smoke else WARM_UP):
             row()
         count = row()
-        print(f"{name:34}{len(count.calls):8}{count.changes:18}")
+        print(f"{name:34}{len(count.calls):8}{len(count.files):8}{count.changes:18}")
         if chosen.calls:
             print(*(f"  {Path(code.co_filename).stem}: {code.co_qualname}" for code in count.calls), sep="\n")
 

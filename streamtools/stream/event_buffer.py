@@ -24,8 +24,7 @@ MAX_EVENTS = 1024
 MAX_BYTES = 4 * 1024 * 1024
 """The size of the buffered events, in bytes, at which the writer must wait. One call of `put` may exceed it."""
 SMALL_TEXT = 64
-"""The byte count ignores a single `Text` event of up to this many characters. `MAX_EVENTS` of these events take 0.3
-MiB."""
+"""The byte count ignores `Text` events of up to this many characters. `MAX_EVENTS` of these events take 0.3 MiB."""
 
 
 class EventBuffer:

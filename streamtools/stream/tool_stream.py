@@ -429,8 +429,10 @@ class StreamRun:
         """
         for stage in self._stages:
             events = stage.take(events)
-        is_small = len(events) == 1 and type(event := events[0]) is Text and len(event.text) <= SMALL_TEXT
-        size = 0 if is_small else sum(map(weigh, events))
+        size = 0
+        for event in events:
+            if type(event) is not Text or len(event.text) > SMALL_TEXT:
+                size += weigh(event)
         self._recorded += events
         self._recorded_size += size
         if len(self._recorded) >= BATCH or self._recorded_size > LARGE:

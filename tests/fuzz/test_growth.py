@@ -22,7 +22,7 @@ from streamtools.machine.native_calls import NativeCalls
 from streamtools.outputs import front_end, non_streaming
 from streamtools.outputs.front_end import FrontEndEncoder
 from streamtools.outputs.responses_events import ResponsesEncoder
-from streamtools.sources.pieces import OpenCall
+from streamtools.sources.adapter import OpenCall
 from streamtools.sources.wire_formats.anthropic import Anthropic
 from streamtools.sources.wire_formats.chat_calls import ChatCalls
 from streamtools.sources.wire_formats.gemini import Gemini

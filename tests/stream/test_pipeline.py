@@ -12,6 +12,7 @@ import httpx
 import pytest
 from httpx_sse import aconnect_sse
 
+from benchmarks import count_calls
 from streamtools import ToolStream, coalesce, sources
 from streamtools.errors import Code
 from streamtools.events import Done, Error, Executed, Executing, Start, Text, UIEvent
@@ -195,3 +196,12 @@ async def test_leaving_while_a_tool_runs_closes_the_connection() -> None:
 
 
 # The recordings, over a real connection.
+
+
+def test_a_text_delta_passes_at_most_seven_files() -> None:
+    """From the bytes of the provider to the bytes for the client, in at most 19 calls."""
+    count_calls.whole_path()  # imports are not counted
+    count = count_calls.whole_path()
+
+    assert len(count.files) <= 7, sorted(count.files)
+    assert len(count.calls) <= 19, [code.co_qualname for code in count.calls]

@@ -32,8 +32,7 @@ from streamtools.errors import Code
 from streamtools.events import ReasoningDelta, SourceEvent, SourceRaw, SourceUsage, SourceWarning, ToolCallDelta, Usage
 from streamtools.json_values import Rejected, fits, whole
 from streamtools.limits import DEFAULT_LIMITS, Limits
-from streamtools.sources.adapter import Frame, FrameAdapter, SSEDecoder
-from streamtools.sources.pieces import OpenCall, end_doubtful
+from streamtools.sources.adapter import Frame, FrameAdapter, OpenCall, SSEDecoder, end_doubtful
 from streamtools.sources.provider_terms import Fault, bounded, object_in, read_fault, read_usage, string
 
 _SERVER_TOOLS = ("server_tool_use", "mcp_tool_use")

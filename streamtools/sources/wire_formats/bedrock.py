@@ -26,9 +26,18 @@ from streamtools.errors import Code
 from streamtools.events import ReasoningDelta, SourceEvent, SourceRaw, SourceUsage, Usage
 from streamtools.json_values import Rejected, fits, whole
 from streamtools.limits import DEFAULT_LIMITS, Limits
-from streamtools.sources.adapter import UNREADABLE, Damaged, Frame, FrameAdapter, Framed, FrameDecoder, Skipped
+from streamtools.sources.adapter import (
+    UNREADABLE,
+    Damaged,
+    Frame,
+    FrameAdapter,
+    Framed,
+    FrameDecoder,
+    OpenCall,
+    Skipped,
+    end_doubtful,
+)
 from streamtools.sources.event_formats import format_of
-from streamtools.sources.pieces import OpenCall, end_doubtful
 from streamtools.sources.provider_terms import Fault, bounded, object_in, read_fault, read_usage, string, text_in
 from streamtools.sources.wire_formats.anthropic import Anthropic
 from streamtools.sources.wire_formats.openai import ChatCompletions

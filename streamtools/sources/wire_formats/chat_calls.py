@@ -48,7 +48,7 @@ from streamtools.errors import Code
 from streamtools.events import SourceEvent, ToolCallStart
 from streamtools.json_values import fits
 from streamtools.limits import DEFAULT_LIMITS, Limits
-from streamtools.sources.pieces import OpenCall
+from streamtools.sources.adapter import OpenCall
 from streamtools.sources.provider_terms import string, text_under
 
 _LONGEST_NAME = 1000

@@ -12,8 +12,7 @@ from typing import Any
 
 from streamtools.events import SourceEvent, SourceUsage, Usage
 from streamtools.limits import DEFAULT_LIMITS, Limits
-from streamtools.sources.adapter import Frame, FrameAdapter, SSEDecoder
-from streamtools.sources.pieces import OpenCall, end_doubtful
+from streamtools.sources.adapter import Frame, FrameAdapter, OpenCall, SSEDecoder, end_doubtful
 from streamtools.sources.provider_terms import Fault, bounded, object_in, read_usage, text_in
 
 _IGNORED = ("content-end", "citation-end", "ping")

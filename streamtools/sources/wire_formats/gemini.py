@@ -36,8 +36,7 @@ from streamtools.events import (
 )
 from streamtools.json_values import fits
 from streamtools.limits import DEFAULT_LIMITS, Limits
-from streamtools.sources.adapter import UNREADABLE, EventsOrArray, Frame, FrameAdapter
-from streamtools.sources.pieces import OpenCall, end_doubtful
+from streamtools.sources.adapter import UNREADABLE, EventsOrArray, Frame, FrameAdapter, OpenCall, end_doubtful
 from streamtools.sources.provider_terms import object_in, read_usage, text_in
 from streamtools.sources.wire_formats.partial_args import CallOfValues
 

@@ -28,7 +28,7 @@ from streamtools.errors import Code
 from streamtools.events import NativeToolCall, SourceEvent, ToolCallDelta
 from streamtools.json_values import Rejected, fits, whole
 from streamtools.limits import Limits
-from streamtools.sources.pieces import OpenCall
+from streamtools.sources.adapter import OpenCall
 from streamtools.sources.provider_terms import escaped, string
 
 TEXTS = {"output_text": "text", "refusal": "refusal", "reasoning_text": "text", "summary_text": "text"}

@@ -21,7 +21,7 @@ from typing import Any, TypeAlias
 
 from streamtools.json_values import whole
 from streamtools.limits import Limits
-from streamtools.sources.pieces import OpenCall
+from streamtools.sources.adapter import OpenCall
 from streamtools.sources.provider_terms import escaped
 
 Path: TypeAlias = tuple[str | int, ...]
