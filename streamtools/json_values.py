@@ -209,7 +209,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) != len(pairs):
         twice = Counter(key for key, _ in pairs).most_common(1)[0][0]
-        raise Rejected(Code.DUPLICATE_KEY, f"the key {twice[:80]!r} stands twice in one object")
+        raise Rejected(Code.DUPLICATE_KEY, f"the key {twice[:80]!r} occurs twice in one object")
     return members
 
 

@@ -283,7 +283,7 @@ def instructions_for(request: ClientRequest, plan: CallPlan) -> str:
     if request.allowed is not None:
         sentences.append(f"Of the tools, use none but these in your answer: {', '.join(request.allowed)}.")
     several = "an array of JSON objects" if request.parallel and not request.choice.name else "a JSON object"
-    form = ", in the form that you were told" if plan.taught else ""
+    form = ", in the form that was described" if plan.taught else ""
     if plan.only_call:
         form = f', as {several} with "name" and "arguments", and nothing else'
     if request.choice.mode == "tool":

@@ -78,7 +78,7 @@ class Grammar:
         """Check the next event. Raises `EventOrderError`, with its position and the rule, if it is not allowed."""
         self._place += 1
         self._event = event
-        self._require(isinstance(event, UI_EVENTS), "it is no UI event")
+        self._require(isinstance(event, UI_EVENTS), "it is not a UI event")
         self._require(not self._done, "nothing follows done")
         self._number(event.seq)
         if not isinstance(event, ui_events.Call):

@@ -39,7 +39,7 @@ _FAULTS = {
     Code.UNRECOGNISED_TOOL_CALL: "a call is an object, and this is none",
     Code.MISSING_TOOL_NAME: "the call names no tool",
     Code.CONFLICTING_FIELDS: "the call holds two different names, or arguments",
-    Code.INVALID_ARGUMENTS: "the arguments are no JSON object",
+    Code.INVALID_ARGUMENTS: "the arguments are not a JSON object",
     Code.TRUNCATED: "the call was cut off",
     Code.TOO_MANY_CALLS: "the turn holds too many calls",
 }

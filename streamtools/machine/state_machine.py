@@ -246,7 +246,7 @@ class StreamMachine:
     def feed(self, event: SourceEvent) -> list[UIEvent]:
         """Read a source event. Returns the UI events that are certain after it.
 
-        Raises `ClosedError` after the end of the run, and `UnreadableSource` for an object that is no source event.
+        Raises `ClosedError` after the end of the run, and `UnreadableSource` for an object that is not a source event.
         """
         events: list[UIEvent] | None = None
         if self._takes_plain:  # fast path: saves 2.7 to 4.8 µs for each delta of text
@@ -436,7 +436,7 @@ class StreamMachine:
         if self.closed:
             raise ClosedError("the run has ended; a new one needs a new machine")
         if not isinstance(event, SOURCE_EVENTS):
-            raise UnreadableSource(f"{type(event)!r} is no source event")
+            raise UnreadableSource(f"{type(event)!r} is not a source event")
         events = [] if self._started else self._start()
         if self.stopped or self._ending.failed:
             return events
@@ -559,7 +559,7 @@ class StreamMachine:
             self.stopped = True
             if rule.action == "fail":
                 ending.break_off_turn()
-                fault = Code.GUARD_FAILED, f"the answer holds what the rule {rule.name!r} forbids", None
+                fault = Code.GUARD_FAILED, f"the answer contains text that the rule {rule.name!r} forbids", None
             else:
                 ending.finish, ending.complete = STOPPED_BY_RULE, True
         if fault is not None:

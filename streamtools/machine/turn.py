@@ -31,7 +31,7 @@ MAX_DELTAS = 4096
 _OF_AGENT = "the agent runs its tools itself"
 _BY_TEXT = "the turn holds calls in its text, and those count"
 _BY_NATIVE = "the turn holds native calls, and those count"
-_SALVAGED = "the provider could not read the call; what the model wrote counts"
+_SALVAGED = "the provider could not parse the call; the model's text is used instead"
 _UNREAD = "the provider could not read the call, and it was not run"
 
 
@@ -183,7 +183,7 @@ class Turn:
         known = {call.fingerprint() for call in self.native.calls}
         twice = {event.call.id for event in found if isinstance(event, Call) and event.call.fingerprint() in known}
         new = [self._reject_unless_enabled(event) for event in found if _call_id(event) not in twice]
-        message = "the provider refused to read a call, which was found in what the model had written"
+        message = "the provider could not parse a call, which was then found in the model's text"
         return [Warning(Code.SALVAGED, message), *self.native.supersede(_SALVAGED), *self.native.adopt(new)]
 
     def close(self) -> list[UIEvent]:
@@ -301,7 +301,7 @@ class Turn:
         if text.strip() == streamed.strip():
             return []
         events = self._with_output(self.parser.close())
-        message = "the provider's completed text differs from what it streamed; what was shown stands"
+        message = "the provider's completed text differs from the streamed text; the streamed text is kept"
         events.append(Warning(Code.TEXT_MISMATCH, message))
         return events if self.parser.calls else events + self._read_completed(text)
 

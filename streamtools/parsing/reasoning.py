@@ -342,7 +342,7 @@ class ReasoningText:
         if watch is not None:  # the last text may hold a complete marker of a call
             alike = watch.complete(self._seen, 1) is not None
         if alike or self._rehearsed:
-            message = "the reasoning holds what would be a call outside of it"
+            message = "the reasoning contains text that would be a call outside of it"
             self._output.add(Warning, Code.CALL_IN_REASONING, message)
 
     def _watch_for_calls(self, watch: CallSearch, text: str) -> str:

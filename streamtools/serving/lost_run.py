@@ -95,7 +95,7 @@ class _LostRun:
     def close(self, run_id: str, find_outcome: FindOutcome) -> list[UIEvent]:
         end: list[UIEvent] = [] if self._has_events else [Start(run_id)]
         if self._was_near_miss:
-            end.append(Warning(Code.NEAR_MISS, "what looked like a call was none"))
+            end.append(Warning(Code.NEAR_MISS, "text that looked like a call was not one"))
         for id, is_complete in self._writing.items():
             if not is_complete:
                 end.append(Error(Code.TRUNCATED, _OWNER_GONE + " while the call was written", call_id=id))

@@ -381,7 +381,7 @@ def _inner(value: object) -> dict[str, Any]:
     """Return the dict of an SDK object that is nested in a dict. Raises TypeError for any other value."""
     plain = as_dict(value)
     if plain is None:
-        raise TypeError(f"{type(value)!r} is no value of JSON")
+        raise TypeError(f"{type(value)!r} is not a JSON value")
     return plain
 
 
@@ -628,7 +628,7 @@ class FrameAdapter(Adapter):
         advice = advice or "`sources.detect` finds out whether any source reads it"
         declared = bounded(self.content_type, 100) or "unknown"
         expected = f"`sources.{self.name}`" if self.name else "the adapter"
-        message = f"nothing in the stream is what {expected} reads: the content type is {declared}"
+        message = f"{expected} understood nothing in the stream: the content type is {declared}"
         return SourceError(f"{message}, and it begins with {seen}; {advice}", cause="unknown_format")
 
     def _flush(self, events: list[SourceEvent]) -> None:
@@ -944,7 +944,7 @@ def _explain_silence(error: Exception, events: list[SourceEvent]) -> list[Source
     extensions = getattr(getattr(error, "_request", None), "extensions", {})  # httpx; its `request` property may raise
     seconds = getattr(error, "seconds", None) or extensions.get("timeout", {}).get("read")
     for_ = f"for {seconds:g} s" if isinstance(seconds, int | float) else "for too long"
-    text = f"nothing came from the provider {for_}: `timeout`, of the HTTP client or of the model, is how long to wait"
+    text = f"the provider sent no data {for_}; to wait longer, increase the `timeout` of the HTTP client or the model"
     end = events[-1] if events else None
     if type(end) is SourceError and end.cause == name_of(error):
         events[-1] = msgspec.structs.replace(end, message=text)

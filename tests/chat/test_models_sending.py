@@ -344,7 +344,7 @@ async def test_between_bytes_timeout() -> None:
     assert TextDelta("a") == delta
     assert isinstance(silence, SourceError)
     assert f"{NothingCame.__module__}.NothingCame" == silence.cause
-    assert silence.message.startswith("nothing came from the provider for 0.05 s")
+    assert silence.message.startswith("the provider sent no data for 0.05 s")
 
 
 # What sends it.
@@ -378,7 +378,7 @@ async def test_a_given_client(connect: float, handed: float | None) -> None:
 async def test_unusable_clients() -> None:
     """A synchronous client, and one that is closed, are the caller's fault, before anything is sent."""
     async with Loopback(STREAM) as server:
-        with httpx.Client() as synchronous, pytest.raises(TypeError, match="is no asynchronous HTTP client"):
+        with httpx.Client() as synchronous, pytest.raises(TypeError, match="is not an asynchronous HTTP client"):
             await ask(model(server, client=synchronous))
         async with httpx.AsyncClient() as closed:
             pass

@@ -191,7 +191,7 @@ def test_the_response_that_a_request_names() -> None:
 
 def test_previous_id_without_stored_responses() -> None:
     """Naming a response is an error there."""
-    with pytest.raises(ValueError, match="AnthropicMessages names no earlier responses"):
+    with pytest.raises(ValueError, match="AnthropicMessages does not support `previous_id`"):
         AnthropicMessages("m", previous_id=True)
     with pytest.raises(ValueError, match="store=False"):
         OpenAIResponses("m", previous_id=True, store=False)

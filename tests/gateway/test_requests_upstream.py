@@ -91,7 +91,7 @@ def test_instructions_about_calls_come_last() -> None:
     for client in CLIENTS:
         messages = sent(begin(client, request(client, tool_choice=named[client], **single[client])))["messages"]
         told = messages[-1]["content"].removeprefix("What is it like in Zürich?\n\n")
-        form = "in the form that you were told. Make one call at most."
+        form = "in the form that was described. Make one call at most."
         assert told == f"Your answer has to be a call of the tool get_time, {form}", client
     only = [{"type": "function", "function": {"name": "get_time"}}]
     choice: dict[str, Any] = {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": only}}
@@ -266,7 +266,7 @@ REFUSED: dict[str, tuple[str, Any, str]] = {
     "a tool without a name": ("openai", {"tools": [{"type": "function", "function": {}}]}, "has no name"),
     "a choice of no tool": ("openai", {"tool_choice": "fly"}, "not in `tools`"),
     "a choice without tools": ("openai", {"tool_choice": "required"}, "`tools` is empty"),
-    "a name that none may have": ("openai", request("openai", tools=["a b"]), "is no valid tool name"),
+    "a name that none may have": ("openai", request("openai", tools=["a b"]), "is not a valid tool name"),
     "a result without its call": (
         "openai", {"messages": [{"role": "tool", "tool_call_id": "x", "content": ""}]}, "only tool results"),
 }  # fmt: skip

@@ -295,7 +295,7 @@ def test_every_text_keeps_to_the_order(reading: Any) -> None:
         ([Start("r"), Thinking(False)], 2, "event 2, thinking: thinking begins before it ends"),
         ([Start("r"), Thinking(True), Done("finished", None, None, [])], 3, "done: the thinking has not ended"),
         ([Start("r"), FollowUp([])], 2, "event 2, follow-up: one follow-up may come between two step"),
-        ([Start("r"), TextDelta("a")], 2, "event 2, text-delta: it is no UI event"),
+        ([Start("r"), TextDelta("a")], 2, "event 2, text-delta: it is not a UI event"),
     ],
 )
 def test_what_is_wrong_is_named(events: list[Any], place: int, complaint: str) -> None:

@@ -260,7 +260,7 @@ def test_what_is_no_source_event() -> None:
     made = machine()
     made.start()
     for wrong in ("text", None, Text("a"), {"type": "text-delta"}):
-        with pytest.raises(UnreadableSource, match="is no source event"):
+        with pytest.raises(UnreadableSource, match="is not a source event"):
             made.feed(wrong)  # type: ignore[arg-type]  # what a caller without types does
 
     assert [StepStart(1, seq=2), Text("a", seq=3)] == made.feed(TextDelta("a"))

@@ -94,7 +94,7 @@ def test_the_marker_of_a_dialect_that_is_not_named_is_one_that_names_it() -> Non
 
         assert (text, [], []) == (result.content, result.calls, result.errors)
         assert {Code.NEAR_MISS} == {first.code, *(each.code for each in others)}
-        assert first.message.startswith("the dialect is not enabled: the text is no call of the dialect ")
+        assert first.message.startswith("the dialect is not enabled: the text is not a call of the dialect ")
         assert 1 == len(parse(text, dialects=first.message.split()[-1], tools=TOOLS).calls), dialect.id
         assert [] == parse(text, dialects=(), tools=TOOLS).warnings
 
@@ -170,4 +170,4 @@ def test_a_message_names_what_is_wrong_and_repeats_nothing() -> None:
     """It goes to logs."""
     (one,) = parse('### {"secret": 1}').warnings
 
-    assert "`###` lacks its colon: the text is no call of the dialect hash_marker" == one.message
+    assert "`###` lacks its colon: the text is not a call of the dialect hash_marker" == one.message

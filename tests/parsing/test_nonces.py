@@ -37,7 +37,7 @@ def test_what_has_the_nonce_counts(text: str, expected: list[Brief]) -> None:
     ("text", "says"),
     {
         "in code": (f"`###k7:{F}`", "a call of the dialect hash_marker_k7 in code or a quote is text"),
-        "a fence in a list": (f"- ~~~tool_call k7\n{F}\n~~~", "the fence stands in a list"),
+        "a fence in a list": (f"- ~~~tool_call k7\n{F}\n~~~", "the fence is in a list"),
         "back-ticks": (f"```tool_call k7\n{F}\n```", "the fence is one of back-ticks"),
     },
 )
@@ -75,7 +75,7 @@ def test_a_prompt_tells_the_nonce(make: Callable[..., Dialect]) -> None:
     """In the example, and again in words, because models drop what looks like noise."""
     text = make(nonce="k7").instructions()
 
-    assert "it is no call without the k7" in text
+    assert "it is not a call without the k7" in text
     assert "" == make().notes
 
 

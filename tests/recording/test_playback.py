@@ -188,7 +188,7 @@ async def test_a_stalled_replay_ends_with_the_events_of_a_reset(tmp_path: Path) 
     events = await replay(path, stall_after=len(ANSWER[0]), read_timeout=120, clock=VirtualClock())
     reset = await replay(path, reset_after=len(ANSWER[0]))
     (silent,), (lost,) = ([each for each in some if isinstance(each, Error)] for some in (events, reset))
-    assert silent.message.startswith("nothing came from the provider for too long")
+    assert silent.message.startswith("the provider sent no data for too long")
     assert coalesce(events) == coalesce(
         [structs.replace(each, message=silent.message) if each == lost else each for each in reset]
     )

@@ -233,7 +233,7 @@ STREAMS: dict[str, Stream] = {
         [
             SourceRaw({"type": "content-delta", "index": 0, "delta": {"message": {"content": {"text": "a"}}}}),
             SourceError(
-                "nothing in the stream is what `sources.openai` reads: the content type is unknown, and it begins with "
+                "`sources.openai` understood nothing in the stream: the content type is unknown, and it begins with "
                 "`content-delta`; `sources.cohere` reads those",
                 cause="unknown_format",
             ),
@@ -374,7 +374,7 @@ async def test_a_stream_of_another_format_fails(name: str, body: bytes, words: s
     (error,) = [each for each in events if isinstance(each, Error)]
     assert isinstance(events[-1], Done)
     assert events[-1].reason == "failed"
-    assert f"`sources.{name}` reads: the content type is {declared}" in error.message
+    assert f"`sources.{name}` understood nothing in the stream: the content type is {declared}" in error.message
     assert words in error.message
     assert_same_at_every_cut(partial(sources.adapter, name), body, read(partial(sources.adapter, name), body))
 

@@ -184,7 +184,7 @@ def test_objects_that_are_none_of_these(item: Any) -> None:
 
 def test_objects_with_values_that_are_not_json() -> None:
     """They are our caller's mistake too."""
-    with pytest.raises(UnreadableSource, match="cannot be written as JSON: <class 'object'> is no value of JSON"):
+    with pytest.raises(UnreadableSource, match="cannot be written as JSON: <class 'object'> is not a JSON value"):
         take({"choices": object()})
 
 

@@ -403,7 +403,7 @@ async def test_a_source_that_yields_something_else() -> None:
 
     wrong: list[tuple[Any, str]] = [
         (words(), "a source must yield lists of source events, got str"),
-        (Script([*texts("a"), "b"]), "<class 'str'> is no source event"),  # type: ignore[list-item]
+        (Script([*texts("a"), "b"]), "<class 'str'> is not a source event"),  # type: ignore[list-item]
         (sources.openai(["data: 1\n\n"]), "a stream of bytes"),
     ]
     for source, message in wrong:

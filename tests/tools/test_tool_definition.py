@@ -279,7 +279,7 @@ def test_a_signature_that_no_object_fits_is_refused(function: Callable[..., Any]
 @pytest.mark.parametrize("name", ["", "get weather", "get.weather", "wetter\n", "größe", "a" * 65, "<lambda>"])
 def test_a_name_that_providers_refuse_is_refused(name: str) -> None:
     """1 to 64 ASCII letters, digits, `_` and `-`. The message contains the name."""
-    with pytest.raises(ValueError, match="is no valid tool name") as caught:
+    with pytest.raises(ValueError, match="is not a valid tool name") as caught:
         Tool(plain, name=name)
     assert repr(name) in str(caught.value)
 

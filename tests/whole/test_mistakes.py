@@ -103,7 +103,7 @@ MISTAKES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "a stream that was not entered": (lambda: sources.openai(entered()), UnreadableSource, "enter it first"),
     "a whole answer": (
         lambda: sources.openai(Answer()),
-        *(UnreadableSource, "is a whole answer and no stream: ask for one with `stream=True`"),
+        *(UnreadableSource, "is a whole answer and not a stream: request a stream with `stream=True`"),
     ),
 }
 

@@ -102,7 +102,7 @@ class HTTPModel(ABC):
         parameters = HTTPModel.__init__.__annotations__.keys() - {"model", "prefill", "options", "return"}
         for name in options:  # no provider has an option with a name similar to a parameter
             if meant := did_you_mean(name, sorted(parameters)):
-                hint = "what is meant for the body of each request goes into `request` of chat()"
+                hint = "pass fields of the request body as `request` of chat()"
                 raise TypeError(f"{type(self).__name__} has no parameter {name!r}{meant} {hint}")
         if prefill and (prefill not in PREFILLS or self.format not in ("openai", "anthropic")):
             raise ValueError(f"prefill is one of {', '.join(PREFILLS)}, for chat completions, or '', not {prefill!r}")
@@ -112,7 +112,7 @@ class HTTPModel(ABC):
         if retries < 0:
             raise ValueError(f"`retries` must be 0 or more, got {retries}.")
         if previous_id and not self._previous:
-            raise ValueError(f"{type(self).__name__} names no earlier responses. Leave `previous_id` out.")
+            raise ValueError(f"{type(self).__name__} does not support `previous_id`. Leave it out.")
         if previous_id and options.get("store") is False:
             raise ValueError("With store=False the provider stores no response that `previous_id` could name.")
         self.name = model

@@ -101,7 +101,7 @@ class NothingCame(StreamToolsError, TimeoutError):
     """No byte of an answer arrived for `seconds`, the value of `Timeouts.between_bytes`."""
 
     def __init__(self, seconds: float) -> None:
-        super().__init__(f"nothing came for {seconds:g} s")
+        super().__init__(f"no data arrived for {seconds:g} s")
         self.seconds = seconds
 
 
@@ -246,7 +246,7 @@ class Sending:
             timeout=(None if math.isinf(timeouts.connect) else timeouts.connect, None, None, None),
         )
         if not hasattr(opened, "__aenter__"):
-            raise TypeError(f"{type(self._client)!r} is no asynchronous HTTP client")
+            raise TypeError(f"{type(self._client)!r} is not an asynchronous HTTP client")
         with anyio.move_on_after(timeouts.first_byte):
             try:
                 raw = await opened.__aenter__()

@@ -497,7 +497,7 @@ class Literals:
             if value is None and self._syntax.bare_strings and len(word) < _WORD_LIMIT:
                 value = f'"{quoted(word)}"'
             elif value is None and self.fault is None:
-                self.fault = Code.INVALID_ARGUMENTS, f"{word[:64]!r} is no literal"
+                self.fault = Code.INVALID_ARGUMENTS, f"{word[:64]!r} is not a literal"
             self._pieces.append(self._after_comma + (value or "null"))
             self._end_value()
         self._after_comma = ""

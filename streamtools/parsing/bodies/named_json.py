@@ -315,7 +315,7 @@ class AddressedCall:
         end_without_arguments(span)
         if (yield from self._close(span)):
             return None
-        span.fail_call(Code.INVALID_ARGUMENTS, "the arguments are no JSON object")
+        span.fail_call(Code.INVALID_ARGUMENTS, "the arguments are not a JSON object")
         if not (yield from span.until(self._closing)):
             return Code.TRUNCATED
         span.close()

@@ -167,7 +167,7 @@ class Value:
 
     def _reject(self) -> None:
         types = " or ".join(sorted(self._types))
-        self._span.fail_call(Code.INVALID_ARGUMENTS, f"the value of an argument does not read as {types}")
+        self._span.fail_call(Code.INVALID_ARGUMENTS, f"the value of an argument is not a valid {types}")
         self._read_piece = _drop
 
 

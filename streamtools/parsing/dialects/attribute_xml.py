@@ -309,7 +309,7 @@ def kimi_k3_xtml() -> Dialect:
             Tag(("<|close|>", OneOf(("think", "response", "tools", "message")), "<|sep|>")),
             Tag(("<|end_of_msg|>",)),
         ),
-        notes="The type of an argument is string, number, boolean, object, array or null; only a string is no JSON.",
+        notes="Argument types are string, number, boolean, object, array and null. Only strings are not JSON.",
     )
 
 

@@ -95,7 +95,7 @@ def hash_marker(
         near=_faulty_hashes(nonce),
         reserved=(f"{mark}:", "###result"),
         has_nonce=bool(nonce),
-        notes=f"`{mark}:` is the marker of this conversation: it is no call without the {nonce}." if nonce else "",
+        notes=f"`{mark}:` is the marker of this conversation: it is not a call without the {nonce}." if nonce else "",
     )
 
 
@@ -103,7 +103,7 @@ def _faulty_hashes(nonce: str) -> tuple[NearMiss, ...]:
     mark = f"###{nonce}"
     faults: list[tuple[tuple[Part, ...], str]] = [
         ((mark, *_OBJECT), f"`{mark}` lacks its colon"),
-        ((mark, _BLANK, ":", *_OBJECT), f"`{mark}` stands apart from its colon"),
+        ((mark, _BLANK, ":", *_OBJECT), f"`{mark}` is separated from its colon"),
         ((f"##{nonce}:", *_OBJECT), f"`{mark}:` lacks a hash"),
         ((f"####{nonce}:", *_OBJECT), f"`{mark}:` has too many hashes"),
     ]
@@ -165,7 +165,7 @@ def tilde_fence(*, in_code: Literal["text", "call"] = "text", nonce: str | None 
         near=_faulty_fences(nonce),
         reserved=("~~~",),
         has_nonce=bool(nonce),
-        notes=f"Every call begins with `{_CALL}{word}`: it is no call without the {nonce}." if nonce else "",
+        notes=f"Every call begins with `{_CALL}{word}`: it is not a call without the {nonce}." if nonce else "",
     )
 
 
@@ -176,8 +176,8 @@ def _faulty_fences(nonce: str) -> tuple[NearMiss, ...]:
     faults: list[tuple[tuple[Part, ...], str]] = [
         (("```", _TICK_FENCES, *maybe_named, *body), "the fence is one of back-ticks"),
         (("~~~", _OTHER_FENCES, *body), "the fence has another name"),
-        ((_CALL, *named, BLANKS, "{"), "the call stands on the line of its fence"),
-        ((_CALL, *named, BLANKS, LINE_END), "the fence stands in a list"),
+        ((_CALL, *named, BLANKS, "{"), "the call is on the line of its fence"),
+        ((_CALL, *named, BLANKS, LINE_END), "the fence is in a list"),
     ]
     if nonce:
         faults += [

@@ -337,7 +337,7 @@ class Bedrock(FrameAdapter):
         try:
             frame = Frame(b64decode(string(value.get("bytes")) or "", validate=True))
         except (binascii.Error, ValueError):
-            frame = Frame(b"a chunk that is no base64")
+            frame = Frame(b"a chunk that is not base64")
         inner = self._decode(frame, events) if self._inner is None else None
         if inner is UNREADABLE:
             return
