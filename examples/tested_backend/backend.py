@@ -12,9 +12,9 @@ import msgspec
 from fastapi import Depends, FastAPI, Request, Response
 
 from streamtools import chat, tool
-from streamtools.conversation import Chat, Message
+from streamtools.conversation import Chat
 from streamtools.conversation.models import OpenAIChat
-from streamtools.history import read_messages
+from streamtools.history import Message, read_messages
 from streamtools.outputs import asgi
 
 MODEL_URL = os.environ.get("MODEL_URL", "http://127.0.0.1:8080/v1")

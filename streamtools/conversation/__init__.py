@@ -27,25 +27,10 @@ from streamtools.conversation.models import (
 )
 from streamtools.conversation.prompts import Example, augment_system_prompt, few_shot
 from streamtools.conversation.request_writer import RequestOptions
-from streamtools.history import (
-    Assistant,
-    Message,
-    Results,
-    System,
-    User,
-    calls_as_text,
-    read_messages,
-    system_prompt,
-    without_reasoning,
-    write_messages,
-)
 from streamtools.parsing.dialects.hash_and_tilde import new_nonce
 
 __all__ = [
-    "AnthropicMessages", "Ask", "Assistant", "BedrockConverse", "Chat", "CohereChat", "Emulation", "Example",
-    "Fallback", "GeminiChat", "GeminiInteractions", "Message", "Model", "OllamaChat",
-    "OpenAIChat", "OpenAIResponses", "RequestOptions", "Results", "ScriptedModel", "System", "Timeouts", "User",
-    "augment_system_prompt",
-    "calls_as_text", "chat", "few_shot", "latitude_request", "new_nonce", "read_messages", "system_prompt",
-    "without_reasoning", "write_messages",
+    "AnthropicMessages", "Ask", "BedrockConverse", "Chat", "CohereChat", "Emulation", "Example", "Fallback",
+    "GeminiChat", "GeminiInteractions", "Model", "OllamaChat", "OpenAIChat", "OpenAIResponses", "RequestOptions",
+    "ScriptedModel", "Timeouts", "augment_system_prompt", "chat", "few_shot", "latitude_request", "new_nonce",
 ]  # fmt: skip

@@ -11,8 +11,9 @@ import anyio
 import pytest
 
 from streamtools.apps.web.conversations import Conversations
-from streamtools.conversation import Ask, Message, OpenAIChat, ScriptedModel, User, chat
+from streamtools.conversation import Ask, OpenAIChat, ScriptedModel, chat
 from streamtools.errors import TooManyRuns
+from streamtools.history import Message, User
 from streamtools.sources import Source
 from tests.support.answering import ProviderAnswerer, browser, calling, opened, saying
 from tests.support.loopback import Loopback

@@ -13,7 +13,8 @@ import pytest
 from streamtools.apps.web.app import MAX_BODY
 from streamtools.apps.web.conversations import Conversations
 from streamtools.apps.web.documents import make_documents
-from streamtools.conversation import Message, chat
+from streamtools.conversation import chat
+from streamtools.history import Message
 from tests.support.answering import ProviderAnswerer, browser, opened, saying
 from tests.support.provider import Provider
 

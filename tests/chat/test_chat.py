@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from streamtools import Guards, ToolError, ToolOutcome, ToolRegistry, chat
 from streamtools.calls import ToolCall
-from streamtools.conversation import Assistant, Chat, RequestOptions, ScriptedModel, System, User
+from streamtools.conversation import Chat, RequestOptions, ScriptedModel
 from streamtools.conversation.models import ScriptedReply
 from streamtools.errors import Code
 from streamtools.events import (
@@ -26,6 +26,7 @@ from streamtools.events import (
     UIEvent,
     Usage,
 )
+from streamtools.history import Assistant, System, User
 from tests.support.cases import together
 from tests.support.options import grouped
 from tests.support.order_rules import check_openai

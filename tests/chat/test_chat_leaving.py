@@ -8,9 +8,10 @@ import anyio
 import pytest
 
 from streamtools import ToolRegistry, chat
-from streamtools.conversation import Chat, ScriptedModel, User, write_messages
+from streamtools.conversation import Chat, ScriptedModel
 from streamtools.conversation.models import ScriptedReply
 from streamtools.events import Done, NativeToolCall, ProviderCompleted, TextDelta, UIEvent
+from streamtools.history import User, write_messages
 from tests.support.cases import together
 from tests.support.chat_chunks import chunk
 from tests.support.history_rules import RULES, breaches

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamtools import Emulation, ParserOptions, ToolRegistry, chat
-from streamtools.conversation import Chat, RequestOptions, ScriptedModel, User, write_messages
+from streamtools.conversation import Chat, RequestOptions, ScriptedModel
 from streamtools.conversation.models import ScriptedReply
+from streamtools.history import User, write_messages
 from tests.history.test_history_order import DIALECTS, fail, hang, source_of, succeed, turns, wait
 from tests.support.examples import examples
 from tests.support.history_rules import RULES, breaches

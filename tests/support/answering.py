@@ -12,7 +12,8 @@ import httpx
 
 from streamtools import ApprovalOptions, ParserOptions
 from streamtools.apps.web import Answerer, Suggestion, make_app
-from streamtools.conversation import Message, OpenAIChat, User, chat
+from streamtools.conversation import OpenAIChat, chat
+from streamtools.history import Message, User
 from streamtools.tools import ToolRegistry, tool
 from tests.support.loopback import Loopback
 from tests.support.provider import Provider

@@ -74,7 +74,7 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     },
     "apps.cli": {
         *("errors", "calls", "events", "sources", "parsing", "tools", "stream", "recording", "recording.event_replay"),
-        *("conversation", "conversation.models", "outputs", "apps.web"),
+        *("conversation", "conversation.models", "history", "outputs", "apps.web"),
         *("gateway", "gateway.service"),
         "__init__",  # has the version
     },

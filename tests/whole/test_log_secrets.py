@@ -19,7 +19,8 @@ import pytest
 import structlog
 
 from streamtools import RunnerOptions, ToolError, ToolRegistry, ToolResult, chat, replay
-from streamtools.conversation import OpenAIChat, User
+from streamtools.conversation import OpenAIChat
+from streamtools.history import User
 from streamtools.recording import RecordingTransport, record
 from tests.apps.test_cli_replay import sse
 from tests.support.loopback import Loopback

@@ -25,7 +25,7 @@ from streamtools.apps.cli.errors import CommandError, ErrorOutput, reason_of
 from streamtools.apps.cli.model_options import CommandModel, command_errors, import_tools, proxy_for
 from streamtools.apps.cli.prompt import Prompt
 from streamtools.apps.cli.views import JsonLines, View, open_recording_file, open_transcript
-from streamtools.conversation import Assistant, Message, User
+from streamtools.history import Assistant, Message, User
 from streamtools.recording import RecordingTransport
 from streamtools.stream.result import TurnResult
 from streamtools.tools import MemoryLedger, Suspension

@@ -17,8 +17,9 @@ from urllib.request import getproxies, proxy_bypass
 import httpx
 
 from streamtools.apps.cli.errors import CommandError
-from streamtools.conversation import Message, RequestOptions, System, chat, models
+from streamtools.conversation import RequestOptions, chat, models
 from streamtools.conversation.models import HTTPModel
+from streamtools.history import Message, System
 from streamtools.recording.redaction import redact_url
 from streamtools.tools import Tool, ToolRegistry
 from streamtools.tools.definitions import ProviderFormat

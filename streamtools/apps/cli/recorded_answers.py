@@ -16,9 +16,10 @@ from streamtools.apps.cli.demo import TOOLS, model_names
 from streamtools.apps.cli.errors import CommandError
 from streamtools.apps.cli.model_options import describe_tools
 from streamtools.apps.web import Suggestion, question_of
-from streamtools.conversation import Ask, Chat, Message, User, chat
+from streamtools.conversation import Ask, Chat, chat
 from streamtools.errors import RecordingError
 from streamtools.events import ProviderCompleted, SourceEvent, TextDelta
+from streamtools.history import Message, User
 from streamtools.recording import ExchangeHead, ReplayBytes, shipped
 from streamtools.recording.event_replay import adapter_of
 from streamtools.recording.reader import open_exchange

@@ -19,8 +19,9 @@ from streamtools import ApprovalOptions, ParserOptions, StreamOptions
 from streamtools.apps.cli.errors import ErrorOutput
 from streamtools.apps.cli.model_options import CommandModel, describe_tools, import_tools, proxy_for
 from streamtools.apps.cli.servers import is_loopback, listen, require_web_extra, run_server, url_host
-from streamtools.conversation import Chat, Message, User, chat
+from streamtools.conversation import Chat, chat
 from streamtools.conversation.models.http_model import HTTPModel
+from streamtools.history import Message, User
 from streamtools.recording import RecordingTransport
 
 if TYPE_CHECKING:  # this import needs starlette, which is optional
