@@ -13,7 +13,7 @@ from streamtools.parsing.markdown import IN_CODE, LINE_START
 from streamtools.parsing.marker_starts import MarkerStarts, starts_of
 from streamtools.parsing.markers import Marker, Markers
 from streamtools.parsing.near_misses import NearMisses, json_call
-from streamtools.parsing.reasoning import TAGS, CallRunMarkers, ReasoningEnd, ReasoningTags
+from streamtools.parsing.reasoning import TAGS, ReasoningEnd, ReasoningTags, RunMarkers
 
 Meaning: TypeAlias = tuple[Opener | Tag, Dialect, int]
 """The meaning of a marker: its opener or tag, its dialect, and the number of white-space characters at its beginning.
@@ -164,9 +164,9 @@ def _counts(entry: MarkerEntry, place: int) -> bool:
     return here and (entry.in_code or not place & IN_CODE) and (_is_call(entry) or not place & CALLS_ONLY)
 
 
-def _run(entries: list[MarkerEntry], closings: set[str]) -> CallRunMarkers:
+def _run(entries: list[MarkerEntry], closings: set[str]) -> RunMarkers:
     """Return the markers for calls in reasoning that may be executed. `closings` are the tags that end reasoning."""
-    openers, tags = list[tuple[Marker, Opener]](), list[tuple[Marker, Tag]]()
+    openers, tags = list[tuple[Marker, Opener | Tag]](), list[tuple[Marker, Opener | Tag]]()
     for entry in entries:
         begins, dialect, line_feeds = entry.meaning
         if isinstance(begins, Opener):
@@ -176,7 +176,7 @@ def _run(entries: list[MarkerEntry], closings: set[str]) -> CallRunMarkers:
             continue
         elif dialect.in_reasoning == "call" and not begins.closings and "".join(map(str, begins.parts)) not in closings:
             tags.append((entry.marker, begins))
-    return CallRunMarkers(openers, tags)
+    return [*tags, *openers]
 
 
 def _counts_in_reasoning(entry: MarkerEntry) -> bool:

@@ -182,6 +182,11 @@ class Pattern:
         """Matches all parts, with a group, when the stream has ended."""
         return re.compile(_joined(self.parts, complete) + _MARK).match
 
+    def startswith(self, text: str) -> bool:
+        """Return whether the parts begin with `text`, as `str.startswith` does. False if `text` holds all parts."""
+        found = self.partial(text)
+        return text == "" or (found is not None and not found.lastindex)
+
     def match(self, text: str, at: int, ended: bool) -> int | Literal[False] | None:
         """Match the parts at `at`. Returns their end, None if more text is needed to decide, or False for no match.
 

@@ -109,9 +109,11 @@ _CHOICES: dict[str, tuple[object, ...]] = {
 }
 
 
-class OtherOptions(TypedDict, total=False):
-    """The fields of `Options` that `Parser` accepts only as keyword arguments."""
+class ParserKeywords(TypedDict, total=False):
+    """The fields of `Options`, as keyword arguments."""
 
+    in_reasoning: bool
+    call_deltas: bool
     reasoning: Literal["start", "anywhere", "off"]
     on_malformed: Literal["error", "text"]
     after_call: Literal["show", "hide", "stop"]
@@ -128,10 +130,3 @@ class OtherOptions(TypedDict, total=False):
     rules_in_reasoning: bool
     history: Literal["as_written", "as_shown"]
     pace: Literal["as_it_comes", "words", "graphemes"]
-
-
-class ParserKeywords(OtherOptions, total=False):
-    """All fields of `Options`, as keyword arguments."""
-
-    in_reasoning: bool
-    call_deltas: bool

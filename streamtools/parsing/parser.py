@@ -22,7 +22,7 @@ from streamtools.parsing.call_events import CallEvents
 from streamtools.parsing.declared import Declared
 from streamtools.parsing.dialect_set import dialect_set_of
 from streamtools.parsing.dialects import Dialects, choose_dialects
-from streamtools.parsing.options import Options, OtherOptions, ParserKeywords
+from streamtools.parsing.options import Options, ParserKeywords
 from streamtools.parsing.prose import MarkerFound, Prose
 from streamtools.parsing.reader import always
 from streamtools.parsing.reasoning import ReasoningEnd, ReasoningText
@@ -56,16 +56,9 @@ class Parser:
     ([Text(text='Hello ', seq=0)], [], [Text(text='## World', seq=0)], [])
     """
 
-    def __init__(
-        self,
-        dialects: Dialects = None,
-        tools: Any = None,
-        in_reasoning: bool = False,
-        call_deltas: bool = False,
-        **options: Unpack[OtherOptions],
-    ) -> None:
+    def __init__(self, dialects: Dialects = None, tools: Any = None, **options: Unpack[ParserKeywords]) -> None:
         check_names("Parser()", options, ("dialects", "tools", *ParserKeywords.__annotations__))
-        self._options = chosen = Options(in_reasoning=in_reasoning, call_deltas=call_deltas, **options)
+        self._options = chosen = Options(**options)
         self._declared = Declared(tools)
         enabled = choose_dialects(dialects)
         parameters = tools is not None and any(dialect.openers_of for dialect in enabled)

@@ -17,10 +17,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from streamtools.errors import Code
 from streamtools.events import Markup, Reasoning, UIEvent, Warning
@@ -42,16 +41,8 @@ class RunVerdict(Enum):
     REASONING = "reasoning"
 
 
-@dataclass(frozen=True)
-class CallRunMarkers:
-    """The markers in a run: openers of calls, and tags of the chat template, some of which end the message."""
-
-    openers: Sequence[tuple[Marker, Opener]]
-    tags: Sequence[tuple[Marker, Tag]]
-
-    def compile(self) -> Markers[Opener | Tag]:
-        """Return a search for all of these markers."""
-        return Markers[Opener | Tag]([*self.tags, *self.openers])
+RunMarkers: TypeAlias = Sequence[tuple[Marker, Opener | Tag]]
+"""The markers in a run: tags of the chat template, some of which end the message, then the openers of calls."""
 
 
 TAGS = {
@@ -70,7 +61,7 @@ _INDENT = r"^[ \t]{0,32}"
 class ReasoningTags:
     """The opening tags of reasoning. Each tag has a `ReasoningEnd`, which finds the end of the reasoning after it."""
 
-    def __init__(self, calls: Iterable[Marker], run: CallRunMarkers, dialect_tags: Mapping[Tag, bool]) -> None:
+    def __init__(self, calls: Iterable[Marker], run: RunMarkers, dialect_tags: Mapping[Tag, bool]) -> None:
         """`calls` are the markers of calls. `run` holds the markers of calls in reasoning that may be executed.
 
         `dialect_tags` maps each opening tag of a dialect to True if a space may precede the tag. Tags for the start of
@@ -135,7 +126,7 @@ class ReasoningEnd:
         tags: Sequence[str],
         calls: Sequence[Marker],
         before: Sequence[Marker],
-        run: CallRunMarkers,
+        run: RunMarkers,
         opening: Pattern | None = None,
     ) -> None:
         """`tags` are the closing tags, which are hidden. The reasoning also ends before one of the texts `before`.
@@ -146,14 +137,14 @@ class ReasoningEnd:
         self.opening = opening
         self._tags = sorted(set(tags), key=len)  # at one position, the tag that is complete first is matched
         self._calls, self._before, self._run = calls, list(dict.fromkeys(before)), run
-        self._rehearsed = list(dict.fromkeys(marker for marker, _ in run.openers))
+        self._rehearsed = list(dict.fromkeys(marker for marker, thing in run if isinstance(thing, Opener)))
         self._enders = [*self._before, *self._rehearsed]
         self._firsts = {"\n", *(tag[0] for tag in self._tags), *(marker.first for marker in self._enders)}
 
     @cached_property
     def run(self) -> Markers[Opener | Tag]:
         """Finds calls that may be executed."""
-        return self._run.compile()
+        return Markers[Opener | Tag](self._run)
 
     @cached_property
     def tags(self) -> re.Pattern[str]:

@@ -372,10 +372,10 @@ class Span(Reader):
         self._broken = None
         return (yield from self.until(closing))
 
-    def at_end_in(self, *words: str) -> bool:
-        """Return True if the stream has ended inside one of `words`. The unread text is then read."""
+    def at_end_in(self, *tags: str | Pattern) -> bool:
+        """Return True if the stream has ended at this position or inside one of `tags`. Then read the unread text."""
         rest = self.text[self.at :] if self.ended else None
-        if rest is None or not any(word.startswith(rest) for word in words):
+        if rest is None or not any(tag.startswith(rest) for tag in tags):
             return False
         self.at = len(self.text)
         return True

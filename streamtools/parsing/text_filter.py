@@ -139,16 +139,18 @@ class TextFilter:
         """Apply the rules and the pace to `events`. Returns the events that replace them."""
         out: list[UIEvent] = []
         for event in events:
-            if self.stopped_by is not None:
-                break
             if isinstance(event, Text):
                 self._end_reasoning(out)
-                if self.stopped_by is None:
-                    self._show(self._text.feed(event.text), out)
+                self._show(self._text.feed(event.text), out)
             elif isinstance(event, Reasoning) and self._reasoning is not None:
                 self._end_text(out)
-                if self.stopped_by is None:
-                    self._think(event, self._reasoning, out)
+                self._show(self._reasoning.feed(event.text), out, Reasoning)
+                if event.signature or event.id or event.redacted or event.own:
+                    self._end_reasoning(out)
+                    if self.stopped_by is None:  # the signature fits the original text only, which the user never gets
+                        signed = RuledReasoning("", 0, event.signature, event.id, event.redacted)
+                        signed.set_written(replace(event, text=""))
+                        out.append(signed)
             else:
                 if isinstance(event, Thinking | Reasoning):
                     self.end(out)
@@ -158,10 +160,8 @@ class TextFilter:
 
     def end(self, out: list[UIEvent]) -> None:
         """Add the buffered text to `out`, because an event other than text follows."""
-        if self.stopped_by is None:
-            self._end_reasoning(out)
-        if self.stopped_by is None:
-            self._end_text(out)
+        self._end_reasoning(out)
+        self._end_text(out)
 
     def redact(self, event: UIEvent) -> UIEvent:
         """Return the event after removing matches from the model's text that it quotes."""
@@ -201,65 +201,45 @@ class TextFilter:
             return shown(self._redacting, text)
         return in_place(Matcher(automaton_of(self._redacting)).feed(text))
 
-    # Text.
-
-    def _show(self, pieces: Pieces, out: list[UIEvent]) -> None:
-        """Add the events for text and for the matches in it."""
-        for piece in [pieces] if isinstance(pieces, str) else pieces:
-            if isinstance(piece, Match):
-                self._flush_segments(out)
-                self._report(piece, out, "text")
-                if self.stopped_by is not None:
-                    return
-                continue
-            text = piece if self._segments is None else self._segments.feed(piece)
-            if text:
-                out.append(Text(text))
-
     def _end_text(self, out: list[UIEvent]) -> None:
         if self._text.position != self._ended_at:
             self._ended_at = self._text.position
             self._show(self._text.close(), out)
         self._flush_segments(out)
 
-    def _flush_segments(self, out: list[UIEvent]) -> None:
-        if self._segments is not None and (text := self._segments.flush()):
-            out.append(Text(text))
-
-    # Reasoning.
-
-    def _think(self, event: Reasoning, matcher: Matcher, out: list[UIEvent]) -> None:
-        self._show_reasoning(matcher.feed(event.text), out)
-        if self.stopped_by is None and (event.signature or event.id or event.redacted or event.own):
-            self._end_reasoning(out)
-            if self.stopped_by is None:  # the signature is valid only for the original text, which the user never gets
-                signed = RuledReasoning("", 0, event.signature, event.id, event.redacted)
-                signed.set_written(replace(event, text=""))
-                out.append(signed)
-
-    def _show_reasoning(self, pieces: Pieces, out: list[UIEvent]) -> None:
-        for piece in [pieces] if isinstance(pieces, str) else pieces:
-            if isinstance(piece, Match):
-                self._report(piece, out, "reasoning")
-                if self.stopped_by is not None:
-                    return
-            elif piece:
-                out.append(Reasoning(piece))
-
     def _end_reasoning(self, out: list[UIEvent]) -> None:
         if self._reasoning is not None and self._reasoning.pending:
-            self._show_reasoning(self._reasoning.close(), out)
+            self._show(self._reasoning.close(), out, Reasoning)
 
-    def _report(self, match: Match, out: list[UIEvent], where: Literal["text", "reasoning"]) -> None:
+    def _flush_segments(self, out: list[UIEvent]) -> None:
+        if self._segments is not None and (text := self._segments.flush()) and self.stopped_by is None:
+            out.append(Text(text))
+
+    def _show(self, pieces: Pieces, out: list[UIEvent], event: type[Text | Reasoning] = Text) -> None:
+        """Add the events for text or reasoning, and for the matches in it. Add none after a rule has ended the turn."""
+        for piece in [pieces] if isinstance(pieces, str) else pieces:
+            if self.stopped_by is not None:
+                return
+            if isinstance(piece, Match):
+                if event is Text:
+                    self._flush_segments(out)
+                self._report(piece, out, event)
+            else:
+                text = piece if self._segments is None or event is Reasoning else self._segments.feed(piece)
+                if text:
+                    out.append(event(text))
+
+    def _report(self, match: Match, out: list[UIEvent], event: type[Text | Reasoning]) -> None:
         """Add the event of a match to `out`, and the text that replaces the match."""
         rule, written, position = match
         text = rule.text_for(written)
         fields = dict(rule.fields(written)) if rule.fields is not None else None
+        where: Literal["text", "reasoning"] = "text" if event is Text else "reasoning"
         matched = Matched(rule.name, rule.action, position, len(written), len(text), fields, where=where)
-        matched.set_match(written, written=self._keeps_written or where == "reasoning")
+        matched.set_match(written, written=self._keeps_written or event is Reasoning)
         out.append(matched)
         if text:
-            out.append(Text(text) if where == "text" else Reasoning(text))
+            out.append(event(text))
         if rule.action in ("stop", "fail"):
             self.stopped_by, self._kinds = rule, _ALL_CHANGE
 

@@ -23,35 +23,17 @@ error. The text of a malformed call ends with the next tag of the dialect.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Generator, Mapping
 from enum import Enum
-from functools import cache
 from json.encoder import encode_basestring
-from typing import Any, TypeAlias
+from typing import Any
 
 from streamtools.errors import Code
 from streamtools.json_values import compact
 from streamtools.parsing.json_scanner import ENDED, OPEN
-from streamtools.parsing.markers import Marker, Part, Pattern
+from streamtools.parsing.markers import Pattern
 from streamtools.parsing.reader import Closing
 from streamtools.parsing.span import Body, Span
-
-CutTag: TypeAlias = Callable[[str, int], "re.Match[str] | None"]
-
-
-def cut_tag(*tags: tuple[Part, ...]) -> CutTag:
-    """Return a function that matches an incomplete one of `tags` at the end of a text.
-
-    The function takes the text and the index at which the tag begins.
-    """
-    markers = [Marker(tag) for tag in tags]
-
-    @cache
-    def compiled() -> CutTag:
-        return re.compile("|".join(marker.begun_pattern() for marker in markers)).match
-
-    return lambda text, at: compiled()(text, at)
 
 
 class CallEnd(Enum):
@@ -95,22 +77,7 @@ def read_json_call(span: Span, close: Pattern, tag: str) -> Generator[None, None
     return CallEnd.UNCLOSED if span.at_end_in(tag) else CallEnd.BROKEN
 
 
-def unclosed_if_cut(span: Span, end: CallEnd) -> CallEnd:
-    """Return `end`, or UNCLOSED if it is CUT. Only for calls whose arguments are complete."""
-    if end is CallEnd.CUT:
-        span.at = len(span.text)
-        return CallEnd.UNCLOSED
-    return end
-
-
-def cut_or_broken(span: Span, *, cut: bool) -> CallEnd:
-    """Return CUT and read the rest of the text if `cut` is True. Return BROKEN otherwise."""
-    if cut:
-        span.at = len(span.text)
-    return CallEnd.CUT if cut else CallEnd.BROKEN
-
-
-def cut_in_tag(span: Span, *tags: str) -> CallEnd:
+def cut_in_tag(span: Span, *tags: str | Pattern) -> CallEnd:
     """Return CUT if the stream ends at this position or inside one of `tags`, else BROKEN."""
     return CallEnd.CUT if span.at_end_in(*tags) else CallEnd.BROKEN
 

@@ -20,17 +20,9 @@ from json.encoder import encode_basestring
 from typing import Final
 
 from streamtools.errors import Code
-from streamtools.parsing.bodies import (
-    CallEnd,
-    cut_or_broken,
-    cut_tag,
-    end_without_arguments,
-    read_json_call,
-    report_end,
-    skip_broken,
-)
+from streamtools.parsing.bodies import CallEnd, end_without_arguments, read_json_call, report_end, skip_broken
 from streamtools.parsing.bodies.values import Value
-from streamtools.parsing.bodies.xml_text import Content, read_attributes
+from streamtools.parsing.bodies.xml_text import Content, cut_in_attributes, read_attributes
 from streamtools.parsing.declared import Schema
 from streamtools.parsing.markers import SPACES, OneOf, Part, Pattern, Some
 from streamtools.parsing.reader import Closing
@@ -73,7 +65,7 @@ class Elements:
         self._null = Pattern(SPACES, OneOf(("null", "None")), SPACES, *close)
         self._bracket = Pattern(SPACES, "<![CDATA[", SPACES, "[") if xml else _BRACKET
         self._content = Content(*close, xml=xml)
-        self._cut_tag = cut_tag((*open_[:-1], ">"), close)
+        self._tags = Pattern(*open_[:-1], ">"), self._close
 
     def read(self, span: Span, root: str, schema: Schema) -> Generator[None, None, CallEnd]:
         """Read all arguments of a call, and its closing tag.
@@ -219,9 +211,8 @@ class Elements:
 
     def _end_broken(self, span: Span, *, in_tag: bool = False) -> CallEnd:
         """Return the `CallEnd` of a call at text that is not allowed. With `in_tag=True`, the text is in a tag."""
-        rest = span.text[span.at :]
-        cut = not rest.strip(_SPACE + "/") if in_tag or not rest else self._cut_tag(span.text, span.at) is not None
-        return cut_or_broken(span, cut=span.ended and cut)
+        cut = cut_in_attributes(span) if in_tag else span.at_end_in(*self._tags)
+        return CallEnd.CUT if cut else CallEnd.BROKEN
 
 
 @cache

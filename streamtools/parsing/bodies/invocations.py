@@ -21,20 +21,16 @@ from collections.abc import Callable, Generator
 from streamtools.errors import Code
 from streamtools.parsing.bodies import (
     CallEnd,
-    CutTag,
     Members,
     cut_in_tag,
     cut_in_value,
-    cut_or_broken,
-    cut_tag,
     read_arguments,
     report_end,
     skip_broken,
-    unclosed_if_cut,
 )
 from streamtools.parsing.bodies.elements import Elements
 from streamtools.parsing.bodies.values import JSON_TYPES, STRING, TYPES, Value
-from streamtools.parsing.bodies.xml_text import BEFORE_ATTRIBUTE, Content, read_attributes, unescape
+from streamtools.parsing.bodies.xml_text import BEFORE_ATTRIBUTE, Content, cut_in_attributes, read_attributes, unescape
 from streamtools.parsing.declared import Schema
 from streamtools.parsing.markers import SPACES, Marker, OneOf, Part, Pattern, Some
 from streamtools.parsing.reader import Closing, Word
@@ -100,8 +96,7 @@ class Invocations:
         self._invoke_name, self._read_name = invoke, read_name
         self._elements = Elements(lead, xml=xml) if elements else None
         self._close_text, self._unwrap_text = f"</{prefix}{invoke}>", f"</{prefix}{'|'.join(wrapper)}>"
-        self._cut_wrapper, self._cut_unwrap = cut_tag(self.wrapper), cut_tag(self.unwrap)
-        self._cut_inside = cut_tag(self.unwrap, close, (*self.invoke, "name"), (*parameter_begin, "name"))
+        self._inner_tags = self._unwrap, self._close, self._open, self._parameter
 
     def bare(self, span: Span) -> Generator[None, None, None]:
         """Read one call without a wrapper, after the beginning of its opening tag."""
@@ -121,10 +116,7 @@ class Invocations:
             if (yield from span.accept(wrapper)):
                 yield from self.wrapped(span)
                 return
-            cut = _is_cut(span, self._cut_wrapper)
-            if cut:
-                span.at = len(span.text)
-            has_end = not cut and (yield from span.until(closing))
+            has_end = not span.at_end_in(wrapper) and (yield from span.until(closing))
             span.close(Code.UNRECOGNISED_TOOL_CALL if has_end else Code.TRUNCATED)
 
         return body
@@ -133,24 +125,22 @@ class Invocations:
         """Read calls after the opening tag of their wrapper."""
         calls = False
         while True:
-            char = yield from span.peek()
+            yield from span.peek()
             place = span.place
             found = yield from span.choose(self._open, self._unwrap, *self._ends)
             if found == 1:
                 span.close()
                 return
-            if not char or found > 1 or _is_cut(span, self._cut_unwrap):
+            if found > 1 or (found < 0 and span.at_end_in(self._unwrap)):
                 if found > 1:
                     span.go_back(place)
-                else:
-                    span.at = len(span.text)
                 span.close(None if calls else Code.TRUNCATED)
                 if calls:
                     span.warn(Code.MISSING_CLOSE, f"the calls lack their closing {self._unwrap_text}")
                 return
             calls = True
             span.begin_call(place)
-            end = (yield from self._read_call(span)) if found == 0 else self._end_broken(span)
+            end = cut_in_tag(span, *self._inner_tags) if found else (yield from self._read_call(span))
             continues = yield from skip_broken(span, end, self._end_of_broken)
             report_end(span, end, self._close_text, last=not continues)
             if not continues:
@@ -159,7 +149,7 @@ class Invocations:
     def _read_call(self, span: Span) -> Generator[None, None, CallEnd]:
         attributes, end_of_tag = yield from read_attributes(span)
         if not end_of_tag:
-            return _end_in_tag(span)
+            return CallEnd.CUT if cut_in_attributes(span) else CallEnd.BROKEN
         name = self._read_name(attributes.get("name", ""))
         span.set_name(name)
         empty = end_of_tag == "/>"
@@ -168,7 +158,8 @@ class Invocations:
             if end is not None:
                 return end
             yield from span.peek()
-            return unclosed_if_cut(span, (yield from self._end_call(span)))
+            end = yield from self._end_call(span)
+            return CallEnd.UNCLOSED if end is CallEnd.CUT else end
         schema = span.declared.arguments(name)
         if self._elements is not None and not empty:
             end = yield from self._elements.read(span, self._invoke_name, schema)
@@ -191,14 +182,14 @@ class Invocations:
         """Read the closing tag of a call. If another tag stands in its position, that tag is not read."""
         found = yield from span.expect(self._close, self._open, self._unwrap)
         if found < 0:
-            return self._end_broken(span)
+            return cut_in_tag(span, *self._inner_tags)
         return CallEnd.UNCLOSED if found else CallEnd.CLOSED
 
     def _read_parameter(self, span: Span, members: Members, schema: Schema) -> Generator[None, None, CallEnd | None]:
         """Read one argument after the name of its tag. Returns the `CallEnd` of a failed call, else None."""
         attributes, end_of_tag = yield from read_attributes(span)
         if not end_of_tag:
-            return _end_in_tag(span)
+            return CallEnd.CUT if cut_in_attributes(span) else CallEnd.BROKEN
         key = attributes.get("name", "")
         if not key:
             span.fail_call(Code.INVALID_ARGUMENTS, "an argument has no name")
@@ -213,21 +204,6 @@ class Invocations:
                 span.go_back(span.before_closing)
         value.end()
         return None
-
-    def _end_broken(self, span: Span) -> CallEnd:
-        """Return the `CallEnd` of a call at text that is not allowed in it."""
-        at_end = span.ended and span.at == len(span.text)
-        return cut_or_broken(span, cut=at_end or _is_cut(span, self._cut_inside))
-
-
-def _is_cut(span: Span, tag: CutTag) -> bool:
-    """Return True if the stream ends inside the tag at this position."""
-    return span.ended and tag(span.text, span.at) is not None
-
-
-def _end_in_tag(span: Span) -> CallEnd:
-    """Return the `CallEnd` of a call in which no `>` follows the attributes of a tag."""
-    return cut_or_broken(span, cut=span.ended and not span.text[span.at :].strip(" \t\r\n/"))
 
 
 _CLOSE, _CLOSE_VALUE, _CLOSE_JSON = (f"<|close|>{name}<|sep|>" for name in ("call", "argument", "json"))

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Final
 
 from streamtools.errors import Code
-from streamtools.parsing.bodies import CallEnd, Members, cut_in_value, cut_tag, report_end, skip_broken
+from streamtools.parsing.bodies import CallEnd, Members, cut_in_tag, cut_in_value, report_end, skip_broken
 from streamtools.parsing.bodies.values import TYPES, Value
 from streamtools.parsing.markers import SPACES, Marker, Maybe, OneOf, Part, Pattern, Some
 from streamtools.parsing.reader import Closing, Word
@@ -79,8 +79,8 @@ class ArgumentPairs:
             last=self.close,
         )
         self._end_of_broken = Closing(self.close, before=(self.opening, self.unwrap))
-        inside = (tag(name) for name in ("arg_key", "/arg_key", "arg_value") if tag(name) != ("",))
-        self._cut_tag = cut_tag(*inside, *self.after_name, self.opening, self.unwrap)
+        others = filter(None, (self._begin_value, self._separator))
+        self._all_tags = [*self._tags, self._end_key, *others]
 
     def single(self, span: Span) -> Generator[None, None, None]:
         """Read one call without a wrapper, after its opening tag."""
@@ -94,7 +94,7 @@ class ArgumentPairs:
             yield from span.peek()
             place = span.place
             found = yield from span.choose(*self._tags)
-            if found == 3 or self._read_if_cut(span):
+            if found == 3 or span.at_end_in(*self._all_tags):
                 span.close()
                 if found != 3:
                     span.warn(Code.MISSING_CLOSE, "the calls lack the closing tag of their wrapper")
@@ -114,13 +114,13 @@ class ArgumentPairs:
         members, schema = Members(span), span.declared.arguments(name)
         yield from span.peek()
         if self._separator is not None and not (yield from span.accept(self._separator)):
-            return self._cut_or_broken(span)
+            return cut_in_tag(span, *self._all_tags)
         while True:
             yield from span.peek()
             place = span.place
             found = yield from span.choose(*self._tags)
             if found < 0:
-                return self._cut_or_broken(span)
+                return cut_in_tag(span, *self._all_tags)
             if found:
                 members.end()
                 span.end_call()
@@ -130,7 +130,7 @@ class ArgumentPairs:
                 return CallEnd.UNCLOSED
             key = yield from span.word(_KEY)
             if not (yield from span.accept(self._end_key)):
-                return self._cut_or_broken(span)
+                return cut_in_tag(span, *self._all_tags)
             key, types = key.strip(), None
             if self._begin_value is not None:
                 yield from span.peek()
@@ -138,10 +138,10 @@ class ArgumentPairs:
                     word = yield from span.word(_KEY)
                     types = None if key in schema.properties else TYPES.get(word.strip())
                     if not (yield from span.accept(self._type_tags[1])):
-                        return self._cut_or_broken(span)
+                        return cut_in_tag(span, *self._all_tags)
                     yield from span.peek()
                 if not (yield from span.accept(self._begin_value)):
-                    return self._cut_or_broken(span)
+                    return cut_in_tag(span, *self._all_tags)
             members.key(key)
             value = Value(schema.property(key), span, types)
             begin = span.place
@@ -150,13 +150,3 @@ class ArgumentPairs:
             if not span.read_since(span.before_closing).startswith(self._start_of_end_value):
                 span.go_back(span.before_closing)
             value.end()
-
-    def _cut_or_broken(self, span: Span) -> CallEnd:
-        return CallEnd.CUT if self._read_if_cut(span) else CallEnd.BROKEN
-
-    def _read_if_cut(self, span: Span) -> bool:
-        """Return True, and read the rest of the text, if the stream ends at this position or inside a tag."""
-        cut = span.ended and (span.at == len(span.text) or self._cut_tag(span.text, span.at) is not None)
-        if cut:
-            span.at = len(span.text)
-        return cut

@@ -70,6 +70,14 @@ def read_attributes(reader: Reader) -> Generator[None, None, tuple[dict[str, str
         attributes.setdefault(key, unescape(value))
 
 
+def cut_in_attributes(reader: Reader) -> bool:
+    """Return True, and read the rest of the text, if the stream ends in a tag, after its attributes."""
+    cut = reader.ended and not reader.text[reader.at :].strip(" \t\r\n/")
+    if cut:
+        reader.at = len(reader.text)
+    return cut
+
+
 def _read_value(reader: Reader) -> Generator[None, None, str | None]:
     char = yield from reader.peek()
     if char not in _QUOTED:
