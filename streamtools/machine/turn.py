@@ -122,12 +122,12 @@ class Turn:
 
     def end_match(self) -> list[UIEvent]:
         """Return the text that text rules have buffered. Call this before any event that is not text."""
-        return self._with_output(self.parser.end_match())
+        return self._with_output(self.parser.filter([], ends=True))
 
     def feed_reasoning(self, event: ReasoningDelta) -> list[UIEvent]:
         """Return the buffered text, then the reasoning, both with the text rules applied."""
         thought = Reasoning(event.text, 0, event.signature, event.id, event.redacted, event.own)
-        return self._with_output(self.parser.filter_reasoning(thought))
+        return self._with_output(self.parser.filter([thought]))
 
     def mark_gap(self) -> None:
         """Mark the open calls as damaged, because a part of the stream is missing."""

@@ -170,18 +170,13 @@ def _run(entries: list[MarkerEntry], closings: set[str]) -> RunMarkers:
     for entry in entries:
         begins, dialect, line_feeds = entry.meaning
         if isinstance(begins, Opener):
-            if _counts_in_reasoning(entry):
+            if begins.kind == "call" and dialect.in_reasoning == "call" and entry.marker.where == "anywhere":
                 openers.append((entry.marker, begins))
         elif line_feeds:
             continue
         elif dialect.in_reasoning == "call" and not begins.closings and "".join(map(str, begins.parts)) not in closings:
             tags.append((entry.marker, begins))
     return [*tags, *openers]
-
-
-def _counts_in_reasoning(entry: MarkerEntry) -> bool:
-    """Return whether the parser searches reasoning for the marker."""
-    return _is_call(entry) and entry.meaning[1].in_reasoning == "call" and entry.marker.where == "anywhere"
 
 
 def _is_call(entry: MarkerEntry) -> bool:

@@ -17,17 +17,16 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from streamtools.errors import ClosedError, Code, check_names
-from streamtools.events import Call, CallDelta, Error, Reasoning, Text, UIEvent
+from streamtools.events import Call, CallDelta, Error, Text, UIEvent
 from streamtools.parsing.call_events import CallEvents
 from streamtools.parsing.declared import Declared
 from streamtools.parsing.dialect_set import dialect_set_of
 from streamtools.parsing.dialects import Dialects, choose_dialects
 from streamtools.parsing.options import Options, ParserKeywords
-from streamtools.parsing.prose import MarkerFound, Prose
+from streamtools.parsing.prose import MarkerFound, Prose, Visible
 from streamtools.parsing.reader import always
 from streamtools.parsing.reasoning import ReasoningEnd, ReasoningText
 from streamtools.parsing.span import Span
-from streamtools.parsing.visible import Visible
 
 if TYPE_CHECKING:
     from streamtools.parsing.text_filter import TextFilter
@@ -133,7 +132,7 @@ class Parser:
                 self._run(None, marker)
         else:
             self._run(delta)
-        return events if text_filter is None else self._filtered(events)
+        return events if text_filter is None else self.filter(events)
 
     def close(self) -> list[UIEvent]:
         """Return the last events of the turn. Pending text is shown as text, and an open call becomes an error.
@@ -146,7 +145,7 @@ class Parser:
         self._output.events = events = list[UIEvent]()
         self._run("")
         self._closed, self._shows, self._skim, self._search = True, False, None, always  # so `feed` raises
-        return self._filtered(events, ends=True)
+        return self.filter(events, ends=True)
 
     def release(self) -> list[UIEvent]:
         """Return pending text as text, because the next text does not continue it. The turn continues."""
@@ -157,19 +156,19 @@ class Parser:
             self._ended = True
             self._run("")
             self._ended = False
-        return self._filtered(events, ends=True)
+        return self.filter(events, ends=True)
 
     def discard(self) -> list[UIEvent]:
         """End the open call, if there is one, with the error `superseded`. Only `close` may be called after this."""
         self._output.events = events = list[UIEvent]()
         if self._span is not None:
             self._span.discard()
-        return self._filtered(events)
+        return self.filter(events)
 
     def lose(self) -> None:
         """Record that part of the text was lost at this position. A call around the gap becomes an error."""
         if self._span is not None:
-            self._span.lose()
+            self._span.calls.lose()
         elif self._reasoning is not None:
             self._reasoning.lose()
 
@@ -211,20 +210,16 @@ class Parser:
 
     # For events that are not made from the text.
 
-    def end_match(self) -> list[UIEvent]:
-        """Return the events of the text that `text_rules` or `pace` have buffered, because a non-text event follows."""
-        return self._filtered([], ends=True)
-
-    def filter_reasoning(self, event: Reasoning) -> list[UIEvent]:
-        """Apply the rules to a reasoning event of the provider. Returns the events that replace it."""
-        return self._filtered([event])
-
     def redact(self, event: UIEvent) -> UIEvent:
         """Return the event after removing matches of the rules from the model's text that it quotes."""
         return event if self._filter is None else self._filter.redact(event)
 
-    def _filtered(self, events: list[UIEvent], *, ends: bool = False) -> list[UIEvent]:
-        """Apply the rules and the pace to `events`. Calls and errors after a rule has ended the answer are dropped."""
+    def filter(self, events: list[UIEvent], *, ends: bool = False) -> list[UIEvent]:
+        """Apply `text_rules` and `pace` to `events`. Returns the events that replace them.
+
+        With `ends=True`, the result includes the text that they have buffered, because a non-text event follows. Calls
+        and errors after a rule has ended the answer are dropped.
+        """
         if (text_filter := self._filter) is None:
             return events
         shown = text_filter.take(events)
@@ -342,4 +337,4 @@ class Parser:
 
     def _skim_reasoning(self, delta: str) -> list[UIEvent]:
         assert self._reasoning is not None
-        return self._filtered(self._reasoning.skim(delta))
+        return self.filter(self._reasoning.skim(delta))

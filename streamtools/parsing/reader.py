@@ -85,17 +85,14 @@ class Closing:
             firsts.add("\n")
         return re.compile(f"[{re.escape(''.join(sorted(firsts)))}]").search
 
-    @cached_property
-    def _without_ahead(self) -> str:
-        return "|".join(marker.parts_pattern() for marker in self._ends if marker.ahead) or "(?!)"
-
     def lost(self, text: str) -> int | None:
         """Return the position after the last end in `text` that is not followed by its `ahead`.
 
         Returns None if `text` holds no end without its `ahead`. Also returns None if the text after it may still
         become its `ahead`, is only white space, or itself ends with an incomplete end.
         """
-        begin, end = max((found.span() for found in re.finditer(self._without_ahead, text)), default=(0, 0))
+        without_ahead = "|".join(marker.parts_pattern() for marker in self._ends if marker.ahead) or "(?!)"
+        begin, end = max((found.span() for found in re.finditer(without_ahead, text)), default=(0, 0))
         if not end or not text[end:].strip(" \t\r\n") or self.partial(text, begin):
             return None
         begun = self.search(text, end)
@@ -116,10 +113,6 @@ class Word:
     def __init__(self, characters: str, most: int = 256) -> None:
         self.partial = matcher(f"[{characters}]{{{most}}}()|[{characters}]{{0,{most - 1}}}+(?:\\Z|())")
         """Matches the word at a position. A group matches if the text after it cannot extend the word."""
-
-    def matches(self, text: str) -> bool:
-        """Return whether `text` is one word."""
-        return text != "" and self.partial(text, 0).end() == len(text)
 
 
 def matcher(pattern: str) -> Callable[[str, int], re.Match[str]]:
@@ -182,11 +175,6 @@ class Reader:
     def received(self) -> int:
         """How many characters of the span have arrived."""
         return self._max_received - self.room
-
-    @property
-    def skipped(self) -> int:
-        """How many characters were read after the limit. Negative if the current position is before the limit."""
-        return self.place - self._skipped_from
 
     @property
     def last(self) -> str:
@@ -348,10 +336,6 @@ class Reader:
             yield
 
     # The text that is kept.
-
-    def kept_since(self, place: int) -> str:
-        """Return the stored text from the position `place` on."""
-        return "".join(self.parts)[place - self.kept_from :]
 
     def take_read(self) -> str:
         """Return the text that was read, and remove it from the stored text. Renew the limit for the text after it."""

@@ -257,7 +257,7 @@ class ReasoningText:
             run = self._call_run
             if run is None:
                 rest = self._read(delta, ended)
-                run = self._current_run()
+                run = self._call_run
                 if run is None:
                     return rest
                 delta = rest or ""
@@ -271,9 +271,6 @@ class ReasoningText:
             text = run.text.removesuffix("\n")  # the line feed may belong to the closing tag
             self._show(text)
             delta = run.text[len(text) :] + run.rest
-
-    def _current_run(self) -> CallRun | None:
-        return self._call_run
 
     def _show(self, text: str) -> None:
         seen = self._watch_for_calls(self._watch, self._seen + text) if self._watch is not None else ""

@@ -140,10 +140,6 @@ class Span(Reader):
             if scanner is None:
                 return True
 
-    def lose(self) -> None:
-        """Record that part of the stream was lost at this position. A call around the gap becomes an error."""
-        self.calls.lose()
-
     def discard(self) -> None:
         """End all open calls with the error `superseded`, because another model continues the answer."""
         self.calls.discard("".join(self.parts) if self.stores else "")
@@ -207,13 +203,8 @@ class Span(Reader):
         """Set and report the tool's name of the most recent call. The JSON of that call holds only its arguments."""
         if (call := self.calls.current) is not None:
             call.name = name
-            self.report_name(name)
-
-    def report_name(self, name: str) -> None:
-        """Report the name of the most recent call. With `on_malformed="text"`, this does nothing."""
-        call = self.calls.current
-        if call is not None and self._output.options.on_malformed == "error" and name.strip():
-            self._output.start_call(call, name)
+            if name.strip() and self._output.options.on_malformed == "error":
+                self._output.start_call(call, name)
 
     def identify(self, provider_id: str) -> None:
         """Set `provider_id`, the id that the model wrote for the most recent call."""
@@ -274,7 +265,7 @@ class Span(Reader):
             self.calls.resolve(raw, self.kept_from, code, survivors=survivors, ended=self.ended, closing=closing)
         else:
             self.several_lines = True  # the text was not stored; most spans of this length hold a line feed
-            count = self.skipped
+            count = self.place - self._skipped_from
             if count < 0:  # the grammar had not read up to the limit, so the error already holds the unread text
                 self.at, count = self.at - count, 0
             if count and not self.calls.stopped:

@@ -119,11 +119,6 @@ class AutomatonState(dict[str, "AutomatonState | Transition"]):
             self.pieces[piece] = state, sources, None, ""
         self._automaton.count()
 
-    def clear_all(self) -> None:
-        self.clear()
-        self.pieces.clear()
-        self._outcomes.clear()
-
 
 class Automaton:
     """The automaton of several rules. Several matchers may share it, because each matcher stores its own state."""
@@ -230,7 +225,9 @@ class Automaton:
         if self._steps > _STEPS:
             self._steps = 0
             for state in list(self._states.values()):  # a copy, because other threads may add states
-                state.clear_all()
+                state.clear()
+                state.pieces.clear()
+                state._outcomes.clear()
             self._states = {}
 
     def step(self, key: Key, now: int, passed: frozenset[Check] | None) -> Transition:

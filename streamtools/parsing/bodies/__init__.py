@@ -9,12 +9,11 @@ parser decodes it when a call is complete.
 | --- | --- |
 | `json_bodies` | JSON calls: one, an array, or several in a row |
 | `named_json` | a name, and then the JSON of the arguments |
-| `function_tags` | `<function=NAME><parameter=KEY>…`, and `<tool: NAME>` around text or JSON |
-| `pairs` | `NAME<arg_key>KEY</arg_key><arg_value>…` |
+| `parameter_tags` | `<function=NAME><parameter=KEY>…`, `<tool: NAME>…`, and `NAME<arg_key>KEY</arg_key><arg_value>…` |
 | `invocations` | `<invoke name="NAME"><parameter name="KEY">…`, and the same with tokens |
-| `elements` | `<NAME><KEY>…</KEY></NAME>` |
+| `xml` | `<NAME><KEY>…</KEY></NAME>`, and the attributes and the content of tags |
 | `keyword_calls` | `NAME(KEY=…)`, and the notation of the Gemma models |
-| `values`, `literals`, `xml_text` | no calls: these convert values and tags to JSON |
+| `values`, `literals` | no calls: these convert values to JSON |
 
 This module contains the parts that the grammars share. Models forget closing tags. If only the closing tag of a call is
 missing, and another element begins in its position, the call is valid. A call that is malformed or cut off becomes an
@@ -95,7 +94,7 @@ def cut_in_value(span: Span, begin: int, closing: Closing) -> CallEnd:
     The value may contain a closing tag that was read as content, because ordinary text follows it. That text is most
     likely the rest of the answer. So this function moves the end of the call back to the last of these tags.
     """
-    length = closing.lost(span.kept_since(begin)) if span.stores else None
+    length = closing.lost("".join(span.parts)[begin - span.kept_from :]) if span.stores else None
     if length is not None:
         span.rewind(begin + length)
     return CallEnd.CUT

@@ -28,9 +28,15 @@ from streamtools.parsing.bodies import (
     report_end,
     skip_broken,
 )
-from streamtools.parsing.bodies.elements import Elements
 from streamtools.parsing.bodies.values import JSON_TYPES, STRING, TYPES, Value
-from streamtools.parsing.bodies.xml_text import BEFORE_ATTRIBUTE, Content, cut_in_attributes, read_attributes, unescape
+from streamtools.parsing.bodies.xml import (
+    BEFORE_ATTRIBUTE,
+    Content,
+    Elements,
+    cut_in_attributes,
+    read_attributes,
+    unescape,
+)
 from streamtools.parsing.declared import Schema
 from streamtools.parsing.markers import SPACES, Marker, OneOf, Part, Pattern, Some
 from streamtools.parsing.reader import Closing, Word

@@ -36,7 +36,7 @@ _REST_OF_LINE = Pattern(BLANKS, LINE_END)
 
 def is_writable(name: str) -> bool:
     """Return True if the name of a tool or an argument can be written in Python syntax."""
-    return _name.matches(name)
+    return name != "" and _name.partial(name, 0).end() == len(name)
 
 
 def pythonic_calls(opening: str = "", close: str = "", *, fenced: bool = False, loose: bool = False) -> Body:

@@ -16,10 +16,9 @@ from typing import Any
 
 from streamtools.json_values import compact
 from streamtools.parsing.bodies import forged_result, wrapper
-from streamtools.parsing.bodies.elements import ElementCall
 from streamtools.parsing.bodies.invocations import Invocations, xtml_call
 from streamtools.parsing.bodies.json_bodies import json_calls
-from streamtools.parsing.bodies.xml_text import attribute, section
+from streamtools.parsing.bodies.xml import ElementCall, attribute, section
 from streamtools.parsing.dialects.base import AFTER_WRAPPER, Dialect, Opener, Tag, closed_again, ends_of_turn
 from streamtools.parsing.dialects.writing import as_text, both_tags, break_tags
 from streamtools.parsing.markers import SPACES, Maybe, OneOf, Part, Some

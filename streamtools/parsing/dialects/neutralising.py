@@ -17,7 +17,7 @@ from functools import lru_cache
 from itertools import takewhile
 from typing import Any, Protocol
 
-from streamtools.json_values import with_texts
+from streamtools.json_values import compact, with_texts
 
 JOINER = "\u2060"
 
@@ -62,7 +62,7 @@ def neutralise_all(value: Any, dialects: Iterable[Reserving]) -> Any:
 
 def restore(value: Any, dialects: Iterable[Reserving]) -> Any:
     """Undo `neutralise` in a string, or `neutralise_all` in a JSON value."""
-    return _restore(value, finds_structure(dialects)) if _holds_joiner(value) else value
+    return _restore(value, finds_structure(dialects)) if JOINER in compact(value) else value
 
 
 def finds_structure(dialects: Iterable[Reserving]) -> re.Pattern[str]:
@@ -97,14 +97,6 @@ def _insert_joiners(text: str, structure: re.Pattern[str]) -> str:
         ends = (match.end() for match in structure.finditer(text, begin, begin + _BLOCK + _OVERLAP))
         places += takewhile((begin + _BLOCK).__ge__, ends)
     return JOINER.join(text[at:end] for at, end in zip(places, (*places[1:], None), strict=True))
-
-
-def _holds_joiner(value: Any) -> bool:
-    if isinstance(value, str):
-        return JOINER in value
-    if isinstance(value, dict):
-        return any(map(_holds_joiner, value)) or any(map(_holds_joiner, value.values()))
-    return isinstance(value, list) and any(map(_holds_joiner, value))
 
 
 def _restore(value: Any, structure: re.Pattern[str]) -> Any:

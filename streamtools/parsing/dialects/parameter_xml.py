@@ -16,10 +16,9 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from streamtools.parsing.bodies.function_tags import FunctionTags, NamedTag
 from streamtools.parsing.bodies.json_bodies import json_calls
 from streamtools.parsing.bodies.named_json import NAME, PROSE, WORD_FIRST, Enclosed, NamedCall
-from streamtools.parsing.bodies.pairs import ArgumentPairs
+from streamtools.parsing.bodies.parameter_tags import ArgumentPairs, FunctionTags, NamedTag
 from streamtools.parsing.dialects.base import ROLE_END, Dialect, Opener, Tag, closed_again, ends_of_turn
 from streamtools.parsing.dialects.writing import both_tags, name_and_json, write_value
 from streamtools.parsing.markers import SPACES, OneOf, Part, Some
