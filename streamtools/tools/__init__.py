@@ -20,7 +20,6 @@ from streamtools.tools.approvals import Answer, Approve, Decidable, Decision, De
 from streamtools.tools.context import ToolContext
 from streamtools.tools.guards import Guards
 from streamtools.tools.ledger import CallLedger, Claim, Entry
-from streamtools.tools.memory_ledger import MemoryLedger
 from streamtools.tools.registry import ToolRegistry
 from streamtools.tools.results import ToolError, ToolOutcome, ToolResult
 from streamtools.tools.tool import Tool, ToolOptions, tool
@@ -28,7 +27,7 @@ from streamtools.tools.tool import Tool, ToolOptions, tool
 if TYPE_CHECKING:
     from streamtools.tools.postgres_ledger import PostgresLedger
     from streamtools.tools.redis_ledger import RedisLedger
-    from streamtools.tools.sql_ledger import SQLiteLedger
+    from streamtools.tools.sql_ledger import MemoryLedger, SQLiteLedger
 
 __all__ = [
     "Answer", "Approve", "CallLedger", "Claim", "Decidable", "Decision", "Deny", "Entry", "Guards", "MemoryLedger",
@@ -36,7 +35,12 @@ __all__ = [
     "ToolError", "ToolOptions", "ToolOutcome", "ToolRegistry", "ToolResult", "tool",
 ]  # fmt: skip
 
-_LATER = {"PostgresLedger": "postgres_ledger", "RedisLedger": "redis_ledger", "SQLiteLedger": "sql_ledger"}
+_LATER = {
+    "MemoryLedger": "sql_ledger",
+    "PostgresLedger": "postgres_ledger",
+    "RedisLedger": "redis_ledger",
+    "SQLiteLedger": "sql_ledger",
+}
 """Maps each name that is imported on first use to its module. Few programs need these names, and two need extras."""
 
 if not TYPE_CHECKING:  # hidden from type checkers, which would accept any name

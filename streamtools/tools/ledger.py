@@ -221,7 +221,7 @@ class OutcomeUnknown(ToolCallFailed):
 
 
 async def run_once(
-    ledger: CallLedger,
+    ledger: CallLedger | None,
     scope: str,
     call: ToolCall,
     work: Callable[[], Awaitable[ToolOutcome]],
@@ -232,7 +232,8 @@ async def run_once(
 ) -> ToolOutcome:
     """Record the call, await `work()`, record its outcome and return it.
 
-    If the ledger already holds the outcome of the call, return that outcome and do not start `work`.
+    If the ledger already holds the outcome of the call, return that outcome and do not start `work`. Without a ledger,
+    only await `work()` and return its outcome.
 
     `until` is the time when the suspension that names the call expires, in seconds since 1970. None means that the call
     is new. `seconds` is the maximum time to wait for the ledger, or for another process that runs the call. `tasks` is
@@ -247,6 +248,8 @@ async def run_once(
     epoch = 0 if driven is None else driven.epoch if driven.run_id == scope else _RESUMED_EPOCH
     if driven is not None and driven.run_id == scope and await driven.is_lost():
         raise ToolFailed(call.name, f"tool {call.name[:64]!r} was not run: {TAKEN_OVER}")
+    if ledger is None:
+        return await work()
     claim = Claim(holder=os.urandom(8).hex(), until=until or 0.0, epoch=epoch)
     entry = await _begin(ledger, scope, call, claim, is_new=until is None, seconds=seconds)
     if entry is not None:

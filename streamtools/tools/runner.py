@@ -37,7 +37,6 @@ from streamtools.tools.context import ToolContext
 from streamtools.tools.failures import is_failure
 from streamtools.tools.invocation import TIMEOUT, Thread, Threads, invoke, write_client_result
 from streamtools.tools.ledger import CallLedger, run_once
-from streamtools.tools.memory_ledger import MemoryLedger
 from streamtools.tools.results import ToolError, ToolOutcome, Written
 from streamtools.tools.tool import Tool
 
@@ -157,7 +156,7 @@ class Runner:
     - `timeout` is the time limit, in seconds, of tools that have no timeout. `result_limit` is the maximum number of
       characters of a result that the model gets. `state` is passed to the tools in their `ToolContext`.
     - `approvals` handles calls that need a decision. `trusted` returns True if the model certainly wrote the call.
-    - `ledger` records the calls. `scope` returns the run id under which a call is recorded.
+    - `ledger` records the calls, if it is not None. `scope` returns the run id under which a call is recorded.
 
     `stopped` becomes True when a tool ends the run. From then on, no call starts. `threads` counts abandoned threads.
     """
@@ -179,7 +178,6 @@ class Runner:
     def __post_init__(self) -> None:
         self.stopped = False
         self.threads = Threads()
-        self._ledger: CallLedger = MemoryLedger() if self.ledger is None else self.ledger
         self._limiter = anyio.CapacityLimiter(self.concurrency)
         self._gate = anyio.Lock(fast_acquire=True)
         self._busy: set[str] = set()  # ids of running calls
@@ -370,7 +368,7 @@ class Runner:
         seconds = self.timeout if tool is None or tool.timeout is None else tool.timeout
         try:
             scope = self.scope(call)
-            return await run_once(self._ledger, scope, call, work, tasks=tasks, until=until, seconds=seconds)
+            return await run_once(self.ledger, scope, call, work, tasks=tasks, until=until, seconds=seconds)
         except ToolCallFailed as error:
             return _logged(execution.failed(error.code, str(error), error))
 

@@ -1,4 +1,4 @@
-"""Implements the operations that call ledgers in SQL databases share, and the ledger in an SQLite file.
+"""Implements the operations that call ledgers in SQL databases share, and the ledgers of SQLite: in a file, in memory.
 
 Each operation is a generator, called a transaction. It yields an SQL statement with its parameters, and receives the
 rows and the row count. It uses no threads and no event loop. A ledger runs the generator inside one database
@@ -17,6 +17,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Generator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -110,7 +111,7 @@ class SQLLedger(OwnerViews):
     async def begin(self, scope: str, call: ToolCall, claim: Claim = NO_LEASE) -> Entry | None:
         """Record that the call starts, or return its entry; see `CallLedger`.
 
-        Raises `CallRefused` if the epoch of the claim is too old.
+        Raises `CallRefused` if the ledger is full, or if the epoch of the claim is too old.
         """
         key, written = call_key(call), encode(call)
 
@@ -123,8 +124,9 @@ class SQLLedger(OwnerViews):
                 return None if claim.holder and rows[0][4] == claim.holder and entry.ended is None else entry
             held = now + self.lease if claim.holder else 0.0
             until = max(now, min(claim.until, now + self.keep) + CLOCK_SLACK) if claim.until else now
-            yield self._sql(_INSERT), (scope, key, self._owner, written, claim.holder, held, until, now)
             yield self._sql(_DELETE_OLD), (now - self.keep, now)
+            yield from self._make_room(now)
+            yield self._sql(_INSERT), (scope, key, self._owner, written, claim.holder, held, until, now)
             return None
 
         return await self._do(begin, undoable=True)
@@ -207,6 +209,10 @@ class SQLLedger(OwnerViews):
         if not count:
             raise CallRefused(TAKEN_OVER)
 
+    def _make_room(self, now: float) -> Transaction[None]:
+        """Delete entries if the ledger is full. Raises `CallRefused` if it must keep all of them."""
+        yield from ()
+
     def _now(self) -> Transaction[float]:
         """Return the current time, in seconds since 1970."""
         raise NotImplementedError
@@ -236,13 +242,29 @@ def run_transaction(connection: Any, transaction: Transaction[T]) -> T:
         rows = (cursor.fetchall() if cursor.description else []), cursor.rowcount
 
 
-# The ledger in an SQLite file.
+# The ledgers of SQLite.
 
 _OPEN_TIMEOUT_S = 30.0
 _FIRST_PAUSE_S = 0.005  # first pause while the file is locked; each pause doubles, with jitter
 _LONGEST_PAUSE_S = 0.1
 
 _VERSION = 1
+_IN_MEMORY = ":memory:"
+
+_INDEXES = """
+CREATE INDEX calls_of_owner ON calls (owner) WHERE outcome IS NULL;
+CREATE INDEX ended_calls_of_owner ON calls (owner, until) WHERE outcome IS NOT NULL;
+CREATE INDEX ended_calls ON calls (until) WHERE outcome IS NOT NULL;
+"""
+_COUNT_KEPT = """
+SELECT (SELECT count(*) FROM calls WHERE owner = ?1 AND outcome IS NULL)
+    + (SELECT count(*) FROM calls WHERE owner = ?1 AND outcome IS NOT NULL AND until > ?2)
+"""
+_DELETE_OLDEST = """
+DELETE FROM calls WHERE (scope, key) IN (
+    SELECT scope, key FROM calls WHERE outcome IS NOT NULL AND until <= ?1 ORDER BY until LIMIT 1
+)
+"""
 
 
 class SQLiteLedger(SQLLedger):
@@ -268,7 +290,8 @@ class SQLiteLedger(SQLLedger):
         super().__init__(lease=lease, keep=keep)
         self._clock = clock
         self._lock = threading.Lock()
-        Path(path).touch(0o600)
+        if path != _IN_MEMORY:
+            Path(path).touch(0o600)
         self._connection = _open(path)
 
     def close(self) -> None:
@@ -284,25 +307,13 @@ class SQLiteLedger(SQLLedger):
         import sqlite3
 
         is_cancelled = False
-
-        def attempt() -> T:
-            with self._lock:
-                db = self._connection
-                db.execute("BEGIN" if reads else "BEGIN IMMEDIATE")
-                try:
-                    done = run_transaction(db, work())
-                    db.execute("ROLLBACK" if is_cancelled and undoable else "COMMIT")
-                    return done
-                finally:
-                    if db.in_transaction:
-                        db.execute("ROLLBACK")
-
+        transact = partial(self._transact, work, reads=reads, is_undone=lambda: is_cancelled and undoable)
         pause = _FIRST_PAUSE_S
         try:
             while True:
                 try:
                     limiter = anyio.CapacityLimiter(1)  # not shared: an abandoned thread must not block other calls
-                    return await anyio.to_thread.run_sync(attempt, abandon_on_cancel=True, limiter=limiter)
+                    return await anyio.to_thread.run_sync(transact, abandon_on_cancel=True, limiter=limiter)
                 except sqlite3.OperationalError as error:
                     if not _is_locked(error):
                         raise
@@ -310,6 +321,59 @@ class SQLiteLedger(SQLLedger):
                 pause = min(2 * pause, _LONGEST_PAUSE_S)
         finally:
             is_cancelled = True
+
+    def _transact(
+        self, work: Callable[[], Transaction[T]], *, reads: bool, is_undone: Callable[[], bool] = lambda: False
+    ) -> T:
+        with self._lock:
+            db = self._connection
+            db.execute("BEGIN" if reads else "BEGIN IMMEDIATE")
+            try:
+                done = run_transaction(db, work())
+                db.execute("ROLLBACK" if is_undone() else "COMMIT")
+                return done
+            finally:
+                if db.in_transaction:
+                    db.execute("ROLLBACK")
+
+
+class MemoryLedger(SQLiteLedger):
+    """A call ledger in the memory of this process.
+
+    It holds at most `size` calls in total. It always keeps running calls, abandoned calls, and ended calls that a
+    suspension may still name: an approver may send a decision about such a call twice, and the second one must find the
+    entry. At most `per_owner` of these are calls of one owner, who is a user of the application. If they fill the
+    ledger, it refuses new calls. Other entries are deleted when space is needed, the oldest first. `keep` is the time
+    in seconds that an entry is kept after its call has ended. `clock` returns seconds since 1970.
+    """
+
+    def __init__(
+        self,
+        size: int = 10_000,
+        *,
+        per_owner: int = 1_000,
+        keep: float = 604_800,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        super().__init__(_IN_MEMORY, lease=math.inf, keep=keep, clock=clock)  # all holders are in this process
+        self._size = size
+        self._per_owner = per_owner
+        self._connection.executescript(_INDEXES)
+
+    def _make_room(self, now: float) -> Transaction[None]:
+        yield "DELETE FROM runs WHERE epoch = 0", ()  # nothing has fenced them
+        if self._owner:
+            ((count,),), _ = yield _COUNT_KEPT, (self._owner, now)
+            if count >= self._per_owner:
+                raise CallRefused(f"its owner already has {self._per_owner:,} calls in the ledger; raise `per_owner`")
+        ((count,),), _ = yield "SELECT count(*) FROM calls", ()
+        if count >= self._size:
+            _, deleted = yield _DELETE_OLDEST, (now,)
+            if not deleted:
+                raise CallRefused(f"the ledger already holds {self._size:,} calls; raise `size`")
+
+    async def _do(self, work: Callable[[], Transaction[T]], *, reads: bool = False, undoable: bool = False) -> T:
+        return self._transact(work, reads=reads)
 
 
 def _open(path: str | os.PathLike[str]) -> sqlite3.Connection:
@@ -320,9 +384,13 @@ def _open(path: str | os.PathLike[str]) -> sqlite3.Connection:
     """
     import sqlite3
 
+    class Connection(sqlite3.Connection):
+        def __del__(self) -> None:  # a ledger in memory is not closed explicitly
+            self.close()
+
     deadline = time.monotonic() + _OPEN_TIMEOUT_S
     while True:
-        db = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
+        db = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False, factory=Connection)
         try:
             _set_up(db)
             return db

@@ -13,8 +13,10 @@ from msgspec.structs import replace
 
 from conformance.ledger_laws import assert_ledger_laws
 from streamtools.calls import ToolCall
+from streamtools.errors import CallRefused
 from streamtools.tools import Claim, Entry, MemoryLedger, ToolOutcome
-from streamtools.tools.ledger import NO_LEASE, call_key
+from streamtools.tools.ledger import NO_LEASE, call_key, encode
+from streamtools.tools.sql_ledger import Transaction
 from tests.support.cases import together
 
 pytestmark = pytest.mark.anyio
@@ -40,27 +42,34 @@ class _HasNoFence(MemoryLedger):
 
 class _LooksFirstAndWritesLater(MemoryLedger):
     async def begin(self, scope: str, call: ToolCall, claim: Claim = NO_LEASE) -> Entry | None:
-        self._raise_epoch(scope, claim.epoch, 0.0)
-        for _ in range(4):  # a fence must run in between, but trio wakes tasks in random order
+        if claim.epoch < self._epoch_of(scope):
+            raise CallRefused("the epoch is too old")
+        for _ in range(4):  # trio wakes tasks in a random order; a fence must fall between in any order
             await anyio.lowlevel.checkpoint()
-        epoch, _ = self._epochs.get(scope, (0, 0.0))
-        return await super().begin(scope, call, replace(claim, epoch=epoch))
+        return await super().begin(scope, call, replace(claim, epoch=max(claim.epoch, self._epoch_of(scope))))
+
+    def _epoch_of(self, scope: str) -> int:
+        select = "SELECT COALESCE(max(epoch), 0) FROM runs WHERE scope = ?"
+        return int(self._connection.execute(select, (scope,)).fetchone()[0])
 
 
 class _RefusesAtTheFenceOnly(MemoryLedger):
-    def _raise_epoch(self, scope: str, epoch: int, now: float) -> None:
-        if epoch or scope not in self._epochs:
-            super()._raise_epoch(scope, epoch, now)
+    def _raise_epoch(self, scope: str, epoch: int) -> Transaction[None]:
+        if epoch or not self._connection.execute("SELECT 1 FROM runs WHERE scope = ?", (scope,)).fetchall():
+            yield from super()._raise_epoch(scope, epoch)
 
 
 class _OverwritesOutcomes(MemoryLedger):
     async def finish(self, scope: str, outcome: ToolOutcome) -> None:
-        self._end((scope, call_key(outcome.call)), outcome)
+        overwrite = "UPDATE calls SET outcome = ?, ended = 0 WHERE key = ?"
+        self._connection.execute(overwrite, (encode(outcome), call_key(outcome.call)))
 
 
 class _LetsAnybodyLeave(MemoryLedger):
     async def hold(self, scope: str, call: ToolCall, holder: str, seconds: float) -> None:
-        await super().hold(scope, call, self._holders.get((scope, call_key(call)), ""), seconds)
+        select = "SELECT holder FROM calls WHERE key = ?"
+        for (name,) in self._connection.execute(select, (call_key(call),)).fetchall():
+            await super().hold(scope, call, name, seconds)
 
 
 class _ResolvesWhatIsAtWork(MemoryLedger):
@@ -71,20 +80,19 @@ class _ResolvesWhatIsAtWork(MemoryLedger):
 
 
 class _ShowsAllOwners(MemoryLedger):
-    def _is_mine(self, entry: Entry) -> bool:
-        return True
+    def _sql(self, statement: str) -> str:
+        return super()._sql(statement).replace("?1 IN (owner, '')", "?1 = ?1")
 
 
 class _PrunesWhatIsNamed(MemoryLedger):
     async def prune(self, age: float | None = None) -> int:
-        for at, entry in [*self._entries.items()]:
-            if entry.outcome is not None:
-                self._drop(at)
+        self._connection.execute("DELETE FROM calls WHERE outcome IS NOT NULL")
         return await super().prune(age)
 
 
 class _KeepsForEver(MemoryLedger):
-    def _delete_expired(self, now: float) -> None: ...
+    def _sql(self, statement: str) -> str:
+        return super()._sql(statement).replace("WHERE ended <= ?1 AND", "WHERE ended <= ?1 AND FALSE AND")
 
 
 class _MixesRuns(MemoryLedger):

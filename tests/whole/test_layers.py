@@ -153,7 +153,7 @@ RIM = {
     *("stream.output", "stream.reading"),
     *("stream.step_runner", "stream.tool_stream", "telemetry.spans"),
     *(f"tools.{each}" for each in ("approvals", "context", "failures", "invocation", "ledger")),
-    *(f"tools.{each}" for each in ("mcp", "memory_ledger", "redis_client", "registry", "runner", "signature")),
+    *(f"tools.{each}" for each in ("mcp", "redis_client", "registry", "runner", "signature")),
     *("tools.postgres_ledger", "tools.redis_ledger", "tools.sql_ledger"),
 }
 """Modules and folders that may wait, read, write or ask a clock. All others are sans-IO."""
