@@ -27,6 +27,7 @@ from streamtools.events import (
     SourceError,
     SourceEvent,
     SourceRaw,
+    SourceUsage,
     SourceWarning,
     TextDelta,
     ToolCallDelta,
@@ -557,6 +558,9 @@ class FrameAdapter(Adapter):
         self._passed_on: dict[str, None] = {}  # the names of unknown fields of deltas that were forwarded
         self._response_id: str | None = None  # the provider's id of the response
         self._model: str | None = None  # the provider's name of the model
+        self._reason: str | None = None  # the finish reason that the provider sent
+        self._usage: Usage | None = None
+        self._started = 0  # the number of calls that have started
 
     @property
     def identity(self) -> tuple[str | None, str | None]:
@@ -729,7 +733,7 @@ class FrameAdapter(Adapter):
         text: str = "",
         finish: FinishReason | None = None,
     ) -> None:
-        """Append the end of the turn.
+        """Append the end of the turn, which ends the run.
 
         `reason` is the finish reason that the provider sent. `finish` replaces the normalized reason that would be
         derived from it.
@@ -738,6 +742,13 @@ class FrameAdapter(Adapter):
         id, model = self._response_id, self._model
         finish = finish or finish_reason(raw)
         events.append(ProviderCompleted(text or None, None, finish, raw, usage, True, id, model))
+        self._over = True
+
+    def _report_usage(self, usage: Usage | None, events: list[SourceEvent]) -> None:
+        """Append the usage, unless it is None or equal to the last usage."""
+        if usage is not None and usage != self._usage:
+            self._usage = usage
+            events.append(SourceUsage(usage))
 
     def _name_response(self, id: Any, model: Any) -> None:
         """Record the provider's id of the response and its name of the model. Later values are ignored."""

@@ -125,7 +125,6 @@ class TurnsAdapter(FrameAdapter):
         super().__init__(SSEDecoder(limits.frame), limits)
         self._calls = BufferedCalls(limits, answerable=answerable)
         self._open = False  # a turn has begun and is not complete
-        self._usage: Usage | None = None
 
     def _report_answered(self, id: Any, events: list[SourceEvent]) -> None:
         """Append a call that the backend has run, if it was buffered. The caller forwards the result after it."""

@@ -29,7 +29,7 @@ from typing import Any
 
 from streamtools.calls import read_arguments
 from streamtools.errors import Code
-from streamtools.events import ReasoningDelta, SourceEvent, SourceRaw, SourceUsage, SourceWarning, ToolCallDelta, Usage
+from streamtools.events import ReasoningDelta, SourceEvent, SourceRaw, SourceWarning, ToolCallDelta
 from streamtools.json_values import Rejected, fits, whole
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import Frame, FrameAdapter, OpenCall, SSEDecoder, end_doubtful
@@ -82,16 +82,14 @@ class Anthropic(FrameAdapter):
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         super().__init__(SSEDecoder(limits.frame), limits)
         self._id: str | None = None  # the id of the message
-        self._started = 0  # the number of calls that have started
         self._shown = False  # text or a complete call was reported
         self._texts = False  # the last block was text, and its end is not yet marked
         self._begin()
 
     def _begin(self) -> None:
         self._blocks: dict[int | None, _Block] = {}
-        self._reason: str | None = None
         self._tokens: dict[str, Any] = {}
-        self._usage: Usage | None = None
+        self._reason = self._usage = None
 
     def _read(self, frame: Frame, events: list[SourceEvent]) -> None:
         if (event := self._decode_object(frame, events)) is None:
@@ -147,17 +145,13 @@ class Anthropic(FrameAdapter):
             self._end_block(block, events)  # reports no call, because a call without a stop is incomplete
         self._flush(events)
         self._complete_response(self._reason, self._usage, events)
-        self._over = True
 
     def _count(self, tokens: Any, events: list[SourceEvent]) -> None:
         """Record the usage. Each value is a total. A missing field keeps its earlier value."""
         if not isinstance(tokens, dict):
             return
         self._tokens |= {name: count for name, count in tokens.items() if count is not None}
-        usage = read_usage(self._tokens, excludes_cache=True)
-        if usage is not None and usage != self._usage:
-            self._usage = usage
-            events.append(SourceUsage(usage))
+        self._report_usage(read_usage(self._tokens, excludes_cache=True), events)
 
     def _fail_by(self, event: dict[str, Any], frame: Frame, events: list[SourceEvent]) -> None:
         value = self._decode(frame, events)

@@ -23,7 +23,7 @@ import msgspec
 
 from streamtools.calls import read_arguments
 from streamtools.errors import Code
-from streamtools.events import ReasoningDelta, SourceEvent, SourceRaw, SourceUsage, Usage
+from streamtools.events import ReasoningDelta, SourceEvent, SourceRaw
 from streamtools.json_values import Rejected, fits, whole
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import (
@@ -188,9 +188,6 @@ class Bedrock(FrameAdapter):
         self._pieces: list[str] = []  # the text of this block, in pieces
         self._citations: list[dict[str, Any]] = []  # the citations of this block
         self._room = limits.text  # the number of characters that blocks, text and citations may still store
-        self._started = 0  # the number of calls that have started
-        self._reason: str | None = None
-        self._usage: Usage | None = None
 
     @property
     def ended(self) -> bool:
@@ -324,10 +321,7 @@ class Bedrock(FrameAdapter):
             self._pass_raw({"additionalModelResponseFields": more}, events)
 
     def _read_metadata(self, value: dict[str, Any], events: list[SourceEvent]) -> None:
-        usage = read_usage(value.get("usage"), excludes_cache=True)
-        if usage is not None and usage != self._usage:
-            self._usage = usage
-            events.append(SourceUsage(usage))
+        self._report_usage(read_usage(value.get("usage"), excludes_cache=True), events)
         if trace := value.get("trace"):
             self._pass_raw({"trace": trace}, events)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from streamtools.events import SourceEvent, SourceUsage, Usage
+from streamtools.events import SourceEvent
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import Frame, FrameAdapter, OpenCall, SSEDecoder, end_doubtful
 from streamtools.sources.provider_terms import Fault, bounded, object_in, read_usage, text_in
@@ -27,8 +27,6 @@ class Cohere(FrameAdapter):
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         super().__init__(SSEDecoder(limits.frame), limits)
         self._calls: dict[Any, OpenCall] = {}  # open calls, by index
-        self._started = 0
-        self._usage: Usage | None = None
 
     def _read(self, frame: Frame, events: list[SourceEvent]) -> None:
         if (value := self._decode_object(frame, events)) is None:
@@ -85,12 +83,10 @@ class Cohere(FrameAdapter):
 
     def _finish(self, delta: dict[str, Any], events: list[SourceEvent]) -> None:
         reason = text_in(delta, "finish_reason")
-        self._usage = read_usage(delta.get("usage"))
+        usage = read_usage(delta.get("usage"))
         if (error := text_in(delta, "error")) is not None:
-            if self._usage is not None:
-                events.append(SourceUsage(self._usage))
+            self._report_usage(usage, events)
             self._fail(Fault(bounded(error), bounded(reason or "", 100), None), events)
             return
         self._flush(events)
-        self._complete_response(reason, self._usage, events)
-        self._over = True
+        self._complete_response(reason, usage, events)

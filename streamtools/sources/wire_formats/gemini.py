@@ -32,7 +32,6 @@ from streamtools.events import (
     SourceUsage,
     ToolCallDelta,
     ToolCallStart,
-    Usage,
 )
 from streamtools.json_values import fits
 from streamtools.limits import DEFAULT_LIMITS, Limits
@@ -69,12 +68,9 @@ class Gemini(FrameAdapter):
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         super().__init__(EventsOrArray(limits.frame), limits)
-        self._usage: Usage | None = None
-        self._reason: str | None = None
         self._blocked: str | None = None  # why the prompt was blocked
         self._tokens: dict[str, Any] = {}  # the latest value of each field of the usage
         self._call: CallOfValues | None = None
-        self._calls = 0
         # Fields of an interaction.
         self._status: str | None = None  # the status of the completed interaction
         self._steps: dict[str | None, OpenCall] = {}  # open function calls, by the index of their step
@@ -177,11 +173,11 @@ class Gemini(FrameAdapter):
             if not continues and values in (None, []):
                 self._call = None
                 if name is not None or id is not None or given is not None:
-                    self._calls += 1
-                    events.append(NativeToolCall(str(self._calls), name, given, id, signature=signature))
+                    self._started += 1
+                    events.append(NativeToolCall(str(self._started), name, given, id, signature=signature))
                 return
-            self._calls += 1
-            call = self._call = CallOfValues(str(self._calls), name, self._limits)
+            self._started += 1
+            call = self._call = CallOfValues(str(self._started), name, self._limits)
             events.append(ToolCallStart(call.key, id, name))
         elif id is not None and call.id is None:
             events.append(ToolCallStart(call.key, id))
@@ -206,10 +202,10 @@ class Gemini(FrameAdapter):
         self, name: str | None, arguments: Any, id: Any, signature: str | None, part: Any, events: list[SourceEvent]
     ) -> None:
         """Append a call that Google has run. Another part holds its result, which is forwarded unchanged."""
-        self._calls += 1
+        self._started += 1
         id = id if isinstance(id, str) else None
         own = {_FORMAT: part} if fits(part, self._limits.depth) else None
-        self._pass_call(NativeToolCall(str(self._calls), name, arguments, id, True, signature, own=own), events)
+        self._pass_call(NativeToolCall(str(self._started), name, arguments, id, True, signature, own=own), events)
 
     def _finish(self, reason: str) -> None:
         if self._reason in (None, "STOP") and reason != _UNSPECIFIED:
@@ -248,9 +244,9 @@ class Gemini(FrameAdapter):
         self._end_hosted(index, events)
         match step.get("type"):
             case "function_call":
-                self._calls += 1
+                self._started += 1
                 given = None if given in ("", {}) else given  # Google sends {} if the arguments arrive in deltas
-                call = OpenCall(f"step {self._calls}", text_in(step, "id"), text_in(step, "name"), given, signature)
+                call = OpenCall(f"step {self._started}", text_in(step, "id"), text_in(step, "name"), given, signature)
                 self._open_call(self._steps, index, call, events)
             case "thought":
                 self._add_reasoning("".join(_texts(step.get("summary"))), events, signature)

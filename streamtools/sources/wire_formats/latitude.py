@@ -67,7 +67,6 @@ class Latitude(TurnsAdapter):
         self._listed = 0  # the number of calls in events that list calls
         self._conversation: str | None = None
         self._turns = 0  # the number of completed turns
-        self._reason: str | None = None  # the finish reason of the open turn
         self._fault: Fault | None = None  # the error of an `error` part; a `chain-error` may follow
         self._handed_over = False  # `tools-requested` has ended the chain, as in the first v3 servers
 

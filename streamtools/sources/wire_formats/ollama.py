@@ -25,7 +25,6 @@ class Ollama(FrameAdapter):
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         super().__init__(LineDecoder(limits.frame), limits)
-        self._calls = 0
 
     def _read(self, frame: Frame, events: list[SourceEvent]) -> None:
         value = self._decode(frame, events)
@@ -62,9 +61,9 @@ class Ollama(FrameAdapter):
         self._pass_fields(message, _FIELDS, events)
         for call in calls if isinstance(calls, list) else (calls,):
             if isinstance(call, dict) and isinstance(function := call.get("function"), dict):
-                self._calls += 1
+                self._started += 1
                 name, id = text_in(function, "name"), text_in(call, "id")
-                events.append(NativeToolCall(str(self._calls), name, function.get("arguments"), id))
+                events.append(NativeToolCall(str(self._started), name, function.get("arguments"), id))
             elif call is not None:
                 self._pass_raw({"tool_calls": [call]}, events)
 
@@ -78,4 +77,3 @@ class Ollama(FrameAdapter):
         self._name_response(None, counts.get("model"))
         gone = reason is not None and not bounded(reason, 100)
         self._complete_response(reason, read_usage(counts), events, finish="other" if gone else None)
-        self._over = True

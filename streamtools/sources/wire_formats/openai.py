@@ -30,7 +30,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from streamtools.events import ReasoningDelta, SourceError, SourceEvent, SourceUsage, TextDelta, Usage
+from streamtools.events import ReasoningDelta, SourceError, SourceEvent, TextDelta
 from streamtools.json_values import DECODE_ERRORS, fits, whole
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import UNREADABLE, Frame, FrameAdapter, SSEDecoder
@@ -98,8 +98,6 @@ class ChatCompletions(FrameAdapter):
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         super().__init__(SSEDecoder(limits.frame), limits)
         self._expects_text = False  # the last chunk was a piece of the answer, so that the next one probably is, too
-        self._reason: str | None = None
-        self._usage: Usage | None = None
         self._calls = ChatCalls(limits)
         self._reasoning_fields = _ReasoningFields(limits)
         self._citations: Any = None
@@ -126,7 +124,6 @@ class ChatCompletions(FrameAdapter):
         if frame.data.startswith(b"[DONE]"):
             self._frames.ignored = b""  # a non-SSE line after `[DONE]` in the same network chunk is no error
             self._end(events, done=True)
-            self._over = True
             return
         value = self._decode(frame, events)
         if value is UNREADABLE:
@@ -204,9 +201,7 @@ class ChatCompletions(FrameAdapter):
         groq, citations = object_in(chunk, "x_groq"), chunk.get("citations")
         if usage := read_usage(chunk.get("usage") or groq.get("usage")):
             more = more and bool(chunk.get("choices"))
-            if usage != self._usage:
-                self._usage = usage
-                events.append(SourceUsage(usage))
+            self._report_usage(usage, events)
         if citations and (not fits(citations, self._limits.depth) or citations != self._citations):
             self._citations = citations  # Perplexity repeats the citations in each chunk
             more = True

@@ -273,7 +273,6 @@ class Responses(FrameAdapter):
         finish: FinishReason | None = "content_filter" if self._refused and raw == "completed" else None
         self._name_response(response.get("id"), response.get("model"))
         self._complete_response(raw, usage, events, text=text, finish=finish)
-        self._over = True
 
 
 def _place_of(event: dict[str, Any]) -> tuple[Any, Any]:
