@@ -29,7 +29,7 @@ from benchmarks import texts
 from benchmarks.answers import TOOLS
 from streamtools import Parser, StreamMachine, ToolStream, sources, tool
 from streamtools.events import Call, Executed, ProviderCompleted, SourceEvent, TextDelta, UIEvent
-from streamtools.outputs.native_frames import NativeEncoder
+from streamtools.outputs.sse import NativeEncoder
 from streamtools.parsing import DIALECTS
 
 PACKAGE = str(Path(streamtools.__file__).parent)

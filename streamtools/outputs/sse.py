@@ -1,4 +1,4 @@
-"""Writes JSON as server-sent events. Sans-IO.
+"""Writes JSON as server-sent events, and UI events in the native format. Sans-IO.
 
 A line break in the data of an event would start another field or another event, so text of the model could insert
 events. To prevent this, all data is JSON on one line, with all characters escaped that a client might read as a line
@@ -7,13 +7,16 @@ break. Lines end with LF, because some clients do not support CRLF.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
+from streamtools.errors import check_word
+from streamtools.events import UI_EVENTS, Done, UIEvent
 from streamtools.json_values import writable
+from streamtools.outputs.encoder import Encoder, closed_error
 
 EVENT_STREAM = "text/event-stream"
 EVENT_STREAM_HEADERS: Mapping[str, str] = MappingProxyType({"cache-control": "no-cache", "x-accel-buffering": "no"})
@@ -22,6 +25,9 @@ EVENT_STREAM_HEADERS: Mapping[str, str] = MappingProxyType({"cache-control": "no
 KEEP_ALIVE = b": keep-alive\n\n"
 DONE = b"data: [DONE]\n\n"
 """The last event of several protocols. It is the only event whose data is not JSON."""
+
+HIDDEN = ("follow-up",)
+"""Event types that are excluded by default."""
 
 _LINE_SEPARATORS = (  # JSON allows these characters unescaped in strings
     ("\x85".encode(), b"\\u0085"),
@@ -59,3 +65,86 @@ def to_json(value: Any) -> bytes:
 def present(**members: Any) -> dict[str, Any]:
     """Return the `members` that are not None, because the protocols omit fields without a value."""
     return {name: value for name, value in members.items() if value is not None}
+
+
+# The native format.
+
+
+class NativeEncoder:
+    """Writes UI events as JSON.
+
+    The bytes of an event do not depend on other events. If a body ends without `done`, the client may reconnect with
+    the `seq` of the last event that it received (header `Last-Event-ID`). So `close` writes nothing: the end of a run
+    is always a `done` event.
+
+    With `framing="sse"`, each event is a server-sent event: its name is the type of the event, and its id is the `seq`.
+    With `"ndjson"`, each event is one line. `exclude` names event types that are not sent. The default is `follow-up`,
+    whose events contain messages for the model. Raises ValueError for an invalid value, and if `exclude` names `done`.
+    """
+
+    headers: Mapping[str, str] = EVENT_STREAM_HEADERS
+    resumable = True
+    replaces = True
+
+    def __init__(self, *, framing: Literal["sse", "ndjson"] = "sse", exclude: Collection[str] = HIDDEN) -> None:
+        check_word("framing", framing, ("sse", "ndjson"))
+        self.is_sse = framing == "sse"
+        self.excluded = frozenset(read_exclude(exclude))
+        self.content_type = EVENT_STREAM if self.is_sse else "application/x-ndjson"
+        self.keep_alive = KEEP_ALIVE if self.is_sse else b""
+        sent = [kind for kind in UI_EVENTS if kind.type not in self.excluded]
+        self._first_lines = {kind: f"event: {kind.type}\n".encode() for kind in sent}
+        self._ended = False
+
+    def encode(self, event: UIEvent) -> bytes:
+        """Return the frame of `event`, or `b""` if its type is excluded."""
+        if self._ended:
+            raise closed_error()
+        first_line = self._first_lines.get(type(event))
+        if first_line is None:
+            return b""
+        if type(event) is Done:
+            self._ended = True
+        json = to_json(event)
+        if not self.is_sse:
+            return json + b"\n"
+        if event.seq:
+            return b"%bid: %d\ndata: %b\n\n" % (first_line, event.seq, json)
+        return b"%bdata: %b\n\n" % (first_line, json)
+
+    def close(self) -> bytes:
+        """End the body. Returns `b""`, because a client may reconnect and receive the other events."""
+        self._ended = True
+        return b""
+
+
+def read_exclude(exclude: Collection[str]) -> set[str]:
+    """Return `exclude` as a set. Raises ValueError for an unknown event type and for `done`."""
+    excluded = {exclude} if isinstance(exclude, str) else set(exclude)
+    unknown = excluded - {kind.type for kind in UI_EVENTS if kind is not Done}
+    if unknown:
+        raise ValueError(f"`exclude` must name event types other than 'done', got {sorted(unknown)}.")
+    return excluded
+
+
+class SharedFrames:
+    """Keeps the bytes of the last batch of events of a run, so that each batch is encoded once for all readers.
+
+    There is one last batch for each framing and `exclude` of the native format. Other formats are not shared, because
+    their bytes depend on earlier events.
+    """
+
+    def __init__(self) -> None:
+        self._last: dict[tuple[bool, frozenset[str]], tuple[Sequence[UIEvent], bytes]] = {}
+
+    def encode(self, encoder: Encoder, events: Sequence[UIEvent]) -> bytes:
+        """Return the bytes that `encoder` writes for `events`, which must not be empty."""
+        if type(encoder) is not NativeEncoder:
+            return b"".join(map(encoder.encode, events))
+        key = encoder.is_sse, encoder.excluded
+        known, data = self._last.get(key, ((), b""))
+        if len(known) == len(events) and known[0] is events[0] and known[-1] is events[-1]:
+            return data
+        data = b"".join(map(encoder.encode, events))
+        self._last[key] = events, data
+        return data

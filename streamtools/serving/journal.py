@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from streamtools import observing
 from streamtools.events import Done, Start, UIEvent
 from streamtools.logs import Logger, loggable
-from streamtools.outputs.native_frames import SharedFrames
+from streamtools.outputs.sse import SharedFrames
 from streamtools.serving.event_log import EventLog, MemoryEventLog, MemoryReader, ReadableLog, log_key, resync
 from streamtools.stream.reading import YIELD_EVERY, close
 from streamtools.stream.result import TurnResult

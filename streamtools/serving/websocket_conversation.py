@@ -24,7 +24,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from streamtools.errors import DecisionRefused, Draining, OwnerUnreachable, RunNotFound, StreamToolsError
 from streamtools.json_values import count_values
 from streamtools.logs import Logger, loggable
-from streamtools.outputs.native_frames import HIDDEN, read_exclude
+from streamtools.outputs.sse import HIDDEN, read_exclude
 from streamtools.serving import websockets
 from streamtools.serving.event_reader import EventReader, OnDisconnect, Readable
 from streamtools.serving.requests import CLIENT_ERRORS

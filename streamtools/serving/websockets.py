@@ -17,7 +17,7 @@ from anyio.abc import TaskGroup
 from starlette.websockets import WebSocketState
 
 from streamtools.events import UIEvent
-from streamtools.outputs.native_frames import HIDDEN, read_exclude
+from streamtools.outputs.sse import HIDDEN, read_exclude
 from streamtools.serving.event_reader import EventReader, OnDisconnect, Readable
 from streamtools.serving.response_writer import ResponseWriter
 from streamtools.serving.shutdown import RETRY_AFTER, Shutdown

@@ -16,7 +16,7 @@ from streamtools.errors import RecordingError
 from streamtools.events import Done, UIEvent
 from streamtools.history import formats, history_reader
 from streamtools.json_values import whole
-from streamtools.outputs.native_frames import NativeEncoder
+from streamtools.outputs.sse import NativeEncoder
 from streamtools.recording import reader as recordings
 from streamtools.sources import FrameAdapter, SSEDecoder
 from tests.fuzz import plain, running

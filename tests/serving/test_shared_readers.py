@@ -7,8 +7,7 @@ import pytest
 
 from streamtools import ToolStream, outputs
 from streamtools.events import ProviderCompleted, Start, StepStart, Text, TextDelta, UIEvent
-from streamtools.outputs.native_frames import NativeEncoder
-from streamtools.outputs.sse import KEEP_ALIVE
+from streamtools.outputs.sse import KEEP_ALIVE, NativeEncoder
 from streamtools.runs import Runs
 from streamtools.serving.event_response import event_stream_response
 from tests.support.serving import Exchange

@@ -201,11 +201,11 @@ async def test_leaving_while_a_tool_runs_closes_the_connection() -> None:
 
 
 def test_a_text_delta_passes_at_most_seven_files() -> None:
-    """From the bytes of the provider to the bytes for the client, in at most 19 calls. No fixture adds calls."""
+    """From the bytes of the provider to the bytes for the client, in at most 20 calls. No fixture adds calls."""
     program = str(Path(__file__).parents[2] / "benchmarks" / "count_calls.py")
     command = [sys.executable, program, "--calls", "a delta from bytes to bytes"]
     _, row, *calls = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
     count, files, _ = map(int, row.split()[-3:])
 
     assert files <= 7, calls
-    assert count <= 19, calls
+    assert count <= 20, calls
