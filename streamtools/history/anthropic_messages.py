@@ -37,7 +37,7 @@ def read_block(part: Mapping[str, Any], turn: TurnDraft) -> None:
         turn.format = FORMAT
     match part:
         case {"type": "thinking", "thinking": str() as text}:
-            turn.add_thought(text, part.get("signature"), provider_data=without(part, "type", "thinking", "signature"))
+            turn.add_thought(text, part.get("signature"), extra=without(part, "type", "thinking", "signature"))
         case {"type": "redacted_thinking", "data": str() as data}:
             turn.add_thought("", data, redacted=True)
         case {"type": "tool_use"}:
@@ -56,7 +56,7 @@ def read_result(part: Any, reader: HistoryReader) -> bool:
     extra = provider_item(
         FORMAT, without(part, "type", "tool_use_id", "content", *(["is_error"] if is_error else [])) | members
     )
-    reader.add_native_result(part.get("tool_use_id"), content, is_error=is_error, provider_data=extra)
+    reader.add_native_result(part.get("tool_use_id"), content, is_error=is_error, extra=extra)
     return True
 
 

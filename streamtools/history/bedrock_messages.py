@@ -48,7 +48,7 @@ def read_block(part: Mapping[str, Any], turn: TurnDraft) -> bool:
         case {"toolUse": {"toolUseId": id, **call}} if call.get("type") is None:
             turn.add_call({"name": call.get("name"), "input": call.get("input")}, id)
         case {"reasoningContent": {"reasoningText": {"text": str() as text, **rest}}}:
-            turn.add_thought(text, rest.get("signature"), provider_data=None if rest else part)
+            turn.add_thought(text, rest.get("signature"), extra=None if rest else part)
         case {"reasoningContent": {"redactedContent": str() as data}}:
             turn.add_thought("", data, redacted=True)
         case {"citationsContent": {"content": list() as content}}:
@@ -69,7 +69,7 @@ def read_result(part: object, reader: HistoryReader) -> bool:
     is_error = result.get("status") == "error"
     extra = without(result, "toolUseId", "content", "type", *(["status"] if is_error else []))
     data = provider_item(FORMAT, extra if plain or not blocks else extra | {"content": blocks})
-    reader.add_native_result(result.get("toolUseId"), content, is_error=is_error, provider_data=data)
+    reader.add_native_result(result.get("toolUseId"), content, is_error=is_error, extra=data)
     return True
 
 

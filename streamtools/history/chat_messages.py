@@ -43,7 +43,7 @@ def read_fields(message: Mapping[str, Any], turn: TurnDraft) -> None:
     thinking = text_of(fields) if fields else given(message, "thinking")
     if fields or thinking:
         turn.format = FORMAT if fields else "ollama"
-        turn.add_thought(thinking, provider_data=fields)
+        turn.add_thought(thinking, extra=fields)
         turn.parts.insert(0, turn.parts.pop())
     refusal, calls, legacy = given(message, "refusal"), message.get("tool_calls"), message.get("function_call")
     if any(isinstance(part, TextPart) and part.text == refusal for part in turn.parts):
@@ -86,9 +86,7 @@ def read_part_of(part: Mapping[str, Any], turn: TurnDraft, default_format: str) 
     kind = part.get("type")
     if kind == "thinking" and isinstance(part.get("thinking"), list):
         turn.format = FORMAT
-        turn.add_thought(
-            "".join(given(chunk, "text") for chunk in part["thinking"]), provider_data={"content": [dict(part)]}
-        )
+        turn.add_thought("".join(given(chunk, "text") for chunk in part["thinking"]), extra={"content": [dict(part)]})
         return True
     if kind in _CHUNKS:  # added by `read_fields`
         return True
@@ -120,7 +118,7 @@ def read_result(message: Mapping[str, Any], reader: HistoryReader) -> None:
     name = {"name": message["name"]} if message.get("role") == "tool" and given(message, "name") else {}
     extra = provider_item(format, name | ({} if plain else {"content": content}))
     documents = [_document(part) for part in parts] if format == COHERE else content
-    reader.add_native_result(id, with_images(message, documents), provider_data=extra)
+    reader.add_native_result(id, with_images(message, documents), extra=extra)
 
 
 def _document(part: Any) -> Any:

@@ -54,7 +54,7 @@ def _read_part(part: Mapping[str, Any], turn: TurnDraft) -> None:
     elif not isinstance(text := part.get("text"), str):
         turn.add_item(part)
     elif part.get("thought") is True:
-        turn.add_thought(text, signature, provider_data=part)
+        turn.add_thought(text, signature, extra=part)
     else:
         turn.add_text(text, without(part, "text"))
 
@@ -70,7 +70,7 @@ def _read_response(answer: Mapping[str, Any], fields: dict[str, Any], reader: Hi
     inside = {"response": response, **without(answer, "name", "id", "response")}
     extra = provider_item(FORMAT, fields if "function_response" in fields else {**fields, "functionResponse": inside})
     id = answer.get("id") or reader.find_open_call(answer.get("name"))
-    reader.add_native_result(id, text, is_error=failed, provider_data=extra)
+    reader.add_native_result(id, text, is_error=failed, extra=extra)
 
 
 def _user_part(part: Mapping[str, Any]) -> dict[str, Any]:

@@ -29,8 +29,6 @@ from streamtools.history.parts import (
 from streamtools.json_values import Rejected, count_values, fits
 from streamtools.limits import DEFAULT_LIMITS
 
-_SHORT_TEXT = 256  # characters; shorter texts get a rough count that includes punctuation inside strings
-
 
 class ValueBudget:
     """Limits the number of JSON values in the arguments of a history that are JSON text. Parsed arguments are not
@@ -47,19 +45,11 @@ class ValueBudget:
         inner = call.get("function")
         for holder in (call, inner) if isinstance(inner, Mapping) else (call,):
             for key in ARGUMENT_FIELDS:
-                text = holder.get(key)
-                if isinstance(text, str):
-                    self._take(text)
-
-    def _take(self, text: str) -> None:
-        count = text.count(",") + text.count("[") + text.count("{")
-        if len(text) > _SHORT_TEXT:
-            count = count_values(text.encode(errors="surrogatepass"))
-        if count > self._left:
-            raise Rejected(
-                Code.TOO_LARGE, f"the arguments of all calls contain more than {DEFAULT_LIMITS.values} JSON values"
-            )
-        self._left -= count
+                count = count_values(given(holder, key).encode(errors="surrogatepass"))
+                if count > self._left:
+                    most = DEFAULT_LIMITS.values
+                    raise Rejected(Code.TOO_LARGE, f"the arguments of all calls contain more than {most} JSON values")
+                self._left -= count
 
 
 class HistoryReader:
@@ -82,7 +72,6 @@ class HistoryReader:
         self._results: list[CallResult] = []  # results of the last turn
         self._open: dict[str, ToolCall] = {}  # calls of the last turn without a result
         # Maps a tool name to its calls in order. The key None maps to all calls. Answered calls remain.
-        # `find_open_call` fills it.
         self._calls_by_name: dict[str | None, deque[ToolCall]] = {}
         self._renamed: dict[str, deque[str]] = {}  # maps a duplicate id to the new ids of its calls
         self._numbers: dict[str, int] = {}  # the last suffix that was appended to a duplicate id
@@ -121,11 +110,11 @@ class HistoryReader:
                 message = User([kept for part in message.content if (kept := of_client(part))])
         self.flush().append(message)
 
-    def add_system(self, text: str, provider_data: ProviderItem | None = None) -> None:
+    def add_system(self, text: str, extra: ProviderItem | None = None) -> None:
         """Add a system message. Raises ValueError if a client sent it, unless `system=True` allows this."""
         if self.client and not self._system:
             raise ValueError("a client must not send system messages; pass `system=True` to allow them")
-        self.add_message(System(text, provider_data))
+        self.add_message(System(text, extra))
 
     def add_turn(self, turn: Assistant) -> None:
         """Add a complete turn."""
@@ -168,13 +157,7 @@ class HistoryReader:
         self.add_call(turn, read_call(call, id, f"call_{self.index}_0", self.budget, item, signature))
 
     def add_native_result(
-        self,
-        id: object,
-        content: object,
-        *,
-        is_error: bool = False,
-        provider_data: ProviderItem | None = None,
-        text: str = "",
+        self, id: object, content: object, *, is_error: bool = False, extra: ProviderItem | None = None, text: str = ""
     ) -> None:
         """Add the result of the native call with this id. Does nothing if no such call is open.
 
@@ -187,10 +170,10 @@ class HistoryReader:
         read = read_content(content)
         parts = () if isinstance(read, str) or all(part.get("type") == "text" for part in read) else tuple(read)
         if self.client:
-            parts, provider_data = tuple(kept for part in parts if (kept := of_client(part))), None
+            parts, extra = tuple(kept for part in parts if (kept := of_client(part))), None
         text = text or text_in(read)
         index, call = (0, self._open[id]) if id in self._open else self._earlier[id]
-        result = CallResult(NATIVE, call.name, text, id, is_error=is_error, parts=parts, extra=provider_data)
+        result = CallResult(NATIVE, call.name, text, id, is_error=is_error, parts=parts, extra=extra)
         if id in self._open:
             self.add_result(result)
         else:
@@ -219,23 +202,15 @@ class HistoryReader:
 
         Returns None if no such call is open.
         """
-        if not self._calls_by_name:
-            for call in self._open.values():
-                self._index_call(call)
         waiting = self._calls_by_name.get(name) if name is None or isinstance(name, str) else None
         while waiting and self._open.get(waiting[0].id) is not waiting[0]:
             waiting.popleft()
         return waiting[0].id if waiting else None
 
-    def _index_call(self, call: ToolCall) -> None:
-        for name in (call.name, None):
-            self._calls_by_name.setdefault(name, deque()).append(call)
-
     def _begin_turn(self, index: int) -> None:
         self._earlier |= {id: (self._turn_index, call) for id, call in self._open.items()}
         self._turn_index = index
-        self._open, self._renamed, self._numbers = {}, {}, {}
-        self._calls_by_name.clear()
+        self._open, self._renamed, self._numbers, self._calls_by_name = {}, {}, {}, {}
 
     def _register_call(self, call: ToolCall) -> ToolCall:
         """Register `call` as open. Returns it, with a new id if another open call has the same id."""
@@ -247,8 +222,8 @@ class HistoryReader:
             self._renamed.setdefault(call.id, deque()).append(new_id)
             call = msgspec.structs.replace(call, id=new_id)
         self._open[call.id] = call
-        if self._calls_by_name:
-            self._index_call(call)
+        for name in (call.name, None):
+            self._calls_by_name.setdefault(name, deque()).append(call)
         return call
 
 
@@ -269,13 +244,13 @@ class TurnDraft:
     def calls(self) -> list[ToolCall]:
         return [part for part in self.parts if isinstance(part, ToolCall)]
 
-    def add_text(self, text: str, provider_data: Mapping[str, Any] | None = None) -> None:
-        """Add text. `provider_data` holds the other JSON fields that the provider sent with it."""
-        signature = (provider_data or {}).get("thoughtSignature")
+    def add_text(self, text: str, extra: Mapping[str, Any] | None = None) -> None:
+        """Add text. `extra` holds the other JSON fields that the provider sent with it."""
+        signature = (extra or {}).get("thoughtSignature")
         if self.client and self.format and isinstance(signature, str) and signature:  # a client cannot forge it
             self.parts.append(TextPart(text, ProviderItem(self.format, {"thoughtSignature": signature})))
         else:
-            self.parts.append(TextPart(text, self.to_provider_item(provider_data)))
+            self.parts.append(TextPart(text, self.to_provider_item(extra)))
 
     def add_thought(
         self,
@@ -284,23 +259,23 @@ class TurnDraft:
         id: object = None,
         *,
         redacted: bool = False,
-        provider_data: Mapping[str, Any] | None = None,
+        extra: Mapping[str, Any] | None = None,
     ) -> None:
         """Add a block of reasoning. A client's block without a signature keeps only its text."""
-        item = self.to_provider_item(provider_data)
+        item = self.to_provider_item(extra)
         thought = Thought(text, text_or_none(signature), text_or_none(id), redacted, item)
         if self.client and not thought.signature:
             thought = Thought(text)
         self.parts.append(thought)
 
     def add_call(
-        self, call: object, id: object, provider_data: Mapping[str, Any] | None = None, signature: object = None
+        self, call: object, id: object, extra: Mapping[str, Any] | None = None, signature: object = None
     ) -> None:
         """Add a call. A call without an id gets a generated one. Does nothing if `call` is not a mapping."""
         if isinstance(call, Mapping):
             new_id = f"call_{self.index}_{self.count}"
             self.count += 1
-            item = self.to_provider_item(provider_data)
+            item = self.to_provider_item(extra)
             self.parts.append(read_call(call, id, new_id, self.budget, item, signature))
 
     def claim_format(self, format: str) -> bool:
@@ -336,7 +311,7 @@ def read_call(
     id: object,
     new_id: str,
     budget: ValueBudget,
-    provider_data: ProviderItem | None = None,
+    extra: ProviderItem | None = None,
     signature: object = None,
 ) -> ToolCall:
     """Return `call` as a ToolCall. It gets the id `new_id` if `id` is not a string.
@@ -365,7 +340,7 @@ def read_call(
         raw=raw,
         provider_id=text_or_none(id) or None,
         signature=text_or_none(signature),
-        own={provider_data.format: provider_data.data} if provider_data else None,
+        own={extra.format: extra.data} if extra else None,
     )
 
 

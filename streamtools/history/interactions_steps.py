@@ -59,14 +59,14 @@ def read(step: Mapping[str, Any], reader: HistoryReader) -> None:
             parts = [_read_part(part) for part in result] if isinstance(result, list | tuple) else result
             content_fields = {} if isinstance(result, str) else {"result": result}
             rest = without(step, "type", "call_id", "name", "result", "is_error")
-            provider_data, failed = provider_item(FORMAT, rest | content_fields), step.get("is_error") is True
-            reader.add_native_result(step.get("call_id"), parts, is_error=failed, provider_data=provider_data)
+            extra, failed = provider_item(FORMAT, rest | content_fields), step.get("is_error") is True
+            reader.add_native_result(step.get("call_id"), parts, is_error=failed, extra=extra)
         case "model_output":
             _read_output(step, reader.open_turn(FORMAT))
         case "thought":
             summary = step.get("summary")
             texts = (given(entry, "text") for entry in (summary if isinstance(summary, list) else [summary]))
-            reader.open_turn(FORMAT).add_thought("".join(texts), step.get("signature"), provider_data=step)
+            reader.open_turn(FORMAT).add_thought("".join(texts), step.get("signature"), extra=step)
         case "function_call":
             rest = without(step, "type", "id", "name", "arguments", "signature")
             call = {"name": step.get("name"), "arguments": step.get("arguments")}

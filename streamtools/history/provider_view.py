@@ -226,13 +226,13 @@ def _with_field(message: Assistant, field: str | None) -> Assistant:
 
 def _only_fields(message: Assistant, names: tuple[str, ...]) -> Assistant:
     """Return the turn with all reasoning fields removed except `names`."""
-    parts = (_only_members(part, names) if isinstance(part, Thought) else part for part in message.parts)
+    parts: list[Part] = []
+    for part in message.parts:
+        if isinstance(part, Thought) and part.extra:
+            fields = {name: value for name, value in part.extra.data.items() if name in names}
+            part = part._replace(extra=ProviderItem(_CHAT, fields) if fields else None)
+        parts.append(part)
     return replace(message, parts=tuple(parts))
-
-
-def _only_members(thought: Thought, names: tuple[str, ...]) -> Thought:
-    held = {name: value for name, value in (thought.extra.data if thought.extra else {}).items() if name in names}
-    return thought._replace(extra=ProviderItem(_CHAT, held) if held else None)
 
 
 def fields_of(message: Assistant) -> dict[str, Any]:

@@ -77,7 +77,7 @@ def read_item(item: Mapping[str, Any], reader: HistoryReader) -> None:
         output = item.get("output")
         members = {} if isinstance(output, str) else {"output": output}
         extra = provider_item(FORMAT, without(item, "type", "call_id", "output") | members)
-        reader.add_native_result(item.get("call_id"), output, provider_data=extra)
+        reader.add_native_result(item.get("call_id"), output, extra=extra)
     elif kind == "reasoning":
         turn = reader.open_turn(FORMAT, only_items=True)
         parts = [item.get("summary"), item.get("content")]
@@ -87,7 +87,7 @@ def read_item(item: Mapping[str, Any], reader: HistoryReader) -> None:
             "\n\n".join(filter(None, texts)),
             item.get("encrypted_content"),
             item.get("id"),
-            provider_data=item if complete else None,
+            extra=item if complete else None,
         )
     elif kind in ("function_call", _CUSTOM):
         arguments = {"arguments": {"input": given(item, "input")}} if kind == _CUSTOM else {}
