@@ -7,7 +7,7 @@ import hashlib
 import re
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
-from ipaddress import ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address
 
 from starlette.datastructures import Address, Headers, MutableHeaders
 from starlette.responses import JSONResponse, Response
@@ -30,10 +30,8 @@ def digest(text: str) -> str:
 
 def is_local(client: Address | None) -> bool:
     """Return whether the client has a loopback address."""
-    try:
-        return client is not None and ip_address(client.host).is_loopback
-    except ValueError:
-        return False
+    address = client and _address(client.host)
+    return address is not None and address.is_loopback
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -115,12 +113,12 @@ class Guard:
         if match is None:
             return False
         name = match[1] or match[2]
-        return name.lower() in self.hosts or _is_address(name)
+        return name.lower() in self.hosts or _address(name) is not None
 
 
-def _is_address(name: str) -> bool:
+def _address(name: str) -> IPv4Address | IPv6Address | None:
+    """Return `name` as an IP address; None if it is a host name."""
     try:
-        ip_address(name)
+        return ip_address(name)
     except ValueError:
-        return False
-    return True
+        return None

@@ -58,16 +58,13 @@ class Runs:
         grace: float = 15.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        minimums = ("max_running", max_running, 1), ("max_kept", max_kept, 0), ("keep", keep, 0), ("grace", grace, 0)
-        for name, value, minimum in minimums:
-            if not (isinstance(value, int | float) and value >= minimum):
-                raise ValueError(f"{name} must be a number of at least {minimum}, got {value!r}.")
-        if not (stop_when_abandoned is None or stop_when_abandoned >= 0):
-            raise ValueError(f"stop_when_abandoned must be a number of seconds or None, got {stop_when_abandoned!r}.")
+        limits = ("max_running", max_running, 1), ("max_kept", max_kept, 0), ("keep", keep, 0), ("grace", grace, 0)
+        optional = ("max_per_owner", max_per_owner, 1), ("stop_when_abandoned", stop_when_abandoned, 0)
+        for name, value, minimum in (*limits, *optional):
+            if value is not None and not value >= minimum:
+                raise ValueError(f"{name} must be at least {minimum}, got {value!r}.")
         if not (shutdown is None or drain is None):
             raise ValueError("Pass `drain` or `shutdown`, not both.")
-        if not (max_per_owner is None or max_per_owner >= 1):
-            raise ValueError(f"max_per_owner must be at least 1 or None, got {max_per_owner!r}.")
         self.log: ReadableLog = MemoryEventLog() if log is None else log
         self._store: RedisStore | None = None
         if not (log is None or isinstance(log, MemoryEventLog)):
