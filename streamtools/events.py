@@ -388,8 +388,10 @@ class ValidPartial(Partial, RuledEvent, frozen=True, gc=True, dict=True, tag="pa
 
 
 class Thinking(Event, frozen=True, gc=False, tag="thinking"):
-    """The model has started to write a call (`active` is true) or has finished it. An interface can show a spinner
-    until then."""
+    """The model has started to write a call (`active` is true) or has finished it.
+
+    An interface can show a spinner until then.
+    """
 
     type: ClassVar[Literal["thinking"]] = "thinking"
     active: bool

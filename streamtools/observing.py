@@ -29,8 +29,10 @@ class Redactor(Protocol):
 
 
 class ObservedRun(Protocol):
-    """One observed run. Its methods are called in the task of the run. Only `tool_runs` is called in the task of the
-    call."""
+    """One observed run.
+
+    Its methods are called in the task of the run. Only `tool_runs` is called in the task of the call.
+    """
 
     trace: str
     """The W3C `traceparent` of the run. A run that resumes this run links to it."""

@@ -31,8 +31,9 @@ from streamtools.limits import DEFAULT_LIMITS
 
 
 class ValueBudget:
-    """Limits the number of JSON values in the arguments of a history that are JSON text. Parsed arguments are not
-    counted.
+    """Limits the number of JSON values in the arguments of a history that are JSON text.
+
+    Parsed arguments are not counted.
 
     Parsing a text blocks all other threads, and the parsed values stay in memory.
     """

@@ -170,8 +170,9 @@ def encode_end(end: StreamEnd, *, size: int, digest: str) -> bytes:
 
 
 def read_data(line: Line) -> bytes | None:
-    """Return the bytes of a chunk line. Returns None for another line. Raises ValueError for invalid base64 or
-    hexadecimal.
+    """Return the bytes of a chunk line.
+
+    Returns None for another line. Raises ValueError for invalid base64 or hexadecimal.
     """
     if line.base64 is not None:
         try:

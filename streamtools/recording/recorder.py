@@ -247,8 +247,9 @@ class ExchangeRecorder:
             self._file.flush()
 
     def chunk(self, data: bytes) -> None:
-        """Write the bytes of one read. After `end`, bytes are ignored, because a client may read a closed response to
-        its end.
+        """Write the bytes of one read.
+
+        After `end`, bytes are ignored, because a client may read a closed response to its end.
         """
         with self._file.lock:
             if not self.ended:

@@ -236,8 +236,9 @@ class _SearchedText:
             self._search_from -= 0 if start else stop
 
     def _unfinished_line(self) -> int:
-        """Return the index at which the unfinished line begins. Of a long line, return the index of its last part, in
-        which a match may continue.
+        """Return the index at which the unfinished line begins.
+
+        Of a long line, return the index of its last part, in which a match may continue.
         """
         return max(self._decided, self._text.rfind(b"\n") + 1, len(self._text) - LONGEST)
 

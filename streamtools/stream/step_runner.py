@@ -71,7 +71,7 @@ class StepRunner:
         self._runner: Runner | None = None
         self._outcomes: dict[str, ToolOutcome] = {}  # by call id: the outcomes of the current step
         self._last_outcomes: list[ToolOutcome] = []  # the outcomes of the last step that has ended
-        self._running_beside = 0  # number of background tasks, each of which runs one batch of calls
+        self._background_tasks = 0  # number of background tasks, each of which runs one batch of calls
         self._all_ended: anyio.Event | None = None  # set when the last background task ends; None before `end`
 
     @property
@@ -84,11 +84,11 @@ class StepRunner:
             )
         return self._runner
 
-    async def run_calls(self, beside: TaskGroup, send: Send) -> list[UIEvent]:
+    async def run_calls(self, group: TaskGroup, send: Send) -> list[UIEvent]:
         """Run the calls that are runnable now. Return the last events of the step; an empty list if it continues.
 
-        While the turn continues, the calls run in a task of the group `beside`, and this returns immediately. After
-        the turn, this waits until all calls have ended.
+        While the turn continues, the calls run in a task of `group`, and this returns immediately. After the turn, this
+        waits until all calls have ended.
         """
         machine, runner = self.machine, self._runner or self.runner
         calls = machine.take_runnable()
@@ -100,16 +100,16 @@ class StepRunner:
         # The history contains neutralized text, and the model may have copied it into its arguments. Restore it.
         calls = [replace(call, arguments=restore(call.arguments, dialects=self.dialects)) for call in calls]
         if not machine.awaits_outcomes:
-            self._running_beside += 1
-            beside.start_soon(self._run_beside, runner, calls, send)
+            self._background_tasks += 1
+            group.start_soon(self._run_in_background, runner, calls, send)
             return []
         self._report_answered()
         self._keep(runner, calls, await runner.run(calls, send))
-        return await self.end() if self._running_beside else self.end_calls() + self.end_step()
+        return await self.end() if self._background_tasks else self.end_calls() + self.end_step()
 
     async def end(self) -> list[UIEvent]:
         """Wait for the calls in background tasks, and end the step. Return its last events."""
-        if self._running_beside:
+        if self._background_tasks:
             self._report_answered()
             self._all_ended = anyio.Event()
             await self._all_ended.wait()
@@ -181,10 +181,10 @@ class StepRunner:
             self.trace = observed.trace
             observed.answer_completed()
 
-    async def _run_beside(self, runner: Runner, calls: list[ToolCall], send: Send) -> None:
+    async def _run_in_background(self, runner: Runner, calls: list[ToolCall], send: Send) -> None:
         self._keep(runner, calls, await runner.run(calls, send))
-        self._running_beside -= 1
-        if self._all_ended is not None and not self._running_beside:
+        self._background_tasks -= 1
+        if self._all_ended is not None and not self._background_tasks:
             self._all_ended.set()
 
     def _keep(self, runner: Runner, calls: list[ToolCall], outcomes: Sequence[ToolOutcome]) -> None:

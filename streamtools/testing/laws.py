@@ -5,8 +5,8 @@ raises AssertionError if the law is broken. `assert_laws` checks all laws for a 
 valid and malformed calls and are split at random positions.
 
 The functions use only the events of a parser or a machine. `sections` reconstructs the text from the events.
-`may_become` decides if a text is the beginning of a marker. It does not use the regular expressions of the parser, so
-that it can find errors in them.
+`may_become` decides whether a text is the beginning of a marker. It does not use the regular expressions of the parser,
+so that it can find errors in them.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ def test_a_long_text_is_as_its_parts_are() -> None:
 
 def test_each_character_is_searched_once() -> None:
     """However many dialects are enabled: whatever begins with one character is looked for together."""
-    pattern = neutralising.finds_structure(DIALECTS.values()).pattern
+    pattern = neutralising.structure_pattern(DIALECTS.values()).pattern
     assert 1 == pattern.count("<(?=")
     assert len(pattern) < len("".join(word for dialect in ALL for word in dialect.reserved))
 

@@ -162,8 +162,9 @@ export interface PartialEvent {
   call_id?: string | null;
 }
 
-/** The model has started to write a call (`active` is true) or has finished it. An interface can show a spinner
- * until then. */
+/** The model has started to write a call (`active` is true) or has finished it.
+ *
+ * An interface can show a spinner until then. */
 export interface ThinkingEvent {
   type: "thinking";
   active: boolean;

@@ -81,8 +81,9 @@ def _digests(paths: Iterable[str]) -> str:
 
 
 def _read_file(name: str) -> str:
-    """Read a file to insert into a document. A module is converted to a script, because modules in a document cannot
-    import each other.
+    """Read a file to insert into a document.
+
+    A module is converted to a script, because modules in a document cannot import each other.
     """
     text = _SOURCE_MAP.sub("", (_FOLDER / name).read_text(encoding="utf-8"))
     if not name.startswith("client/"):

@@ -89,7 +89,7 @@ def _without_namespace(name: str) -> str:
 def minicpm5_xml() -> Dialect:
     """Return the dialect of openbmb/MiniCPM5, as its chat template defines it. Calls have no wrapper.
 
-    A value that contains `<` or `&` stands in a CDATA section.
+    A value that contains `<` or `&` is written as a CDATA section.
     """
     end = "<|im_end|>"
     form = Invocations(invoke="function", parameter="param", ends=(end,), xml=True)
@@ -103,7 +103,7 @@ def minicpm5_xml() -> Dialect:
 
 
 def deepseek_dsml() -> Dialect:
-    """Return the dialect of DeepSeek V3.2, V4 and V4.1. An attribute of each argument tells if it is text or JSON.
+    """Return the dialect of DeepSeek V3.2, V4 and V4.1. An attribute of each argument tells whether it is text or JSON.
 
     The wrapper tag is `function_calls` in V3.2. In V4.1 it is `calls`, and a space precedes the name of each tag. The
     bars in the tags are full-width, U+FF5C. Source: the encoding scripts of deepseek-ai/DeepSeek-V3.2 and its
@@ -232,7 +232,10 @@ def _write_minimax_result(name: str, text: str) -> str:
 
 
 def _bare_openers(form: Invocations, *inner: str) -> tuple[Opener, ...]:
-    """Return the openers of a call without a wrapper. One of `inner` must follow the tag, else it is only a mention."""
+    """Return the openers of a call without a wrapper.
+
+    One of `inner` must follow the tag. Otherwise the text only mentions the tag.
+    """
     named = ("name=", Some("^<>", 1, 160))
     return (
         Opener(form.invoke, form.bare, ahead=(*named, ">", SPACES, OneOf(inner))),
@@ -255,9 +258,9 @@ def _writer(
     """Return a `write_call` function. It writes a call between the texts `before` and `after`.
 
     `prefix`, `invoke` and `parameter` are those of `Invocations`. `line` is the text between two tags. With
-    `typed=True`, an attribute tells if a value is a string. With `xml=True`, values with `<` or `&` are CDATA sections.
-    Otherwise, the closing tags of a value and of a call get a word joiner (U+2060) if they occur in a value. `end` is
-    the common beginning of these closing tags, or "" if they have none.
+    `typed=True`, an attribute tells whether a value is a string. With `xml=True`, values with `<` or `&` are CDATA
+    sections. Otherwise, the closing tags of a value and of a call get a word joiner (U+2060) if they occur in a value.
+    `end` is the common beginning of these closing tags, or "" if they have none.
     """
     invoke, parameter = prefix + invoke, prefix + parameter
     closes = (end,) if end else (f"</{parameter}", f"</{invoke}")
@@ -279,8 +282,8 @@ def kimi_k3_xtml() -> Dialect:
     A turn consists of a `think`, a `response` and sometimes a `tools` element. `think` contains reasoning, and the
     prompt often contains its opening tag. The tags of all elements are hidden.
 
-    Tags are read inside code too. The closing tag of `response` directly follows the text. If the last line of the text
-    is in a code block, this tag and the calls after it would otherwise be read as code.
+    Tags are also read inside code. The closing tag of `response` directly follows the text. If the last line of the
+    text is in a code block, the tag and the calls after it would otherwise be read as code.
     """
     attributes, end = Some("^<", 0, 192), "<|close|>message<|sep|>"
     result = ('<|open|>message role="tool"', attributes, "<|sep|>")

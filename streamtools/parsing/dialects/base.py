@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from streamtools.json_values import compact
-from streamtools.parsing.dialects.neutralising import finds_structure
+from streamtools.parsing.dialects.neutralising import structure_pattern
 from streamtools.parsing.dialects.writing import write_response
 from streamtools.parsing.markers import Marker, Part, Some, Where
 from streamtools.parsing.span import Body
@@ -26,8 +26,8 @@ class Opener:
     """A marker, and the grammar of the text after it: a call, or a tool result that the model invented.
 
     `parts` is the marker. `ahead` is the text that must follow it, so that the parser recognizes the call. `body` is
-    the grammar. It begins to read after `parts`, so it reads the text of `ahead` too. `where` and `not_after` have the
-    same meaning as for `Marker`. `kind` tells if the text is a call or a result.
+    the grammar. It begins to read after `parts`, so it also reads the text of `ahead`. `where` and `not_after` have the
+    same meaning as for `Marker`. `kind` tells whether the text is a call or a result.
     """
 
     parts: tuple[Part, ...]
@@ -41,7 +41,7 @@ class Opener:
     auto: bool | Where = True
     """True if `dialects="auto"` includes this opener.
 
-    It is False for a marker of another dialect, because `"auto"` includes the other dialect too. A value such as
+    It is False for a marker of another dialect, because `"auto"` also includes the other dialect. A value such as
     `"line_start"` includes the opener and replaces `where`. This makes the search for a marker cheaper if the marker
     begins with a letter.
     """
@@ -70,7 +70,7 @@ class Tag:
     closings: tuple[str, ...] = ()
     """The tags that end the reasoning which this tag opens. () if this tag does not open reasoning."""
     before: tuple[str, ...] = ()
-    """Texts that also end the reasoning. They are not part of it, so the parser reads them again."""
+    """Texts that also end the reasoning. They are not part of the reasoning, so the parser reads them again."""
     where: Where = "anywhere"
     auto: bool = True
     """True if `dialects="auto"` includes this tag. False for words that other models write as ordinary text."""
@@ -91,9 +91,8 @@ class Tag:
 class NearMiss:
     """A faulty form of an opener: text that looks like a call but is not. It is kept as text, with a warning.
 
-    `says` is the text of the warning. The last of `parts` is the character that makes the text a near miss. A near miss
-    must not slow down the search in prose. So it begins with the first character of an opener, or its `where` is
-    `"line_start"`.
+    `says` is the text of the warning. The last of `parts` is the character that makes the text a near miss. To keep the
+    search in prose fast, a near miss must begin with the first character of an opener, or have `where="line_start"`.
     """
 
     parts: tuple[Part, ...]
@@ -144,9 +143,9 @@ class Dialect:
     `"marked"` includes only the openers that have a marker.
     """
     near: tuple[NearMiss, ...] = ()
-    """Faulty forms of the openers. Openers in code or in quotes are near misses too, and are not listed here."""
+    """Faulty forms of the openers. Openers in code or in quotes are also near misses. They are not listed here."""
     has_nonce: bool = False
-    """True if the markers contain a nonce, a secret of the conversation, so that other authors cannot write a call."""
+    """True if the markers contain a nonce, a secret of the conversation, so that no other author can write a call."""
     notes: str = ""
     """A text that `instructions` adds after its example."""
 
@@ -195,7 +194,7 @@ class Dialect:
     def teachable(self) -> bool:
         """True if a prompt can teach this dialect: its calls contain no tokens of a chat template."""
         example = self.write_call("f", {"a": "b"})
-        return not ("<|" in example or "<\uff5c" in example or finds_structure(()).search(example))
+        return not ("<|" in example or "<\uff5c" in example or structure_pattern(()).search(example))
 
 
 def pieces(parts: tuple[Part, ...]) -> list[Part]:

@@ -47,7 +47,7 @@ def choose_dialects(dialects: Dialects) -> tuple[Dialect, ...]:
             raise ValueError(f"two dialects have the id {dialect.id!r}")
         chosen[dialect.id] = dialect
     others = [dialect for dialect in _auto() if dialect.id not in chosen] if "auto" in dialects else []
-    return (*chosen.values(), *(_beside(dialect, chosen.values()) for dialect in others))
+    return (*chosen.values(), *(_without_shared_tags(dialect, chosen.values()) for dialect in others))
 
 
 def _suggestion(choice: object) -> str:
@@ -82,13 +82,13 @@ def _opener_for_auto(opener: Opener) -> Opener:
 def _tag_for_auto(tag: Tag) -> Tag:
     """Limit a tag that opens reasoning to the start of the message, like `<think>`. Other tags are not changed.
 
-    A tag with `before` is the header of a message, which may stand anywhere.
+    A tag with `before` is the header of a message, which may occur anywhere.
     """
     return replace(tag, where="start") if tag.closings and not tag.before else tag
 
 
-def _beside(dialect: Dialect, named: Iterable[Dialect]) -> Dialect:
-    """Return a dialect of `"auto"` without the tags with which an opener of a dialect in `named` begins."""
+def _without_shared_tags(dialect: Dialect, named: Iterable[Dialect]) -> Dialect:
+    """Return a dialect of `"auto"` without the tags that begin an opener of a dialect in `named`."""
     openers = [pieces(opener.parts + opener.ahead) for each in named for opener in each.openers]
 
     def begins_opener(tag: Tag) -> bool:

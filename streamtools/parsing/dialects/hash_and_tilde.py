@@ -9,7 +9,7 @@
 Three hashes usually begin a Markdown heading. With a colon, a brace and a quote after them, they begin a call. The
 dialect has no closing tag. A call ends where its JSON object ends.
 
-The lines `~~~tool_call` and `~~~` contain no other text. Between them stands a JSON object or an array of objects. Some
+The lines `~~~tool_call` and `~~~` contain no other text. Between them is a JSON object or an array of objects. Some
 models put this JSON into a fence of back-ticks, which is accepted. If the JSON is malformed, the call ends with the
 next line that begins with three tildes. This is true even inside a string, because JSON strings contain no line feeds.
 
@@ -74,7 +74,7 @@ def hash_marker(
 ) -> Dialect:
     """Return the `###:{…}` dialect.
 
-    With `marker_at="line_start"`, the marker must stand at the start of a line. `in_code` is `Dialect.in_code`. `nonce`
+    With `marker_at="line_start"`, the marker must be at the start of a line. `in_code` is `Dialect.in_code`. `nonce`
     is the result of `new_nonce`, or None. Raises ValueError for an invalid nonce.
     """
     nonce = _check(nonce)
@@ -223,7 +223,7 @@ def _read_closing(span: Span, fenced: bool) -> Generator[None, None, None]:
     char = yield from span.peek()
     if fenced and char == "`":
         run = yield from _read_ticks(span)
-        if run >= 3 or (span.ended and span.at == len(span.text)):  # the stream may cut off the ticks too
+        if run >= 3 or (span.ended and span.at == len(span.text)):  # the stream may also end inside the ticks
             char = yield from span.peek()
     if char == "~" and (yield from span.accept(_TILDES)):
         span.close()

@@ -140,7 +140,7 @@ def _deepseek(
             openers += [Opener((call,), alone, ahead)]
         openers.append(Opener((calls, GAP, call), wrapped, _ANYTHING, auto=False, unless_enabled=other))
         openers.append(Opener((call,), alone, _ANYTHING, auto=False, unless_enabled=other))
-        # the end of a wrapper without its start, an empty wrapper, the end of the message
+        # The tags: the end of a wrapper without its start, an empty wrapper, and the end of the message.
         tags += [Tag((end_of_calls,)), Tag((calls, GAP, end_of_calls)), Tag((end_of_turn,))]
     return Dialect(
         id=id,
@@ -270,8 +270,8 @@ def plamo3() -> Dialect:
 def solar_open() -> Dialect:
     """Return the dialect of upstage/Solar-Open-100B, as its chat template defines it.
 
-    A call consists of an id, a name and JSON between tokens. The token at the start of a message tells if the message
-    contains reasoning, an answer or calls.
+    A call consists of an id, a name and JSON between tokens. The token at the start of a message tells whether the
+    message contains reasoning, an answer or calls.
     """
     begin, name, args, end = (f"<|tool_call:{part}|>" for part in ("begin", "name", "args", "end"))
     id_word, reasoning = Some(r"^ \t\r\n<>|", 0, 96), "<|think|>"

@@ -129,7 +129,7 @@ def internlm2() -> Dialect:
 
 
 def interns1() -> Dialect:
-    """Return internlm2 under the name that inference servers use for Intern-S1."""
+    """Return `internlm2` under the id that inference servers use for Intern-S1."""
     return replace(internlm2(), id="interns1", auto=False)
 
 
@@ -162,7 +162,7 @@ def cohere_action_json() -> Dialect:
 
     `<|START_ACTION|>[{"tool_call_id": "0", "tool_name": "get_weather", "parameters": {"city": "Paris"}}]<|END_ACTION|>`
 
-    Tokens are read inside code too. The token at the end of an answer directly follows the text. If the last line of
+    Tokens are also read inside code. The token at the end of an answer directly follows the text. If the last line of
     the text is code or a quote, this token would otherwise be read as part of it. Source: the chat templates of
     CohereLabs/c4ai-command-r7b-12-2024 and CohereLabs/c4ai-command-a-03-2025.
     """
@@ -204,7 +204,8 @@ def cohere_action_json() -> Dialect:
 def hyperclovax_think() -> Dialect:
     """Return the dialect of naver-hyperclovax/HyperCLOVAX-SEED-Think-14B, as Naver's plugin for vLLM reads it.
 
-    A turn consists of messages. The header of a message tells if the message contains reasoning, calls or the answer.
+    A turn consists of messages. The header of a message tells whether the message contains reasoning, calls or the
+    answer.
     """
     header, tool, think, end = "<|im_start|>assistant", " -> tool/function_call\n", "/think\n", "<|im_end|>"
     return Dialect(
@@ -285,9 +286,9 @@ def _json_writer(
 
 # Bare JSON is a call without a marker. An answer in JSON looks similar. So bare JSON is a call only at the start of a
 # message, or directly after another call, with white space or a semicolon between them. The tool must be declared. The
-# name must be the first member of the object, or only a type or an id may precede it, so that text is not buffered for
-# long. The parser recognizes the call when the name is followed by the key of the arguments or the end of the object.
-# An object that begins with its arguments is text. `"auto"` does not read bare JSON.
+# name must be the first member of the object, so that little text is buffered. Only a type or an id may precede it. The
+# parser recognizes the call when the key of the arguments or the end of the object follows the name. An object that
+# begins with its arguments is text. `"auto"` does not read bare JSON.
 
 
 _NAME_KEY = (('"', '(?:name|toolName|tool_name|tool|function)"'),)
@@ -295,7 +296,7 @@ _NAME_KEY = (('"', '(?:name|toolName|tool_name|tool|function)"'),)
 
 
 def llama3_json() -> Dialect:
-    """Return the JSON dialect of Llama 3.1 to 4: bare JSON, or JSON after `<|python_tag|>`, which may stand anywhere.
+    """Return the JSON dialect of Llama 3.1 to 4: bare JSON, or JSON after `<|python_tag|>`, which may occur anywhere.
 
     Source: the chat template of meta-llama/Llama-3.1.
     """

@@ -42,8 +42,8 @@ def harmony() -> Dialect:
     the caller's tools. The built-in tools (`python`, `browser.search`) have no namespace. Source: the harmony response
     format of openai/gpt-oss, and its chat template.
 
-    Tokens are read inside code too, because they directly follow the text of a message. If the last line of the text is
-    code or a quote, the end of the message and the next call would otherwise be read as part of it.
+    Tokens are also read inside code, because they directly follow the text of a message. If the last line of the text
+    is code or a quote, the end of the message and the next call would otherwise be read as part of it.
     """
     message = AddressedCall(r"to=(?:functions\.)?([^ \t\r\n<>|]+)", ends=_ENDS, begins=_BEGINS)
     result: tuple[Part, ...] = ("<|start|>functions.", _TOOL, *_TO, "assistant", _BLANKS, *_CHANNEL, *_MESSAGE)
@@ -52,7 +52,7 @@ def harmony() -> Dialect:
         openers=(
             *(Opener(header, message, tag_parts=header.index(_TOOL) + 1) for header in _headers(_TOOL)),
             Opener(("<|start|>assistant", *_TO, _TOOL, *_MESSAGE), message, tag_parts=4),
-            # the prompt contains the beginning of the header
+            # The prompt contains the beginning of the header.
             Opener((*_TO[1:], _TOOL, _BLANKS, *_CHANNEL, *_MESSAGE), message, where="start", tag_parts=0),
             Opener(result, message.result, kind="result"),
         ),
@@ -90,7 +90,7 @@ def _reasoning_headers() -> Iterator[tuple[Part, ...]]:
 
 
 def _headers(recipient: Part) -> tuple[tuple[Part, ...], ...]:
-    """Return the headers of a message to `recipient`. It stands after the channel, or between the role and the channel.
+    """Return the headers of a message to `recipient`, which follows the channel, or precedes it after the role.
 
     Models also write the channel twice, before and after the recipient.
     """
@@ -101,7 +101,7 @@ def _headers(recipient: Part) -> tuple[tuple[Part, ...], ...]:
 
 
 def inkling() -> Dialect:
-    """Return the dialect of Inkling. A token tells if a message contains a call, text or reasoning.
+    """Return the dialect of Inkling. A token tells whether a message contains a call, text or reasoning.
 
     `<|message_model|>get_weather<|content_invoke_tool_json|>{"name": "get_weather", "args": {...}}<|end_message|>`
 

@@ -51,21 +51,21 @@ class Reserving(Protocol):
 
 def neutralise(text: str, dialects: Iterable[Reserving]) -> str:
     """Return `text` with a word joiner in each text that one of `dialects` or a chat template reserves."""
-    return _insert_joiners(text, finds_structure(dialects))
+    return _insert_joiners(text, structure_pattern(dialects))
 
 
 def neutralise_all(value: Any, dialects: Iterable[Reserving]) -> Any:
     """Return a JSON value with all its strings and keys neutralized."""
-    structure = finds_structure(dialects)
+    structure = structure_pattern(dialects)
     return with_texts(value, lambda text: _insert_joiners(text, structure))
 
 
 def restore(value: Any, dialects: Iterable[Reserving]) -> Any:
     """Undo `neutralise` in a string, or `neutralise_all` in a JSON value."""
-    return _restore(value, finds_structure(dialects)) if JOINER in compact(value) else value
+    return _restore(value, structure_pattern(dialects)) if JOINER in compact(value) else value
 
 
-def finds_structure(dialects: Iterable[Reserving]) -> re.Pattern[str]:
+def structure_pattern(dialects: Iterable[Reserving]) -> re.Pattern[str]:
     """Return a pattern that matches the first character of each reserved text and of each chat template token."""
     known = tuple(dialects)
     words = frozenset(word for dialect in known for word in dialect.reserved)

@@ -258,7 +258,7 @@ def solar_open2() -> Dialect:
 def cwm_tool() -> Dialect:
     """Return the dialect of facebook/cwm, as its prompting guide describes it.
 
-    Text or JSON stands between two tags, the first of which holds the name. For example, a call consists of
+    Text or JSON is between two tags, the first of which holds the name. For example, a call consists of
     `<tool: bash>`, a line end, `ls`, a line end and `</tool>`. The content may be text only if the tool has one
     parameter.
     """

@@ -64,7 +64,7 @@ def pythonic_llama4() -> Dialect:
 def olmo3_pythonic() -> Dialect:
     """Return the dialect of allenai/Olmo-3, as its chat template defines it.
 
-    Each call stands on a separate line. The literal words are `true`, `false` and `null`, as in JSON.
+    Each call is on a separate line. The literal words are `true`, `false` and `null`, as in JSON.
     """
     opening, close = "<function_calls>", "</function_calls>"
     dialect = _tagged("olmo3_pythonic", opening, close, ends=("<|im_end|>", "<|endoftext|>"))
@@ -122,7 +122,8 @@ def minicpm4_python() -> Dialect:
 def tool_code() -> Dialect:
     """Return the dialect that Google's guide to function calling teaches to Gemma 3: a fence named `tool_code`.
 
-    Ordinary answers may contain this fence too. So it is read as calls only if it begins with a declared tool.
+    Ordinary answers may also contain this fence. So it is read as calls only if it begins with a call of a declared
+    tool.
     """
 
     def openers_for(names: tuple[str, ...]) -> tuple[Opener, ...]:
@@ -269,7 +270,10 @@ _plain_key = re.compile(r"[^\W\d][\w.-]*").fullmatch
 
 
 def _gemma_writer(mark: str) -> Callable[[Any], str]:
-    """Return a function that writes a value. Strings stand between two marks, or are JSON if they contain the mark."""
+    """Return a function that writes a value.
+
+    A string gets a mark at each end. If it contains the mark, it becomes JSON.
+    """
 
     def write(value: Any) -> str:
         if isinstance(value, dict):
