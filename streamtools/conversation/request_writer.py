@@ -39,6 +39,9 @@ class RequestOptions:
         check_word("teach", self.teach, ("auto", "always", "never"))
         if not isinstance(self.emulation, Emulation):
             Emulation(mode=self.emulation)
+        examples = () if isinstance(self.few_shot, bool) else self.few_shot
+        if not (isinstance(examples, Sequence) and all(isinstance(example, Example) for example in examples)):
+            raise TypeError(f"few_shot must be a bool or a list of Example objects, got {examples!r}")
 
     @classmethod
     def of(cls, given: RequestOptions | Mapping[str, Any] | None) -> RequestOptions:

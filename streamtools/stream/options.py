@@ -56,6 +56,9 @@ class RunnerOptions:
             raise ValueError(f"result_limit must be None or an integer of at least 1, got {self.result_limit!r}")
         if not (isinstance(self.timeout, int | float) and self.timeout > 0):
             raise ValueError(f"timeout must be a positive number of seconds, got {self.timeout!r}")
+        for name, function in (("on_result", self.on_result), ("on_error", self.on_error)):
+            if not (function is None or callable(function)):
+                raise TypeError(f"{name} must be None or a function, got {function!r}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,6 +111,10 @@ class TextOptions:
 
     def __post_init__(self) -> None:
         Options(text_rules=self.rules, history=self.history, pace=self.pace)
+        if self.judge is not None:
+            from streamtools.stream.text_judge import TextJudge  # few streams have a judge, and importing it takes time
+
+            check_kind("judge", self.judge, TextJudge)
 
 
 @dataclass(frozen=True)

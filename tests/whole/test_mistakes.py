@@ -10,8 +10,8 @@ import httpx
 import pytest
 from pydantic import BaseModel
 
-from streamtools import Parser, Tool, ToolContext, ToolStream, chat, parse, sources
-from streamtools.conversation import AnthropicMessages, OpenAIChat, ScriptedModel
+from streamtools import Parser, RunnerOptions, TextOptions, Tool, ToolContext, ToolStream, chat, parse, sources
+from streamtools.conversation import AnthropicMessages, OpenAIChat, RequestOptions, ScriptedModel
 from streamtools.errors import UnreadableSource
 from streamtools.events import UIEvent
 from tests.support.cases import cases
@@ -83,6 +83,18 @@ MISTAKES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "a parameter of a chat that is an option of the output": (
         lambda: chat(LOCAL, [], **moved("output_retries")),
         *(TypeError, "chat() has no parameter 'output_retries'; write output=OutputOptions(Type, retries=...)"),
+    ),
+    "a judge that is only a function": (
+        lambda: TextOptions(judge=bool),  # type: ignore[arg-type]
+        *(TypeError, "judge must be a TextJudge, got <class 'bool'>"),
+    ),
+    "a callback that is no function": (
+        lambda: RunnerOptions(on_result="log"),  # type: ignore[arg-type]
+        *(TypeError, "on_result must be None or a function, got 'log'"),
+    ),
+    "an example that is a text": (
+        lambda: RequestOptions(few_shot=["a"]),  # type: ignore[list-item]
+        *(TypeError, "few_shot must be a bool or a list of Example objects, got ['a']"),
     ),
     "a parameter of a parser": (
         lambda: parse("a", dialect="auto"),  # type: ignore[call-arg]
