@@ -437,15 +437,30 @@ class OpenCall:
     executed: bool = False  # the provider runs the tool
     fault: Code | None = None  # why the call must not run, for example because a piece could not be read
     pair_joiner: PairJoiner = field(default_factory=PairJoiner)
+    length: int = 0  # the number of characters of the arguments that arrived in pieces
+    pieces: list[str] = field(default_factory=list)  # these arguments, if the provider runs the tool
 
     def start(self, events: list[SourceEvent]) -> None:
         """Append the start of the call. Called again when its id or name becomes known."""
         events.append(ToolCallStart(self.key, self.id, self.name))
 
-    def add(self, text: str, events: list[SourceEvent]) -> None:
-        """Append a piece of the arguments. The provider may have cut it in mid-character."""
-        if text := self.pair_joiner.join(text) if text else "":
+    def add(self, text: str, events: list[SourceEvent], limit: int = 0) -> None:
+        """Append a piece of the arguments. The provider may have cut it in mid-character.
+
+        A call that the provider runs is reported only at its end, so its arguments are stored up to `limit` characters.
+        """
+        text = self.pair_joiner.join(text) if text else ""
+        self.length += len(text)
+        if text and not self.executed:
             events.append(ToolCallDelta(self.key, text))
+        elif self.length <= limit:
+            self.pieces.append(text)
+
+    def whole_arguments(self, limit: int) -> tuple[Any, Code | None]:
+        """Return the stored or whole arguments, and the fault if they exceed `limit`. None if they were reported."""
+        if self.executed and self.length > limit:
+            return None, Code.TOO_LARGE
+        return ("".join(self.pieces) or None) if self.length else self.given, None
 
     def end(self, given: Any, events: list[SourceEvent], fault: Code | None = None) -> None:
         """Append the end of the call. `given` holds whole arguments, or None if they arrived in pieces."""

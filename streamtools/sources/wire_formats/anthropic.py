@@ -29,7 +29,7 @@ from typing import Any
 
 from streamtools.calls import read_arguments
 from streamtools.errors import Code
-from streamtools.events import ReasoningDelta, SourceEvent, SourceRaw, SourceWarning, ToolCallDelta
+from streamtools.events import ReasoningDelta, SourceEvent, SourceRaw, SourceWarning
 from streamtools.json_values import Rejected, fits, whole
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import Frame, FrameAdapter, OpenCall, SSEDecoder, end_doubtful
@@ -55,7 +55,7 @@ _number = re.compile(r"[0-9]{1,9}")
 class _Block(OpenCall):
     """A content block that has started and not stopped. If its `key` is not empty, the block is a call."""
 
-    __slots__ = ("data", "kind", "pieces", "size", "texts")
+    __slots__ = ("data", "kind", "texts")
 
     def __init__(self, kind: str, key: str, start: dict[str, Any]) -> None:
         given = start.get("input")  # the whole arguments, or {} if they arrive in deltas
@@ -66,8 +66,6 @@ class _Block(OpenCall):
         self.data = start  # the JSON object of the block
         self.executed = kind in _SERVER_TOOLS
         self.texts: dict[str, list[str]] = {}  # strings from deltas, by the field that they extend
-        self.pieces: list[str] = []  # the argument pieces of a call that Anthropic runs; it is reported at its end
-        self.size = 0  # the number of characters of the arguments
 
 
 class Anthropic(FrameAdapter):
@@ -214,7 +212,7 @@ class Anthropic(FrameAdapter):
             case {"type": "thinking_delta", "thinking": str() as thought}:
                 self._add_reasoning(thought, events)
             case {"type": "input_json_delta", "partial_json": str() as piece} if block and block.key:
-                self._add_arguments(piece, block, events)
+                block.add(piece, events, self._limits.call)
             case {"type": "signature_delta", "signature": str() as signature} if block and not block.key:
                 block.signature = string(signature)
             case _:
@@ -227,8 +225,8 @@ class Anthropic(FrameAdapter):
 
     def _add_own(self, block: _Block, delta: dict[str, Any], size: int) -> None:
         """Add the citation of a delta to a text block, or its fields to a block that is forwarded unchanged."""
-        block.size += size
-        if block.size > self._limits.text:
+        block.length += size
+        if block.length > self._limits.text:
             return
         if block.kind == "text" and delta.get("type") == "citations_delta":
             block.data["citations"].append(delta.get("citation"))
@@ -246,11 +244,9 @@ class Anthropic(FrameAdapter):
         self._end_block(block, events)
         if not block.key:
             return
-        self._add_arguments(block.pair_joiner.close(), block, events)
-        given = ("".join(block.pieces) or None) if block.size else block.given
-        fault = None if fits(given, self._limits.depth) else Code.TOO_DEEP
-        if block.size > self._limits.call and block.executed:
-            fault = Code.TOO_LARGE
+        block.add(block.pair_joiner.close(), events, self._limits.call)
+        given, fault = block.whole_arguments(self._limits.call)
+        fault = fault or (None if fits(given, self._limits.depth) else Code.TOO_DEEP)
         self._shown = self._shown or not block.executed
         block.own = None if fault else self._own_of(block, given)
         block.end(None if fault else given, events, fault)
@@ -274,17 +270,6 @@ class Anthropic(FrameAdapter):
         count = len(events)
         super()._add_text(text, events)
         self._shown = self._shown or len(events) > count
-
-    def _add_arguments(self, piece: str, block: _Block, events: list[SourceEvent]) -> None:
-        if not piece or not (piece := block.pair_joiner.join(piece)):
-            return
-        block.size += len(piece)
-        if not block.executed:
-            events.append(ToolCallDelta(block.key, piece))
-        elif block.size <= self._limits.call:
-            block.pieces.append(piece)
-        else:
-            block.pieces.clear()
 
     def _end_block(self, block: _Block, events: list[SourceEvent]) -> None:
         """Append the end of a block that is not a call.

@@ -15,14 +15,12 @@ import binascii
 import struct
 from base64 import b64decode
 from collections.abc import Callable
-from io import StringIO
 from typing import Any
 from zlib import crc32
 
 import msgspec
 
 from streamtools.calls import read_arguments
-from streamtools.errors import Code
 from streamtools.events import ReasoningDelta, SourceEvent, SourceRaw
 from streamtools.json_values import Rejected, fits, whole
 from streamtools.limits import DEFAULT_LIMITS, Limits
@@ -227,8 +225,7 @@ class Bedrock(FrameAdapter):
         self._started += 1
         call = OpenCall(str(self._started), text_in(tool, "toolUseId"), text_in(tool, "name"))
         call.executed = tool.get("type") == _HOSTED
-        if self._open_call(self._blocks, at, call, events) and call.executed:
-            call.given = StringIO()  # collects the arguments, up to the limit of a call
+        self._open_call(self._blocks, at, call, events)
 
     def _change_block(self, value: dict[str, Any], events: list[SourceEvent]) -> None:
         delta, at = object_in(value, "delta"), _place(value)
@@ -241,10 +238,7 @@ class Bedrock(FrameAdapter):
             self._pieces += [text] if self._has_room(text) else []
             self._add_text(text, events)
         elif isinstance(tool, dict) and isinstance(piece := tool.get("input"), str) and call is not None:
-            if not call.executed:
-                call.add(piece, events)
-            elif call.given.tell() <= self._limits.call:
-                call.given.write(call.pair_joiner.join(piece) if piece else "")
+            call.add(piece, events, self._limits.call)
         elif isinstance(thought, dict) and any(isinstance(thought.get(key), str) for key in _THOUGHTS):
             self._add_reasoning(thought.get("text"), events, string(thought.get("signature")))
             if redacted := string(thought.get("redactedContent")):
@@ -295,16 +289,12 @@ class Bedrock(FrameAdapter):
         if hosted is not None:
             events.append(SourceRaw({hosted[0]: hosted[1]}, _FORMAT))
             return
-        call = self._blocks.pop(_place(value), None)
-        if call is None:
+        if (call := self._blocks.pop(_place(value), None)) is None:
             return
         if call.executed:
-            call.given = call.given.getvalue()
-            too_large = len(call.given) > self._limits.call
-            call.own = None if too_large else self._own_of(call)
-            call.end(None if too_large else call.given or None, events, Code.TOO_LARGE if too_large else None)
-        else:
-            call.close(events)
+            call.given, call.fault = call.whole_arguments(self._limits.call)
+            call.own = None if call.fault else self._own_of(call)
+        call.close(events)
 
     def _own_of(self, call: OpenCall) -> dict[str, Any] | None:
         """Return the whole block of a call that Bedrock runs, for the next request. Returns None if it is invalid."""
