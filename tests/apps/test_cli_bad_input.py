@@ -81,25 +81,23 @@ def test_an_incomplete_recording_is_shown_and_reported(
     [
         ("weather", "--tools must be MODULE:NAME, such as weather:tools, got 'weather'"),
         (":tools", "--tools must be MODULE:NAME, such as weather:tools, got ':tools'"),
-        ("no_such:tools", "--tools: no module 'no_such' in the current directory or installed"),
-        ("no_such.part:tools", "--tools: no module 'no_such.part' in the"),
-        ("mine.py:tools", "name the module without .py: mine"),
-        ("mine:nothing", "--tools: the module 'mine' has no 'nothing'; it has tools, one"),
-        ("plain:nothing", "--tools: the module 'plain' has no 'nothing'"),
-        ("plain:text", "--tools plain:text: not a tool or a collection of tools: `tools` must be a tool"),
-        ("plain:none", "--tools plain:none: not a tool or a collection of tools: it is None"),
-        ("raises:tools", "--tools: the module 'raises' cannot be imported: ZeroDivisionError: division by zero"),
-        ("exits:tools", "--tools: the module 'exits' cannot be imported: SystemExit: 0"),
-        ("imports:tools", "--tools: the module 'imports' cannot be imported: No module named 'no_such'"),
-        ("syntax:tools", "--tools: the module 'syntax' cannot be imported: SyntaxError: "),
-        (".mine:tools", "--tools: the module '.mine' cannot be imported: TypeError: "),
+        ("no_such:tools", "--tools no_such:tools cannot be used: ModuleNotFoundError: No module named 'no_such'"),
+        ("mine.py:tools", "No module named 'mine.py'; 'mine' is not a package"),
+        ("plain:nothing", "AttributeError: module 'plain' has no attribute 'nothing'"),
+        ("plain:text", "`tools` must be a tool"),
+        ("plain:none", "TypeError: it is None"),
+        ("raises:tools", "--tools raises:tools cannot be used: ZeroDivisionError: division by zero"),
+        ("exits:tools", "SystemExit: 0"),
+        ("imports:tools", "ModuleNotFoundError: No module named 'no_such'"),
+        ("syntax:tools", "SyntaxError: "),
+        (".mine:tools", "TypeError: "),
     ],
 )
 def test_invalid_tools_are_reported(
     tools: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     modules = {
-        "mine": "from streamtools import ToolRegistry, tool\ntools = ToolRegistry()\n@tool\ndef one(): pass\n",
+        "mine": "tools = []\n",
         "plain": "text = 'text'\nnone = None\n",
         "raises": "1 / 0\n",
         "exits": "raise SystemExit(0)\n",

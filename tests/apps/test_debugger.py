@@ -12,7 +12,7 @@ import pytest
 
 from streamtools import coalesce
 from streamtools.apps.cli import main
-from streamtools.apps.cli.recorded_answers import RecordedAnswers
+from streamtools.apps.cli.answerers import RecordedAnswers
 from streamtools.apps.web.dissection import MAX_STEPS, Dissection, TooManySteps, dissect
 from streamtools.events import read_ui_event
 from streamtools.recording import ExchangeHead, read_recording, shipped
@@ -173,7 +173,7 @@ async def test_steps_of_an_answer_are_sent_only_to_its_browser() -> None:
 def test_the_last_answers_of_a_model_are_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     """The recording has one exchange for each request, and no keys."""
     responses: list[Any] = []
-    monkeypatch.setattr("streamtools.apps.cli.serve.MAX_RECORDINGS", 1)
+    monkeypatch.setattr("streamtools.apps.cli.answerers.MAX_RECORDINGS", 1)
 
     def visit(client: httpx.Client) -> None:
         run = client.post("/runs", json={"question": "Oslo?"}).json()["run"]

@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from streamtools.apps.cli import main
-from streamtools.apps.cli.recorded_answers import FIRST, RecordedAnswers
+from streamtools.apps.cli.answerers import FIRST, RecordedAnswers
 from streamtools.recording import shipped
 from tests.apps.test_cli_bad_input import error_line
 from tests.apps.test_cli_chat import serving
@@ -140,7 +140,7 @@ def test_the_command_talks_to_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
         (["--api", "gemini"], "--api needs a --model: without a model, recordings are played"),
         (["--few-shot"], "--few-shot shows calls of --tools in a --dialect, and needs both"),
         (["--model", "m", "--url", "ftp://x"], "`base_url` must begin with http:// or https://"),
-        (["--model", "m", "--tools", "nowhere:tools"], "no module 'nowhere' in the"),
+        (["--model", "m", "--tools", "nowhere:tools"], "No module named 'nowhere'"),
         (["--port", "65536"], "expected a port from 0 to 65535, got '65536'"),
         (["--port", "x"], "expected a port from 0 to 65535, got 'x'"),
         (["--speed", "-1"], "expected 0 or a factor"),

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
 import pytest
 
+from streamtools.apps.web import Answer, Answerer
 from streamtools.apps.web.conversations import Conversations
-from streamtools.conversation import Ask, OpenAIChat, ScriptedModel, chat
+from streamtools.conversation import Ask, ScriptedModel, chat
 from streamtools.errors import TooManyRuns
 from streamtools.history import Message, User
 from streamtools.sources import Source
-from tests.support.answering import ProviderAnswerer, browser, calling, opened, saying
+from tests.support.answering import browser, calling, opened, saying
 from tests.support.loopback import Loopback
-from tests.support.provider import Provider
 
 pytestmark = pytest.mark.anyio
 
@@ -74,40 +74,6 @@ async def test_a_question_replaces_an_earlier_question() -> None:
     assert (409, True) == (gone.status_code, "no longer in this conversation" in gone.json()["error"])
 
 
-async def test_request_parameters_are_checked() -> None:
-    class TunableAnswerer(ProviderAnswerer):
-        """An answerer that accepts a temperature."""
-
-        parameters = ("temperature",)
-
-        def answer(
-            self,
-            question: str,
-            history: Sequence[Message],
-            *,
-            suggestion: str | None = None,
-            request: Mapping[str, Any] | None = None,
-        ) -> chat:
-            """Return the answer."""
-            model = OpenAIChat("m", base_url=provider.url, api_key="k")
-            return chat(model, [*history, User(question)], request=request)
-
-    async with Provider(saying("One."), saying("Two.")) as provider, opened(answerer=TunableAnswerer(provider)) as page:
-        assert ["temperature"] == (await page.state())["parameters"]
-        for asked, status in (
-            ({"temperature": 0.5}, 201),
-            ({}, 201),
-            ({"temperature": 3}, 400),
-            ({"temperature": "x"}, 400),
-            ({"max_tokens": 5}, 400),
-        ):
-            response = await page.post("/runs", {"question": "Hi", **asked})
-            assert status == response.status_code, asked
-            if status == 201:
-                await page.events(response.json()["run"])
-        assert [0.5, None] == [each.get("temperature") for each in provider.bodies]
-
-
 async def test_a_suggestion_is_sent_by_its_name() -> None:
     async with opened(saying("Cold.")) as page:
         response = await page.post("/runs", {"suggestion": "weather"})
@@ -160,15 +126,11 @@ async def test_a_question_waits_until_the_last_run_is_closed() -> None:
                 yield source
             await go.wait()
 
-    class FixedAnswers:
-        """An answerer with fixed answers."""
+    class FixedAnswers(Answerer):
+        """Answers each question with "Yes."."""
 
-        label = note = ""
-        suggestions = ()
-
-        def answer(self, question: str, history: Sequence[Message], *, suggestion: str | None = None) -> chat:
-            """Return the answer."""
-            return chat(SlowToClose(["Yes."]), [*history, User(question)])
+        def answer(self, question: str, history: Sequence[Message], *, suggestion: str | None = None) -> Answer:
+            return Answer(chat(SlowToClose(["Yes."]), [*history, User(question)]))
 
     async with opened(answerer=FixedAnswers()) as page:
         await page.until(await page.ask("One?"), '"done"')

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from streamtools.apps.cli.recorded_answers import RecordedAnswers
+from streamtools.apps.cli.answerers import RecordedAnswers
 from streamtools.recording import ExchangeHead
 from streamtools.recording.writer import RecordingWriter
 from tests.browser.conftest import Browsing

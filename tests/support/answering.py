@@ -11,7 +11,7 @@ import anyio
 import httpx
 
 from streamtools import ApprovalOptions, ParserOptions
-from streamtools.apps.web import Answerer, Suggestion, make_app
+from streamtools.apps.web import Answer, Answerer, Suggestion, make_app
 from streamtools.conversation import OpenAIChat, chat
 from streamtools.history import Message, User
 from streamtools.tools import ToolRegistry, tool
@@ -62,7 +62,7 @@ def calling(name: str, **arguments: Any) -> str:
     return f"~~~tool_call\n{json.dumps({'name': name, 'arguments': arguments})}\n~~~\n"
 
 
-class ProviderAnswerer:
+class ProviderAnswerer(Answerer):
     """Answers questions with the responses of a provider."""
 
     label = "a provider of the tests"
@@ -73,15 +73,17 @@ class ProviderAnswerer:
     def __init__(self, provider: Provider) -> None:
         self._provider = provider
 
-    def answer(self, question: str, history: Sequence[Message], *, suggestion: str | None = None) -> chat:
+    def answer(self, question: str, history: Sequence[Message], *, suggestion: str | None = None) -> Answer:
         """Return the answer to a question."""
         model = OpenAIChat("m", base_url=self._provider.url, api_key="k")
-        return chat(
-            model,
-            [*history, User(question)],
-            tools=TOOLS,
-            approvals=ApprovalOptions(ask="now"),
-            parser=ParserOptions(call_deltas=True),
+        return Answer(
+            chat(
+                model,
+                [*history, User(question)],
+                tools=TOOLS,
+                approvals=ApprovalOptions(ask="now"),
+                parser=ParserOptions(call_deltas=True),
+            )
         )
 
 

@@ -7,9 +7,8 @@ import importlib
 import os
 import sys
 from argparse import Namespace
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from operator import attrgetter
-from types import ModuleType
 from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -21,7 +20,7 @@ from streamtools.conversation import RequestOptions, chat, models
 from streamtools.conversation.models import HTTPModel
 from streamtools.history import Message, System
 from streamtools.recording.redaction import redact_url
-from streamtools.tools import Tool, ToolRegistry
+from streamtools.tools import ToolRegistry
 from streamtools.tools.definitions import ProviderFormat
 
 _CLIENTS: dict[ProviderFormat, type[HTTPModel]] = {
@@ -69,13 +68,8 @@ class CommandModel:
         native = None if args.dialect is None else False
         return _CLIENTS[api](args.model, base_url=args.url, client=http_client, native_tool_calls=native)
 
-    def chat(
-        self, history: Sequence[Message], model: HTTPModel, *, request: Mapping[str, Any] | None = None, **options: Any
-    ) -> chat:
-        """Return the answer to `history` as a chat that was not entered.
-
-        `request` holds request parameters. The parameters of `--option` take precedence.
-        """
+    def chat(self, history: Sequence[Message], model: HTTPModel, **options: Any) -> chat:
+        """Return the answer to `history` as a chat that was not entered."""
         args = self._args
         taught = args.dialect is not None and self._tools is not None
         return chat(
@@ -84,7 +78,7 @@ class CommandModel:
             tools=self._tools,
             dialects=None if args.dialect is None else (args.dialect,),
             request=RequestOptions(
-                body={**(request or {}), **dict(args.options)},
+                body=dict(args.options),
                 teach="always" if taught else "auto",
                 few_shot=args.few_shot,
                 emulation=args.emulate,
@@ -107,18 +101,18 @@ def import_tools(path: str) -> ToolRegistry:
 
     The current directory is searched first, as for a script in this directory.
     """
-    module_name, _, name = path.partition(":")
-    if not (module_name and name):
+    module, _, name = path.partition(":")
+    if not (module and name):
         raise CommandError(f"--tools must be MODULE:NAME, such as weather:tools, got {path!r}")
     if "" not in sys.path:
         sys.path.insert(0, "")
-    found = _attribute(_module(module_name), name)
     try:
+        found = attrgetter(name)(importlib.import_module(module))
         if found is None:
             raise TypeError("it is None")
         return ToolRegistry.of(found)
-    except Exception as error:
-        raise CommandError(f"--tools {path}: not a tool or a collection of tools: {error}") from error
+    except (Exception, SystemExit) as error:
+        raise CommandError(f"--tools {path} cannot be used: {type(error).__name__}: {error}") from error
 
 
 def describe_tools(tools: ToolRegistry | None) -> list[dict[str, str]]:
@@ -130,29 +124,6 @@ def describe_tools(tools: ToolRegistry | None) -> list[dict[str, str]]:
         }
         for tool in tools or ()
     ]
-
-
-def _module(name: str) -> ModuleType:
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-            raise CommandError(f"--tools: the module {name!r} cannot be imported: {error}") from error
-        hint = f"; name the module without .py: {name[:-3]}" if name.endswith(".py") else ""
-        message = f"--tools: no module {name!r} in the current directory or installed{hint}"
-        raise CommandError(message) from None
-    except (Exception, SystemExit) as error:
-        message = f"--tools: the module {name!r} cannot be imported: {type(error).__name__}: {error}"
-        raise CommandError(message) from error
-
-
-def _attribute(module: ModuleType, path: str) -> Any:
-    try:
-        return attrgetter(path)(module)
-    except AttributeError:
-        tools = [key for key, value in vars(module).items() if isinstance(value, Tool | ToolRegistry)]
-        hint = f"; it has {', '.join(tools)}" if tools else ""
-        raise CommandError(f"--tools: the module {module.__name__!r} has no {path!r}{hint}") from None
 
 
 def proxy_for(url: str) -> str | None:

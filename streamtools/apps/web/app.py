@@ -9,8 +9,7 @@
     POST /conversation/{id}/delete  delete a conversation and stop its answer
     POST /runs                      start a run with {"question": "…"} or {"suggestion": "name"}. "replace" is the id
                                     of the run whose turn is replaced, together with all later turns. "conversation" is
-                                    the id of a conversation, or null for a new one. "temperature" and "max_tokens"
-                                    are request parameters.
+                                    the id of a conversation, or null for a new one.
     GET  /runs/{id}/events          the events of a run after the position `?after=` or `Last-Event-ID`
     POST /runs/{id}/stop            stop a run, and wait until its source is closed
     POST /runs/{id}/calls/{call}    decide about a call: {"approve": true, "shown": event},
@@ -27,7 +26,7 @@ from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from starlette.applications import Starlette
@@ -42,7 +41,6 @@ from streamtools import errors
 from streamtools.apps.web.conversations import (
     MAX_AGE_S,
     MAX_CONVERSATIONS,
-    PARAMETERS,
     Answerer,
     Conversation,
     Conversations,
@@ -51,7 +49,6 @@ from streamtools.apps.web.conversations import (
 )
 from streamtools.apps.web.dissection import TooManySteps, dissect
 from streamtools.apps.web.documents import make_documents
-from streamtools.conversation.chat_stream import Chat
 from streamtools.events import ApprovalRequested, read_ui_event
 from streamtools.outputs.asgi import Shutdown, event_stream_response, read_body, shutdown_signal
 from streamtools.recording.reader import exchanges_in, open_exchange
@@ -68,7 +65,6 @@ _Body = TypeVar("_Body")
 _NUMBER = re.compile("[0-9]{1,9}")
 
 _ABANDONED_S = 900.0  # the time in seconds after which an answer without a reader is stopped
-_MAX_RECORDED = 100  # the maximum number of answers whose bytes the debugger can show
 _TITLE_LENGTH = 80
 _BUSY = "The last question is still being answered. Wait for the end of the answer, or stop it."
 _FULL = "Too many answers are being written. Ask again when one of them has ended."
@@ -85,8 +81,6 @@ class QuestionBody(msgspec.Struct, forbid_unknown_fields=True):
     suggestion: str | None = None
     replace: str | None = None
     conversation: str | msgspec.UnsetType | None = msgspec.UNSET
-    temperature: Annotated[float, msgspec.Meta(ge=0, le=2)] | None = None
-    max_tokens: Annotated[int, msgspec.Meta(ge=1, le=10_000_000)] | None = None
 
 
 class DecisionBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -142,8 +136,6 @@ class _ChatPage:
         self._conversations = conversations
         self._max_running = max_running
         self._server_id = secrets.token_urlsafe(8)  # a new id tells the page that the server was restarted
-        self._recordings: dict[str, Path] = dict(getattr(answerer, "recordings", {}))
-        self._recorded_runs: dict[str, Path] = {}
         self._runs: Runs
         self._shutdown: Shutdown
 
@@ -165,25 +157,27 @@ class _ChatPage:
         return HTMLResponse(make_documents().debugger)
 
     async def dissection(self, request: Request) -> Response:
-        path = await self._find_recording(request)
+        path = self._find_recording(request)
         cut, number = request.query_params.get("cut", "recorded"), request.query_params.get("exchange", "1")
         if not (cut in ("recorded", "byte", "frame", "whole") or _NUMBER.fullmatch(cut)):
             raise HTTPException(400, "`cut` must be recorded, byte, frame, whole or a number (a random seed)")
         if not _NUMBER.fullmatch(number):
             raise HTTPException(400, "`exchange` must be a number")
         data = await run_in_threadpool(_dissect, path, int(number), cut)
-        return Response(msgspec.json.encode({"names": [*self._recordings], **data}), media_type="application/json")
+        return Response(
+            msgspec.json.encode({"names": [*self._answerer.recordings], **data}), media_type="application/json"
+        )
 
     async def recording(self, request: Request) -> Response:
-        path = await self._find_recording(request)
+        path = self._find_recording(request)
         return FileResponse(path, media_type="application/jsonl", filename=path.name)
 
-    async def _find_recording(self, request: Request) -> Path:
-        name = request.query_params.get("of") or next(iter(self._recordings), "")
-        if name in self._recordings:
-            return self._recordings[name]
-        run = await self._find_run(request, name)
-        path = self._recorded_runs.get(run.id)
+    def _find_recording(self, request: Request) -> Path:
+        recordings = self._answerer.recordings
+        name = request.query_params.get("of") or next(iter(recordings), "")
+        if name in recordings:
+            return recordings[name]
+        path = self._find_turn(request, name).recording
         if path is None or not path.exists():
             raise HTTPException(404, "the server no longer has the bytes of this answer")
         return path
@@ -199,10 +193,9 @@ class _ChatPage:
                 "server": self._server_id,
                 "label": answerer.label,
                 "note": answerer.note,
-                "client_tools": [*getattr(answerer, "client_tools", ())],
-                "tools": [*getattr(answerer, "tools", ())],
-                "parameters": [*getattr(answerer, "parameters", ())],
-                "records": hasattr(answerer, "recording_of"),
+                "client_tools": answerer.client_tools,
+                "tools": answerer.tools,
+                "records": answerer.records,
                 "suggestions": [suggestion._asdict() for suggestion in answerer.suggestions],
                 "conversations": [
                     {"id": item.id, "title": item.turns[0].question[:_TITLE_LENGTH], "running": item.is_answering}
@@ -225,9 +218,6 @@ class _ChatPage:
     async def ask(self, request: Request) -> Response:
         body = await _decode_body(request, QuestionBody)
         question = self._read_question(body)
-        parameters = {name: value for name in PARAMETERS if (value := getattr(body, name)) is not None}
-        if not parameters.keys() <= set(getattr(self._answerer, "parameters", ())):
-            raise HTTPException(400, "this server does not let the page set request parameters")
         owned = self._conversations.of(self._owner(request))
         # A cookie without conversations may be forged, so the browser gets a new cookie.
         cookie = request.cookies[self._cookie] if owned else secrets.token_urlsafe(24)
@@ -238,17 +228,14 @@ class _ChatPage:
             position = conversation.position(body.replace)
         except ValueError:
             raise HTTPException(409, "the question to replace is no longer in this conversation") from None
-        options: dict[str, Any] = {"request": parameters} if parameters else {}
         closing = conversation.open_run
         conversation.is_starting = True
         try:
             if closing is not None:
                 with suppress(Exception):
                     await closing.wait()
-            answer = self._answerer.answer(
-                question, conversation.history(position), suggestion=body.suggestion, **options
-            )
-            run = await self._runs.start(answer, owner=conversation.owner)
+            answer = self._answerer.answer(question, conversation.history(position), suggestion=body.suggestion)
+            run = await self._runs.start(answer.chat, owner=conversation.owner)
         except (errors.TooManyRuns, errors.ClosedError):
             if not conversation.turns:
                 self._conversations.delete(conversation)
@@ -258,8 +245,7 @@ class _ChatPage:
         if conversation not in self._conversations:
             run.cancel()
             raise HTTPException(409, "the conversation was deleted in the meantime")
-        conversation.add(ConversationTurn(question, run), position)
-        self._remember_recording(run.id, answer)
+        conversation.add(ConversationTurn(question, run, answer.recording), position)
         response = JSONResponse({"run": run.id, "question": question, "conversation": conversation.id}, 201)
         response.set_cookie(self._cookie, cookie, httponly=True, samesite="strict")
         return response
@@ -272,14 +258,6 @@ class _ChatPage:
         if len(question) > MAX_QUESTION:
             raise HTTPException(413, f"the question is longer than {MAX_QUESTION} characters")
         return question
-
-    def _remember_recording(self, run_id: str, answer: Chat) -> None:
-        recording_of = getattr(self._answerer, "recording_of", None)
-        path = recording_of(answer) if recording_of is not None else None
-        if path is not None:
-            self._recorded_runs[run_id] = path
-            if len(self._recorded_runs) > _MAX_RECORDED:
-                del self._recorded_runs[next(iter(self._recorded_runs))]
 
     async def events(self, request: Request) -> Response:
         run = await self._find_run(request, request.path_params["run"])
@@ -308,10 +286,14 @@ class _ChatPage:
         return JSONResponse({})
 
     async def _find_run(self, request: Request, run_id: str) -> Run:
-        owner = self._owner(request)
-        if not any(turn.run.id == run_id for item in self._conversations.of(owner) for turn in item.turns):
+        return await self._runs.find(self._find_turn(request, run_id).run.id, owner=self._owner(request))
+
+    def _find_turn(self, request: Request, run_id: str) -> ConversationTurn:
+        turns = (turn for item in self._conversations.of(self._owner(request)) for turn in item.turns)
+        turn = next((turn for turn in turns if turn.run.id == run_id), None)
+        if turn is None:
             raise errors.RunNotFound("this run does not exist")
-        return await self._runs.find(run_id, owner=owner)
+        return turn
 
     def _owner(self, request: Request) -> str:
         return owner_of(request.cookies.get(self._cookie, ""))

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import NamedTuple, Protocol
+from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
 
 from streamtools.conversation.chat_stream import Chat
 from streamtools.errors import TooManyRuns
@@ -30,9 +32,6 @@ MAX_CONVERSATIONS = 200
 MAX_AGE_S = 12 * 3600.0
 """The time in seconds after its last use for which a conversation is kept."""
 
-PARAMETERS = ("temperature", "max_tokens")
-"""The request parameters that the page can set, if the answerer allows them."""
-
 
 class Suggestion(NamedTuple):
     """A question that the page shows as a button."""
@@ -42,30 +41,34 @@ class Suggestion(NamedTuple):
     question: str
 
 
-class Answerer(Protocol):
-    """Answers the questions of the page. An answerer may also have these attributes:
+class Answer(NamedTuple):
+    """The answer to a question: a chat that was not entered, and the path of its recording for the debugger."""
 
-    - `tools`: a list of dicts with `name` and `about`, which the first screen shows.
-    - `client_tools`: the names of the tools whose results the user enters.
-    - `recordings`: a mapping of names to paths of recordings, which the debugger shows.
-    - `recording_of(answer)`: a function that returns the path of the recording of an answer, or None.
-    - `parameters`: the names in `PARAMETERS` that a question may set. They are passed to `answer` as `request`.
-    """
+    chat: Chat
+    recording: Path | None = None
 
-    @property
-    def label(self) -> str:
-        """The name of the model or of the recordings, which the page shows."""
 
-    @property
-    def note(self) -> str:
-        """A short note that the page shows to the user. It may be empty."""
+class Answerer:
+    """Base class of objects that answer the questions of the page."""
 
-    @property
-    def suggestions(self) -> Sequence[Suggestion]:
-        """The questions that the page suggests."""
+    label = ""
+    """The name of the model or of the recordings, which the page shows."""
+    note = ""
+    """A short note that the page shows to the user."""
+    suggestions: Sequence[Suggestion] = ()
+    """The questions that the page suggests."""
+    tools: Sequence[Mapping[str, str]] = ()
+    """The tools with `name` and `about`, which the first screen shows."""
+    client_tools: Sequence[str] = ()
+    """The names of the tools whose results the user enters."""
+    recordings: Mapping[str, Path] = MappingProxyType({})
+    """The recordings that the debugger shows, by name."""
+    records = False
+    """True if answers have recordings."""
 
-    def answer(self, question: str, history: Sequence[Message], *, suggestion: str | None = None) -> Chat:
-        """Return the answer as a chat that was not entered. `suggestion` is the name of the chosen suggestion."""
+    def answer(self, question: str, history: Sequence[Message], *, suggestion: str | None = None) -> Answer:
+        """Answer a question. `suggestion` is the name of the chosen suggestion."""
+        raise NotImplementedError
 
 
 class ConversationTurn(NamedTuple):
@@ -73,6 +76,7 @@ class ConversationTurn(NamedTuple):
 
     question: str
     run: Run
+    recording: Path | None
 
 
 class Conversation:

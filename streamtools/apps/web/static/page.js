@@ -103,12 +103,6 @@ function offer(node) {
       element("span", { class: "asks" }, crop(asked.replace(/\s+/g, " "), 90)), element("span", { class: "title" }, title)))));
 }
 
-// The request parameters next to the input.
-function parameters() {
-  const given = [...find("parameters").querySelectorAll("input")].filter((input) => !input.closest("label").hidden && input.value !== "");
-  return Object.fromEntries(given.map((input) => [input.name, input.valueAsNumber]));
-}
-
 // The state of the server.
 
 function refresh() {
@@ -149,8 +143,6 @@ async function catchUp() {
   find("label").textContent = known.label;
   find("note").textContent = known.note;
   find("tools").replaceChildren(...known.tools.map(({ name, about }) => element("li", {}, element("b", {}, name), ` ${about}`)));
-  for (const label of find("parameters").querySelectorAll("label")) label.hidden = !known.parameters.includes(label.dataset.of);
-  find("parameters").hidden = known.parameters.length === 0;
   offer(find("suggestions"));
   listed(known);
   offer(find("more").querySelector("ul"));
@@ -222,7 +214,7 @@ async function ask(asked) {
   sent = performance.now();
   arrange();
   try {
-    const { run, question: text, conversation: id } = await tell("/runs", { ...asked, ...parameters(), conversation: chosen || null });
+    const { run, question: text, conversation: id } = await tell("/runs", { ...asked, conversation: chosen || null });
     if (id !== chosen) go(id, "replaceState");
     held = false;
     unsent = "";

@@ -1,29 +1,36 @@
-"""Answers the questions of the web page without a model. It plays recorded answers of a real model with their timing.
-
-The tools that the recorded answers call are run. A question without a recording gets an explanation.
-"""
+"""Answers the questions of the web page, with recorded answers or with a model."""
 
 from __future__ import annotations
 
+import secrets
+from argparse import Namespace
+from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
-from weakref import WeakKeyDictionary
 
-from streamtools import ParserOptions, sources
+import httpx
+
+from streamtools import ApprovalOptions, ParserOptions, StreamOptions, sources
 from streamtools.apps.cli.demo import TOOLS, model_names
 from streamtools.apps.cli.errors import CommandError
-from streamtools.apps.cli.model_options import describe_tools
-from streamtools.apps.web import Suggestion, question_of
-from streamtools.conversation import Ask, Chat, chat
+from streamtools.apps.cli.model_options import CommandModel, describe_tools, import_tools, proxy_for
+from streamtools.apps.web import Answer, Answerer, Suggestion, question_of
+from streamtools.conversation import Ask, chat
+from streamtools.conversation.models import HTTPModel
 from streamtools.errors import RecordingError
 from streamtools.events import ProviderCompleted, SourceEvent, TextDelta
 from streamtools.history import Message, User
-from streamtools.recording import ExchangeHead, ReplayBytes, shipped
+from streamtools.recording import ExchangeHead, RecordingTransport, ReplayBytes, shipped
 from streamtools.recording.event_replay import adapter_of
 from streamtools.recording.reader import open_exchange
 from streamtools.sources import Source
+
+MAX_RECORDINGS = 100
+"""The maximum number of recorded answers for the debugger. If there are more, the oldest recording is deleted."""
+MAX_RECORDING_BYTES = 16 * 1024 * 1024
+"""The size in bytes from which the recording of an answer gets no further requests."""
 
 FIRST = ("tilde-call", "two-tools", "headings", "quoted-markers", "cut-call")
 """The names of the recordings that the page shows first."""
@@ -47,8 +54,13 @@ The recorded questions are above the input box.
 """
 
 
-class RecordedAnswers:
-    """An answerer that plays the recordings in `files`. Without files, it plays the recordings in the package."""
+class RecordedAnswers(Answerer):
+    """Plays the recordings in `files`, or those in the package, with their timing.
+
+    Calls in the recordings of the package are run. A question without a recording gets an explanation.
+    """
+
+    records = True
 
     def __init__(self, files: Sequence[str] = (), *, speed: float) -> None:
         """`speed` is passed to `ReplayBytes`. Raises CommandError for a file that is not a recording."""
@@ -66,9 +78,8 @@ class RecordedAnswers:
         self.suggestions = [
             Suggestion(name, head.title or name, question_of(head) or name) for name, head in heads.items()
         ]
-        self._played: WeakKeyDictionary[Chat, Path] = WeakKeyDictionary()
 
-    def answer(self, question: str, history: Sequence[Message], *, suggestion: str | None = None) -> chat:
+    def answer(self, question: str, history: Sequence[Message], *, suggestion: str | None = None) -> Answer:
         found = self._find(question, suggestion)
         answer = chat(
             _RecordedModel(self._speed, found),
@@ -77,12 +88,7 @@ class RecordedAnswers:
             follow_up="never",
             parser=ParserOptions(call_deltas=True),
         )
-        if found is not None:
-            self._played[answer] = found
-        return answer
-
-    def recording_of(self, answer: Chat) -> Path | None:
-        return self._played.get(answer)
+        return Answer(answer, found)
 
     def _find(self, question: str, suggestion: str | None) -> Path | None:
         if suggestion is not None:
@@ -134,3 +140,47 @@ class _RecordedModel:
 
 def _words(text: str) -> list[str]:
     return text.casefold().split()
+
+
+class ModelAnswerer(Answerer):
+    """Answers questions with the model of the command line. It records responses in `directory` for the debugger."""
+
+    records = True
+
+    def __init__(self, args: Namespace, directory: Path) -> None:
+        tools = import_tools(args.tools) if args.tools is not None else None
+        self._model = CommandModel(args, tools)
+        self.label = self._model.label
+        self.client_tools = [tool.name for tool in tools or () if tool.client]
+        self.tools = describe_tools(tools)
+        self._directory = directory
+        self._paths: deque[Path] = deque()
+
+    def answer(self, question: str, history: Sequence[Message], *, suggestion: str | None = None) -> Answer:
+        messages = [*self._model.system_messages, *history, User(question)]
+        path = self._directory / f"{secrets.token_hex(8)}.jsonl"
+        http_client: Any = _RecordingClient(path, self._model.make_client())  # model clients call only `stream`
+        model = self._model.make_client(http_client)
+        options: StreamOptions = {"approvals": ApprovalOptions(ask="now"), "parser": ParserOptions(call_deltas=True)}
+        self._paths.append(path)
+        if len(self._paths) > MAX_RECORDINGS:
+            self._paths.popleft().unlink(missing_ok=True)
+        return Answer(self._model.chat(messages, model, **options), path)
+
+
+class _RecordingClient:
+    """An HTTP client that adds its requests and responses to one recording."""
+
+    def __init__(self, path: Path, model: HTTPModel) -> None:
+        self._path = path
+        self._url, self._source = model.url, model.source
+
+    @asynccontextmanager
+    async def stream(self, *args: Any, **options: Any) -> AsyncIterator[httpx.Response]:
+        has_room = not self._path.exists() or self._path.stat().st_size < MAX_RECORDING_BYTES
+        transport: Any = httpx.AsyncHTTPTransport(proxy=proxy_for(self._url))
+        with self._path.open("ab") as file:
+            if has_room:
+                transport = RecordingTransport(transport, file, source=self._source, record_body=True)
+            async with httpx.AsyncClient(transport=transport) as client, client.stream(*args, **options) as response:
+                yield response
