@@ -1,11 +1,11 @@
-"""Histories of several processes over one Redis, under faults: what readers and tools saw is held against the promises.
+"""Tests several processes with one Redis under faults: the events and effects must keep the promises of the docs.
 
-An episode starts a Redis, three worker processes on either event loop, and a network of its own between them, which
-stalls, swallows and cuts. Runs are started on random workers, read by readers who come back to other workers, stopped
-and decided about from anywhere; meanwhile processes are killed or paused, and so is Redis. Then `checks` reads the
-history. Everything follows from a seed but what the machine's scheduler decides.
+An episode starts a Redis, three worker processes, and a relay for each worker, which stalls, drops or cuts its
+connection. Runs start on random workers. Readers reconnect to other workers, and any worker may get a stop or an
+approval. Meanwhile, processes and Redis are killed or paused. Then `checks` examines the recorded history. Everything
+follows from a seed, except the decisions of the machine's scheduler.
 
     python -m tests.cluster --minutes 2 --seed 1
 
-`--plant` plants a fault into the workers, which has to be found.
+`--plant` breaks the workers with a planted fault, which the checks must find.
 """

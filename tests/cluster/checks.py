@@ -1,4 +1,4 @@
-"""What a history has to keep, whatever went wrong; each check returns what does not hold."""
+"""Checks a history. Each check yields the broken promises, whatever the faults were."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from streamtools.events import Done, Error, Executed, Warning
 from streamtools.outputs import validate
 from tests.cluster.episode import LEASE, Fault, History
 
-_SLACK = 2.0  # seconds that what a fault has done may show after it, beside leases
+_SLACK = 2.0  # seconds after a fault, in addition to a lease, in which its effects may appear
 
 
 def check(history: History) -> list[str]:
-    """Return everything that does not hold."""
+    """Return all broken promises."""
     return [f"{name}: {each}" for name, rule in CHECKS.items() for each in rule(history)]
 
 
 def _readers(history: History) -> Iterator[str]:
-    """Each reader sees all of a run, once and in order; where the server has forgotten, once more after one resync."""
+    """Each reader gets all events of a run once and in order. After a resync, it gets all events again."""
     for reading in history.readings:
         told = history.told.get(reading.run, [])
         resyncs = [
@@ -38,7 +38,7 @@ def _readers(history: History) -> Iterator[str]:
 
 
 def _ends(history: History) -> Iterator[str]:
-    """Each run has one end, which all its readers reach, and its events stand in order."""
+    """Each run has one end, which all of its readers reach, and its events are in order."""
     for run in history.started:
         told = history.told.get(run, [])
         try:
@@ -48,26 +48,26 @@ def _ends(history: History) -> Iterator[str]:
     for reading in history.readings:
         if not reading.is_over:
             last = reading.events[-1:] and reading.events[-1]
-            yield f"{reading.run}: a reader waits for ever behind {last}, in connection {reading.connections}"
+            yield f"{reading.run}: a reader waits forever after {last}, in connection {reading.connections}"
     for run in history.plans.keys() - history.started.keys():
         yield f"{run}: it could not be started"
 
 
 def _effects(history: History) -> Iterator[str]:
-    """What a tool does is done once at most, once where the log says so, and never by a call that was not run."""
+    """A tool runs at most once. It runs once if the log has its result, and never if its call is pending."""
     done = Counter(history.effects)
     for run, count in done.items():
         if count > 1:
-            yield f"{run}: its effect was had {count} times"
+            yield f"{run}: its tool ran {count} times"
     for run, told in history.told.items():
         if any(isinstance(event, Executed) for event in told) and not done[run]:
-            yield f"{run}: it says that a tool has run, which has not"
+            yield f"{run}: the log has the result of a tool that did not run"
         if isinstance(told[-1:] and told[-1], Done) and told[-1].pending and done[run]:  # type: ignore[union-attr]
-            yield f"{run}: it says that nobody has run a call that was run"
+            yield f"{run}: a pending call did run"
 
 
 def _faults(history: History) -> Iterator[str]:
-    """What is unknown, and what failed, did so because of a fault at that time."""
+    """Unknown outcomes and failures have a fault at that time as their cause."""
     for run, told in history.told.items():
         for event in told:
             if not isinstance(event, Error) or event.code not in (Code.OUTCOME_UNKNOWN, Code.STREAM_INTERRUPTED):
@@ -77,26 +77,26 @@ def _faults(history: History) -> Iterator[str]:
 
 
 def _asked(history: History) -> Iterator[str]:
-    """What was acknowledged has come to pass, and only a fault keeps a message from its owner: one there, or here."""
+    """Acknowledged requests have taken effect. A request that did not arrive has a fault as its cause."""
     for asked in history.asked:
         told = history.told.get(asked.run, [])
         if asked.answer == "ok" and asked.kind == "stop" and not isinstance(told[-1:] and told[-1], Done):
-            yield f"{asked.run}: a stop was acknowledged, and it goes on"
+            yield f"{asked.run}: a stop was acknowledged, but the run continues"
         if asked.answer == "ok" and asked.kind == "approve" and not _was_begun(history, asked.run):
-            yield f"{asked.run}: an approval was acknowledged, and nothing came of it"
+            yield f"{asked.run}: an approval was acknowledged without effect"
         if asked.answer.startswith("other"):
             yield f"{asked.run}: {asked.kind} raised {asked.answer}"
         if asked.answer.startswith("OwnerUnreachable"):
             two = {None, asked.worker, *history.starters.get(asked.run, ())}
-            behind = [*((f, 1.0 + LEASE) for f in history.faults), *((f, LEASE) for f in history.slow)]
+            faults = [*((f, 1.0 + LEASE) for f in history.faults), *((f, LEASE) for f in history.slow)]
             if _waited(history, asked.begun, asked.over) < LEASE / 2 and not any(
-                f.worker in two and f.begun < asked.over and f.over > asked.begun - after for f, after in behind
+                f.worker in two and f.begun < asked.over and f.over > asked.begun - after for f, after in faults
             ):
-                yield f"{asked.run}: {asked.kind} did not reach its owner, without a fault ({asked.answer})"
+                yield f"{asked.run}: {asked.kind} did not reach the driving process, without a fault ({asked.answer})"
 
 
 def _waited(history: History, begun: float, over: float) -> float:
-    """Return in how many seconds of this time one of the processes was not run, though it wanted to."""
+    """Return the seconds in this time in which the scheduler delayed a process."""
     waited, at = 0.0, begun
     for wait in sorted(history.waits, key=lambda each: each.begun):
         waited += max(0.0, min(wait.over, over) - max(wait.begun, at))
@@ -111,7 +111,7 @@ def _was_begun(history: History, run: str) -> bool:
 
 
 def _orphans(history: History) -> Iterator[str]:
-    """Nothing stays behind that no retention removes."""
+    """All remaining keys expire."""
     return (f"{key} stays" for key in history.left)
 
 
@@ -127,4 +127,4 @@ CHECKS: dict[str, Callable[[History], Iterable[str]]] = {
     "asked": _asked,
     "orphans": _orphans,
 }
-"""By their names."""
+"""The checks by name."""

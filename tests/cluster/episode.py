@@ -1,4 +1,4 @@
-"""One episode: at least twenty runs on three workers, at least two faults, and all that was seen."""
+"""One episode: at least twenty runs on three workers, at least two faults, and the recorded history."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from tests.support.redis_server import RedisServer
 
 LEASE = 0.6  # seconds
 KEEP = 20.0
-SECONDS = 10.0  # of an episode, at the end of which nothing may be open;
-_LONGEST = 45.0  # and where the machine is too slow for that, which is measured
-_LATE = "-late"  # runs that begin when all faults are over: whatever is asked of them arrives
+SECONDS = 10.0  # duration of an episode, at the end of which all runs must have ended
+_LONGEST = 45.0  # maximum duration on a slow machine
+_LATE = "-late"  # ends the ids of runs that start after all faults, so that all requests arrive
 _FAULTS = ("kill", "pause", "cut", "stall", "swallow to", "swallow from", "redis")
 
 
 @dataclass
 class Fault:
-    """What was done to whom, and when it was over."""
+    """One fault: its kind, the worker (None: Redis), and its time."""
 
     kind: str
     worker: int | None
@@ -46,7 +46,7 @@ class Fault:
 
 @dataclass
 class Reading:
-    """What one reader saw of a run, over all of its connections."""
+    """The events that one reader received of a run, over all of its connections."""
 
     run: str
     events: list[UIEvent] = field(default_factory=list)
@@ -56,7 +56,7 @@ class Reading:
 
 @dataclass
 class Asked:
-    """A stop or an approval, and what became of it."""
+    """A stop or an approval, and its answer."""
 
     kind: str
     run: str
@@ -68,31 +68,31 @@ class Asked:
 
 @dataclass
 class History:
-    """All that an episode has seen."""
+    """Everything that was recorded in an episode."""
 
     seed: int
     plans: dict[str, Plan]
     started: dict[str, float] = field(default_factory=dict)
     starters: dict[str, set[int]] = field(default_factory=dict)
-    """Who was asked to start a run, one of whom drives it while nothing goes wrong there."""
+    """The workers that were asked to start a run. One of them drives it, unless that worker has a fault."""
     readings: list[Reading] = field(default_factory=list)
     asked: list[Asked] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
     slow: list[Fault] = field(default_factory=list)
-    """When the machine was too slow for leases this short, which is a fault like another."""
+    """Times at which the machine was too slow for such short leases. They count as faults."""
     waits: list[Fault] = field(default_factory=list)
-    """When a process was not run for some turns, of which a message and its answer take a dozen."""
+    """Times at which the scheduler delayed a process for some turns. A message and its answer take a dozen turns."""
     effects: list[str] = field(default_factory=list)
     told: dict[str, list[UIEvent]] = field(default_factory=dict)
     """The log of each run, read at the end."""
     answers: list[str] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
-    """Keys that nothing would remove."""
+    """Keys that do not expire."""
     everysec: bool = False
 
 
 class Worker:
-    """A process that serves runs, and spare ones for when it is killed."""
+    """A process that serves runs, with spare processes that replace it after it was killed."""
 
     def __init__(self, relay_port: int, setting: Setting, spares: list[Spare]) -> None:
         self.setting = msgspec.structs.replace(setting, url=f"redis://127.0.0.1:{relay_port}")
@@ -101,7 +101,7 @@ class Worker:
         self.port = 0
 
     def start(self) -> None:
-        """Use the next process that was made for it."""
+        """Use the next spare process."""
         spare = self.spares.pop()
         self.pid, self.port = spare.pid, spare.port
         os.write(spare.pipe, msgspec.json.encode(self.setting))
@@ -110,7 +110,7 @@ class Worker:
 
 @dataclass
 class Spare:
-    """A process that waits to be told what it serves, made before there is an event loop that it would inherit."""
+    """A process that waits for its settings. It is forked before an event loop exists that it would inherit."""
 
     pid: int
     port: int
@@ -118,7 +118,7 @@ class Spare:
 
 
 def make_spares(count: int) -> list[Spare]:
-    """Return processes that wait."""
+    """Fork processes that wait for their settings."""
     made = list[Spare]()
     for _ in range(count):
         listening = socket.socket()
@@ -146,7 +146,7 @@ def make_spares(count: int) -> list[Spare]:
 
 
 def run_episode(seed: int, *, plant: str | None = None, keep_folder: bool = False) -> History:
-    """Return what an episode has seen. Not to be called inside an event loop, nor beside threads."""
+    """Run an episode, and return its history. Must not be called in an event loop or while other threads run."""
     dice = random.Random(seed)
     spares = make_spares(6)
     pids = [spare.pid for spare in spares]
@@ -178,7 +178,7 @@ class _Episode:
             call = dice.choice((None, "pay", "pay", "sign"))
             id = f"run-{seed}-{number}"
             plans[id] = Plan(id, dice.randrange(2, 30), dice.choice((0.0, 0.02, 0.1)), call)
-        for number in range(5):  # which no fault excuses
+        for number in range(5):  # no fault excuses a failure of these
             id = f"run-{seed}-{number}{_LATE}"
             plans[id] = Plan(id, 2, 0.0, "sign")
         self.history = History(seed, plans, everysec=dice.random() < 0.2)
@@ -218,10 +218,10 @@ class _Episode:
             await self._look(server.url)
         return self.history
 
-    # Those who use the workers.
+    # The clients of the workers.
 
     async def _ask(self, worker: int, take: Callable[[Any], Awaitable[bool]] | None = None, **request: Any) -> str:
-        """Return how a request ended: `ok`, the name of a fault, or `lost` for one whose connection broke."""
+        """Return the result of a request: `ok`, the name of an error, or `lost` if the connection broke."""
         with suppress(OSError, anyio.EndOfStream, anyio.BrokenResourceError, anyio.IncompleteRead):
             async with await anyio.connect_tcp("127.0.0.1", self.workers[worker].port) as connection:
                 await connection.send(msgspec.json.encode(request) + b"\n")
@@ -239,7 +239,7 @@ class _Episode:
     async def _follow(self, plan: Plan, delay: float, seed: int) -> None:
         dice = random.Random(seed)
         await anyio.sleep(delay)
-        while plan.id not in self.history.started:  # a start whose answer was lost may have been one
+        while plan.id not in self.history.started:  # a start whose answer was lost may have succeeded
             answer = "lost"
             with anyio.move_on_after(2.0):
                 worker = dice.randrange(3)
@@ -263,17 +263,17 @@ class _Episode:
 
         while not reading.is_over:
             reading.connections += 1
-            patience = dice.choice((3, 10, 1000))
+            count = dice.choice((3, 10, 1000))  # of events, after which the reader reconnects
             first = len(reading.events)
 
-            async def take(data: Any, first: int = first, patience: int = patience) -> bool:
+            async def take(data: Any, first: int = first, count: int = count) -> bool:
                 event = read_ui_event(msgspec.json.encode(data))
                 reading.events.append(event)
                 if event.type == "approval-requested" and plan.id not in self.approved:
                     self.approved.add(plan.id)
                     group.start_soon(self._approve, plan, random.Random(dice.random()))
                 reading.is_over = event.type == "done"
-                return reading.is_over or len(reading.events) - first >= patience
+                return reading.is_over or len(reading.events) - first >= count
 
             after = reading.events[-1].seq if reading.events else 0
             await self._ask(dice.randrange(3), take, do="read", run=plan.id, after=after)
@@ -292,7 +292,7 @@ class _Episode:
         asked.over = self.now
         return asked.answer
 
-    # What goes wrong.
+    # Faults.
 
     async def _break(self, server: RedisServer) -> None:
         async with anyio.create_task_group() as group:
@@ -302,7 +302,7 @@ class _Episode:
                 group.start_soon(self._do, kind, worker, delay, length, server)
 
     async def _end_in_time(self, whole: anyio.CancelScope) -> None:
-        """End the episode; seconds in which the machine was too slow do not count."""
+        """End the episode after `SECONDS`. Seconds in which the machine was too slow do not count."""
         left = SECONDS
         while left > 0 and self.now < _LONGEST:
             begun = self.now
@@ -312,7 +312,7 @@ class _Episode:
         whole.cancel()
 
     def _stalls(self) -> float:
-        """Return until when a worker was not run; 0 if each always was."""
+        """Return the end of the last delay of a worker by the scheduler; 0 if there was none."""
         try:
             written = (self.folder / "stalls").stat().st_mtime
         except FileNotFoundError:
@@ -320,7 +320,7 @@ class _Episode:
         return written - time.time() + self.now
 
     async def _ping(self, url: str) -> None:
-        """Note when the server is slow, as it is where its disk is busy."""
+        """Record the times at which the server is slow, for example because its disk is busy."""
         async with open_client(url) as client:
             while True:
                 begun = self.now
@@ -362,7 +362,7 @@ class _Episode:
                     server.start()
         fault.over = self.now
 
-    # What is there in the end.
+    # The final state.
 
     async def _look(self, url: str) -> None:
         async with open_client(url) as client:

@@ -1,4 +1,4 @@
-"""A relay between a worker and Redis, which a test makes stall, swallow one direction, or cut its connections."""
+"""A relay between a worker and Redis. A test makes it stall, drop one direction, or cut its connections."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ Direction = Literal["to", "from"]
 
 
 class Relay:
-    """Passes bytes on, both ways, while nothing is wrong."""
+    """Passes bytes in both directions, unless a fault is active."""
 
     def __init__(self, redis_port: int) -> None:
         self.port = 0
         self._redis_port = redis_port
         self._swallows: set[Direction] = set()
-        self._stalls = 0  # how many there are at the same time
+        self._stalls = 0  # number of active stalls
         self._open = anyio.Event()
         self._open.set()
         self._connections: set[anyio.CancelScope] = set()
@@ -37,13 +37,13 @@ class Relay:
             group.cancel_scope.cancel()
 
     def cut(self) -> None:
-        """Cut all connections that there are."""
+        """Cut all connections."""
         for scope in self._connections:
             scope.cancel()
 
     @asynccontextmanager
     async def stalled(self) -> AsyncIterator[None]:
-        """Pass nothing on, and keep it."""
+        """Buffer all bytes during the block, and pass them afterwards."""
         self._stalls += 1
         if self._stalls == 1:
             self._open = anyio.Event()
@@ -56,7 +56,7 @@ class Relay:
 
     @asynccontextmanager
     async def swallowing(self, direction: Direction) -> AsyncIterator[None]:
-        """Drop what goes in one direction; the connections are broken behind that."""
+        """Drop the bytes of one direction during the block, then cut the connections."""
         self._swallows.add(direction)
         try:
             yield

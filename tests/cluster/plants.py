@@ -1,4 +1,4 @@
-"""Faults that are planted into the workers, to prove that the checks find them."""
+"""Planted faults of the workers, which prove that the checks find them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _TOKEN = "stored[1] ~= token"
 
 
 def plant(name: str) -> None:
-    """Break this process."""
+    """Break this process with the fault `name`."""
     PLANTS[name]()
 
 
 def _no_fencing() -> None:
-    """Whoever drives a run writes into it, whether it is still its own or not."""
+    """A process writes events of a run that another process has claimed."""
     renew = scripts.RENEW
     vars(scripts)["APPEND"] = _replaced(scripts.APPEND, (_TOKEN, "false"), ("first <= tonumber(stored[2])", "false"))
     vars(scripts)["END"] = _replaced(scripts.END, ("stored[1] ~= ARGV[1] or seq <= tonumber(stored[2])", "false"))
@@ -25,7 +25,7 @@ def _no_fencing() -> None:
 
 
 def _lease_without_epoch() -> None:
-    """A token is the same for all owners that a run has."""
+    """All processes that claim a run have the same token."""
     OwnedRun.token = property(lambda self: "1:owner")  # type: ignore[method-assign,assignment]
     vars(scripts)["CLAIM"] = _replaced(
         scripts.CLAIM, ("epoch .. ':' .. ARGV[1], 'claim_seq', last", "'1:owner', 'claim_seq', 0")
@@ -33,7 +33,7 @@ def _lease_without_epoch() -> None:
 
 
 def _duplicate_append() -> None:
-    """What was sent twice, because its answer was lost, is written twice."""
+    """An append that is repeated after a lost reply writes its events twice."""
     append = scripts.APPEND
     vars(scripts)["APPEND"] = _replaced(
         append, ("first + i - 1", "last + i"), ("last, first + count - 1", "0, last + count")
@@ -41,15 +41,15 @@ def _duplicate_append() -> None:
 
 
 def _lost_message() -> None:
-    """Every third message to a process is lost."""
-    take, count = RedisMessages.receive, 0
+    """Every third request to a process is lost."""
+    receive, count = RedisMessages.receive, 0
 
     def lossy(self: RedisMessages, data: bytes) -> None:
         nonlocal count
-        is_asked = msgspec.json.decode(data)["kind"] in ("stop", "decide")
-        count += is_asked
-        if not is_asked or count % 3:
-            take(self, data)
+        is_request = msgspec.json.decode(data)["kind"] in ("stop", "decide")
+        count += is_request
+        if not is_request or count % 3:
+            receive(self, data)
 
     RedisMessages.receive = lossy  # type: ignore[method-assign]
 
@@ -67,4 +67,4 @@ PLANTS = {
     "duplicate-append": _duplicate_append,
     "lost-message": _lost_message,
 }
-"""By their names."""
+"""The planted faults by name."""

@@ -1,4 +1,4 @@
-"""The checks of histories find what is wrong in one, and an episode finds nothing."""
+"""The checks find each broken promise in a history, and nothing in an episode."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ CALL = ToolCall(id="c", name="pay", arguments={}, dialect="native")
 
 
 def history() -> History:
-    """One run with one call, which one reader saw as it was, in two pieces."""
+    """Return a history of one run with one call. One reader received it over two connections."""
     told: list[UIEvent] = [
         *(Start("r", seq=1), StepStart(1, seq=2), Text("a", seq=3), Thinking(True, "c", seq=4), Call(CALL, seq=5)),
         *(Thinking(False, "c", seq=6), Executing(CALL, seq=7), Executed(CALL, 1, None, 0.0, seq=8)),
@@ -82,21 +82,21 @@ def _unreached(found: History) -> None:
 
 BROKEN: dict[str, tuple[str, Callable[[History], object]]] = {
     "an event twice": ("readers", _twice),
-    "an event that a reader has not seen": ("readers", _gap),
-    "an event that is another": ("readers", _other),
-    "a resync for nothing": ("readers", _resyncs),
-    "a run without end": ("ends", _no_end),
+    "a missing event": ("readers", _gap),
+    "a different event": ("readers", _other),
+    "an unnecessary resync": ("readers", _resyncs),
+    "a run without an end": ("ends", _no_end),
     "two ends": ("ends", _two_ends),
     "an effect twice": ("effects", lambda found: found.effects.append("r")),
-    "an effect that was not had": ("effects", lambda found: found.effects.clear()),
-    "unknown for no reason": ("faults", _unreasoned),
-    "a message that is lost": ("asked", _unreached),
+    "an effect that is missing": ("effects", lambda found: found.effects.clear()),
+    "an unknown outcome without a fault": ("faults", _unreasoned),
+    "a lost request": ("asked", _unreached),
     "an orphan": ("orphans", lambda found: found.left.append("log")),
 }
 
 
-def test_a_history_in_which_all_is_well() -> None:
-    """Nothing is found in it, nor where a fault is the reason."""
+def test_a_correct_history_has_no_findings() -> None:
+    """A fault excuses an unknown outcome and a lost request."""
     assert [] == check(history())
     found = history()
     _unreasoned(found)
@@ -107,15 +107,15 @@ def test_a_history_in_which_all_is_well() -> None:
     found.faults.clear()
     found.told["r"] = history().told["r"]
     found.waits += [Fault("waits", None, 0.9, 1.2), Fault("waits", None, 1.0, 1.5), Fault("waits", None, 1.6, 1.9)]
-    found.asked[0].over = 1.9  # within 0.9 s, all but 0.1 s of it waited for the machine
+    found.asked[0].over = 1.9  # 0.8 s of these 0.9 s are delays of the machine
     assert [] == check(found)
     found.waits = found.waits[2:]
     assert 1 == len(check(found))
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_what_is_wrong_is_found(name: str) -> None:
-    """By the check that is there for it."""
+def test_each_broken_promise_is_found(name: str) -> None:
+    """The check for it finds it."""
     rule, breaks = BROKEN[name]
     found = history()
     breaks(found)
@@ -125,7 +125,7 @@ def test_what_is_wrong_is_found(name: str) -> None:
 
 @pytest.mark.servers
 def test_an_episode() -> None:
-    """Three processes, twenty runs, and faults that follow from the seed: all that is promised holds."""
+    """Three processes with twenty runs keep all promises under the faults of a seed."""
     root = Path(__file__).parents[2]
     command = [sys.executable, "-m", "tests.cluster", "--episodes", "1", "--seed", "3"]
     played = subprocess.run(

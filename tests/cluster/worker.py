@@ -1,4 +1,4 @@
-"""A worker process: runs over the shared store, behind a socket that takes one request of JSON a connection."""
+"""A worker process. It serves runs of the shared store over a socket, with one JSON request for each connection."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ OWNER = "ann"
 
 
 class Plan(msgspec.Struct):
-    """What a run says and does; `seconds` are between two texts, and of its tool."""
+    """The texts and the call of a run. `seconds` is the pause between two texts, and the duration of the tool."""
 
     id: str
     texts: int
@@ -38,7 +38,7 @@ class Plan(msgspec.Struct):
 
 
 class Setting(msgspec.Struct):
-    """What a worker is told."""
+    """The settings of a worker."""
 
     url: str
     folder: str
@@ -73,7 +73,7 @@ async def _serve(listening: socket.socket, setting: Setting) -> None:
 
 
 async def note_waits(folder: Path, lease: float) -> None:
-    """Write down when this process was not run for some turns, and when so long that its leases may have expired."""
+    """Record the times at which the scheduler delayed this process: shortly, or so long that leases may expire."""
     while True:
         due = time.monotonic() + 0.02
         await anyio.sleep(0.02)
@@ -105,7 +105,7 @@ class _Worker:
                 await self._runs.start(self._stream(msgspec.convert(request["plan"], Plan)), owner=OWNER)
             else:
                 run = await self._runs.find(request["run"], owner=OWNER)
-                match request["do"]:  # `find` does no more
+                match request["do"]:  # nothing else for `find`
                     case "read":
                         async for event in run.attach(request["after"]):
                             yield {"event": msgspec.to_builtins(event)}
