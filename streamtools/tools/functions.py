@@ -33,9 +33,9 @@ def is_unbound_method(function: Callable[..., Any]) -> bool:
 
 
 def parameters_of(function: Callable[..., Any]) -> list[inspect.Parameter]:
-    """Return the parameters, except `self` and the keywords that a `functools.partial` object has already set."""
+    """Return the parameters, except the keywords that a `functools.partial` object has already set."""
     bound = function.keywords if isinstance(function, functools.partial) else {}
-    parameters = list(inspect.signature(function).parameters.values())[is_unbound_method(function) :]
+    parameters = inspect.signature(function).parameters.values()
     return [parameter for parameter in parameters if parameter.name not in bound]
 
 

@@ -269,8 +269,6 @@ class ToolRegistry:
 
     def _add(self, tool: Tool, on_duplicate: OnDuplicate | None = None) -> None:
         on_duplicate = on_duplicate or self._on_duplicate
-        if tool.is_unbound:
-            raise TypeError(f"tool {tool.name!r} is an unbound method; register the method of an instance")
         if tool.name in self._tools and self._tools[tool.name] is not tool:
             if on_duplicate == "error":
                 raise ValueError(f"a tool named {tool.name!r} is already registered")

@@ -39,7 +39,7 @@ from pydantic_core import from_json
 from streamtools.errors import Code
 from streamtools.json_values import Rejected
 from streamtools.tools.context import ToolContext
-from streamtools.tools.functions import body_of, is_unbound_method, parameters_of, read_docstring
+from streamtools.tools.functions import body_of, parameters_of, read_docstring
 from streamtools.tools.results import ToolResult
 from streamtools.tools.schemas import JsonSchema, complete, snapshot
 
@@ -243,9 +243,8 @@ def handler_input_of(function: Callable[..., Any], schema: Mapping[str, Any]) ->
         except TypeError:
             hints[parameter.name] = Any
     context = _context(parameters, hints)
-    positional: list[Any] = [None] * (1 + is_unbound_method(function))
     try:
-        inspect.signature(function).bind(*positional, **({} if context is None else {context: None}))
+        inspect.signature(function).bind(None, **({} if context is None else {context: None}))
     except TypeError as error:
         raise TypeError(
             f"with parameters=, the function must take one dict of arguments and require nothing else: {error}"

@@ -407,8 +407,6 @@ def _set_up(db: sqlite3.Connection) -> None:
     if not _version(db):
         db.execute("BEGIN IMMEDIATE")
         if not _version(db):  # no other process has created the tables in the meantime
-            if db.execute("SELECT 1 FROM sqlite_master WHERE name = 'calls'").fetchone():
-                raise ValueError("the file is a ledger of an earlier version; use a new file")
             for statement in TABLES.format(at="", text="text").split(";"):
                 db.execute(statement)
             db.execute(f"PRAGMA user_version = {_VERSION}")

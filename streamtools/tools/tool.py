@@ -6,12 +6,11 @@ defined. A call then only validates its arguments and runs the function. Python 
 
 from __future__ import annotations
 
-import copy
 import functools
 import inspect
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, TypeAlias, TypedDict, Unpack, get_args, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypedDict, Unpack, get_args, overload
 
 from pydantic_core import ValidationError, to_json
 from typing_extensions import ParamSpec, TypeVar
@@ -29,9 +28,6 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P", default=...)
 R = TypeVar("R", default=Any)
-Rest = ParamSpec("Rest")
-Self_ = TypeVar("Self_")
-Returned = TypeVar("Returned")
 
 log = Logger(__name__)
 
@@ -123,6 +119,8 @@ class Tool(Generic[P, R]):
             function = function.__func__
         if not callable(function):
             raise TypeError(f"a tool needs a function or another callable, got {function!r}")
+        if is_unbound_method(function):
+            raise TypeError(f"{function.__qualname__} has no instance; make a tool of the method of an instance")
         for option in options.keys() - ToolOptions.__annotations__.keys():  # a misspelled option may be a safeguard
             known = ", ".join(ToolOptions.__annotations__)
             raise TypeError(f"a tool has no option {option!r}; the options are {known}")
@@ -152,7 +150,6 @@ class Tool(Generic[P, R]):
             raise ValueError(f"tool {self.name!r}: requires_approval must be True, False or a function")
         self.is_async = inspect.iscoroutinefunction(body) or inspect.isasyncgenfunction(body)
         self.yields = inspect.isgeneratorfunction(body) or inspect.isasyncgenfunction(body)
-        self.is_unbound = is_unbound_method(function)
         parameters = options.get("parameters")
         try:
             if parameters is None:
@@ -193,21 +190,6 @@ class Tool(Generic[P, R]):
         """
         schema = {"type": "object", "properties": {}} if parameters is None else parameters
         return Tool(_no_function, name=name, description=description, parameters=schema, client=True)
-
-    @overload
-    def __get__(self, instance: None, owner: type) -> Tool[P, R]: ...
-    @overload
-    def __get__(
-        self: Tool[Concatenate[Self_, Rest], Returned], instance: Self_, owner: type
-    ) -> Tool[Rest, Returned]: ...
-    def __get__(self, instance: Any, owner: type) -> Any:
-        """Return a tool that is bound to `instance`, for a tool that was defined as a method of a class."""
-        if instance is None or not self.is_unbound:
-            return self
-        bound = copy.copy(self)
-        bound.function = bound.__wrapped__ = self.function.__get__(instance, owner)  # type: ignore[attr-defined]  # a function
-        bound.is_unbound = False
-        return bound
 
     def __repr__(self) -> str:
         return f"<Tool {self.name}{inspect.signature(self.function)}>"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from copy import copy
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -23,11 +24,13 @@ class Bank:
 
     def __init__(self, **options: Any) -> None:
         self.paid: list[tuple[str, int]] = []
-        own: Any = type(self)
-        pay, *others = _tools_of(own)
+        kind: Any = type(self)
+        pay, *others = map(copy, _tools_of(kind))
         if options:
             pay = pay.replace(**options)
-        self.tools = ToolRegistry(*(tool.__get__(self, own) for tool in (pay, *others)))
+        for tool in (pay, *others):
+            tool.function = getattr(self, tool.name)
+        self.tools = ToolRegistry(pay, others)
 
     async def pay(self, to: str, amount: int) -> str:
         self.paid.append((to, amount))
@@ -41,9 +44,10 @@ class Bank:
 
 
 @cache
-def _tools_of(banks: Any) -> list[Tool[..., Any]]:
-    """Return the unbound tools. They are cached, because reading a signature takes milliseconds."""
-    return [Tool(banks.pay, requires_approval=True), Tool(banks.look), Tool(banks.sign, client=True)]
+def _tools_of(kind: Any) -> list[Tool[..., Any]]:
+    """Return the tools of a bank. They are cached, because reading a signature takes milliseconds."""
+    bank = kind.__new__(kind)
+    return [Tool(bank.pay, requires_approval=True), Tool(bank.look), Tool(bank.sign, client=True)]
 
 
 def calls(*wanted: tuple[str, dict[str, Any]]) -> ScriptedReply:

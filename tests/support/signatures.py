@@ -205,7 +205,6 @@ SIGNATURES: list[tuple[Callable[..., Any], Schema]] = [
     (async_generator, of("to", to=INTEGER)),
     (functools.partial(bound, "Ann", currency="CHF"), of("amount", amount=INTEGER)),
     (Session().rename, of("name", name=STRING)),
-    (Session.rename, of("name", name=STRING)),
     (Session.forget, of("name", name=STRING)),
     (Session.open, of("name", name=STRING)),
     (Session(), of("name", name=STRING)),
