@@ -113,7 +113,7 @@ def any_number_of_chat_calls(patch: pytest.MonkeyPatch) -> None:
         begin(calls, _NO_BOUND)
 
     def look_again(calls: ChatCalls, *given: Any) -> bool:
-        calls._spoilt = False
+        calls._all_faulty = False
         return add(calls, *given)
 
     patch.setattr(ChatCalls, "__init__", begin_without_bound)

@@ -124,7 +124,7 @@ class TurnsAdapter(FrameAdapter):
     def __init__(self, limits: Limits, *, answerable: bool = True) -> None:
         super().__init__(SSEDecoder(limits.frame), limits)
         self._calls = BufferedCalls(limits, answerable=answerable)
-        self._open = False  # a turn has begun and is not complete
+        self._in_turn = False  # a turn has begun and is not complete
 
     def _report_answered(self, id: Any, events: list[SourceEvent]) -> None:
         """Append a call that the backend has run, if it was buffered. The caller forwards the result after it."""
@@ -144,7 +144,7 @@ class TurnsAdapter(FrameAdapter):
         self._flush(events, answerable=answerable)
         raw = None if reason is None else bounded(reason, 100)
         events.append(ProviderCompleted(text, calls, finish_reason(raw), raw, usage, ends_run=False))
-        self._open = False
+        self._in_turn = False
 
     def _flush(self, events: list[SourceEvent], *, answerable: bool = True) -> None:
         """Append buffered text and calls. Complete calls are reported even if the turn has no end."""
@@ -159,7 +159,7 @@ class AISDKMessages(TurnsAdapter):
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         super().__init__(limits)
-        self._stepped = False  # `finish-step` has arrived, and the end of the turn is not yet reported
+        self._turn_end_pending = False  # `finish-step` has arrived, and the end of the turn is not yet reported
 
     def _read(self, frame: Frame, events: list[SourceEvent]) -> None:
         if (part := self._decode_object(frame, events)) is None:
@@ -173,9 +173,9 @@ class AISDKMessages(TurnsAdapter):
     def _convert(self, kind: str, part: dict[str, Any], events: list[SourceEvent]) -> bool:
         """Append the events of a part. Returns False if the part must also be forwarded unchanged."""
         if kind in _TURN_PARTS:
-            if self._stepped:  # the previous turn ended well, because the backend started another turn
+            if self._turn_end_pending:  # the previous turn ended well, because the backend started another turn
                 self._complete(None, events, last=False)
-            self._open = True
+            self._in_turn = True
         id, delta = part.get("toolCallId"), part.get("delta")
         id = id if isinstance(id, str) else None
         name, signature = text_in(part, "toolName"), text_under(part.get("providerMetadata"), *_SIGNATURES)
@@ -202,13 +202,13 @@ class AISDKMessages(TurnsAdapter):
                 self._calls.drop()
                 return False
             case "finish-step":
-                self._stepped = self._open
+                self._turn_end_pending = self._in_turn
             case "finish" | "abort":
                 self._finish(kind, part, events)
             case "error":
                 self._report(part.get("errorText"), events)
             case "start" | "message-metadata":
-                return self._note(part.get("messageMetadata"))
+                return self._read_metadata(part.get("messageMetadata"))
             case "text-end":
                 return not part.get("citations")
             case _:
@@ -224,13 +224,13 @@ class AISDKMessages(TurnsAdapter):
         else:
             if not isinstance(reason, str) and isinstance(metadata, dict):
                 reason = metadata.get("finishReason")
-            if not self._note(metadata):
+            if not self._read_metadata(metadata):
                 self._pass_raw({"type": "finish", "messageMetadata": metadata}, events)
         self._complete(reason if isinstance(reason, str) else None, events)
         events.append(ChainCompleted())
         self._over = True
 
-    def _note(self, metadata: Any) -> bool:
+    def _read_metadata(self, metadata: Any) -> bool:
         """Record the usage that backends put into message metadata.
 
         Returns False for any non-empty metadata, because it must also be forwarded. Returns True if it is empty.
@@ -241,4 +241,4 @@ class AISDKMessages(TurnsAdapter):
 
     def _complete(self, reason: str | None, events: list[SourceEvent], *, last: bool = True) -> None:
         self._end_turn(reason, self._usage if last else None, events, answerable=last)
-        self._stepped = False
+        self._turn_end_pending = False

@@ -80,8 +80,8 @@ class Anthropic(FrameAdapter):
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         super().__init__(SSEDecoder(limits.frame), limits)
         self._id: str | None = None  # the id of the message
-        self._shown = False  # text or a complete call was reported
-        self._texts = False  # the last block was text, and its end is not yet marked
+        self._has_reported = False  # text or a complete call was reported
+        self._text_is_open = False  # the last block was text, and no event has marked its end yet
         self._begin()
 
     def _begin(self) -> None:
@@ -114,14 +114,14 @@ class Anthropic(FrameAdapter):
         self._response_id = self._model = None
         self._name_response(id, message.get("model"))
         if not self._over:
-            self._count(message.get("usage"), events)
+            self._record_usage(message.get("usage"), events)
             if message.get("content"):  # empty in all known streams
                 self._pass(frame, events)
 
     def _restart(self, events: list[SourceEvent]) -> None:
         """Handle a second message. Drops the first attempt, or fails if text or a call of it was reported."""
         message = "the provider began its answer again in mid-stream"
-        if self._shown:
+        if self._has_reported:
             self._fail(Fault(message, "message_start", None), events)
             return
         self._text.reset()
@@ -136,7 +136,7 @@ class Anthropic(FrameAdapter):
             self._pass(frame, events)
         if isinstance(container := delta.get("container"), dict):
             self._pass_item({**container, "type": "container"}, events)
-        self._count(event.get("usage"), events)
+        self._record_usage(event.get("usage"), events)
 
     def _stop_message(self, event: dict[str, Any], frame: Frame, events: list[SourceEvent]) -> None:
         for block in self._blocks.values():
@@ -144,7 +144,7 @@ class Anthropic(FrameAdapter):
         self._flush(events)
         self._complete_response(self._reason, self._usage, events)
 
-    def _count(self, tokens: Any, events: list[SourceEvent]) -> None:
+    def _record_usage(self, tokens: Any, events: list[SourceEvent]) -> None:
         """Record the usage. Each value is a total. A missing field keeps its earlier value."""
         if not isinstance(tokens, dict):
             return
@@ -167,14 +167,14 @@ class Anthropic(FrameAdapter):
 
     def _start_block(self, event: dict[str, Any], frame: Frame, events: list[SourceEvent]) -> None:
         start = object_in(event, "content_block")
-        kind, at = start.get("type"), _place(event)
+        kind, at = start.get("type"), _block_index(event)
         if kind == "fallback" and isinstance(to := start.get("to"), dict):  # another model continues the message
             self._model = string(to.get("model")) or self._model
         if (left := self._blocks.pop(at, None)) is not None:
             self._end_block(left, events)
         is_call = kind == "tool_use" or kind in _SERVER_TOOLS
         if kind == "text":
-            if self._texts:  # this event marks the end of the previous text
+            if self._text_is_open:  # this event marks the end of the previous text
                 events.append(SourceRaw({}, _FORMAT, "text"))
             self._add_text(start.get("text"), events)
             if start.get("citations"):
@@ -186,7 +186,7 @@ class Anthropic(FrameAdapter):
             events.append(ReasoningDelta("", signature=whole(start["data"]), redacted=True))
         elif not is_call and (kind == "redacted_thinking" or not isinstance(kind, str) or not self._has_room):
             self._pass(frame, events)
-        self._texts = kind == "text"
+        self._text_is_open = kind == "text"
         if not isinstance(kind, str) or kind == "redacted_thinking":
             return
         self._started += is_call
@@ -204,7 +204,7 @@ class Anthropic(FrameAdapter):
         return len(self._blocks) <= self._limits.calls
 
     def _change_block(self, event: dict[str, Any], frame: Frame, events: list[SourceEvent]) -> None:
-        delta, at = object_in(event, "delta"), _place(event)
+        delta, at = object_in(event, "delta"), _block_index(event)
         block = self._blocks.get(at)
         match delta:
             case {"type": "text_delta", "text": str() as text}:
@@ -219,11 +219,11 @@ class Anthropic(FrameAdapter):
                 if delta.get("partial_json") is not None or not isinstance(delta.get("type"), str):
                     end_doubtful(self._blocks, at, events)
                 elif block is not None and not block.key:
-                    self._add_own(block, delta, len(frame.data))
+                    self._add_to_block(block, delta, len(frame.data))
                 if block is None or block.key or block.kind in ("text", "thinking"):
                     self._pass(frame, events)
 
-    def _add_own(self, block: _Block, delta: dict[str, Any], size: int) -> None:
+    def _add_to_block(self, block: _Block, delta: dict[str, Any], size: int) -> None:
         """Add the citation of a delta to a text block, or its fields to a block that is forwarded unchanged."""
         block.length += size
         if block.length > self._limits.text:
@@ -238,7 +238,7 @@ class Anthropic(FrameAdapter):
                     block.data[name] = value
 
     def _stop_block(self, event: dict[str, Any], frame: Frame, events: list[SourceEvent]) -> None:
-        block = self._blocks.pop(_place(event), None)
+        block = self._blocks.pop(_block_index(event), None)
         if block is None:
             return
         self._end_block(block, events)
@@ -247,29 +247,29 @@ class Anthropic(FrameAdapter):
         block.add(block.pair_joiner.close(), events, self._limits.call)
         given, fault = block.whole_arguments(self._limits.call)
         fault = fault or (None if fits(given, self._limits.depth) else Code.TOO_DEEP)
-        self._shown = self._shown or not block.executed
-        block.own = None if fault else self._own_of(block, given)
+        self._has_reported = self._has_reported or not block.executed
+        block.own = None if fault else self._fields_to_repeat(block, given)
         block.end(None if fault else given, events, fault)
 
-    def _own_of(self, block: _Block, given: Any) -> dict[str, Any] | None:
+    def _fields_to_repeat(self, block: _Block, given: Any) -> dict[str, Any] | None:
         """Return the fields of a call that the next request must repeat, or None.
 
         If Anthropic runs the call, these are all fields of its block.
         """
-        beside = {name: value for name, value in block.data.items() if value is not None and value != _DIRECT}
+        fields = {name: value for name, value in block.data.items() if value is not None and value != _DIRECT}
         if block.executed:
             try:
-                beside["input"] = read_arguments(given).value
+                fields["input"] = read_arguments(given).value
             except Rejected:
                 return None
         else:
-            beside = {name: value for name, value in beside.items() if name not in ("type", "id", "name", "input")}
-        return {_FORMAT: beside} if beside and fits(beside, self._limits.depth) else None
+            fields = {name: value for name, value in fields.items() if name not in ("type", "id", "name", "input")}
+        return {_FORMAT: fields} if fields and fits(fields, self._limits.depth) else None
 
     def _add_text(self, text: Any, events: list[SourceEvent]) -> None:
         count = len(events)
         super()._add_text(text, events)
-        self._shown = self._shown or len(events) > count
+        self._has_reported = self._has_reported or len(events) > count
 
     def _end_block(self, block: _Block, events: list[SourceEvent]) -> None:
         """Append the end of a block that is not a call.
@@ -288,12 +288,12 @@ class Anthropic(FrameAdapter):
                 block.data[name] = "".join([string(block.data.get(name)) or "", *texts])
             self._pass_item(block.data, events)
         elif block.data["citations"]:
-            self._texts = False
+            self._text_is_open = False
             self._pass_item({"citations": block.data["citations"]}, events, "text")
 
 
-def _place(event: dict[str, Any]) -> int | None:
-    """Return the number of a block, which may be sent as a string. Returns None for any other value."""
+def _block_index(event: dict[str, Any]) -> int | None:
+    """Return the index of a block, which may be sent as a string. Returns None for any other value."""
     index = event.get("index")
     if isinstance(index, str) and _number.fullmatch(index):
         return int(index)

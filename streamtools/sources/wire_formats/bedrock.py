@@ -168,7 +168,7 @@ def _fault(name: str, payload: bytes) -> bytes:
 _FORMAT = "bedrock"
 _HOSTED = "server_tool_use"
 _WHOLE = ("toolResult", "image")  # blocks that are forwarded when complete, because the next request repeats them
-_INSIDE: dict[str, type[Anthropic | ChatCompletions]] = {"anthropic": Anthropic, "openai": ChatCompletions}
+_INNER_ADAPTERS: dict[str, type[Anthropic | ChatCompletions]] = {"anthropic": Anthropic, "openai": ChatCompletions}
 
 
 class Bedrock(FrameAdapter):
@@ -180,8 +180,8 @@ class Bedrock(FrameAdapter):
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         super().__init__(EventStreamDecoder(limits.frame), limits)
         self._inner: FrameAdapter | None = None  # the adapter of the model's own API
-        self._blocks: dict[Any, OpenCall] = {}  # open calls, by the index of their block
-        self._hosted: dict[Any, tuple[str, dict[str, Any]]] = {}  # kind and data of open `_WHOLE` blocks, by index
+        self._calls: dict[Any, OpenCall] = {}  # open calls, by the index of their block
+        self._whole_blocks: dict[Any, tuple[str, dict[str, Any]]] = {}  # kind and data of open blocks, by index
         self._open_text: Any = None  # the index of the last text block
         self._pieces: list[str] = []  # the text of this block, in pieces
         self._citations: list[dict[str, Any]] = []  # the citations of this block
@@ -204,37 +204,37 @@ class Bedrock(FrameAdapter):
             fault = read_fault(value)
             kind = fault.kind or bounded(name, 100)
             self._fail(fault._replace(message=f"{fault.message or 'the request failed'} ({kind})", kind=kind), events)
-        elif name in _MEANING and isinstance(value, dict):
-            _MEANING[name](self, value, events)
+        elif name in _HANDLERS and isinstance(value, dict):
+            _HANDLERS[name](self, value, events)
         else:
             self._pass_not_understood(frame, value, events)
 
     # Methods for Converse.
 
     def _start_block(self, value: dict[str, Any], events: list[SourceEvent]) -> None:
-        start, at = value.get("start"), _place(value)
+        start, at = value.get("start"), _block_index(value)
         tool = start.get("toolUse") if isinstance(start, dict) else None
         if not isinstance(tool, dict):
             found = [(kind, data) for kind, data in start.items() if kind in _WHOLE] if isinstance(start, dict) else []
             kind, data = found[0] if found else ("", None)
-            if isinstance(data, dict) and len(self._hosted) < self._limits.calls:
-                self._hosted[at] = kind, {**data, "content": []} if kind == "toolResult" else dict(data)
+            if isinstance(data, dict) and len(self._whole_blocks) < self._limits.calls:
+                self._whole_blocks[at] = kind, {**data, "content": []} if kind == "toolResult" else dict(data)
             else:
                 self._pass_raw({"contentBlockStart": value}, events)
             return
         self._started += 1
         call = OpenCall(str(self._started), text_in(tool, "toolUseId"), text_in(tool, "name"))
         call.executed = tool.get("type") == _HOSTED
-        self._open_call(self._blocks, at, call, events)
+        self._open_call(self._calls, at, call, events)
 
     def _change_block(self, value: dict[str, Any], events: list[SourceEvent]) -> None:
-        delta, at = object_in(value, "delta"), _place(value)
+        delta, at = object_in(value, "delta"), _block_index(value)
         text, tool, thought = delta.get("text"), delta.get("toolUse"), delta.get("reasoningContent")
-        call = self._blocks.get(at)
-        if at in self._hosted and self._grow(at, delta):
+        call = self._calls.get(at)
+        if at in self._whole_blocks and self._add_to_whole_block(at, delta):
             return
         if isinstance(text, str):
-            self._open(at, events)
+            self._begin_text(at, events)
             self._pieces += [text] if self._has_room(text) else []
             self._add_text(text, events)
         elif isinstance(tool, dict) and isinstance(piece := tool.get("input"), str) and call is not None:
@@ -245,13 +245,13 @@ class Bedrock(FrameAdapter):
                 events.append(ReasoningDelta("", redacted, redacted=True))
         else:
             if tool is not None or not delta:
-                end_doubtful(self._blocks, at, events)
+                end_doubtful(self._calls, at, events)
             if isinstance(cited := delta.get("citation"), dict):
-                self._open(at, events)
+                self._begin_text(at, events)
                 self._citations += [cited] if self._has_room(cited) else []
             self._pass_raw({"contentBlockDelta": value}, events)
 
-    def _open(self, at: Any, events: list[SourceEvent]) -> None:
+    def _begin_text(self, at: Any, events: list[SourceEvent]) -> None:
         """Make the block at this index the current text block, to which new text and citations are added."""
         if at != self._open_text:
             if self._pieces:  # this event marks the end of the previous text
@@ -262,9 +262,9 @@ class Bedrock(FrameAdapter):
         self._room -= len(more) if isinstance(more, str) else len(str(more))
         return self._room >= 0 and fits(more, self._limits.depth)
 
-    def _grow(self, at: Any, delta: dict[str, Any]) -> bool:
+    def _add_to_whole_block(self, at: Any, delta: dict[str, Any]) -> bool:
         """Add a delta to a `_WHOLE` block. Returns False if the delta has another kind or exceeds the limit."""
-        kind, data = self._hosted[at]
+        kind, data = self._whole_blocks[at]
         more = delta.get(kind)
         if not self._has_room(more):
             return False
@@ -280,23 +280,23 @@ class Bedrock(FrameAdapter):
         return isinstance(more, list | dict)
 
     def _stop_block(self, value: dict[str, Any], events: list[SourceEvent]) -> None:
-        hosted = self._hosted.pop(_place(value), None)
-        if self._citations and self._open_text == _place(value):
+        whole_block = self._whole_blocks.pop(_block_index(value), None)
+        if self._citations and self._open_text == _block_index(value):
             if self._room >= 0:  # otherwise, the stored text is incomplete
                 cited = {"content": [{"text": whole("".join(self._pieces))}], "citations": self._citations}
                 events.append(SourceRaw({"citationsContent": cited}, _FORMAT, "text"))
             self._open_text, self._pieces, self._citations = None, [], []
-        if hosted is not None:
-            events.append(SourceRaw({hosted[0]: hosted[1]}, _FORMAT))
+        if whole_block is not None:
+            events.append(SourceRaw({whole_block[0]: whole_block[1]}, _FORMAT))
             return
-        if (call := self._blocks.pop(_place(value), None)) is None:
+        if (call := self._calls.pop(_block_index(value), None)) is None:
             return
         if call.executed:
             call.given, call.fault = call.whole_arguments(self._limits.call)
-            call.own = None if call.fault else self._own_of(call)
+            call.own = None if call.fault else self._block_to_repeat(call)
         call.close(events)
 
-    def _own_of(self, call: OpenCall) -> dict[str, Any] | None:
+    def _block_to_repeat(self, call: OpenCall) -> dict[str, Any] | None:
         """Return the whole block of a call that Bedrock runs, for the next request. Returns None if it is invalid."""
         try:
             arguments = read_arguments(call.given).value
@@ -325,8 +325,8 @@ class Bedrock(FrameAdapter):
         inner = self._decode(frame, events) if self._inner is None else None
         if inner is UNREADABLE:
             return
-        if self._inner is None and (name := format_of("message", inner)) in _INSIDE:
-            self._inner = _INSIDE[name](self._limits)
+        if self._inner is None and (name := format_of("message", inner)) in _INNER_ADAPTERS:
+            self._inner = _INNER_ADAPTERS[name](self._limits)
             self.format = self._inner.format
         if self._inner is None:
             self._pass_not_understood(frame, inner, events)
@@ -337,11 +337,12 @@ class Bedrock(FrameAdapter):
 
     def _end(self, events: list[SourceEvent]) -> None:
         if self._inner is not None:
-            self._reason = "inside" if self._inner.ended else ""  # `close` sets `ended`
+            # `ended` reads it, because `close` changes the adapter.
+            self._reason = "inside" if self._inner.ended else ""
             events += self._inner.close()
             return
         self._flush(events)
-        for kind, data in self._hosted.values():  # the blocks that are incomplete
+        for kind, data in self._whole_blocks.values():  # these blocks are incomplete
             events.append(SourceRaw({kind: data}))
         if self._reason is not None:
             self._complete_response(self._reason, self._usage, events)
@@ -355,7 +356,7 @@ class Bedrock(FrameAdapter):
 
 
 _THOUGHTS = ("text", "signature", "redactedContent")
-_MEANING: dict[str, Callable[[Bedrock, dict[str, Any], list[SourceEvent]], None]] = {
+_HANDLERS: dict[str, Callable[[Bedrock, dict[str, Any], list[SourceEvent]], None]] = {
     "messageStart": lambda adapter, value, events: None,
     "contentBlockStart": Bedrock._start_block,
     "contentBlockDelta": Bedrock._change_block,
@@ -366,6 +367,6 @@ _MEANING: dict[str, Callable[[Bedrock, dict[str, Any], list[SourceEvent]], None]
 }
 
 
-def _place(value: dict[str, Any]) -> int | None:
+def _block_index(value: dict[str, Any]) -> int | None:
     index = value.get("contentBlockIndex")
     return index if isinstance(index, int) else None

@@ -31,10 +31,10 @@ Arguments are closed when all their brackets are closed. An exact repetition of 
 some servers repeat the whole call at its end. But two equal entries of one list are two calls. A piece without content
 does not begin a call.
 
-A piece without a `type` is a function call. A piece of another type without `function` is returned to the caller, for
-example a call of a custom tool with free text. An entry is also returned if it is not an object, or if its `function`
-is not an object. The call of such an entry is then incomplete and marked as faulty. It is found by the id or the slot.
-If the entry has neither, all calls with open arguments are marked as faulty.
+A piece without a `type` is a function call. A piece of another type without `function`, such as a call of a custom tool
+with free text, is returned to the caller. An entry is also returned if it is not an object, or if its `function` is not
+an object. The call of such an entry is then incomplete and marked as faulty. It is found by the id or the slot. If the
+entry has neither, all calls with open arguments are marked as faulty.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _LONGEST_NAME = 1000
 """The maximum length of a name that may still grow. This limits the cost of joining the pieces of a name."""
 
 _Slot: TypeAlias = int | str | None
-_OLD = "function_call"  # the slot of the `function_call` field, an older form with one call per turn
+_OLD_SLOT = "function_call"  # the slot of the `function_call` field, an older form with one call per turn
 
 _outside = re.compile(r'["{}\[\]]')
 _inside = re.compile(r'["\\]')
@@ -112,7 +112,7 @@ class _Piece(NamedTuple):
     unreadable: bool = False  # the entry or its `function` is not an object
 
     @property
-    def brings(self) -> bool:
+    def has_arguments(self) -> bool:
         """Whether the piece contains arguments other than white space."""
         return self.value is not None or (self.text is not None and not self.text.isspace())
 
@@ -121,9 +121,9 @@ class _Piece(NamedTuple):
 class _Call(OpenCall):
     """A call that has begun. `given` holds arguments that did not arrive as text, usually an object."""
 
-    certain: bool = False  # the name is final and has been reported
-    begun: bool = False  # some arguments have arrived
-    read: StringIO = field(default_factory=StringIO)  # the text of the arguments; empty if it exceeds a frame
+    name_is_final: bool = False  # the name is final and has been reported
+    has_arguments: bool = False  # some arguments have arrived
+    text: StringIO = field(default_factory=StringIO)  # the text of the arguments; empty if it exceeds a frame
     size: int = 0  # the length of this text
     brackets: Brackets = field(default_factory=Brackets)
 
@@ -131,24 +131,25 @@ class _Call(OpenCall):
     def closed(self) -> bool:
         return self.given is not None or self.brackets.closed
 
-    def holds(self, piece: _Piece) -> bool:
+    def has_same_arguments(self, piece: _Piece) -> bool:
         """Return whether the arguments of the call are closed and equal to the arguments of `piece`."""
         if self.given is not None and piece.value is not None:
             return bool(self.given == piece.value)
         if piece.text is None or len(piece.text) != self.size or not self.brackets.closed:
             return False
-        return self.read.getvalue() == piece.text
+        return self.text.getvalue() == piece.text
 
-    def announce(self, events: list[SourceEvent], *, certain: bool = True) -> None:
+    def announce(self, events: list[SourceEvent], *, name_is_final: bool = True) -> None:
         """Append the start of the call with its id, and with its name if the name is final."""
-        self.certain = self.certain or (certain and self.name is not None)
-        events.append(ToolCallStart(self.key, self.id, self.name if self.certain else None))
+        self.name_is_final = self.name_is_final or (name_is_final and self.name is not None)
+        events.append(ToolCallStart(self.key, self.id, self.name if self.name_is_final else None))
 
 
 class ChatCalls:
     """The native calls of one turn.
 
-    `take` and `take_old` read pieces and append their events. `flush` and `complete` append the ends of calls.
+    `take` and `take_function_call` read pieces and append their events. `flush` and `complete` append the ends of
+    calls.
     """
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
@@ -156,12 +157,12 @@ class ChatCalls:
         self._calls: list[_Call] = []  # all calls, in the order of their start
         self._latest: dict[_Slot, _Call] = {}  # the newest call of each slot
         self._by_id: dict[tuple[_Slot, str], _Call] = {}  # calls by slot and id
-        self._anywhere: dict[str, _Call] = {}  # calls by id
+        self._by_id_in_any_slot: dict[str, _Call] = {}  # calls by id
         self._last: _Call | None = None  # the call that began last
         self._excess: _Call | None = None  # a placeholder for all calls over the limit, with the id of the last one
         self._refused: _Slot | bool = False  # the slot of the last call over the limit
         self._count = 0  # the number of calls over the limit
-        self._spoilt = False  # all open calls were marked as faulty, and no readable piece has arrived since
+        self._all_faulty = False  # all open calls were marked as faulty, and no readable piece has arrived since
         self._listed: dict[str, None] = {}  # the keys of calls with a piece in the current list
 
     def take(self, entries: Any, events: list[SourceEvent]) -> list[Any]:
@@ -170,22 +171,22 @@ class ChatCalls:
         listed = entries if isinstance(entries, list) else [entries]
         return [entry for entry in listed if not self._add(_read(entry), events)]
 
-    def take_old(self, function: Any, events: list[SourceEvent]) -> list[Any]:
+    def take_function_call(self, function: Any, events: list[SourceEvent]) -> list[Any]:
         """Append the events of `function`, the value of `function_call`. Returns what `take` returns."""
         self._listed.clear()
-        piece = _read_function(function, _OLD, {}) if isinstance(function, dict) else _unreadable(_OLD, {})
+        piece = _read_function(function, _OLD_SLOT, {}) if isinstance(function, dict) else _unreadable(_OLD_SLOT, {})
         return [] if self._add(piece, events) else [function]
 
     @property
-    def any_new(self) -> bool:
+    def has_tool_calls(self) -> bool:
         """Whether a call arrived in `tool_calls`, not in `function_call`."""
-        return any(slot != _OLD for slot in self._latest)
+        return any(slot != _OLD_SLOT for slot in self._latest)
 
     def flush(self, events: list[SourceEvent]) -> None:
         """Append the buffered data at the end of the turn: names, cut characters, and the ends of faulty calls."""
         for call in self._calls:
             call.add(call.pair_joiner.close(), events)
-            if call.name and not call.certain:
+            if call.name and not call.name_is_final:
                 call.announce(events)
             if call.fault is not None:
                 call.end(None, events)
@@ -207,12 +208,12 @@ class ChatCalls:
             fault = Code.TOO_DEEP
             piece = piece._replace(value=None)
         if fault is not None and piece.id is None and piece.name is None and piece.slot is None:
-            for open_call in () if self._spoilt else self._calls:
+            for open_call in () if self._all_faulty else self._calls:
                 if not open_call.closed:
                     open_call.fault = open_call.fault or fault
-            self._spoilt = True
+            self._all_faulty = True
             return False
-        self._spoilt = False
+        self._all_faulty = False
         call = self._route(piece)
         if (len(self._calls) >= self._limits.calls) if call is None else (call is self._excess):
             return self._refuse(piece, events)
@@ -225,32 +226,32 @@ class ChatCalls:
             if piece.id is None and piece.name is None and piece.text is None and piece.value is None:
                 return False  # a signature without a call, or an unreadable piece
             call = self._begin(piece.slot, events)
-        elif piece.name and call.certain and piece.name != call.name:
+        elif piece.name and call.name_is_final and piece.name != call.name:
             events.append(ToolCallStart(call.key, name=piece.name))
         call.fault = call.fault or fault
         self._listed[call.key] = None
         if piece.id is not None and call.id is None:
             call.id = piece.id
-            self._by_id[piece.slot, piece.id] = self._anywhere[piece.id] = call
+            self._by_id[piece.slot, piece.id] = self._by_id_in_any_slot[piece.id] = call
             has_changed = True
-        if piece.name and not call.certain:
+        if piece.name and not call.name_is_final:
             known = call.name or ""
             call.name = piece.name if piece.name.startswith(known) else known + piece.name
         call.signature = call.signature or piece.signature
-        brings = (piece.text is not None or piece.value is not None) and not call.holds(piece)
-        call.begun = call.begun or brings
-        certain = call.name is not None and (call.begun or len(call.name) > _LONGEST_NAME)
-        if has_changed or (certain and not call.certain):
-            call.announce(events, certain=certain)
-        if brings and piece.text is not None:
+        adds_arguments = (piece.text is not None or piece.value is not None) and not call.has_same_arguments(piece)
+        call.has_arguments = call.has_arguments or adds_arguments
+        name_is_final = call.name is not None and (call.has_arguments or len(call.name) > _LONGEST_NAME)
+        if has_changed or (name_is_final and not call.name_is_final):
+            call.announce(events, name_is_final=name_is_final)
+        if adds_arguments and piece.text is not None:
             call.brackets.feed(piece.text)
             call.size += len(piece.text)
             if call.size <= self._limits.frame:
-                call.read.write(piece.text)
+                call.text.write(piece.text)
             else:
-                call.read = StringIO()
+                call.text = StringIO()
             call.add(piece.text, events)
-        elif brings:
+        elif adds_arguments:
             if call.given is not None:
                 return False
             call.given = piece.value
@@ -260,7 +261,7 @@ class ChatCalls:
         """Return the call of a piece, or None for a new call."""
         slot, id, name = piece.slot, piece.id, piece.name
         if id is not None:
-            known = self._anywhere.get(id) if slot is None else self._by_id.get((slot, id))
+            known = self._by_id_in_any_slot.get(id) if slot is None else self._by_id.get((slot, id))
             if known is not None:
                 return known
         latest = self._latest.get(slot)
@@ -273,12 +274,12 @@ class ChatCalls:
             return latest
         if name != latest.name:
             return None
-        again = not piece.brings or (latest.key not in self._listed and latest.holds(piece))
+        again = not piece.has_arguments or (latest.key not in self._listed and latest.has_same_arguments(piece))
         return latest if again else None
 
     def _begin(self, slot: _Slot, events: list[SourceEvent]) -> _Call:
         before = self._latest.get(slot)
-        if before is not None and before.name and not before.certain:
+        if before is not None and before.name and not before.name_is_final:
             before.announce(events)
         call = self._last = _Call(str(len(self._calls)))
         self._calls.append(call)
@@ -324,7 +325,7 @@ def _read_function(function: dict[str, Any], slot: _Slot, entry: dict[str, Any])
     signature = string(text_under(entry.get("extra_content"), "thought_signature"))  # Google sends it
     if id or name or text or signature or value is not None:
         return _Piece(slot, id, name, text, value, signature)
-    return _EMPTY if not _strange(entry) and not _strange(function) else None
+    return _EMPTY if not _has_unread_fields(entry) and not _has_unread_fields(function) else None
 
 
 def _unreadable(slot: _Slot, entry: dict[str, Any]) -> _Piece:
@@ -332,6 +333,6 @@ def _unreadable(slot: _Slot, entry: dict[str, Any]) -> _Piece:
     return _Piece(slot, string(entry.get("id")), string(entry.get("name")), None, None, None, True)
 
 
-def _strange(value: dict[str, Any]) -> bool:
+def _has_unread_fields(value: dict[str, Any]) -> bool:
     """Return whether `value` has a non-empty field that this module does not read."""
     return any(member for key, member in value.items() if key not in ("index", "id", "type", "function", "arguments"))

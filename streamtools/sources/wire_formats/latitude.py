@@ -110,7 +110,7 @@ class Latitude(TurnsAdapter):
     def _convert(self, kind: str, event: dict[str, Any], events: list[SourceEvent]) -> bool:
         """Append the source events of an event. Returns False if its name is unknown."""
         if kind in _TURN_EVENTS:
-            self._open = True
+            self._in_turn = True
         id, name, signature = (
             value if isinstance(value := event.get(key), str) else None
             for key in ("toolCallId", "toolName", "signature")
@@ -149,7 +149,7 @@ class Latitude(TurnsAdapter):
         known = self._calls.reported
         new = [call for call in self._read_calls(listed) if call.id is not None and call.id not in known]
         known.update(call.id for call in new if call.id is not None)
-        self._open = self._open or bool(new)
+        self._in_turn = self._in_turn or bool(new)
         events += new
         return bool(new)
 
@@ -191,7 +191,7 @@ class Latitude(TurnsAdapter):
 
         Servers before v3 send no event for the end of the last turn.
         """
-        if self._open or self._fault is not None or (isinstance(event.get("response"), dict) and not self._turns):
+        if self._in_turn or self._fault is not None or (isinstance(event.get("response"), dict) and not self._turns):
             self._complete_turn(event, events)
         elif self._add_new(event.get("toolCalls"), events):
             self._complete_turn({"finishReason": event.get("finishReason")}, events)

@@ -188,8 +188,8 @@ class ChatCompletions(FrameAdapter):
         if calls:
             for left in self._calls.take(calls, events):
                 self._pass_raw(left, events)
-        if old_call and not (calls and self._calls.any_new):  # if `tool_calls` has calls, `function_call` repeats them
-            for left in self._calls.take_old(old_call, events):
+        if old_call and not (calls and self._calls.has_tool_calls):  # otherwise `function_call` repeats `tool_calls`
+            for left in self._calls.take_function_call(old_call, events):
                 self._pass_raw(left, events)
         return any(delta.get(name) for name in _OTHER_FIELDS)
 
