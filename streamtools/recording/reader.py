@@ -39,7 +39,7 @@ from streamtools.recording.format import (
     read_end,
 )
 from streamtools.recording.redaction import redact_request
-from streamtools.recording.scrubbing import Secret, Secrets, know
+from streamtools.recording.scrubbing import Secret, know
 
 DETECT = "detect"
 """The value of `ExchangeHead.source` for an unknown wire format, which is detected when the stream is read."""
@@ -197,8 +197,7 @@ class RecordedExchange:
     has_end: bool = True
     """True if the exchange has an end line, or is a raw capture."""
     request: RecordedRequest | None = None
-    """The recorded request, in which the secrets passed to `exchanges_of` are overwritten too. None if no request was
-    recorded."""
+    """The recorded request, in which `exchanges_of` has overwritten the secrets. Otherwise None."""
     offset: int = 0
     """The byte position of the head in the file."""
     line: int = 1
@@ -261,7 +260,7 @@ def read_recording(path: PathLike, *, strict: bool = True) -> Recording:
 
 def read_recordings(path: PathLike, *, strict: bool = True) -> list[Recording]:
     """Read all exchanges of a file, in order. Raises RecordingError for a file that cannot be read."""
-    return [exchange.open(strict=strict).read() for exchange in find_exchanges(path)]
+    return [exchange.open(strict=strict).read() for exchange in exchanges_in(path)]
 
 
 def open_exchange(path: PathLike, number: int | None = None) -> OpenRecording:
@@ -295,18 +294,10 @@ def exchanges_of(where: PathLike, redact: Iterable[Secret] = ()) -> list[Recorde
         files = sorted(str(file) for file in path.glob("*.jsonl") if file.is_file())
         if not files:
             raise RecordingError(f"{path} holds no recording: no file there ends in .jsonl")
-    exchanges = [exchange for file in files for exchange in exchanges_in(file, secrets)]
-    for exchange in exchanges:
+    exchanges: list[RecordedExchange] = []
+    for exchange in (exchange for file in files for exchange in exchanges_in(file)):
         if not exchange.has_end:
             raise RecordingError(f"{exchange} breaks off, without an end line")
-    return exchanges
-
-
-def exchanges_in(path: PathLike, secrets: Secrets = ()) -> list[RecordedExchange]:
-    """Return the exchanges of a file. `secrets` are overwritten in their requests. Raises RecordingError."""
-    secrets = know(secrets)
-    exchanges: list[RecordedExchange] = []
-    for exchange in find_exchanges(path):
         request = exchange.head.request
         try:
             request = request and redact_request(request, secrets)
@@ -317,7 +308,7 @@ def exchanges_in(path: PathLike, secrets: Secrets = ()) -> list[RecordedExchange
     return exchanges
 
 
-def find_exchanges(path: PathLike) -> list[RecordedExchange]:
+def exchanges_in(path: PathLike) -> list[RecordedExchange]:
     """Return the exchanges of a file, without their requests. Raises RecordingError for an invalid head.
 
     Only heads are validated. The other lines are validated when an exchange is read.
