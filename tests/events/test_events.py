@@ -285,12 +285,12 @@ def test_usage_adds_up() -> None:
         ),
     ],
 )
-def test_coalesce(events: list[UIEvent], expected: list[UIEvent]) -> None:
+def test_coalesce_removes_the_differences_of_two_runs(events: list[UIEvent], expected: list[UIEvent]) -> None:
     """Adjacent events are joined, and differences between two runs of one stream are removed."""
     assert expected == coalesce(events)
 
 
-def test_the_order_of_concurrent_tools() -> None:
+def test_events_of_concurrent_tools_are_sorted_by_call() -> None:
     """Two interleavings of two tools are equal. Another order of one tool's events is not."""
     one = [Executing(MADE), Progress("call_1", 1), Progress("call_1", 2), Executed(MADE, 1, None, 0.5)]
     two = [Executing(PLAIN), Error(Code.TOOL_FAILED, "no", call_id="call_2", call=PLAIN)]

@@ -126,7 +126,7 @@ def check(row: Row, events: Sequence[UIEvent]) -> list[str]:
     return data
 
 
-def test_the_runs_are_ones_that_could_be() -> None:
+def test_the_sample_runs_are_valid() -> None:
     """The runs of these tests keep the order of events."""
     with cases() as case:
         for name, events in RUNS.items():
@@ -135,7 +135,7 @@ def test_the_runs_are_ones_that_could_be() -> None:
 
 
 @each_encoder
-def test_each_run_can_be_read(row: Row) -> None:
+def test_clients_can_read_each_sample_run(row: Row) -> None:
     """A client can read the body of each run, to its end; and so it can, in the way of the protocol, wherever events
     stop coming, and from any event on, for a reader that comes late.
     """
@@ -149,7 +149,7 @@ def test_each_run_can_be_read(row: Row) -> None:
 
 
 @given(sources, options, rarely, rarely, st.none() | st.integers(0, 30))
-def test_any_run_can_be_read(source: Any, options: Any, cancel: bool, idle: bool, left: int | None) -> None:
+def test_clients_can_read_any_run(source: Any, options: Any, cancel: bool, idle: bool, left: int | None) -> None:
     """A client can read the body of any run, complete or interrupted."""
     events = run(source, cancel=cancel, idle=idle, **options)
     for row in ENCODERS.values():
@@ -240,7 +240,7 @@ def test_an_encoder_is_for_one_response(row: Row) -> None:
 
 
 @each_encoder
-def test_what_the_rim_needs_to_know(row: Row) -> None:
+def test_encoders_have_the_attributes_of_the_protocol(row: Row) -> None:
     """Content type, headers and keep-alive match the framing."""
     encoder = row.make()
 
@@ -251,7 +251,7 @@ def test_what_the_rim_needs_to_know(row: Row) -> None:
     assert encoder.keep_alive == (KEEP_ALIVE if row.sse else b"")
 
 
-def test_a_resumable_body_goes_on_anywhere() -> None:
+def test_a_resumable_body_continues_after_any_event() -> None:
     """Each event has its number, and its bytes do not depend on other events."""
     with cases() as case:
         for encoder, row in ENCODERS.items():
@@ -268,7 +268,7 @@ def test_a_resumable_body_goes_on_anywhere() -> None:
 
 
 @pytest.mark.parametrize("name", outputs.FORMATS)
-def test_formats_have_names(name: str) -> None:
+def test_encoders_are_made_by_name(name: str) -> None:
     """A name, a function and an encoder each give an encoder."""
     made = make_encoder(name)
 
@@ -277,7 +277,7 @@ def test_formats_have_names(name: str) -> None:
     assert made is not make_encoder(name)
 
 
-def test_a_format_that_there_is_not() -> None:
+def test_an_unknown_format_is_refused() -> None:
     """The error names the formats."""
     with pytest.raises(ValueError, match="must be one of native, ai_sdk, ag_ui, openai, responses, anthropic, text"):
         make_encoder("xml")

@@ -86,7 +86,7 @@ def _said(events: list[UIEvent], kind: type[Text | Reasoning]) -> str:
 
 
 @pytest.mark.parametrize("name", ["ai_sdk", "ag_ui"])
-def test_an_answer_without_a_single_event_is_one_that_failed(name: str) -> None:
+def test_an_answer_without_events_has_failed(name: str) -> None:
     """The body of a run that never started reports a failure."""
     encoder = outputs.make_encoder(name)
 

@@ -185,7 +185,7 @@ PROVIDERS: dict[str, tuple[type[HTTPModel], Callable[[int, bool], Any], Complain
 
 @pytest.mark.parametrize("protocol", ["AI SDK", "AG-UI"])
 @pytest.mark.parametrize(("make", "stream", "complaint"), PROVIDERS.values(), ids=PROVIDERS)
-async def test_three_turns_that_a_client_keeps(
+async def test_a_client_keeps_three_turns(
     make: type[HTTPModel], stream: Callable[[int, bool], Any], complaint: Complaint, protocol: str
 ) -> None:
     """The provider accepts each request; it would refuse a missing signature."""
@@ -229,7 +229,7 @@ async def test_three_turns_that_a_client_keeps(
 
 
 @pytest.mark.parametrize("protocol", ["AI SDK", "AG-UI"])
-async def test_what_was_thought_between_calls_stays_there(protocol: str) -> None:
+async def test_reasoning_between_calls_keeps_its_position(protocol: str) -> None:
     """A provider refuses signed reasoning in another place, and its calls without it."""
     blocks: list[Body] = [
         *({**THINKING, "thinking": "1"}, {"type": "text", "text": "I look."}, {**THINKING, "thinking": "2"}),
@@ -258,7 +258,7 @@ async def test_what_was_thought_between_calls_stays_there(protocol: str) -> None
     assert ["a", "b"] == [each["tool_use_id"] for each in results["content"]]
 
 
-def test_parts_that_are_signed_on_their_own() -> None:
+def test_each_part_keeps_its_signature() -> None:
     """A signature without reasoning, or after a text, has its own part."""
     metadata = []
     for event_ in (
@@ -283,7 +283,7 @@ def test_parts_that_are_signed_on_their_own() -> None:
     ] == metadata
 
 
-def test_a_hostile_client_forges_signatures() -> None:
+def test_signatures_of_a_hostile_client_are_sent_to_their_provider_only() -> None:
     """A forged signature reaches only its own provider, as a signature."""
     forged = {"anthropic": {"signature": "FORGED", "x": "X"}}
     ui: list[Body] = [

@@ -64,7 +64,7 @@ def test_a_run_has_the_ids_of_its_request() -> None:
     assert "run" == body(Text("late"), FINISHED)[0]["runId"]
 
 
-def test_a_run_that_goes_on_has_other_messages() -> None:
+def test_a_continued_run_has_other_messages() -> None:
     """CopilotKit reuses the run id after an approval, but message ids differ."""
     said = [each for run in ("a", "b") for each in body(Start(run), StepStart(1), Text("Hi"), FINISHED, run_id="r-1")]
     ids = {each["messageId"] for each in said if each["type"] == "TEXT_MESSAGE_START"}
@@ -86,7 +86,7 @@ def test_text_and_reasoning_are_messages() -> None:
     ] == inside(Reasoning("Hm", signature="s"), Text(""), Text("He"), Text("y"))
 
 
-def test_a_call_from_its_name_to_its_result() -> None:
+def test_a_call_has_parts_from_its_name_to_its_result() -> None:
     """The text before it ends, and is the parent message of the call."""
     assert [
         {"type": "TEXT_MESSAGE_START", "messageId": "r-1", "role": "assistant"},
@@ -145,7 +145,7 @@ def test_an_error_of_a_call_is_its_result() -> None:
     assert "no" == inside(Call(WEATHER), Error(Code.TOOL_FAILED, "no", "c1", WEATHER))[-1]["content"]
 
 
-def test_calls_that_are_left_for_the_front_end_are_named() -> None:
+def test_calls_for_the_front_end_are_listed() -> None:
     """A reader of 1.0 gets their names; an earlier one finds calls without results."""
     run = (
         Start("r"),
@@ -175,7 +175,7 @@ def test_calls_that_wait_for_approval_interrupt_the_run() -> None:
     assert body(*run)[-1]["outcome"] == body(*run, version=None)[-1]["outcome"]
 
 
-def test_calls_that_the_messages_hold_already() -> None:
+def test_calls_in_the_messages_are_not_sent_again() -> None:
     """A run that resumes another sends only their results."""
     encoder = outputs.ag_ui(known_calls=["c1"])
     events: list[UIEvent] = [Start("r"), Call(WEATHER), Executing(WEATHER), Executed(WEATHER, 31, None, 0), FINISHED]
@@ -184,7 +184,7 @@ def test_calls_that_the_messages_hold_already() -> None:
     assert ["RUN_STARTED", "TOOL_CALL_RESULT", "RUN_FINISHED"] == [each["type"] for each in told]
 
 
-def test_tokens_are_told_at_the_end() -> None:
+def test_tokens_are_sent_at_the_end() -> None:
     """For all steps, to readers of 1.0, also with an error."""
     steps = UsageReport(Usage(input=10, output=2, cache_read=4)), UsageReport(Usage(input=1, output=1, reasoning=1))
     failed = Error(Code.UPSTREAM_ERROR, "no"), Done("failed", "error", None, [])
@@ -210,7 +210,7 @@ def test_a_run_that_failed_ends_with_its_error_alone() -> None:
     ] == told[-3:]
 
 
-def test_a_value_that_grows() -> None:
+def test_a_growing_value_is_sent_in_pieces() -> None:
     """A string is sent again after it has grown by a quarter, and at its end."""
     words = ["word " * 2] * 40
     added: list[UIEvent] = [Partial([], {}), Partial(["a/b~"], []), Partial(["a/b~", 0], None, True)]

@@ -58,7 +58,7 @@ def body(*events: UIEvent, **options: Any) -> list[Part]:
     return told
 
 
-def test_the_response_tells_what_it_is() -> None:
+def test_the_headers_name_the_protocol() -> None:
     """The header of the AI SDK, and headers against buffering."""
     encoder = outputs.ai_sdk()
 
@@ -72,7 +72,7 @@ def test_the_response_tells_what_it_is() -> None:
     assert not encoder.resumable
 
 
-def test_text_and_reasoning_are_stretches_that_begin_and_end() -> None:
+def test_blocks_of_text_and_reasoning_start_and_end() -> None:
     """Deltas of one channel are one block. Ids are unique, and no block is empty."""
     assert [
         {"type": "reasoning-start", "id": "reasoning-1"},
@@ -85,7 +85,7 @@ def test_text_and_reasoning_are_stretches_that_begin_and_end() -> None:
     ] == parts(Text(""), Reasoning("Hm"), Reasoning(""), Text("He"), Text("y\u2028\n"))
 
 
-def test_white_space_alone_is_no_stretch() -> None:
+def test_white_space_alone_is_no_block() -> None:
     """It waits for a visible character, and is dropped without one."""
     told = parts(
         *(Text("\n"), Call(WEATHER), Text("\n"), Text("\n "), Reasoning(" "), Text("a"), Reasoning("\n"), Text(" ")),
@@ -96,7 +96,7 @@ def test_white_space_alone_is_no_stretch() -> None:
     assert not [part for part in told if part["type"].startswith("reasoning")]
 
 
-def test_a_call_from_its_name_to_its_result() -> None:
+def test_a_call_has_parts_from_its_name_to_its_result() -> None:
     """The part starts with the name, and the arguments follow as they are written."""
     assert [
         {"type": "tool-input-start", "toolCallId": "c1", "toolName": "weather", "dynamic": True},
@@ -133,14 +133,14 @@ def test_a_call_from_its_name_to_its_result() -> None:
         ((), [None, None]),
     ],
 )
-def test_who_has_types_for_a_tool_gets_typed_parts(dynamic: Any, told: list[bool | None]) -> None:
+def test_tools_with_types_get_typed_parts(dynamic: Any, told: list[bool | None]) -> None:
     """`dynamic` names the calls that are `dynamic-tool` parts; others are `tool-NAME`."""
     calls = parts(Call(WEATHER), Executed(WEATHER, 1, None, 0), Call(TIME), Executed(TIME, 1, None, 0), dynamic=dynamic)
 
     assert told == [part.get("dynamic") for part in calls if part["type"] == "tool-input-available"]
 
 
-def test_progress_is_a_part_of_its_own_or_a_preliminary_output() -> None:
+def test_progress_is_a_data_part_or_a_preliminary_output() -> None:
     """A data part is not kept; the next output replaces a preliminary one."""
     run = Executing(WEATHER), Progress("c1", 50), Executed(WEATHER, 31, None, 0)
 
@@ -159,7 +159,7 @@ def test_progress_is_a_part_of_its_own_or_a_preliminary_output() -> None:
 @pytest.mark.parametrize(
     "code", [Code.UNKNOWN_TOOL, Code.TOOL_INPUT, Code.TOOL_DENIED, Code.TOOL_CANCELLED, Code.SUPERSEDED]
 )
-def test_a_call_that_was_told_and_not_run_is_an_output_error(code: Code) -> None:
+def test_a_complete_call_that_does_not_run_is_an_output_error(code: Code) -> None:
     """The model reads the same message."""
     told = parts(Call(WEATHER), Error(code, "no, because", "c1", WEATHER))
 
@@ -194,12 +194,12 @@ def test_a_malformed_call_is_an_input_error() -> None:
     )
 
 
-def test_what_is_for_developers_is_not_sent() -> None:
+def test_events_for_developers_are_not_sent() -> None:
     """A client does not know such parts."""
     assert [] == parts(Warning(Code.NEAR_MISS, "w"), FollowUp([]), Raw({"a": 1}), Markup("<x>"), Thinking(True))
 
 
-def test_a_value_that_grows() -> None:
+def test_a_growing_value_is_sent_in_pieces() -> None:
     """The growth is for `onData` alone, because the message has the text."""
     added: list[UIEvent] = [Text('{"a'), Partial([], {}), Text('": null'), Partial(["a"], None, True)]
     data = [part for part in parts(*added) if part["type"] == "data-partial"]
@@ -212,7 +212,7 @@ def test_a_value_that_grows() -> None:
     }
 
 
-def test_a_call_that_waits_for_approval() -> None:
+def test_a_call_that_waits_for_approval_is_requested() -> None:
     """The request has the id of its call. Version 5 gets only the call."""
     run = ApprovalRequested(TIME, 9.5), Executed(TIME, 1, None, 0)
 
@@ -222,7 +222,7 @@ def test_a_call_that_waits_for_approval() -> None:
     ]
 
 
-def test_a_call_that_was_asked_about_and_denied() -> None:
+def test_a_denied_call_is_sent_as_denied() -> None:
     """It is denied if the version knows that. Version 7 also gets the answer of another client."""
     denied = ApprovalRequested(TIME, 9.5), Error(Code.TOOL_DENIED, "too late", "c2", TIME)
 
@@ -250,7 +250,7 @@ def test_a_call_that_was_asked_about_and_denied() -> None:
         ({"type": "file", "url": "https://a.test/b", "mediaType": "a/b"}, "a/b", "https://a.test/b"),
     ],
 )
-def test_a_file_that_the_model_has_made(raw: Any, kind: str, url: str) -> None:
+def test_a_generated_file_is_sent(raw: Any, kind: str, url: str) -> None:
     """It is between the texts before and after it, for every provider."""
     told = parts(Text("a"), Raw(raw), Text("b"))
 
@@ -258,7 +258,7 @@ def test_a_file_that_the_model_has_made(raw: Any, kind: str, url: str) -> None:
     assert ["text-1", "text-2"] == [part["id"] for part in told if part["type"] == "text-end"]
 
 
-def test_an_address_that_runs_something_is_no_file() -> None:
+def test_a_file_with_an_unsafe_url_is_dropped() -> None:
     """A file is data or on a server."""
     scripts = [{"type": "file", "url": "javascript:alert(1)", "mediaType": "image/png"}]
     images = [{"images": [{"image_url": {"url": "http://a.test/b"}}]}, {"type": "image_generation_call", "result": ""}]
@@ -267,7 +267,7 @@ def test_an_address_that_runs_something_is_no_file() -> None:
 
 
 @pytest.mark.parametrize("known", [["c1", "c2"], "c1"])
-def test_calls_that_the_message_holds_already(known: Any) -> None:
+def test_known_calls_are_not_sent_again(known: Any) -> None:
     """A run that resumes another sends only their ends; unknown calls are sent completely."""
     encoder = outputs.ai_sdk(known_calls=known)
     events: list[UIEvent] = [
@@ -292,7 +292,7 @@ def test_calls_that_the_message_holds_already(known: Any) -> None:
 
 
 @pytest.mark.parametrize("known", [["c1"], []])
-def test_a_step_of_calls_that_the_message_holds_already(known: list[str]) -> None:
+def test_a_step_of_known_calls_is_not_started(known: list[str]) -> None:
     """It is not a step for the client until something new is sent."""
     encoder = outputs.ai_sdk(known_calls=known)
     events: list[UIEvent] = [
@@ -307,7 +307,7 @@ def test_a_step_of_calls_that_the_message_holds_already(known: list[str]) -> Non
     assert told.index("tool-output-available") < told.index("start-step") or not known
 
 
-def test_a_message_that_several_runs_made_is_told_as_a_whole() -> None:
+def test_a_message_of_several_runs_is_sent_whole() -> None:
     """A client that reconnects to the last run gets the events of all of them."""
     first: list[UIEvent] = [
         *(Start("r"), StepStart(1), Text("Well."), Call(WEATHER), ApprovalRequested(WEATHER, 9.5), Call(TIME)),
@@ -404,7 +404,7 @@ def test_each_ending_has_its_reason(done: Done, target: int, reason: str) -> Non
         ("failed", "Not run: the run failed."),
     ],
 )
-def test_calls_that_nobody_will_run_end(reason: Any, words: str) -> None:
+def test_calls_that_will_not_run_end(reason: Any, words: str) -> None:
     """Providers refuse a history with unanswered calls."""
     told = body(Start("r"), StepStart(1), Call(WEATHER), CallStart("c2", "time"), Done(reason, None, None, [WEATHER]))
 
@@ -443,7 +443,7 @@ def test_a_run_that_was_cancelled_is_aborted() -> None:
     assert [{"type": "finish-step"}, {"type": "abort", "reason": "cancelled"}] == told[-2:]
 
 
-def test_a_body_that_breaks_off_says_so() -> None:
+def test_a_body_that_breaks_off_ends_its_parts() -> None:
     """Text, calls and the step end before the error."""
     told = body(Start("r"), StepStart(1), Executing(WEATHER), Text("a"))
 
@@ -462,7 +462,7 @@ def test_a_body_that_breaks_off_says_so() -> None:
 
 
 @pytest.mark.parametrize("options", [{"target": 4}, {"target": "7"}, {"progress": "custom"}])
-def test_values_that_are_not_allowed_are_named(options: dict[str, Any]) -> None:
+def test_invalid_options_are_named(options: dict[str, Any]) -> None:
     """They raise when the encoder is made."""
     with pytest.raises(ValueError, match=json.dumps(next(iter(options.values()))).strip('"')):
         outputs.ai_sdk(**options)

@@ -20,7 +20,7 @@ def test_each_event_is_named_and_numbered() -> None:
     assert b'event: start\ndata: {"type":"start","run_id":"r"}\n\n' == encoder.encode(Start("r"))
 
 
-def test_as_lines() -> None:
+def test_events_may_be_lines() -> None:
     """With `framing="ndjson"`, each event is one line."""
     encoder = outputs.native(framing="ndjson")
 
@@ -30,7 +30,7 @@ def test_as_lines() -> None:
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_events_come_back(name: str) -> None:
+def test_events_survive_encoding(name: str) -> None:
     """A client reads the same events."""
     encoder, decoder = outputs.native(exclude=()), SSEDecoder()
 
@@ -41,14 +41,14 @@ def test_events_come_back(name: str) -> None:
     assert expected == [(frame.event, frame.id) for frame in frames if isinstance(frame, Frame)]
 
 
-def test_half_a_surrogate_pair() -> None:
+def test_half_a_surrogate_pair_is_replaced() -> None:
     """It becomes U+FFFD, as in `to_json`."""
     encoder = outputs.native(framing="ndjson")
 
     assert Text("a\ud83d").to_json() + "\n" == encoder.encode(Text("a\ud83d")).decode()
 
 
-def test_types_can_be_left_out() -> None:
+def test_event_types_can_be_excluded() -> None:
     """`done` cannot be excluded, because it ends the body."""
     encoder = outputs.native(exclude={"text"})
 
@@ -58,7 +58,7 @@ def test_types_can_be_left_out() -> None:
 
 
 @pytest.mark.parametrize("framing", ["sse", "ndjson"])
-def test_what_the_model_is_told_is_left_out(framing: Any) -> None:
+def test_messages_for_the_model_are_excluded(framing: Any) -> None:
     """Unless `exclude` says otherwise."""
     told = FollowUp([{"role": "user", "content": "the price that we pay is 5"}], seq=9)
 
@@ -76,7 +76,7 @@ def test_what_the_model_is_told_is_left_out(framing: Any) -> None:
         ({"framing": "xml"}, r"framing must be one of 'sse', 'ndjson', got 'xml'"),
     ],
 )
-def test_values_that_are_not_allowed(options: dict[str, Any], complaint: str) -> None:
+def test_invalid_options_are_refused(options: dict[str, Any], complaint: str) -> None:
     """The error names the value."""
     with pytest.raises(ValueError, match=complaint):
         outputs.native(**options)
@@ -88,7 +88,7 @@ def text_of(name: str, **options: Any) -> str:
     return (b"".join(map(encoder.encode, RUNS[name])) + encoder.close()).decode()
 
 
-def test_plain_text() -> None:
+def test_plain_text_contains_only_the_answer() -> None:
     """Only the text; texts of two steps are separated."""
     assert "Good morning." == text_of("text")
     assert "Let me look.\n\nIt is mild." == text_of("two steps")
@@ -97,7 +97,7 @@ def test_plain_text() -> None:
     assert "a\ufffd" == outputs.text().encode(Text("a\ud83d")).decode()
 
 
-def test_words_for_other_events() -> None:
+def test_a_function_may_render_other_events() -> None:
     """`render` returns them, and each is separated."""
     texts = UiTexts(waiting="(a tool)", executing="", executed="(done)")
 

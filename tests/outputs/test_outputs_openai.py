@@ -34,7 +34,7 @@ def ending(reason: Any, finish: str | None, *pending: int) -> list[UIEvent]:
     return [StepEnd(1, finish), Done(reason, finish, finish, [call(number) for number in pending])]
 
 
-def test_the_bytes_of_a_short_answer() -> None:
+def test_a_short_answer_has_these_bytes() -> None:
     """Role, text, reason and end. The schema requires the only null, `finish_reason`."""
     encoder = outputs.openai(model="m", id="chatcmpl-1", created=1785000000)
     head = b'data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1785000000,"model":"m",'
@@ -50,7 +50,7 @@ def test_the_bytes_of_a_short_answer() -> None:
 
 
 @pytest.mark.parametrize("deltas", [True, False])
-def test_a_pending_call_is_a_native_one(deltas: bool) -> None:
+def test_a_pending_call_is_sent_as_a_native_call(deltas: bool) -> None:
     """In any dialect. The client runs it."""
     message = read(RUNS["a call that waits"], call_deltas=deltas)
 
@@ -58,7 +58,7 @@ def test_a_pending_call_is_a_native_one(deltas: bool) -> None:
     assert Message("So:", "", [("call_1", "weather", arguments)], "tool_calls", None, None) == message
 
 
-def test_calls_as_they_are_written() -> None:
+def test_calls_are_sent_while_they_are_written() -> None:
     """The name is sent first, then the pieces of the arguments, and their end with the call."""
     encoder = outputs.openai(call_deltas=True)
     calls = []
@@ -93,7 +93,7 @@ def test_calls_as_they_are_written() -> None:
         [*malformed(1), *ending("stopped", "tool_stop")],
     ],
 )
-def test_calls_that_a_client_must_not_run(events: list[UIEvent]) -> None:
+def test_calls_that_a_client_must_not_run_are_not_sent(events: list[UIEvent]) -> None:
     """What was run here, or superseded, or forbidden, or cannot be called by a name, is not told, and nor is what the
     run answers itself.
     """
@@ -113,7 +113,7 @@ def test_calls_that_a_client_must_not_run(events: list[UIEvent]) -> None:
     ],
 )
 @pytest.mark.parametrize("deltas", [True, False])
-def test_a_malformed_call_is_told_with_what_the_model_wrote(raw: str, arguments: str, deltas: bool) -> None:
+def test_a_malformed_call_is_sent_with_the_text_of_the_model(raw: str, arguments: str, deltas: bool) -> None:
     """Clients answer such calls, and no client takes refused text for an object."""
     message = read(numbered(*START, *malformed(1, raw=raw), *STOP), call_deltas=deltas)
 
@@ -121,7 +121,7 @@ def test_a_malformed_call_is_told_with_what_the_model_wrote(raw: str, arguments:
     assert "tool_calls" == message.finish
 
 
-def test_a_malformed_call_whose_pieces_have_been_told() -> None:
+def test_a_malformed_call_that_was_sent_in_part_is_an_error() -> None:
     """Nothing is added to them."""
     message = read(RUNS["calls side by side"][:-2] + ending("finished", "stop"), call_deltas=True)
 
@@ -148,7 +148,7 @@ def test_a_malformed_call_whose_pieces_have_been_told() -> None:
         (ending("cancelled", None, 1), None),
     ],
 )
-def test_the_finish_reason_says_what_is_to_be_done(end: list[UIEvent], finish: str | None) -> None:
+def test_the_finish_reason_depends_on_calls_and_truncation(end: list[UIEvent], finish: str | None) -> None:
     """It means that the client runs calls, or that the answer is cut. A cancelled run has none."""
     assert finish == read(numbered(*START, Text("a"), *end)).finish
 
@@ -161,7 +161,7 @@ def test_an_error_ends_the_body(name: str) -> None:
     assert error == read(RUNS[name]).error
 
 
-def test_a_body_that_is_left_says_so() -> None:
+def test_a_body_that_breaks_off_ends_with_an_error() -> None:
     """A run without `done` ends with an error, once."""
     error = {"message": "the stream ended before it was complete", "type": "server_error", "code": "stream_interrupted"}
 
@@ -169,7 +169,7 @@ def test_a_body_that_is_left_says_so() -> None:
     assert "upstream_error" == (read(RUNS["an error in the middle"][:5]).error or {})["code"]
 
 
-def test_usage_of_all_steps() -> None:
+def test_the_usage_of_all_steps_is_added() -> None:
     """It is sent at the end if requested; unknown counts are omitted."""
     assert read(RUNS["two steps"], include_usage=True).usage == {
         "prompt_tokens": 30,
@@ -217,12 +217,12 @@ def in_text(*items: str | int) -> list[UIEvent]:
         (["a" + " " * (LIMIT + 1), "  ", 1, "b ", 2], "a" + " " * (LIMIT + 3) + "b"),
     ],
 )
-def test_white_space_around_calls_in_text(items: list[str | int], content: str) -> None:
+def test_white_space_around_calls_in_text_is_dropped(items: list[str | int], content: str) -> None:
     """It is dropped up to a limit, and so is white space at the end after a call."""
     assert content == read(in_text(*items)).content
 
 
-def test_white_space_before_what_is_no_call_in_text() -> None:
+def test_white_space_before_other_events_is_kept() -> None:
     """It stays before a native call, and before text that is not a call."""
     native = call(1, dialect="native")
     assert "So: " == read(numbered(*START, Text("So: "), *written_call(native), *ending("finished", "stop"))).content
@@ -233,7 +233,7 @@ def test_white_space_before_what_is_no_call_in_text() -> None:
     assert "a ~~~" == read(refused).content
 
 
-def test_white_space_between_steps() -> None:
+def test_a_blank_line_separates_steps() -> None:
     """The separator replaces it."""
     step: list[UIEvent] = [StepEnd(1, "stop"), StepStart(2)]
     events = numbered(*START, Text("a \n"), *step, Text("\n"), Text(" "), Text(" b"), StepEnd(2, "stop"), STOP[1])
@@ -248,7 +248,7 @@ pieces = st.lists(st.sampled_from([" ", "\n", "\r\n", "a", "b c", " " * LIMIT]),
 
 
 @given(st.lists(pieces | st.integers(1, 9), max_size=6, unique=True), st.lists(st.integers(0, 2500), max_size=8))
-def test_cuts_of_the_text_change_nothing(items: list[str | int], places: list[int]) -> None:
+def test_the_division_into_deltas_changes_nothing(items: list[str | int], places: list[int]) -> None:
     """A client builds the same message for every cut."""
     pieces = [each for item in items for each in (cut(item, places) if isinstance(item, str) else [item])]
 
@@ -256,7 +256,7 @@ def test_cuts_of_the_text_change_nothing(items: list[str | int], places: list[in
 
 
 @pytest.mark.anyio
-async def test_native_calls_that_come_in_turns_are_sent_one_after_the_other() -> None:
+async def test_interleaved_native_calls_are_sent_in_order() -> None:
     """Clients take a call as complete when another one starts."""
     functions = [(0, "a", "get_weather", '{"ci'), (1, "b", "get_time", '{"zo'), (0, None, None, 'ty": "Bern"}')]
     functions += [(2, "c", "get_time", "{}"), (1, None, None, 'ne": "UTC"}')]

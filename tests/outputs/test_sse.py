@@ -87,7 +87,7 @@ def whole(value: Any) -> Any:
 
 
 @given(values)
-def test_json_comes_back_as_one_event(value: Any) -> None:
+def test_json_is_one_event(value: Any) -> None:
     """Every reader finds one event with that value, without a name or an id."""
     frame = read_everywhere(encode_json(value))
 
@@ -103,7 +103,7 @@ def test_keep_alives_are_no_events(value: Any) -> None:
     assert whole(value) == json.loads(read_everywhere(body).data)
 
 
-def test_the_bytes_of_an_event() -> None:
+def test_an_event_has_these_bytes() -> None:
     """Lines end with LF."""
     assert b"data: [1]\n\n" == encode_json([1])
 
@@ -120,6 +120,6 @@ def test_half_a_surrogate_pair_raises_nothing() -> None:
     assert {"\ufffd": ["\ufffd", ["😀"]]} == json.loads(to_json(value))
 
 
-def test_what_is_none_is_left_out() -> None:
+def test_none_is_omitted() -> None:
     """`present` keeps false values and omits None."""
     assert {"b": 0, "c": "", "d": False} == present(a=None, b=0, c="", d=False)

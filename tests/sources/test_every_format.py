@@ -72,13 +72,13 @@ _pieces = st.lists(st.tuples(st.integers(0, 60_000), st.integers(0, 900)), max_s
 
 
 @together("stream", STREAMS.values(), ids=STREAMS)
-def test_streams_at_every_cut(stream: Stream) -> None:
+def test_streams_give_the_same_events_at_every_cut(stream: Stream) -> None:
     """Each stream gives the same events however it is cut, and each event survives JSON."""
     assert_same_at_every_cut(stream.make, b"".join(stream.frames), stream.expected)
 
 
 @together("stream", _IN_FRAMES.values(), ids=_IN_FRAMES)
-def test_streams_that_break_off(stream: Stream) -> None:
+def test_streams_that_break_off_are_interrupted(stream: Stream) -> None:
     """Only a terminator, a finish reason or an error ends a stream."""
     assert_ends_are_earned(stream.make, stream.frames)
 
@@ -147,7 +147,7 @@ def _replace(value: Any, odd: Any, place: int, count: Iterator[int]) -> Any:
 
 
 @together("stream", _IN_JSON.values(), ids=_IN_JSON)
-def test_odd_values_never_raise(stream: Stream) -> None:
+def test_values_of_wrong_types_never_raise(stream: Stream) -> None:
     """A value of another type in any place gives events that the machine reads and that JSON can hold."""
     values = _values_of(stream.frames)
     for place in range(1, 60):

@@ -57,7 +57,7 @@ def test_half_a_character_in_a_key_or_value_raises_nothing(adapter: Callable[[],
         assert event.to_json()
 
 
-def test_text_beside_half_a_key_is_read() -> None:
+def test_text_is_read_if_another_key_holds_half_a_character() -> None:
     """A key that is half a character costs nothing, and a text cut in mid-character is joined all the same."""
     first = {"choices": [{"delta": {"content": "hi\ud83d", "\ud83d": 1}}]}
     second = {"choices": [{"delta": {"content": "\ude00", "\udc00": 1}}]}
@@ -109,13 +109,13 @@ def test_a_block_with_a_piece_of_the_wrong_type_is_faulty(piece: dict[str, Any])
 
 
 @pytest.mark.parametrize("index", ["0", 0.0, 0])
-def test_the_number_of_a_block_may_be_written_otherwise(index: Any) -> None:
+def test_the_number_of_a_block_may_be_a_string_or_a_float(index: Any) -> None:
     """A piece goes to the block whose number it has, as text too."""
     events = _read(Anthropic(), _block(0, "f"), _piece(index, _JSON), _halt(index))
     assert [event.text for event in events if isinstance(event, ToolCallDelta)] == ['{"to":1}']
 
 
-def test_a_piece_of_another_block_makes_no_call_faulty() -> None:
+def test_a_piece_of_another_block_does_not_affect_a_call() -> None:
     """An integer that is no block's is nobody's, and a piece that says what it is and is no JSON is none of a call."""
     pieces = (_piece(7, "x"), _piece(0, {"type": "citations_delta"}), _piece(0, _JSON), _halt(0))
     assert _ends(Anthropic, _block(0, "f"), *pieces) == [("f", None, None)]
@@ -132,7 +132,7 @@ def _part(call: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("bad", [5, "x", {"a": 1}, 0, "", {}, False])
-def test_gemini_pieces_that_are_no_list_make_the_call_faulty(bad: Any) -> None:
+def test_gemini_pieces_that_are_not_a_list_make_the_call_faulty(bad: Any) -> None:
     """In a call that is whole, at the beginning of a streamed one, and at its end."""
     begins, more = _part({"name": "f", "willContinue": True}), [{"jsonPath": "$.to", "numberValue": 1}]
     last = _part({"partialArgs": more})
@@ -220,7 +220,7 @@ def test_a_chat_call_with_an_unreadable_start_is_faulty() -> None:
     ) == [(None, None, Code.INVALID_ARGUMENTS)]
 
 
-def test_a_call_of_the_old_form_with_a_piece_of_the_wrong_type_is_faulty() -> None:
+def test_a_function_call_with_a_piece_of_the_wrong_type_is_faulty() -> None:
     """A `function_call` that is no object, behind one that is."""
     frames = ({"choices": [{"delta": {"function_call": each}}]} for each in ({"name": "f"}, ["x"]))
     assert _ends(ChatCompletions, *frames, _calls(finish="function_call")) == [_BAD]
@@ -229,14 +229,14 @@ def test_a_call_of_the_old_form_with_a_piece_of_the_wrong_type_is_faulty() -> No
 # One call in two forms.
 
 
-def test_the_old_form_of_a_call_beside_the_new_one_is_no_second_call() -> None:
+def test_function_call_repeats_tool_calls() -> None:
     """Servers that speak both forms say each call twice."""
     first = _calls(_entry(0, "f", '{"to"'), function_call={"name": "f", "arguments": '{"to"'})
     rest = _calls(_entry(0, None, ":1}"), function_call={"arguments": ":1}"}, finish="tool_calls")
     assert _ends(ChatCompletions, first, rest) == [("f", None, None)]
 
 
-def test_the_old_form_beside_an_empty_list_is_a_call() -> None:
+def test_function_call_with_an_empty_list_is_a_call() -> None:
     """The new form says nothing, so the old one counts."""
     first = _calls({"index": 0}, function_call={"name": "f", "arguments": "{}"}, finish="function_call")
     assert _ends(ChatCompletions, first) == [("f", None, None)]

@@ -112,7 +112,7 @@ CASES = {
 
 
 @together(("stream", "expected"), CASES.values(), ids=CASES)
-def test_cases_of_the_standard_at_every_cut(stream: bytes, expected: list[Frame]) -> None:
+def test_cases_of_the_standard_give_the_same_frames_at_every_cut(stream: bytes, expected: list[Frame]) -> None:
     """Each case is what it should be however it is cut, and the reference says the same."""
     assert expected == reference(stream)
     for chunks in usual_cuts(stream):
@@ -136,7 +136,7 @@ _streams = st.lists(st.sampled_from(_PIECES), max_size=30).map(b"".join)
 
 
 @given(_streams, places)
-def test_any_cut_of_any_stream_gives_what_the_reference_gives(stream: bytes, where: list[int]) -> None:
+def test_any_stream_gives_the_frames_of_the_reference_at_any_cut(stream: bytes, where: list[int]) -> None:
     """The decoder is the reference, for streams that are made to be hard."""
     assert reference(stream) == frames(SSEDecoder(), cut(stream, where))
 
@@ -168,7 +168,7 @@ def test_a_skipped_frame_at_the_end_of_the_stream_is_reported() -> None:
 
 
 @pytest.mark.parametrize(("make", "end"), [(SSEDecoder, b"\n\n"), (LineDecoder, b"\n")], ids=["SSE", "NDJSON"])
-def test_a_line_without_end_takes_no_memory(make: type[SSEDecoder | LineDecoder], end: bytes) -> None:
+def test_an_endless_line_takes_no_memory(make: type[SSEDecoder | LineDecoder], end: bytes) -> None:
     """Fifty megabytes in one line are counted and not stored, and what follows them is read."""
     decoder = make(1024 * 1024)
     chunk = b"x" * 65536
@@ -182,7 +182,7 @@ def test_a_line_without_end_takes_no_memory(make: type[SSEDecoder | LineDecoder]
     assert peak < 4 * 1024 * 1024
 
 
-def test_a_long_frame_in_drips_is_one_frame() -> None:
+def test_a_long_frame_that_arrives_in_small_chunks_is_one_frame() -> None:
     """A megabyte that comes in pieces of seven bytes is put together once."""
     value = b"0123456789" * 100_000
     stream = b"data: " + value + b"\n\n"

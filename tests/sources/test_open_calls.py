@@ -59,7 +59,7 @@ def test_open_calls_are_bounded(name: str) -> None:
 
 
 @pytest.mark.parametrize("index", [None, 0, 7])
-def test_pieces_of_a_chat_call_too_many(index: int | None) -> None:
+def test_pieces_of_chat_calls_over_the_limit_are_dropped(index: int | None) -> None:
     """They are dropped, wherever they stand; calls that were there before go on."""
     begin = [BEGINS["openai"](n) for n in range(3)]
     place = {} if index is None else {"index": index}
@@ -73,7 +73,7 @@ def test_pieces_of_a_chat_call_too_many(index: int | None) -> None:
     assert [("x", Code.TOO_MANY_CALLS), ("c0", None), ("c1", None), ("c2", None)] == ends
 
 
-def test_a_stray_entry_spoils_what_is_open() -> None:
+def test_a_stray_entry_makes_open_calls_faulty() -> None:
     """Also the second time, when more has come in between."""
     stray = {"choices": [{"index": 0, "delta": {"tool_calls": [5, 5]}}]}
     end = {"choices": [{"finish_reason": "tool_calls"}]}

@@ -118,7 +118,7 @@ UNREADABLE: dict[str, Any] = {
 
 
 @pytest.mark.parametrize(("pieces", "value"), WRITTEN.values(), ids=WRITTEN)
-def test_strings_are_written_as_they_come(pieces: list[Any], value: str) -> None:
+def test_strings_are_written_as_they_arrive(pieces: list[Any], value: str) -> None:
     """All pieces of one string are one string, and nothing has to be given at the end."""
     written, given = write(*pieces)
     assert given is None
@@ -181,7 +181,7 @@ def _pieces(value: Any, path: str = "$") -> list[dict[str, Any]]:
 
 
 @given(st.dictionaries(_names, _values, min_size=1, max_size=4))
-def test_any_object_comes_back(value: dict[str, Any]) -> None:
+def test_any_object_survives_its_division_into_pieces(value: dict[str, Any]) -> None:
     """An object that is taken to pieces is written as itself."""
     written, given = write(*_pieces(value))
     assert given is None
@@ -189,7 +189,7 @@ def test_any_object_comes_back(value: dict[str, Any]) -> None:
 
 
 @given(st.dictionaries(_names, _values, min_size=1, max_size=4), st.randoms())
-def test_any_order_makes_the_object_or_nothing(value: dict[str, Any], chance: Any) -> None:
+def test_pieces_in_any_order_give_the_object_or_no_text(value: dict[str, Any], chance: Any) -> None:
     """Pieces in disorder never make another object."""
     pieces = _pieces(value)
     chance.shuffle(pieces)

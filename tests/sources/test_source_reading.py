@@ -62,7 +62,7 @@ async def fetch(server: Loopback) -> list[SourceEvent]:
     return [msgspec.structs.replace(each, url=None) if isinstance(each, SourceError) else each for each in events]
 
 
-async def test_a_response_of_httpx() -> None:
+async def test_a_response_of_httpx_is_read() -> None:
     """The bytes of the response are decoded, whatever its chunks are."""
     async with Loopback(STREAM) as server:
         assert await fetch(server) == EVENTS
@@ -71,7 +71,7 @@ async def test_a_response_of_httpx() -> None:
         assert await fetch(server) == EVENTS
 
 
-async def test_each_network_chunk_is_a_batch() -> None:
+async def test_each_network_chunk_gives_one_batch() -> None:
     """What one chunk brought is handed out before the next one is there."""
     first, second = anyio.Event(), anyio.Event()
     script: list[bytes | anyio.Event] = [STREAM[0], first, STREAM[1], second, STREAM[2]]
@@ -88,7 +88,7 @@ async def test_each_network_chunk_is_a_batch() -> None:
         await source.aclose()
 
 
-async def test_an_event_source_of_httpx_sse() -> None:
+async def test_an_event_source_of_httpx_sse_is_read() -> None:
     """Its response is read, so that nothing of what its decoder loses is lost."""
     async with (
         Loopback([*STREAM[:-1], STREAM[-1].rstrip()]) as server,
@@ -98,7 +98,7 @@ async def test_an_event_source_of_httpx_sse() -> None:
         assert await collect(sources.openai(events)) == EVENTS
 
 
-async def test_server_sent_events_of_httpx_sse() -> None:
+async def test_server_sent_events_of_httpx_sse_are_read() -> None:
     """Objects with `event` and `data` are read too, and the empty ones that httpx-sse invents mean nothing."""
     async with (
         Loopback(STREAM) as server,
@@ -110,7 +110,7 @@ async def test_server_sent_events_of_httpx_sse() -> None:
     assert [ProviderCompleted(finish_reason="stop")] == await collect(sources.openai(decoded))
 
 
-async def test_iterables_of_bytes() -> None:
+async def test_iterables_of_bytes_are_read() -> None:
     """Bytes come from anything that yields them, or are there at once."""
 
     async def stream() -> AsyncIterator[bytes]:
@@ -124,14 +124,14 @@ async def test_iterables_of_bytes() -> None:
     assert await collect(sources.openai([bytearray(STREAM[0]), memoryview(STREAM[1]), STREAM[2]])) == EVENTS
 
 
-async def test_a_compressed_response() -> None:
+async def test_a_compressed_response_is_decoded() -> None:
     """Content is decoded by the client before it is read."""
     body = gzip.compress(b"".join(STREAM))
     async with Loopback([body[:9], body[9:]], headers={"Content-Encoding": "gzip"}) as server:
         assert await fetch(server) == EVENTS
 
 
-async def test_latitude_over_a_connection() -> None:
+async def test_a_latitude_run_is_read_over_a_connection() -> None:
     """The other adapter reads in the same way."""
     chunks = [
         b'event: provider-event\ndata: {"type":"text-delta","textDelta":"a"}\n\n',
@@ -204,7 +204,7 @@ REFUSALS: dict[str, tuple[int, str | None, Any, SourceError]] = {
 
 
 @together(("status", "declared", "body", "expected"), REFUSALS.values(), ids=REFUSALS)
-async def test_a_response_that_is_an_error_or_a_document(
+async def test_an_error_or_a_document_is_no_stream(
     status: int, declared: str | None, body: Any, expected: SourceError
 ) -> None:
     """It is one error with the provider's words, or with those of its status."""
@@ -215,7 +215,7 @@ async def test_a_response_that_is_an_error_or_a_document(
         assert await fetch(server) == [expected]
 
 
-async def test_an_event_stream_that_is_declared_as_json() -> None:
+async def test_an_event_stream_declared_as_json_is_read() -> None:
     """What a response begins with counts for more than what it is declared to be."""
     async with Loopback([b"\n", b"\r\n", *STREAM], declared="application/json") as server:
         assert await fetch(server) == EVENTS
@@ -225,7 +225,7 @@ async def test_an_event_stream_that_is_declared_as_json() -> None:
         assert await fetch(server) == EVENTS
 
 
-async def test_an_endless_error_is_read_in_part() -> None:
+async def test_an_endless_error_is_read_up_to_a_limit() -> None:
     """So much of a body is read as an error needs, and the connection is closed."""
     async with Loopback([b" " * 65536] * 64, status=500, hold=True) as server:
         assert [SourceError("Internal Server Error", status=500)] == await fetch(server)
@@ -233,13 +233,13 @@ async def test_an_endless_error_is_read_in_part() -> None:
             await server.disconnected.wait()
 
 
-async def test_an_error_that_breaks_off() -> None:
+async def test_an_error_response_may_break_off() -> None:
     """The status is an error even if its body never comes."""
     async with Loopback([b'{"error":'], status=500, drop=True) as server:
         assert [SourceError("Internal Server Error", status=500)] == await fetch(server)
 
 
-async def test_a_connection_that_breaks_off() -> None:
+async def test_a_connection_that_breaks_off_is_an_interruption() -> None:
     """The exception of the client is an event, with its type for the log: its text may hold an address with a key."""
     async with Loopback(STREAM[:1], drop=True) as server:
         first, second = await fetch(server)
@@ -249,7 +249,7 @@ async def test_a_connection_that_breaks_off() -> None:
     assert second.cause == "httpx.RemoteProtocolError"
 
 
-async def test_a_connection_that_breaks_off_after_the_end() -> None:
+async def test_a_connection_may_break_off_after_the_end() -> None:
     """Once the finish reason is there, nothing that the transport does takes it back."""
     for script in (STREAM, STREAM[:2]):
         async with Loopback(script, drop=True) as server:
@@ -282,7 +282,7 @@ async def test_closing_before_the_first_read_disconnects() -> None:
             await server.disconnected.wait()
 
 
-async def test_closing_while_another_task_reads() -> None:
+async def test_closing_ends_the_read_of_another_task() -> None:
     """The read ends quietly."""
     ended = anyio.Event()
 
@@ -307,7 +307,7 @@ async def test_closing_while_another_task_reads() -> None:
                     await ended.wait()
 
 
-async def test_closing_in_a_shielded_scope_of_a_cancelled_task() -> None:
+async def test_a_cancelled_task_closes_in_a_shielded_scope() -> None:
     """A `finally` can close what it read."""
     async with Loopback(STREAM[:1], hold=True) as server, request(server) as response:
         source = sources.openai(response)
@@ -391,7 +391,7 @@ async def test_closing_closes_iterables() -> None:
     assert closed == ["asynchronous"]
 
 
-async def test_closing_a_response_that_cannot_be_closed() -> None:
+async def test_an_error_while_closing_is_suppressed() -> None:
     """Only `aiter_bytes` is asked of a response."""
 
     class Response:
@@ -405,7 +405,7 @@ async def test_closing_a_response_that_cannot_be_closed() -> None:
     await source.aclose()
 
 
-async def test_closing_a_response_that_never_ends() -> None:
+async def test_a_response_that_never_ends_is_closed() -> None:
     """One that goes on after it was closed, without ever waiting, is left alone in the end."""
 
     class Response:
@@ -419,7 +419,7 @@ async def test_closing_a_response_that_never_ends() -> None:
     assert await collect(source) == []
 
 
-async def test_a_response_that_was_read_already() -> None:
+async def test_a_response_that_was_read_before_is_a_stream() -> None:
     """Content that the client holds is a stream like any other."""
     async with Loopback(STREAM) as server, connect() as client:
         assert await collect(sources.openai(await client.get(server.url))) == EVENTS
@@ -459,7 +459,7 @@ def test_a_synchronous_response_is_refused() -> None:
         sources.openai(httpx.Response(200, stream=Body()))
 
 
-def test_adapters_by_name() -> None:
+def test_adapters_are_made_by_name() -> None:
     """A recording asks for its adapter by name."""
     adapter = sources.adapter("openai")
     assert [event for chunk in STREAM for event in adapter.feed(chunk)] == EVENTS

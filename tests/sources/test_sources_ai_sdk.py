@@ -364,7 +364,7 @@ READ: dict[str, Any] = {
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("name", READ)
-async def test_sources_of_dicts_and_of_bytes(name: str) -> None:
+async def test_dicts_and_bytes_give_the_same_events(name: str) -> None:
     """The source that has the adapter's name reads both alike."""
     value = READ[name]
     data = json.dumps(value).encode() + b"\n" if name == "ollama" else sse(value)
@@ -402,7 +402,7 @@ NOT_OURS: dict[str, list[bytes]] = {
 
 
 @together("frames", NOT_OURS.values(), ids=NOT_OURS)
-def test_a_call_that_may_be_theirs_never_runs_here(frames: list[bytes]) -> None:
+def test_a_call_that_the_backend_may_run_never_runs_here(frames: list[bytes]) -> None:
     """Neither one that was told early, nor one that was left to somebody before it came."""
     *_, end = story(*read(AISDKMessages, *frames, part("finish", finishReason="tool-calls")))
     assert end.startswith("done finished")

@@ -542,7 +542,7 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
 
 
 @pytest.mark.parametrize("kind", ["future", "error"])
-def test_numbers_without_end(kind: str) -> None:
+def test_numbers_with_too_many_digits_cannot_be_decoded(kind: str) -> None:
     """What no decoder takes costs its event; an error stays one."""
     first, *rest = read(Anthropic, sse('{"type":"' + kind + '","x":' + "1" * 5000 + "}"), *frames(end()))
     assert isinstance(first, SourceWarning)

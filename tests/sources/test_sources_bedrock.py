@@ -256,7 +256,7 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
 }
 
 
-def test_events_of_boto3() -> None:
+def test_events_of_boto3_are_read_like_bytes() -> None:
     """One object with one member each, bytes as bytes, is the same as the message."""
     value = {"contentBlockDelta": {"contentBlockIndex": 0, "delta": {"text": "a"}}}
     inside = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "a"}}
@@ -266,7 +266,7 @@ def test_events_of_boto3() -> None:
     assert [SourceError("No (validationException)", cause="validationException")] == told
 
 
-def test_a_chunk_that_cannot_be_read() -> None:
+def test_a_chunk_that_cannot_be_decoded_is_a_warning() -> None:
     """It costs itself; a stream of which no chunk can be read is of another format."""
     bad, unknown = event("chunk", {"bytes": "?"}), chunk({"generation": "a"})
     good = chunk({"type": "message_stop"})
@@ -278,7 +278,7 @@ def test_a_chunk_that_cannot_be_read() -> None:
 
 @pytest.mark.parametrize("declared", ["application/vnd.amazon.eventstream", "application/octet-stream"])
 @pytest.mark.anyio
-async def test_it_is_detected(declared: str) -> None:
+async def test_streams_of_bedrock_are_detected(declared: str) -> None:
     """By its content type, and else by its first byte."""
 
     class Pieces(httpx.AsyncByteStream):
@@ -300,7 +300,7 @@ def decode(*chunks: bytes, limit: int = 1000) -> list[Any]:
     return [frame for chunk in chunks for frame in decoder.feed(chunk)] + decoder.close()
 
 
-def test_headers_of_every_type() -> None:
+def test_headers_of_every_type_are_read() -> None:
     """Only texts say anything here; the others are as long as their types are."""
     sizes = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
     others = b"".join(b"\x01x" + bytes([kind]) + bytes(size) for kind, size in sizes.items())
@@ -321,7 +321,7 @@ def _framed(headers: bytes, payload: bytes) -> bytes:
     return body + struct.pack(">I", crc32(body))
 
 
-def test_a_message_that_fails_its_checksum_is_lost() -> None:
+def test_a_message_with_a_wrong_checksum_is_dropped() -> None:
     """The next one is read; a prelude that fails its own ends the stream."""
     one, two = event("a", "one"), event("a", "two")
     flipped = one[:20] + bytes([one[20] ^ 1]) + one[21:]
@@ -335,7 +335,7 @@ def test_a_message_that_fails_its_checksum_is_lost() -> None:
             assert [Frame(b'"two"', "a"), ended] == decode(*chunks)
 
 
-def test_damaged_messages() -> None:
+def test_damaged_messages_are_reported() -> None:
     """A lost message is a warning, and a lost framing the end, which no success follows."""
     flipped = delta(text="one")[:-1] + b"?"
     lost = read(Bedrock, delta(text="a"), flipped, delta(text="b"), end())
@@ -347,7 +347,7 @@ def test_damaged_messages() -> None:
     assert "begins with no event, but `<html>Bad" in page.message
 
 
-def test_a_message_over_the_limit_is_passed_over() -> None:
+def test_a_message_over_the_limit_is_skipped() -> None:
     """It is not stored, and what follows is read; one that breaks off is told with what has come of it."""
     long, short = event("a", "x" * 2000), event("a", 1)
     for chunks in ([short + long + short], [(short + long + short)[at : at + 7] for at in range(0, 2400, 7)]):
@@ -361,7 +361,7 @@ def test_a_message_over_the_limit_is_passed_over() -> None:
 
 
 @given(st.lists(st.binary(max_size=60), max_size=4), places, st.integers(0, 300))
-def test_any_bytes_at_any_cut(payloads: list[bytes], where: list[int], at: int) -> None:
+def test_any_bytes_give_the_same_frames_at_any_cut(payloads: list[bytes], where: list[int], at: int) -> None:
     """Nothing raises, and the cut makes no difference, whether a bit is wrong or not."""
     stream = b"".join(message(each, {":event-type": "chunk"}) for each in payloads)
     assert [Frame(each, "chunk") for each in payloads] == decode(*cut(stream, where))

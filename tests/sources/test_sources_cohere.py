@@ -132,13 +132,13 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
 }
 
 
-def test_more_calls_than_a_turn_may_have() -> None:
+def test_calls_over_the_limit_are_refused() -> None:
     """Each that begins while as many are open is refused, and not kept."""
     begun = [asked(index, f"c{index}", "f")[0] for index in range(4)]
     events = read(lambda: Cohere(Limits(calls=2)), *begun, end("TOOL_CALL"))
     assert [Code.TOO_MANY_CALLS] * 2 == [each.fault for each in events if isinstance(each, NativeToolCall)]
 
 
-def test_the_name_of_the_answer() -> None:
+def test_the_id_of_the_response_is_reported() -> None:
     """The message has an id; which model it is of is not told."""
     assert ("m1", None) == who_answers(Cohere, START, end())

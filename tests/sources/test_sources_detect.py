@@ -90,7 +90,7 @@ def test_each_format_is_detected(name: str, stream: bytes) -> None:
         assert expected == read(Undecided(), chunks)
 
 
-def test_objects_of_an_sdk() -> None:
+def test_objects_of_an_sdk_are_detected() -> None:
     """Objects are looked at as what they were on the wire."""
     adapter = Undecided()
 
@@ -99,7 +99,7 @@ def test_objects_of_an_sdk() -> None:
     assert not adapter.ended
 
 
-def test_values_without_a_format() -> None:
+def test_unknown_values_have_no_format() -> None:
     """It is the caller's mistake, as with any adapter, once it is known whose."""
     adapter = Undecided()
     adapter.take(OPENAI)
@@ -108,7 +108,7 @@ def test_values_without_a_format() -> None:
         adapter.take(5)
 
 
-def test_the_declared_type() -> None:
+def test_the_content_type_decides_the_format() -> None:
     """NDJSON is Ollama's, before the first line has come."""
     adapter = Undecided("application/x-ndjson; charset=utf-8")
 
@@ -124,20 +124,20 @@ NOTHING: dict[str, tuple[bytes, str]] = {
 
 
 @pytest.mark.parametrize(("stream", "message"), NOTHING.values(), ids=NOTHING)
-def test_error_streams(stream: bytes, message: str) -> None:
+def test_errors_are_reported_before_the_format_is_known(stream: bytes, message: str) -> None:
     """An error shows no format, and is read all the same."""
     for chunks in pieces(stream):
         errors = [each for each in read(Undecided(), chunks) if isinstance(each, SourceError)]
         assert [message] == [each.message for each in errors]
 
 
-def test_a_stream_without_anything() -> None:
+def test_an_empty_stream_gives_no_events() -> None:
     """Nothing came, and nothing is made of it."""
     assert [] == Undecided().close()
     assert [] == read(Undecided(), [b"\n", b": nothing\n\n"])
 
 
-def test_a_stream_that_shows_nothing_for_long() -> None:
+def test_a_long_stream_without_a_known_event_gets_the_default_format() -> None:
     """It is read as chat completion chunks, which most servers speak, and nothing of it is lost."""
     adapter = Undecided()
     frame = event({"odd": "x" * 1000})
@@ -146,7 +146,7 @@ def test_a_stream_that_shows_nothing_for_long() -> None:
     assert 100 == len(events)
 
 
-def test_a_stream_that_breaks_off_before_it_has_shown_anything() -> None:
+def test_a_stream_that_breaks_off_before_its_first_event_is_an_interruption() -> None:
     """The fault is told as by any adapter."""
     error = SourceError("no", status=500)
 

@@ -587,7 +587,7 @@ def test_frames_that_cannot_be_read_are_warnings() -> None:
     assert [TextDelta("b"), stop()] == [text, end]
 
 
-def test_steps_over_the_limits() -> None:
+def test_steps_over_the_limits_are_forwarded() -> None:
     """It passes as it came, or as far as it has come, and the next request lacks it."""
     began = {"type": "google_search_call", "id": "t"}
     start, delta = step("start", step=began), step("delta", delta={"type": "google_search_call", "arguments": {"a": 1}})

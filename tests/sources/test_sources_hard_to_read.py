@@ -257,7 +257,7 @@ STREAMS: dict[str, Stream] = {
 
 
 @together("stream", STREAMS.values(), ids=STREAMS)
-def test_streams_at_every_cut(stream: Stream) -> None:
+def test_streams_give_the_same_events_at_every_cut(stream: Stream) -> None:
     """Each gives these events, however it is cut."""
     assert_same_at_every_cut(stream.make, stream.body, stream.expected)
 
@@ -268,7 +268,7 @@ def told(make: Callable[[], FrameAdapter], *chunks: bytes) -> list[UIEvent]:
     return [out for event in read(make, *chunks) for out in machine.feed(event)] + machine.close()
 
 
-def test_a_custom_call_followed_by_an_answer() -> None:
+def test_a_custom_call_before_an_answer_was_run_by_the_provider() -> None:
     """Whoever it is of, the provider has run it: it is no call to run, and in no history."""
     ended = told(Responses, asked("c1") + completed(custom("c1"), answer()))
     asks = told(Responses, asked("c1") + completed(custom("c1")))
@@ -285,7 +285,7 @@ def test_a_custom_call_followed_by_an_answer() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_history_without_the_calls_of_the_provider() -> None:
+async def test_a_history_omits_the_calls_of_the_provider() -> None:
     """What the provider has run itself is not answered."""
     chunks = [asked("c1"), completed(custom("c1"), answer())]
     async with ToolStream(sources.responses(chunks), runner=RunnerOptions(execute="never")) as events:
@@ -294,7 +294,7 @@ async def test_a_history_without_the_calls_of_the_provider() -> None:
 
 
 @pytest.mark.parametrize("arguments", ["null", " null ", None, "", "{}"])
-def test_a_call_without_arguments(arguments: str | None) -> None:
+def test_a_call_without_arguments_has_an_empty_object(arguments: str | None) -> None:
     """Some models write null for a tool without parameters."""
     function = {"name": "now"} | ({} if arguments is None else {"arguments": arguments})
     call = {"index": 0, "id": "c", "type": "function", "function": function}
@@ -303,7 +303,7 @@ def test_a_call_without_arguments(arguments: str | None) -> None:
 
 
 @pytest.mark.parametrize("dialect", ["hermes_json", "hash_marker", "kimi_k2"])
-def test_a_call_without_arguments_in_text(dialect: str) -> None:
+def test_a_call_in_text_without_arguments_has_an_empty_object(dialect: str) -> None:
     """The same rule holds for calls in text."""
     written = {
         "hermes_json": '<tool_call>{"name": "now", "arguments": "null"}</tool_call>',
@@ -316,7 +316,7 @@ def test_a_call_without_arguments_in_text(dialect: str) -> None:
 
 
 @pytest.mark.parametrize("native", ["length", "max_output_tokens", "MAX_TOKENS"])
-def test_a_call_that_a_hidden_length_cut_off_does_not_run(native: str) -> None:
+def test_a_call_that_was_truncated_at_a_hidden_limit_does_not_run(native: str) -> None:
     """Its arguments have not begun, and a call without arguments would run."""
     call = {"index": 0, "id": "c", "function": {"name": "f", "arguments": ""}}
     choice = {
@@ -331,7 +331,7 @@ def test_a_call_that_a_hidden_length_cut_off_does_not_run(native: str) -> None:
     assert "done truncated: length" in story(*read(ChatCompletions, sse({"choices": [choice]}) + DONE))[-1]
 
 
-def test_a_connection_that_breaks_after_an_intermediate_stop() -> None:
+def test_a_connection_that_breaks_after_an_intermediate_stop_is_an_interruption() -> None:
     """What Gemini says before its code is not the end of the answer, also where code and stop come together."""
     for start in (
         content({"text": "a"}, finish="STOP") + content(CODE),
@@ -379,7 +379,7 @@ async def test_a_stream_of_another_format_fails(name: str, body: bytes, words: s
     assert_same_at_every_cut(partial(sources.adapter, name), body, read(partial(sources.adapter, name), body))
 
 
-def test_a_stream_of_which_something_was_understood_is_not_of_another_format() -> None:
+def test_one_understood_event_proves_the_format() -> None:
     """One event is enough, whatever else there is; and so are chunks that hold nothing."""
     for stream in (chunk({"content": "a"}), chunk({"role": "assistant"}), sse({"choices": []})):
         assert isinstance(read(ChatCompletions, COHERE + stream + DONE)[-1], ProviderCompleted)
@@ -439,7 +439,7 @@ def test_an_array_of_chunks_at_every_cut(before: bytes) -> None:
     assert [TextDelta('a "[{,}]" \\')] == adapter.feed(WRITTEN[: WRITTEN.index(b"\n,")])
 
 
-def test_an_array_that_breaks_off_and_one_with_an_error() -> None:
+def test_an_array_may_break_off_or_contain_an_error() -> None:
     """An element that has not closed is none; an error in the place of one is the error."""
     cut = WRITTEN[: WRITTEN.rindex(b"finishReason")]
     assert Code.BAD_FRAME in [each.code for each in read(Gemini, cut) if isinstance(each, SourceWarning)]
@@ -458,7 +458,7 @@ def test_an_element_over_the_limit_is_skipped() -> None:
 
 @pytest.mark.parametrize("name", ["gemini", "detect"])
 @pytest.mark.anyio
-async def test_an_array_that_is_declared_as_json(name: str) -> None:
+async def test_an_array_declared_as_json_is_a_stream(name: str) -> None:
     """It is no refusal for those who read it; and an object still is."""
     for body, good in ((WRITTEN, True), (json.dumps(ARRAY[0]).encode(), False)):
         response = httpx.Response(200, headers={"content-type": "application/json"}, stream=Pieces(body))
@@ -491,7 +491,7 @@ NAMED: dict[str, tuple[str, list[bytes], tuple[str | None, str | None]]] = {
 
 @pytest.mark.parametrize(("name", "chunks", "expected"), NAMED.values(), ids=NAMED)
 @pytest.mark.anyio
-async def test_the_names_of_the_answer_and_of_the_model(
+async def test_each_format_reports_the_id_of_the_response_and_the_model(
     name: str, chunks: list[bytes], expected: tuple[str | None, str | None]
 ) -> None:
     """They stand in the end of the step and in the result."""
@@ -506,7 +506,7 @@ async def test_the_names_of_the_answer_and_of_the_model(
 
 
 @pytest.mark.parametrize(("cost", "expected"), [(0.00125, 0.00125), ({"total_cost": 2}, 2.0), ("much", None)])
-def test_the_cost_of_an_answer(cost: Any, expected: float | None) -> None:
+def test_the_cost_of_a_response_is_reported(cost: Any, expected: float | None) -> None:
     """OpenRouter tells it with the tokens, Perplexity in parts."""
     usage = SourceUsage(Usage(input=7, output=3, total=10, cost=expected))
     stream = chunk({"content": "a"}, "stop", usage=COUNTS | {"cost": cost}) + DONE

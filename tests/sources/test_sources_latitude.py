@@ -397,7 +397,7 @@ RUNS: dict[str, tuple[list[Event], list[SourceEvent]]] = {
 
 
 @pytest.mark.parametrize("envelope", ENVELOPES)
-def test_runs_in_every_envelope(envelope: Callable[..., bytes]) -> None:
+def test_runs_give_the_same_events_in_every_envelope(envelope: Callable[..., bytes]) -> None:
     """Each run says the same in each envelope, at once and byte by byte, and each event survives JSON."""
     with cases() as case:
         for name, (events, expected) in RUNS.items():
@@ -410,7 +410,7 @@ def test_runs_in_every_envelope(envelope: Callable[..., bytes]) -> None:
 
 
 @pytest.mark.parametrize("name", ["an error and a success after it", "a pair in two deltas", "events nobody knows"])
-def test_runs_at_every_cut(name: str) -> None:
+def test_runs_give_the_same_events_at_every_cut(name: str) -> None:
     """A run is the same wherever it is cut."""
     events, expected = RUNS[name]
     for envelope in ENVELOPES:
@@ -455,7 +455,7 @@ PROXIES: dict[str, tuple[bytes, list[SourceEvent]]] = {
 
 
 @together(("stream", "expected"), PROXIES.values(), ids=PROXIES)
-def test_proxies_at_every_cut(stream: bytes, expected: list[SourceEvent]) -> None:
+def test_streams_of_proxies_give_the_same_events_at_every_cut(stream: bytes, expected: list[SourceEvent]) -> None:
     """What proxies add of their own is read too."""
     for chunks in usual_cuts(stream):
         assert expected == read(*chunks), chunks
@@ -474,7 +474,7 @@ def test_a_frame_that_cannot_be_decoded_is_a_warning() -> None:
 @pytest.mark.parametrize(
     "name", ["a chain that ends in asking for tools", "calls that only the request for tools names"]
 )
-def test_calls_end_as_pending(name: str) -> None:
+def test_calls_remain_pending(name: str) -> None:
     """No result is posted to the service, so its calls are told and nobody runs them."""
     told = story(*read(native(*RUNS[name][0])))
     calls = ["thinking t", "t is f", "call t", "not thinking t"]
@@ -483,7 +483,7 @@ def test_calls_end_as_pending(name: str) -> None:
     assert not any(line.startswith("run ") for line in told)
 
 
-def test_arguments_that_nest_are_not_passed_on() -> None:
+def test_arguments_that_nest_too_deep_are_not_forwarded() -> None:
     """A call that the service has run is told to nobody who could not write it."""
     deep: Any = 1
     for _ in range(100):
@@ -494,7 +494,7 @@ def test_arguments_that_nest_are_not_passed_on() -> None:
     assert SourceRaw({"type": "tool-result", "toolCallId": "t"}) == second
 
 
-def test_envelopes_that_nest_are_not_followed() -> None:
+def test_nested_envelopes_are_not_opened() -> None:
     """However deep a hostile event puts its data, it costs one event."""
     for depth in (2, 40, 900, 100_000):
         stream = frame('{"type":"event","data":' * depth + "1" + "}" * depth)
@@ -503,7 +503,7 @@ def test_envelopes_that_nest_are_not_followed() -> None:
         assert [SourceError] * (depth == 100_000) == [type(event) for event in unread]
 
 
-def test_a_run_that_breaks_off_is_interrupted_unless_it_had_ended() -> None:
+def test_a_run_that_breaks_off_before_its_end_is_interrupted() -> None:
     """The end of the chain, an error, and a request for tools are ends."""
     lost = SourceError("the connection to the provider was lost", Code.STREAM_INTERRUPTED, cause="reset")
     for events, ended in [

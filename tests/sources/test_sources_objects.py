@@ -105,7 +105,7 @@ async def test_items_of_each_kind_are_read_like_bytes(make: Any) -> None:
     assert await collect(sources.openai(items)) == EVENTS
 
 
-def test_unset_fields_are_left_out() -> None:
+def test_unset_fields_of_objects_are_omitted() -> None:
     """Null is not the same as nothing in every format, and names are those of the wire."""
     frame = as_frame(Chunk(choices=[], serviceTier="flex"))
     assert frame == Frame(b'{"choices":[],"serviceTier":"flex"}')
@@ -119,7 +119,7 @@ class Told(Shape):
     snapshot: Any = None
 
 
-def test_events_of_a_helper() -> None:
+def test_derived_events_of_an_sdk_helper_are_ignored() -> None:
     """The chunk is in one of them; what the others say of it has been said, and nobody writes the snapshots again."""
     told = [
         each
@@ -135,26 +135,26 @@ def test_events_of_a_helper() -> None:
     assert [SourceRaw({"type": "other"}), SourceRaw({"type": "chunk"})] == unknown[:2]
 
 
-def test_objects_inside_of_dicts() -> None:
+def test_objects_in_dicts_are_read() -> None:
     """Wherever an SDK left one; times and the like are written as JSON has them."""
     item = {"choices": [Choice(delta=Delta(content="a"), finish_reason="stop")], "at": datetime.date(2026, 1, 1)}
     assert [TextDelta("a"), ProviderCompleted(finish_reason="stop", raw_finish_reason="stop")] == take(item)
 
 
-def test_an_answer_that_did_not_stream() -> None:
+def test_a_whole_completion_is_read_as_one_chunk() -> None:
     """A whole completion is one chunk, whose calls have no index."""
     calls = [{"id": "x", "function": {"name": "f", "arguments": '{"a":1}'}}]
     message = {"role": "assistant", "content": "a", "reasoning_content": "b", "tool_calls": calls}
     assert take({"choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]}) == EVENTS
 
 
-def test_errors_as_dicts() -> None:
+def test_errors_may_be_dicts() -> None:
     """They are the same errors as in bytes."""
     assert take({"error": {"message": "no", "code": 429}}) == [SourceError("no", status=429, cause="429")]
     assert take({"type": "error", "message": "no"}) == [SourceError("no")]
 
 
-def test_events_of_a_decoder_as_dicts() -> None:
+def test_server_sent_events_may_be_dicts() -> None:
     """Some hand on the name and the data of an event, with the data read or not."""
     adapter = sources.adapter("latitude")
     events = adapter.take({"event": "provider-event", "data": {"type": "text-delta", "textDelta": "a"}})
@@ -164,7 +164,7 @@ def test_events_of_a_decoder_as_dicts() -> None:
     assert take({"event": "x", "data": 5})[0] == SourceRaw({"event": "x", "data": 5})
 
 
-def test_halves_of_pairs_in_objects() -> None:
+def test_surrogate_pairs_that_two_objects_share_are_joined() -> None:
     """They wait for one another like those in bytes."""
     deltas = [[{"delta": {"content": each}}] for each in ("\ud83d", "\ude00")]
     assert take(*({"choices": each} for each in deltas)) == [TextDelta("😀")]
@@ -176,19 +176,19 @@ def test_halves_of_pairs_in_objects() -> None:
     [5, None, object(), "text", Written([1]), ("choices", [])],
     ids=["number", "none", "object", "text", "written", "tuple"],
 )
-def test_objects_that_are_none_of_these(item: Any) -> None:
+def test_other_objects_are_refused(item: Any) -> None:
     """They are our caller's mistake."""
     with pytest.raises(UnreadableSource, match="was expected; it yields"):
         take(item)
 
 
-def test_objects_with_values_that_are_not_json() -> None:
+def test_objects_with_values_other_than_json_are_refused() -> None:
     """They are our caller's mistake too."""
     with pytest.raises(UnreadableSource, match="cannot be written as JSON: <class 'object'> is not a JSON value"):
         take({"choices": object()})
 
 
-def test_objects_that_nest_too_deep() -> None:
+def test_objects_that_nest_too_deep_are_warnings() -> None:
     """A model may write such arguments: they cost a warning and no exception."""
     ring: dict[str, Any] = {}
     ring["ring"] = ring
@@ -243,7 +243,7 @@ async def test_a_stream_of_an_sdk_is_read_as_bytes() -> None:
         assert response.is_closed
 
 
-async def test_a_stream_that_was_read_from_goes_on_with_objects() -> None:
+async def test_a_stream_that_was_partly_read_continues_with_objects() -> None:
     """The caller has looked at the first one; its response is closed in the end."""
     async with (
         Loopback(BODY, hold=True) as server,
@@ -383,7 +383,7 @@ async def test_a_transport_exception_is_an_interruption(error: Exception) -> Non
     assert await collect(sources.openai(failing(error, *VALUES))) == EVENTS
 
 
-async def test_an_error_takes_back_a_finish_reason() -> None:
+async def test_an_error_replaces_a_finish_reason() -> None:
     """As in the bytes, where it would stand in the next chunk; behind the sentinel it means nothing."""
     error = APIError("no", {"message": "no"})
     assert await collect(sources.openai(failing(error, *VALUES))) == [*EVENTS[:4], SourceError("no")]
@@ -392,7 +392,7 @@ async def test_an_error_takes_back_a_finish_reason() -> None:
     assert await collect(sources.events(failing(error, done))) == [done]
 
 
-async def test_halves_and_names_before_what_an_sdk_raises() -> None:
+async def test_buffered_data_precedes_the_error_of_an_sdk() -> None:
     """What waited for more is told first."""
     begun = {"choices": [{"delta": {"content": "\ud83d", "tool_calls": [{"id": "x", "function": {"name": "f"}}]}}]}
     assert [
@@ -422,7 +422,7 @@ async def test_groq_refuses_before_the_stream_begins() -> None:
         ]
 
 
-def test_other_refusals_hold_no_call() -> None:
+def test_other_refusals_contain_no_call() -> None:
     """Groq's JSON mode sends what was written too; nobody asked for a call there."""
     error = {"message": "m", "code": "json_validate_failed", "failed_generation": "x"}
     assert take({"error": error}) == [SourceError("m", cause="json_validate_failed")]

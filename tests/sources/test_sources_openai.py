@@ -460,7 +460,7 @@ def test_a_frame_over_the_limit_is_skipped() -> None:
         assert expected == read(*chunks, limits=limits)
 
 
-def test_messages_are_bounded_and_on_one_line() -> None:
+def test_error_messages_are_bounded_and_on_one_line() -> None:
     """A provider that echoes the prompt, or control characters, does not get them shown."""
     (error,) = read(sse({"error": {"message": "a\r\n\u2028\x1b[31mb" + "c" * 1000, "type": "d" * 1000}}))
     assert isinstance(error, SourceError)
@@ -468,7 +468,7 @@ def test_messages_are_bounded_and_on_one_line() -> None:
     assert error.cause is None
 
 
-def test_errors_hold_no_keys_and_logs_no_sentences() -> None:
+def test_errors_contain_no_keys_and_logs_no_sentences() -> None:
     """A key that a provider repeats is shown to nobody, and what is no code stays out of the log."""
     told = {
         "message": "Incorrect API key provided: sk-proj-abc*****xyz.",
@@ -480,7 +480,7 @@ def test_errors_hold_no_keys_and_logs_no_sentences() -> None:
     assert ("Incorrect API key provided: …", "no_key") == (error.message, error.cause)
 
 
-def test_an_error_that_nests_for_ever_has_no_message() -> None:
+def test_an_error_that_nests_too_deep_has_no_message() -> None:
     """The search for words ends."""
     value: Any = "deep"
     for _ in range(20):
@@ -488,7 +488,7 @@ def test_an_error_that_nests_for_ever_has_no_message() -> None:
     assert [SourceError("the provider reported an error")] == read(sse(value))
 
 
-def test_ended_after_a_finish_reason_or_an_error() -> None:
+def test_an_adapter_has_ended_after_a_finish_reason_or_an_error() -> None:
     """A finish reason, the sentinel or an error: then it may break off as it likes."""
     for stream, ended in [
         (chunk({"content": "a"}), False),

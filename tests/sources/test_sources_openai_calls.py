@@ -344,7 +344,7 @@ def test_rows_of_the_table(lists: list[Any], expected: list[SourceEvent]) -> Non
         assert event == read_source_event(event.to_json())
 
 
-def test_the_call_of_old() -> None:
+def test_function_call_is_read() -> None:
     """OpenAI before it had tools: one call in a turn, which has no id."""
     data = (
         chunk({"function_call": {"name": "f", "arguments": ""}})
@@ -371,7 +371,7 @@ def test_a_finish_reason_completes_calls(finish: str) -> None:
 
 
 @pytest.mark.parametrize("finish", ["length", "content_filter", "error", "abort", None])
-def test_a_cut_completes_no_call(finish: str | None) -> None:
+def test_a_truncated_turn_completes_no_call(finish: str | None) -> None:
     """Nothing tells that the call had ended, so that nothing says so; the name is certain all the same."""
     events = read(stream(one(piece("f", A, "x", index=0), piece("g", id="y", index=1)), finish))
     assert events[:-1] == [*WHOLE[:2], Start("1", "y"), Start("1", "y", "g")]
@@ -384,7 +384,7 @@ def test_an_error_completes_no_call() -> None:
     assert [Start("0", "x"), Start("0", "x", "f"), SourceError("no")] == read(data)
 
 
-def test_calls_beside_text_and_thoughts() -> None:
+def test_calls_may_follow_text_and_reasoning() -> None:
     """One chunk may hold all three."""
     data = chunk({"content": "a", "reasoning": "b", "tool_calls": [piece("f", A, "x")]}, "tool_calls") + DONE
     assert [
@@ -395,7 +395,7 @@ def test_calls_beside_text_and_thoughts() -> None:
     ] == read(data)
 
 
-def test_only_the_calls_of_the_first_choice() -> None:
+def test_only_calls_of_the_first_choice_are_read() -> None:
     """Those of another pass with it."""
     data = chunk({"tool_calls": [piece("f", A, "x")]}, index=1) + chunk(finish="stop") + DONE
     raw, end = read(data)
@@ -403,7 +403,7 @@ def test_only_the_calls_of_the_first_choice() -> None:
     assert end == stop()
 
 
-def test_pairs_that_are_cut_in_arguments() -> None:
+def test_surrogate_pairs_that_were_cut_in_arguments_are_joined() -> None:
     """The half waits for its other half, each call's own; one that stays alone is replaced."""
     half, other = r'{"choices":[{"delta":{"tool_calls":[{"index":%d,"function":{"arguments":"%s"}}]}}]}', "\\ude00"
     events = read(
@@ -423,7 +423,7 @@ def test_arguments_that_nest_too_deep_are_a_warning() -> None:
     assert end == stop("tool_calls")
 
 
-def test_a_repetition_that_no_frame_can_hold_is_not_looked_for() -> None:
+def test_a_repetition_longer_than_a_frame_is_not_searched_for() -> None:
     """So that no more is kept of the arguments than a frame may be long."""
     calls = ChatCalls(Limits(frame=8))
     events: list[SourceEvent] = []
@@ -433,7 +433,7 @@ def test_a_repetition_that_no_frame_can_hold_is_not_looked_for() -> None:
 
 
 @together(("lists", "expected"), ROWS.values(), ids=ROWS)
-def test_cut_at_every_event_nothing_is_complete_that_was_not_earned(
+def test_a_stream_that_ends_after_any_event_completes_no_unfinished_call(
     lists: list[Any], expected: list[SourceEvent]
 ) -> None:
     """Without a finish reason there is no completion, and a machine leaves every call alone."""
@@ -448,7 +448,7 @@ def test_cut_at_every_event_nothing_is_complete_that_was_not_earned(
         assert done[-1].reason == "failed"
 
 
-def test_a_machine_makes_calls_of_them() -> None:
+def test_a_machine_makes_calls_of_pieces() -> None:
     """End to end: from the chunks to calls that are due."""
     machine = StreamMachine()
     lists = one(piece("f", A, "x", index=0), piece("g", B, "y", index=0), piece("h", {"c": 3}))
@@ -481,7 +481,7 @@ _entries = st.one_of(
 
 
 @given(st.lists(st.one_of(_values, st.lists(_entries, max_size=3)), max_size=6), st.sampled_from(["stop", "length"]))
-def test_any_pieces_give_events_in_order(lists: list[Any], finish: str) -> None:
+def test_events_of_any_pieces_are_in_order(lists: list[Any], finish: str) -> None:
     """Nothing is raised, a call begins before it goes on, each ends once or not at all, and no event is unwritable."""
     data = b"".join(sse(_escaped({"choices": [{"delta": {"tool_calls": each}}]})) for each in lists)
     begun: set[str] = set()

@@ -718,7 +718,7 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
 }
 
 
-def test_an_error_that_cannot_be_read_is_one() -> None:
+def test_an_error_that_cannot_be_decoded_is_reported() -> None:
     """The run fails even if the message of the error is lost."""
     data = '{"type":"error","x":' + "1" * 5000 + "}"
     first, second = read(Responses, sse(data), *frames(END))
@@ -788,7 +788,7 @@ def test_arguments_of_the_wrong_type_are_a_fault(kind: str, value: Any) -> None:
     assert ['good {"x": 1}', "invalid_arguments"] == run(completed(bad, GOOD))
 
 
-def test_an_object_is_no_text_for_a_custom_tool_and_no_piece_of_one() -> None:
+def test_an_object_is_a_fault_as_input_of_a_custom_tool() -> None:
     """An object is a fault in the place of text."""
     assert ["invalid_arguments"] == run(item_done(custom({"cmd": "rm"})), completed())
     piece = event("function_call_arguments.delta", item_id="fc_1", output_index=0, delta={"to": 1})
@@ -797,7 +797,7 @@ def test_an_object_is_no_text_for_a_custom_tool_and_no_piece_of_one() -> None:
 
 
 @pytest.mark.parametrize("status", ["incomplete", "failed", "cancelled"])
-def test_a_call_that_says_it_is_not_complete_never_runs(status: str) -> None:
+def test_a_call_with_the_status_incomplete_never_runs(status: str) -> None:
     """Complete JSON and a completed response do not change that."""
     bad = function("{}", status=status)
     told = part_done("function_call_arguments", "fc_1", arguments="{}")
@@ -835,7 +835,7 @@ def test_a_reported_call_is_not_repeated_under_other_ids(first: Value, last: Val
     assert [BOB, ANN] == run(item_done(first, place), completed(last, pay("ann", "f3", "c")))
 
 
-def test_a_call_stands_for_one_only() -> None:
+def test_a_call_matches_only_one_repetition() -> None:
     """An equal call in the final output is another call."""
     assert [BOB, BOB] == run(item_done(pay()), completed(pay(id="f2", call_id="b"), pay(id="f3", call_id="c")))
     assert [BOB, BOB] == run(completed(pay(id=None, call_id=None), pay(id=None, call_id=None)))

@@ -48,18 +48,18 @@ async def test_one_string_is_one_delta() -> None:
     assert await collect(sources.text([])) == [STOP]
 
 
-async def test_pairs_that_were_cut_in_two() -> None:
+async def test_surrogate_pairs_that_were_cut_are_joined() -> None:
     """No delta ends in half a character, and none is lost at the end."""
     assert [TextDelta("😀"), TextDelta("\ufffd"), STOP] == await collect(sources.text(["\ud83d", "\ude00\ud83d"]))
 
 
-async def test_an_iterator_that_raises_was_interrupted() -> None:
+async def test_an_iterator_that_raises_is_an_interruption() -> None:
     """Its exception is for the log, and there is no stop."""
     assert [TextDelta("a"), lost()] == await collect(sources.text(broken("a")))
     assert [TextDelta("\ufffd"), lost()] == await collect(sources.text(asynchronously(broken("\ud83d"))))
 
 
-async def test_text_that_is_none() -> None:
+async def test_objects_other_than_strings_are_refused() -> None:
     """Bytes have no place among strings; the source ends with the exception."""
     source = sources.text([b"a"])  # type: ignore[list-item]
     with pytest.raises(UnreadableSource, match="a stream of strings was expected; it yields <class 'bytes'>"):
@@ -67,7 +67,7 @@ async def test_text_that_is_none() -> None:
     assert await collect(source) == []
 
 
-async def test_ready_events_pass() -> None:
+async def test_ready_events_are_unchanged() -> None:
     """An adapter of the caller's own needs nothing but its events."""
     ready: list[SourceEvent] = [TextDelta("a"), ProviderCompleted(ends_run=False), ChainCompleted()]
     assert ready == await collect(sources.events(ready))
@@ -75,14 +75,14 @@ async def test_ready_events_pass() -> None:
 
 
 @pytest.mark.parametrize("end", [ChainCompleted(), ProviderCompleted(), SourceError("no")])
-async def test_ready_events_that_had_ended_are_not_interrupted(end: SourceEvent) -> None:
+async def test_ready_events_are_not_interrupted_after_their_end(end: SourceEvent) -> None:
     """After a terminator or an error it does not matter how the iterable ends; before, it does."""
     assert [end] == await collect(sources.events(broken(end)))
     turn = ProviderCompleted(ends_run=False)
     assert [turn, lost()] == await collect(sources.events(broken(turn)))
 
 
-async def test_ready_events_that_are_none() -> None:
+async def test_objects_that_are_not_ready_events_are_refused() -> None:
     """A dict is no event."""
     with pytest.raises(UnreadableSource, match="it yields <class 'dict'>"):
         await collect(sources.events([{"type": "text-delta"}]))  # type: ignore[list-item]

@@ -61,7 +61,7 @@ STREAMS: dict[str, tuple[bytes, str | None]] = {
 
 
 @pytest.mark.parametrize("name", STREAMS)
-def test_the_end_names_response_and_model(name: str) -> None:
+def test_the_end_of_a_turn_names_response_and_model(name: str) -> None:
     """The id of the response and its model, however the stream is cut."""
     stream, id = STREAMS[name]
     for chunks in cuts(stream):
@@ -85,7 +85,7 @@ async def test_step_and_result_name_response_and_model(name: str) -> None:
     assert (id, Origin(name, None, "m1")) == (step.response_id, step.turn.origin)
 
 
-def test_names_of_an_odd_type_are_missing() -> None:
+def test_names_of_a_wrong_type_are_ignored() -> None:
     """Only strings are names."""
     stream = sse(CHUNK | {"id": 5, "model": ["m"]}, {"choices": [{"delta": {}, "finish_reason": "stop"}]})
     assert (None, None) == who_answers(lambda: ADAPTERS["openai"](DEFAULT_LIMITS), stream)

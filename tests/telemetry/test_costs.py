@@ -38,7 +38,7 @@ def calls(deltas: int) -> Counter[CodeType]:
     return anyio.run(read)
 
 
-def test_a_delta_costs_three_calls_of_the_stage_more() -> None:
+def test_a_delta_costs_three_more_calls() -> None:
     """Between 100 and 200 deltas, all other functions are called as often, watched or not."""
     calls(10)  # what is made once
     short, long = calls(100), calls(200)
@@ -57,7 +57,7 @@ def test_a_delta_costs_three_calls_of_the_stage_more() -> None:
     assert sum(off.values()) > 100
 
 
-def test_by_chunk_it_does() -> None:
+def test_by_chunk_costs_calls_for_each_delta() -> None:
     """The check above can fail."""
     with collecting(by_chunk=True):
         calls(10)
@@ -65,7 +65,7 @@ def test_by_chunk_it_does() -> None:
     assert 100 <= sum(times for code, times in on.items() if code.co_filename.startswith(TELEMETRY))
 
 
-def test_nothing_is_imported_where_nobody_watches() -> None:
+def test_without_instrumentation_opentelemetry_is_not_imported() -> None:
     code = """
 import json, sys, anyio
 from streamtools import ToolStream, chat, sources
@@ -82,7 +82,7 @@ print(json.dumps([name for name in sys.modules if name.startswith(("opentelemetr
     assert [] == json.loads(ran.stdout)
 
 
-def test_without_opentelemetry_it_says_what_to_install() -> None:
+def test_a_missing_opentelemetry_is_an_error_with_advice() -> None:
     code = """
 import sys
 sys.modules["opentelemetry"] = None

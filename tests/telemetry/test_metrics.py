@@ -60,7 +60,7 @@ def constants(package: Any) -> set[str]:
     return {value for module in modules for value in vars(module).values() if isinstance(value, str)}
 
 
-async def test_names_are_those_of_the_conventions() -> None:
+async def test_metric_names_are_from_the_conventions() -> None:
     """The constants of the published package judge all that we tell; the few names that are newer stand here."""
     collected = await answered(by_chunk=True)
     known = constants(incubating) | constants(attributes)
@@ -85,7 +85,7 @@ def constants_of_metrics() -> set[str]:
     return {value for value in vars(gen_ai_metrics).values() if isinstance(value, str)}
 
 
-async def test_times_and_tokens_are_recorded_once_a_request() -> None:
+async def test_times_and_tokens_are_recorded_once_per_request() -> None:
     collected = await answered()
     of_model = {"gen_ai.request.model": "m", "gen_ai.provider.name": "openai", "gen_ai.operation.name": "chat"}
     assert 2 == collected.total("gen_ai.client.operation.duration", **of_model)
@@ -100,7 +100,7 @@ async def test_times_and_tokens_are_recorded_once_a_request() -> None:
     assert 3 <= collected.total("gen_ai.client.operation.time_per_output_chunk", **of_model)
 
 
-async def test_what_models_do_is_counted_by_dialect_and_code() -> None:
+async def test_calls_and_errors_are_counted_by_dialect_and_code() -> None:
     text = (
         f'Write to jo@example.org. {CALL}\n<tool_call>\n{{"name": "get_weather", "arguments": {{"city": 1,}}}}'
         "\n</tool_call>\n"
@@ -124,7 +124,7 @@ async def test_what_models_do_is_counted_by_dialect_and_code() -> None:
     assert 1 == collected.total("streamtools.rule_matches", rule="email", action="replace")
 
 
-async def test_what_is_held_back_is_seen_while_it_is() -> None:
+async def test_the_gauge_shows_buffered_text() -> None:
     """Now as a gauge, and the most at once of a run in a histogram."""
     now: list[float] = []
 
@@ -142,7 +142,7 @@ async def test_what_is_held_back_is_seen_while_it_is() -> None:
     assert [10] == collected.sums("streamtools.held.longest")
 
 
-async def test_readers_of_runs_and_those_who_come_back_are_counted() -> None:
+async def test_readers_and_resumes_are_counted() -> None:
     with collecting() as collected:
         async with Runs() as runs:
             run = await runs.start(ToolStream(sources.text(["It ", "rains."])), owner="me")

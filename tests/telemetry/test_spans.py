@@ -48,7 +48,7 @@ async def read(stream: ToolStream) -> ToolStream:
     return stream
 
 
-async def test_a_turn_is_one_span_with_one_for_each_request_and_each_call() -> None:
+async def test_a_run_has_a_span_for_each_request_and_each_call() -> None:
     with collecting(agent="weather") as collected:
         trace_provider = collected.tracers
         async with Provider(Loopback(CALLS), Loopback(SAID)) as server:
@@ -90,7 +90,7 @@ async def test_a_turn_is_one_span_with_one_for_each_request_and_each_call() -> N
     assert ("weather", "finished") == (run.attributes["gen_ai.agent.name"], run.attributes["streamtools.done.reason"])  # type: ignore[index]
 
 
-async def test_what_a_tool_does_stands_below_its_span() -> None:
+async def test_spans_in_a_tool_are_children_of_its_span() -> None:
     """In the task of the tool it is current, also in a thread; in that of the consumer nothing of ours ever is."""
 
     @tool
@@ -109,7 +109,7 @@ async def test_what_a_tool_does_stands_below_its_span() -> None:
     assert not trace.get_current_span().get_span_context().is_valid
 
 
-async def test_errors_are_errors_by_their_own_names() -> None:
+async def test_failed_calls_have_their_error_types() -> None:
     @tool
     def broken(city: str) -> str:
         """Break."""
@@ -146,7 +146,7 @@ async def test_errors_are_errors_by_their_own_names() -> None:
         (Loopback([chunk({"content": "It rains"})]), "stream_interrupted"),
     ],
 )
-async def test_an_answer_that_fails_is_an_error_of_its_request_and_of_the_run(answer: Loopback, error: str) -> None:
+async def test_a_failed_response_fails_its_request_and_the_run(answer: Loopback, error: str) -> None:
     with collecting() as collected:
         async with answer as server:
             await read(chat(model(server, retries=0), ASK))
@@ -155,7 +155,7 @@ async def test_an_answer_that_fails_is_an_error_of_its_request_and_of_the_run(an
     assert 1 == collected.total("gen_ai.client.operation.duration", **{"error.type": error})
 
 
-async def test_what_is_left_is_cancelled() -> None:
+async def test_spans_of_a_stream_that_was_left_are_cancelled() -> None:
     """After the first event the consumer breaks off: the request, the tool and the run say so, in any task."""
 
     @tool
@@ -182,7 +182,7 @@ async def test_what_is_left_is_cancelled() -> None:
     ] == errors  # fmt: skip
 
 
-async def test_a_request_that_is_sent_again_or_to_another_model_shows() -> None:
+async def test_retries_and_failovers_are_recorded() -> None:
     refused = Loopback([b"{}"], status=503, headers={"retry-after-ms": "1"})
     with collecting() as collected:
         async with Provider(refused, refused, Loopback(SAID)) as server:
@@ -199,7 +199,7 @@ async def test_a_request_that_is_sent_again_or_to_another_model_shows() -> None:
     assert StatusCode.UNSET is collected.one("invoke_agent").status.status_code
 
 
-async def test_a_run_that_is_resumed_is_linked_to_the_one_that_asked(tmp_path: Any) -> None:
+async def test_a_resumed_run_is_linked_to_the_earlier_run(tmp_path: Any) -> None:
     @tool(requires_approval=True)
     def pay(city: str) -> str:
         """Pay."""
@@ -228,7 +228,7 @@ async def test_a_run_that_is_resumed_is_linked_to_the_one_that_asked(tmp_path: A
     assert is_child(run, second)
 
 
-async def test_content_is_told_on_demand_and_without_keys() -> None:
+async def test_content_is_recorded_on_request_and_without_keys() -> None:
     key = "sk-proj-" + "a1B2" * 10
     question = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": f"My key is {key}. Rome?"}]
     for content in (False, True):
