@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from streamtools.history import Message, System, read_messages
-from streamtools.history.content import given
+from streamtools.history.content import string_at
 from streamtools.json_values import compact as compact_json
 from streamtools.parsing.dialects import Dialect, choose_dialects
 from streamtools.parsing.dialects.neutralising import neutralise, neutralise_all
@@ -232,7 +232,7 @@ def _value(schema: Any, number: int) -> Any:
     if schema.get("default") is not None:
         return schema["default"]
     for key in ("anyOf", "oneOf", "allOf"):
-        if branch := next((branch for branch in schema.get(key, ()) if given(branch, "type") != "null"), None):
+        if branch := next((branch for branch in schema.get(key, ()) if string_at(branch, "type") != "null"), None):
             return _value(branch, number)
     kinds = schema.get("type")
     kind = kinds if isinstance(kinds, str) else next((kind for kind in kinds or () if kind != "null"), None)

@@ -30,7 +30,7 @@ from streamtools.events import (
 from streamtools.gateway.client_requests import Client, ClientRequest
 from streamtools.gateway.judge import AnswerJudge
 from streamtools.gateway.upstream_requests import TEXT_CALL_ID
-from streamtools.history.writing import fit
+from streamtools.history.writing import valid_name
 from streamtools.json_values import decode
 from streamtools.logs import Logger
 from streamtools.machine.state_machine import StreamMachine
@@ -271,8 +271,8 @@ def encoder_for(
     custom = frozenset(tool.name for tool in request.tools if tool.custom)
     known: dict[str, Any] = {"model": model or request.model, "custom": custom, "call_deltas": call_deltas}
     if request.client == "anthropic":
-        return AnthropicEncoder(**known, id=id and f"msg_{fit(id)}")
+        return AnthropicEncoder(**known, id=id and f"msg_{valid_name(id)}")
     if request.client == "responses":
-        return ResponsesEncoder(**known, id=id and fit(id), created=created, request=request.body)
+        return ResponsesEncoder(**known, id=id and valid_name(id), created=created, request=request.body)
     include_usage = request.include_usage or not request.streamed
     return OpenAIEncoder(**known, id=id, created=created, include_usage=include_usage)

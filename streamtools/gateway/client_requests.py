@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar, TypeVarTuple
 import msgspec
 
 from streamtools.history import Message, read_messages
-from streamtools.history.content import given, read_content, text_in
+from streamtools.history.content import read_content, string_at, text_in
 from streamtools.json_values import compact, decode, writable
 from streamtools.tools import Tool, ToolChoice
 from streamtools.tools.tool_choice import parse_choice
@@ -283,14 +283,14 @@ def _read_tool(tool: object, form: _ToolForm) -> DeclaredTool:
             "tools",
         )
     inner = tool.get(kind) if form == "function" else tool
-    name = given(inner, "name")
+    name = string_at(inner, "name")
     if not isinstance(inner, Mapping) or not name:
         raise InvalidRequest("A tool in `tools` has no name. Name it.", "tools")
-    described = {"description": given(inner, "description")} if given(inner, "description") else {}
+    described = {"description": string_at(inner, "description")} if string_at(inner, "description") else {}
     if kind == "custom" and form != "anthropic":
         grammar = inner.get("format")
         wanted = f"The input is a text in this form: {compact(grammar)}" if isinstance(grammar, dict) else ""
-        description = "\n".join(filter(None, [given(inner, "description"), wanted if "grammar" in wanted else ""]))
+        description = "\n".join(filter(None, [string_at(inner, "description"), wanted if "grammar" in wanted else ""]))
         text = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
         function = {"name": name, "description": description, "parameters": text}
         return DeclaredTool(name, {"type": "function", "function": function}, custom=True)
@@ -309,11 +309,11 @@ def _read_choice(given_choice: Any, tools: tuple[DeclaredTool, ...]) -> tuple[To
         holder = inner if isinstance(inner := given_choice.get("allowed_tools"), dict) else given_choice
         listed = holder.get("tools")
         found = [tool for tool in listed if isinstance(tool, dict)] if isinstance(listed, list) else []
-        names = (given(tool, "name") or given(tool.get(str(tool.get("type"))), "name") for tool in found)
+        names = (string_at(tool, "name") or string_at(tool.get(str(tool.get("type"))), "name") for tool in found)
         allowed = tuple(filter(None, names))
         given_choice = holder.get("mode", "auto")
     if isinstance(given_choice, dict) and given_choice.get("type") == "custom":
-        given_choice = given(given_choice.get("custom"), "name") or given(given_choice, "name")
+        given_choice = string_at(given_choice.get("custom"), "name") or string_at(given_choice, "name")
     try:
         choice = parse_choice(given_choice)
     except (ValueError, TypeError):

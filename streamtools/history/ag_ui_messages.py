@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from streamtools.history.content import Content, encrypted, given, part_of_url, read_content, text_in
+from streamtools.history.content import Content, encrypted, part_of_url, read_content, string_at, text_in
 from streamtools.history.history_reader import HistoryReader, TurnDraft, read_call
 from streamtools.history.parts import ProviderItem, Thought, User
 from streamtools.json_values import Rejected, decode_json
@@ -50,7 +50,7 @@ def read(message: Mapping[str, Any], reader: HistoryReader) -> None:
                 redacted = data.get("redacted") is True
                 turn.add_thought(text, data.get("signature"), data.get("id"), redacted=redacted)
         case "tool":
-            error = given(message, "error")
+            error = string_at(message, "error")
             text = text_in(_content(content)) or error
             reader.add_native_result(message.get("toolCallId"), _content(content), is_error=bool(error), text=text)
 
@@ -59,13 +59,13 @@ def _read_assistant(message: Mapping[str, Any], reader: HistoryReader) -> None:
     turn = reader.open_turn(None)
     data = _protected(message, turn)
     text = text_in(read_content(message.get("content")))
-    if turn.format == "gemini" and (signature := given(data, "signature")):
+    if turn.format == "gemini" and (signature := string_at(data, "signature")):
         turn.add_text(text, {"thoughtSignature": signature})
     elif text:
         turn.add_text(text)
     calls = message.get("toolCalls")
     for call in calls if isinstance(calls, list | tuple) else ():
-        id = given(call, "id")
+        id = string_at(call, "id")
         if isinstance(call, Mapping) and id and not reader.is_open(id):
             signed = _protected(call, turn).get("signature")
             reader.add_call(turn, read_call(_as_written(call), id, id, reader.budget, signature=signed))
@@ -77,13 +77,13 @@ def _as_written(call: Mapping[str, Any]) -> Mapping[str, Any]:
     The AG-UI encoder of this library wraps malformed arguments in an object. They are unwrapped here.
     """
     function = call.get("function")
-    arguments = given(function, "arguments")
+    arguments = string_at(function, "arguments")
     if isinstance(function, Mapping) and arguments.startswith(f'{{"{MALFORMED}"'):
         try:
             data = decode_json(arguments).value
         except Rejected:
             return call
-        if list(data) == [MALFORMED] and (raw := given(data, MALFORMED)):
+        if list(data) == [MALFORMED] and (raw := string_at(data, MALFORMED)):
             return {**call, "function": {**function, "arguments": raw}}
     return call
 
@@ -94,10 +94,10 @@ def _protected(message: Mapping[str, Any], turn: TurnDraft) -> Mapping[str, Any]
     The data is empty if there is none, or if it comes from a different provider than the data of its turn.
     """
     try:
-        data = decode_json(given(message, "encryptedValue")).value
+        data = decode_json(string_at(message, "encryptedValue")).value
     except Rejected:
         return {}
-    format = given(data, "format")
+    format = string_at(data, "format")
     return data if isinstance(data, Mapping) and format and turn.claim_format(format) else {}
 
 
@@ -109,12 +109,12 @@ def _content(content: object) -> Content:
 
 
 def _part(part: Mapping[str, Any]) -> dict[str, Any]:
-    kind = given(part, "type")
+    kind = string_at(part, "type")
     source = part.get("source")
     holder = source if isinstance(source, Mapping) else part  # a `binary` part has no source
-    media = given(holder, "mimeType")
-    data = given(holder, "value") if given(holder, "type") == "data" else given(holder, "data")
-    url = f"data:{media};base64,{data}" if data else given(holder, "url") or given(holder, "value")
+    media = string_at(holder, "mimeType")
+    data = string_at(holder, "value") if string_at(holder, "type") == "data" else string_at(holder, "data")
+    url = f"data:{media};base64,{data}" if data else string_at(holder, "url") or string_at(holder, "value")
     if kind == "text" or not url:
-        return {"type": "text", "text": given(part, "text")}
-    return part_of_url(url, "image/" if kind == "image" else media or kind, given(part, "filename"))
+        return {"type": "text", "text": string_at(part, "text")}
+    return part_of_url(url, "image/" if kind == "image" else media or kind, string_at(part, "filename"))

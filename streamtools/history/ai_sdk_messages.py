@@ -4,7 +4,7 @@ A message is a list of parts, in order. A part `step-start` starts a step. The t
 are one turn of the model. A tool part holds a call and its result.
 
 All content comes from a client and is not trusted. An approval in a message is ignored, because decisions are checked
-against the suspension that the server stores. Calls that the provider executed are ignored too. So are data, sources
+against the suspension that the server stores. Calls that the provider executed are also ignored. So are data, sources
 and files in assistant messages, which are for the interface.
 
 Source: the packages `ai` 5.0.277, 6.0.326 and 7.0.173 (`ui-messages`, `convert-to-model-messages`).
@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from streamtools.calls import NATIVE, ToolCall
-from streamtools.history.content import encrypted, given, part_of_url
+from streamtools.history.content import encrypted, part_of_url, string_at
 from streamtools.history.history_reader import HistoryReader, TurnDraft, read_call
 from streamtools.history.pairing import NOT_RUN
 from streamtools.history.parts import CallResult, ProviderItem, Thought, User, fault_of
@@ -43,7 +43,7 @@ def read(message: Mapping[str, Any], reader: HistoryReader) -> None:
     parts = [part for part in message["parts"] if isinstance(part, Mapping)]
     role = message["role"]
     if role == "system":
-        reader.add_system("".join(given(part, "text") for part in parts if part.get("type") == "text"))
+        reader.add_system("".join(string_at(part, "text") for part in parts if part.get("type") == "text"))
     elif role == "user":
         content = [part for part in map(_user_part, parts) if part is not None]
         only = content[0].get("text") if len(content) == 1 and content[0]["type"] == "text" else None
@@ -61,9 +61,9 @@ def read(message: Mapping[str, Any], reader: HistoryReader) -> None:
 def _user_part(part: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return a part of a user message for the model, or None for a part that only the interface uses."""
     if part.get("type") == "text":
-        return {"type": "text", "text": given(part, "text")}
-    url = given(part, "url") if part.get("type") == "file" else ""
-    return part_of_url(url, given(part, "mediaType"), given(part, "filename")) if url else None
+        return {"type": "text", "text": string_at(part, "text")}
+    url = string_at(part, "url") if part.get("type") == "file" else ""
+    return part_of_url(url, string_at(part, "mediaType"), string_at(part, "filename")) if url else None
 
 
 class _UIStep:
@@ -76,14 +76,14 @@ class _UIStep:
         self._ids: set[str] = set()
 
     def read(self, part: Mapping[str, Any]) -> None:
-        kind = given(part, "type")
+        kind = string_at(part, "type")
         if kind == "text":
             format, held = self._metadata(part, "providerMetadata")
-            self._turn.add_text(given(part, "text"), held if format == "gemini" else None)
+            self._turn.add_text(string_at(part, "text"), held if format == "gemini" else None)
         elif kind == "reasoning":
             self._read_reasoning(part)
         elif kind.startswith("tool-") or kind == "dynamic-tool":
-            name = given(part, "toolName") if kind == "dynamic-tool" else kind.removeprefix("tool-")
+            name = string_at(part, "toolName") if kind == "dynamic-tool" else kind.removeprefix("tool-")
             self._read_call(name, part)
 
     def end(self) -> None:
@@ -94,16 +94,18 @@ class _UIStep:
                 self._reader.add_result(result)
 
     def _read_reasoning(self, part: Mapping[str, Any]) -> None:
-        text = given(part, "text")
+        text = string_at(part, "text")
         format, held = self._metadata(part, "providerMetadata")
-        if hidden := given(held, "redactedData"):
+        if hidden := string_at(held, "redactedData"):
             self._turn.add_thought("", hidden, redacted=True)
         elif entries := encrypted(held.get("reasoning_details")) if format == "openai" else []:
             self._turn.parts.append(Thought(text, extra=ProviderItem("openai", {"reasoning_details": entries})))
         elif format == "responses":
-            self._turn.add_thought(text, given(held, "reasoningEncryptedContent"), given(held, "itemId") or None)
+            self._turn.add_thought(
+                text, string_at(held, "reasoningEncryptedContent"), string_at(held, "itemId") or None
+            )
         else:
-            self._turn.add_thought(text, given(held, "signature") or given(held, "thoughtSignature"))
+            self._turn.add_thought(text, string_at(held, "signature") or string_at(held, "thoughtSignature"))
 
     def _metadata(self, part: Mapping[str, Any], name: str) -> tuple[str | None, Mapping[str, Any]]:
         """Return the format and the metadata of the turn's provider. Metadata of other providers is ignored."""
@@ -114,13 +116,13 @@ class _UIStep:
         return None, {}
 
     def _read_call(self, name: str, part: Mapping[str, Any]) -> None:
-        state, id = given(part, "state"), given(part, "toolCallId")
+        state, id = string_at(part, "state"), string_at(part, "toolCallId")
         if state == "input-streaming" or not id or id in self._ids or part.get("providerExecuted") is True:
             return
         self._ids.add(id)
         _, held = self._metadata(part, "callProviderMetadata")
         written = part.get("input") if part.get("input") is not None else part.get("rawInput")
-        signature = given(held, "thoughtSignature") or None
+        signature = string_at(held, "thoughtSignature") or None
         call = read_call({"name": name, "input": written}, id, id, self._reader.budget, signature=signature)
         self._turn.parts.append(call)
         if (result := _result(call, state, part)) is not None:
@@ -136,10 +138,10 @@ def _result(call: ToolCall, state: str, part: Mapping[str, Any]) -> CallResult |
             output = compact(writable(output)) if fits(output, DEFAULT_LIMITS.depth) else "{}"
         return CallResult(NATIVE, call.name, output, call.id)
     if state == "output-error":
-        text = given(part, "errorText") or fault_of(call) or NOT_RUN
+        text = string_at(part, "errorText") or fault_of(call) or NOT_RUN
     elif state == "output-denied":
-        reason = given(approval, "reason")
-        text = f"the call of tool {call.name!r} was denied{f': {reason}' if reason else ''}"  # as in tools/runner.py
+        reason = string_at(approval, "reason")
+        text = f"the call of tool {call.name!r} was denied{f': {reason}' if reason else ''}"  # see tools/runner.py
     else:
         return None
     return CallResult(NATIVE, call.name, text, call.id, is_error=True)

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from streamtools.calls import ToolCall
-from streamtools.history.content import Content, data_of, given, is_text, without, write_parts
+from streamtools.history.content import Content, data_of, is_text, string_at, without, write_parts
 from streamtools.history.history_reader import HistoryReader, TurnDraft, provider_item
 from streamtools.history.parts import Assistant, CallResult, Message, Origin, Results, System, TextPart, Thought
 from streamtools.history.writing import INVALID_IN_NAMES, call_provider_fields, in_order, provider_fields
@@ -109,13 +109,13 @@ def _without_open_tools(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     blocks = [block for message in messages for block in message["content"]]
     if not any(block.get("type") in _SERVER_TOOLS for block in blocks):
         return messages
-    known = {given(block, "tool_use_id") for block in blocks}
-    known |= {given(block.get("caller"), "tool_id") for block in blocks}
+    known = {string_at(block, "tool_use_id") for block in blocks}
+    known |= {string_at(block.get("caller"), "tool_id") for block in blocks}
     for message in messages[: -1 if messages[-1]["role"] == "assistant" else None]:
         message["content"] = [
             block
             for block in message["content"]
-            if block.get("type") not in _SERVER_TOOLS or given(block, "id") in known
+            if block.get("type") not in _SERVER_TOOLS or string_at(block, "id") in known
         ]
     return [message for message in messages if message["content"]]
 
@@ -154,15 +154,15 @@ def _assistant(message: Assistant, ids: _Ids) -> list[dict[str, Any]]:
             blocks += _thought(part)
         elif part.data.get("type") != _CONTAINER:
             blocks.append(dict(part.data))
-    while blocks and blocks[-1].get("type") in ("thinking", "redacted_thinking"):  # followed by blank text only
+    while blocks and blocks[-1].get("type") in ("thinking", "redacted_thinking"):  # only blank text followed it
         blocks.pop()
     return blocks
 
 
 def _thought(thought: Thought) -> list[dict[str, Any]]:
-    if thought.extra and "reasoningContent" in thought.extra.data:  # in Converse's format, it needs no signature
+    if thought.extra and "reasoningContent" in thought.extra.data:  # reasoning in Converse's format needs no signature
         return [dict(thought.extra.data)]
-    if not thought.signature or thought.id:  # from a different provider
+    if not thought.signature or thought.id:  # the reasoning is from a different provider
         return []
     if thought.redacted:
         return [{"type": "redacted_thinking", "data": thought.signature}]

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from streamtools.history import anthropic_messages as anthropic
-from streamtools.history.content import file_of, given, without
+from streamtools.history.content import file_of, string_at, without
 from streamtools.history.history_reader import HistoryReader, TurnDraft, provider_item
 from streamtools.history.parts import Message
 from streamtools.json_values import compact, writable
@@ -52,7 +52,7 @@ def read_block(part: Mapping[str, Any], turn: TurnDraft) -> bool:
         case {"reasoningContent": {"redactedContent": str() as data}}:
             turn.add_thought("", data, redacted=True)
         case {"citationsContent": {"content": list() as content}}:
-            turn.add_text("".join(given(block, "text") for block in content), part)
+            turn.add_text("".join(string_at(block, "text") for block in content), part)
         case _:
             turn.add_item(part)
     return True
@@ -114,13 +114,13 @@ def _block(block: dict[str, Any]) -> dict[str, Any]:
         case {"type": "image", "source": {"type": "base64", "media_type": str() as kind, "data": data}}:
             return {"image": {"format": kind.rpartition("/")[2], "source": {"bytes": data}}}
         case {"type": "document", "source": {"type": "base64", "media_type": str() as kind, "data": data}}:
-            title = given(block, "title")
+            title = string_at(block, "title")
             name = title.rpartition(".")[0] or title or "document"
             valid = "".join(char if char.isalnum() or char in " -()[]" else "-" for char in name)
             format = _KINDS.get(kind) or kind.rpartition("/")[2]
             return {"document": {"format": format, "name": valid, "source": {"bytes": data}}}
         case {"type": "search_result", "source": source, "title": title, "content": content}:
-            texts = [{"text": given(block, "text")} for block in content]
+            texts = [{"text": string_at(block, "text")} for block in content]
             return {"searchResult": {"source": source, "title": title, "content": texts}}
     return block
 

@@ -22,7 +22,7 @@ import msgspec
 
 from streamtools.calls import NATIVE, ToolCall
 from streamtools.history.parts import Assistant, CallResult, Message, Part, Results, System, TextPart, Thought, User
-from streamtools.history.writing import fit
+from streamtools.history.writing import valid_name
 from streamtools.json_values import compact, count_values
 from streamtools.limits import DEFAULT_LIMITS
 from streamtools.parsing.dialects import Dialect
@@ -65,7 +65,7 @@ def calls_as_text(
 def _as_text(call: ToolCall, dialect: Dialect | None, reserved: Sequence[Dialect]) -> str:
     if dialect is None:
         return neutralise(f"(called {call.name} with {compact(call.arguments)})", reserved)
-    return dialect.write_call(fit(call.name), neutralise_all(call.arguments, (dialect, *reserved)))
+    return dialect.write_call(valid_name(call.name), neutralise_all(call.arguments, (dialect, *reserved)))
 
 
 def results_as_text(history: Iterable[Message], dialects: Sequence[Dialect]) -> list[Message]:
@@ -73,7 +73,7 @@ def results_as_text(history: Iterable[Message], dialects: Sequence[Dialect]) -> 
 
     Each result becomes one block of text, in the form of its call's dialect. Text in it that looks like a call is
     neutralised, unless the tool has the option `neutralise=False`. If `dialects` are given, native calls and their
-    results are neutralised too, so that a model that quotes them does not call a tool. The next user message is
+    results are also neutralised, so that a model that quotes them does not call a tool. The next user message is
     appended to the results, because many chat templates require that user and assistant messages alternate.
     """
     written: list[Message] = []
@@ -203,7 +203,7 @@ def _answered_in(content: str | list[dict[str, Any]], calls: list[ToolCall], dia
     for call in calls:
         dialect = next((one for one in dialects if one.id == call.dialect), None)
         if dialect is not None:
-            opening = _opening(dialect, fit(call.name))
+            opening = _opening(dialect, valid_name(call.name))
             used[opening] += 1
             if len(re.findall(opening, text)) >= used[opening]:
                 found.add(call.id)
@@ -223,7 +223,7 @@ def _opening(dialect: Dialect, name: str) -> str:
 
 
 def _block(result: CallResult, dialects: Sequence[Dialect]) -> str:
-    name, text = fit(result.name), _neutralise(result, dialects)
+    name, text = valid_name(result.name), _neutralise(result, dialects)
     dialect = next((one for one in dialects if one.id == result.dialect), None)
     return f"{name}: {text}" if dialect is None else dialect.write_result(name, text)
 

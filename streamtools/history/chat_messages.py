@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from streamtools.calls import ToolCall
-from streamtools.history.content import Content, data_of, given, is_text, read_part, without
+from streamtools.history.content import Content, data_of, is_text, read_part, string_at, without
 from streamtools.history.history_reader import HistoryReader, TurnDraft, provider_item
 from streamtools.history.parts import Assistant, CallResult, Message, Results, System, TextPart
 from streamtools.history.provider_view import FIELDS, fields_of, text_of
@@ -40,16 +40,16 @@ _OPENAI_MEMBERS = {"refusal", "prompt_cache_breakpoint"}  # fields of a part tha
 def read_fields(message: Mapping[str, Any], turn: TurnDraft) -> None:
     """Add the fields of an assistant message, except its content, to `turn`: reasoning, a refusal, calls."""
     fields = {name: message[name] for name in FIELDS if message.get(name) is not None}
-    thinking = text_of(fields) if fields else given(message, "thinking")
+    thinking = text_of(fields) if fields else string_at(message, "thinking")
     if fields or thinking:
         turn.format = FORMAT if fields else "ollama"
         turn.add_thought(thinking, extra=fields)
         turn.parts.insert(0, turn.parts.pop())
-    refusal, calls, legacy = given(message, "refusal"), message.get("tool_calls"), message.get("function_call")
+    refusal, calls, legacy = string_at(message, "refusal"), message.get("tool_calls"), message.get("function_call")
     if any(isinstance(part, TextPart) and part.text == refusal for part in turn.parts):
-        refusal = ""  # already read from the content
+        refusal = ""  # the content already contains it
     calls = calls if isinstance(calls, list | tuple) else ()
-    legacy = legacy if given(legacy, "name") else None
+    legacy = legacy if string_at(legacy, "name") else None
     members = {name: message[name] for name in _MEMBERS if message.get(name)}
     content = message.get("content")
     chunks = [chunk for chunk in content if isinstance(chunk, Mapping)] if isinstance(content, list | tuple) else []
@@ -70,11 +70,11 @@ def _read_call(call: object, turn: TurnDraft) -> None:
     if not isinstance(call, Mapping):
         return
     if isinstance(custom := call.get("custom"), Mapping):
-        unwrapped = {"name": custom.get("name"), "arguments": {"input": given(custom, "input")}}
+        unwrapped = {"name": custom.get("name"), "arguments": {"input": string_at(custom, "input")}}
         turn.add_call(unwrapped, call.get("id"), {"type": "custom"})
         return
     extra = call.get("extra_content")
-    signature = given(extra.get("google"), "thought_signature") if isinstance(extra, Mapping) else ""
+    signature = string_at(extra.get("google"), "thought_signature") if isinstance(extra, Mapping) else ""
     turn.add_call(call, call.get("id"), signature=signature or None)
 
 
@@ -86,18 +86,20 @@ def read_part_of(part: Mapping[str, Any], turn: TurnDraft, default_format: str) 
     kind = part.get("type")
     if kind == "thinking" and isinstance(part.get("thinking"), list):
         turn.format = FORMAT
-        turn.add_thought("".join(given(chunk, "text") for chunk in part["thinking"]), extra={"content": [dict(part)]})
+        turn.add_thought(
+            "".join(string_at(chunk, "text") for chunk in part["thinking"]), extra={"content": [dict(part)]}
+        )
         return True
-    if kind in _CHUNKS:  # added by `read_fields`
+    if kind in _CHUNKS:  # `read_fields` adds these parts
         return True
     if kind not in _TEXTS:
         return False
     rest = without(part, "type", "text")  # for example `cache_control` and `citations`
     if kind != "output_text" and any(value is not None for value in rest.values()):
         turn.format = turn.format or (FORMAT if rest.keys() & _OPENAI_MEMBERS else default_format)
-        turn.add_text(given(part, "text") or given(part, "refusal"), rest)
+        turn.add_text(string_at(part, "text") or string_at(part, "refusal"), rest)
     else:
-        turn.add_text(given(part, "text"))
+        turn.add_text(string_at(part, "text"))
     return True
 
 
@@ -105,17 +107,17 @@ def read_result(message: Mapping[str, Any], reader: HistoryReader) -> None:
     """Add the result in a tool message.
 
     In older versions of Ollama, a result has no call id, only the name of its tool. It is then the result of the first
-    call of that tool that has none.
+    call of that tool without a result.
     """
     content = message.get("content")
     id = message.get("tool_call_id") or reader.find_open_call(message.get("tool_name") or message.get("name"))
     parts = content if isinstance(content, list) else [content]
-    kinds = {given(part, "type") for part in parts}
+    kinds = {string_at(part, "type") for part in parts}
     format = COHERE if "document" in kinds else FORMAT
     plain = not isinstance(content, list) or all(
         isinstance(part, Mapping) and is_text(part) and len(part) == 2 for part in content
     )
-    name = {"name": message["name"]} if message.get("role") == "tool" and given(message, "name") else {}
+    name = {"name": message["name"]} if message.get("role") == "tool" and string_at(message, "name") else {}
     extra = provider_item(format, name | ({} if plain else {"content": content}))
     documents = [_document(part) for part in parts] if format == COHERE else content
     reader.add_native_result(id, with_images(message, documents), extra=extra)
@@ -188,7 +190,7 @@ def _user_part(part: dict[str, Any]) -> dict[str, Any]:
 
 def _call(call: ToolCall) -> dict[str, Any]:
     if call_provider_fields(call, FORMAT).get("type") == "custom":
-        custom = {"name": call.name, "input": given(call.arguments, "input")}
+        custom = {"name": call.name, "input": string_at(call.arguments, "input")}
         return {"id": call.id, "type": "custom", "custom": custom}
     function = {"name": call.name, "arguments": arguments_text(call)}
     written = {"id": call.id, "type": "function", "function": function}
@@ -214,7 +216,7 @@ def write_ollama(history: Sequence[Message]) -> list[dict[str, Any]]:
 
     def result(result: CallResult) -> dict[str, Any]:
         head = {"role": "tool", "tool_name": result.name, "tool_call_id": result.call_id}
-        images = [found[1] for part in result.parts if (found := data_of(given(part.get("image_url"), "url")))]
+        images = [found[1] for part in result.parts if (found := data_of(string_at(part.get("image_url"), "url")))]
         return {**head, "content": result.text, **({"images": images} if images else {})}
 
     return _write(history, assistant, result, _text_and_images)
@@ -227,7 +229,7 @@ def _text_and_images(content: Content) -> dict[str, Any]:
         kind = part.get("type")
         if kind == "text":
             texts.append(part["text"])
-        elif kind == "image_url" and (found := data_of(given(part.get("image_url"), "url"))):
+        elif kind == "image_url" and (found := data_of(string_at(part.get("image_url"), "url"))):
             images.append(found[1])
         else:
             raise ValueError(f"Ollama accepts only text and image data, got {kind!r}; send the data")
@@ -258,9 +260,9 @@ def _write(
 def read_plan(message: Mapping[str, Any], turn: TurnDraft) -> None:
     """Add the `tool_plan` and the citations of a message in Cohere's format to `turn`."""
     citations = message.get("citations")
-    if citations or given(message, "tool_plan"):
+    if citations or string_at(message, "tool_plan"):
         turn.format = COHERE
-    if plan := given(message, "tool_plan"):
+    if plan := string_at(message, "tool_plan"):
         turn.add_thought(plan)
     if citations:
         turn.add_item({"citations": citations})

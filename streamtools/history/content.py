@@ -48,7 +48,7 @@ def is_text(part: Mapping[str, Any]) -> bool:
     return part.get("type") == "text" and isinstance(part.get("text"), str)
 
 
-def of_client(part: Mapping[str, Any]) -> dict[str, Any] | None:
+def accept_from_client(part: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return a part that a client sent, with its known fields only, or None if it must be dropped.
 
     Allowed are texts, images and audio with their data, files with their data, and images at a web address. A reference
@@ -62,7 +62,7 @@ def of_client(part: Mapping[str, Any]) -> dict[str, Any] | None:
         case {"type": "file", "file": {"file_data": str() as data} as file} if data and "file_id" not in file:
             return {"type": "file", "file": _only(file, "filename", "file_data")}
         case {"type": "input_audio", "input_audio": {"data": str() as data} as sound} if data:
-            return {"type": "input_audio", "input_audio": {"data": data, "format": given(sound, "format")}}
+            return {"type": "input_audio", "input_audio": {"data": data, "format": string_at(sound, "format")}}
     return None
 
 
@@ -76,7 +76,7 @@ def _is_open(url: str) -> bool:
     return url.startswith("data:") or (found is not None and found[1].lower().rstrip(".") not in ("", _GOOGLE_FILES))
 
 
-def given(value: object, key: str) -> str:
+def string_at(value: object, key: str) -> str:
     """Return `value[key]` if it is a string, otherwise ""."""
     found = value.get(key) if isinstance(value, Mapping) else None
     return found if isinstance(found, str) else ""
@@ -90,7 +90,7 @@ def without(message: Mapping[str, Any], *known: str) -> dict[str, Any]:
 def encrypted(details: object) -> list[dict[str, Any]]:
     """Return the entries of `reasoning_details` that are signed or encrypted."""
     entries = [entry for entry in details if isinstance(entry, dict)] if isinstance(details, list) else []
-    signed = [entry for entry in entries if given(entry, "data") or given(entry, "signature")]
+    signed = [entry for entry in entries if string_at(entry, "data") or string_at(entry, "signature")]
     return signed if fits(signed, DEFAULT_LIMITS.depth) else []
 
 
@@ -100,12 +100,12 @@ def read_part(part: object) -> dict[str, Any]:
         return {"type": "text", "text": part if isinstance(part, str) else compact(writable(part))}
     match part.get("type"):
         case "text" | "input_text" | "output_text" | "summary_text":
-            return {**part, "type": "text", "text": given(part, "text")}
+            return {**part, "type": "text", "text": string_at(part, "text")}
         case "image_url" | "input_image":
             found = part.get("image_url")
             image = {"url": found} if isinstance(found, str) else dict(found) if isinstance(found, Mapping) else {}
             if isinstance(image.get("url"), str):
-                detail = {"detail": part["detail"]} if given(part, "detail") else {}
+                detail = {"detail": part["detail"]} if string_at(part, "detail") else {}
                 return _with_rest(part, image | detail)
         case "image":
             match part.get("source"):  # Anthropic's format
@@ -116,11 +116,11 @@ def read_part(part: object) -> dict[str, Any]:
         case "document":
             match part.get("source"):  # Anthropic's format
                 case {"type": "base64", "media_type": str() as kind, "data": str() as data}:
-                    return without(part, "source", "title") | file_of(kind, data, given(part, "title"))
-        case "document_url" if found := data_of(given(part, "document_url")):  # Mistral's format
-            return without(part, "document_url", "document_name") | file_of(*found, given(part, "document_name"))
-        case "input_file" if data_of(given(part, "file_data")):
-            known = {name: part[name] for name in ("filename", "file_data") if given(part, name)}
+                    return without(part, "source", "title") | file_of(kind, data, string_at(part, "title"))
+        case "document_url" if found := data_of(string_at(part, "document_url")):  # Mistral's format
+            return without(part, "document_url", "document_name") | file_of(*found, string_at(part, "document_name"))
+        case "input_file" if data_of(string_at(part, "file_data")):
+            known = {name: part[name] for name in ("filename", "file_data") if string_at(part, name)}
             return without(part, *known) | {"type": "file", "file": known}
     return dict(part)
 
@@ -167,10 +167,10 @@ def write_parts(
         kind = part.get("type")
         if kind == "text":
             written.append(text(part))
-        elif kind == "image_url" and given(part.get("image_url"), "url"):
+        elif kind == "image_url" and string_at(part.get("image_url"), "url"):
             written.append(image(part["image_url"]) | {name: part[name] for name in extra if name in part})
-        elif kind == "file" and file is not None and (found := data_of(given(part.get("file"), "file_data"))):
-            made = file(*found, given(part["file"], "filename"))
+        elif kind == "file" and file is not None and (found := data_of(string_at(part.get("file"), "file_data"))):
+            made = file(*found, string_at(part["file"], "filename"))
             written.append(made | {name: part[name] for name in extra if name in part})
         else:
             written.append(part)

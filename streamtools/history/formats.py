@@ -50,7 +50,7 @@ def read_messages(
 
     The formats are OpenAI's chat messages, items of OpenAI's Responses API, messages of Anthropic and of Bedrock's
     Converse API, Gemini's contents, steps of Google's Interactions API, messages of Ollama and Cohere, UIMessages of
-    the AI SDK, and AG-UI's messages. Messages of a history are accepted too. A list may mix all of these. Content that
+    the AI SDK, and AG-UI's messages. Messages of a history are also accepted. A list may mix all of these. Content that
     this library does not interpret is kept, and sent only to the provider that it came from. A malformed call keeps the
     text that the model wrote.
 
@@ -179,7 +179,7 @@ def write_messages(
       `reasoning_field` is the field for the reasoning if no turn of the history has one.
     - The results of calls in text become one user message per turn, with one block per call. Each block has the form of
       the call's dialect, if `dialects` contains it. Text in it that looks like a call is neutralised: it is changed so
-      that it is not parsed as a call. If `dialects` are given, the results of native calls are neutralised too. The
+      that it is not parsed as a call. If `dialects` are given, the results of native calls are also neutralised. The
       next user message is appended to the results.
     - `unanswered` says how calls without a result are handled; see `Unanswered`. A call in text is also answered if a
       later user message contains a result in the form of its dialect.

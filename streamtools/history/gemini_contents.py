@@ -12,7 +12,7 @@ from itertools import chain
 from typing import Any
 
 from streamtools.calls import ToolCall
-from streamtools.history.content import Content, data_of, given, part_of_url, read_part, without, write_parts
+from streamtools.history.content import Content, data_of, part_of_url, read_part, string_at, without, write_parts
 from streamtools.history.history_reader import HistoryReader, TurnDraft, provider_item
 from streamtools.history.parts import Assistant, CallResult, Message, Part, Results, System, TextPart, Thought, User
 from streamtools.history.writing import call_provider_fields, in_order, provider_fields
@@ -49,7 +49,7 @@ def _read_part(part: Mapping[str, Any], turn: TurnDraft) -> None:
         rest = without(call, "name", "args", "id")
         extra = without(part, "functionCall", "thoughtSignature") | ({"functionCall": rest} if rest else {})
         turn.add_call({"name": call.get("name"), "args": call.get("args")}, call.get("id"), extra, signature)
-    elif isinstance(call := part.get("function_call"), Mapping):  # field names of protobuf; sent back unchanged
+    elif isinstance(call := part.get("function_call"), Mapping):  # with field names of protobuf; sent back unchanged
         turn.add_call({"name": call.get("name"), "args": call.get("args")}, call.get("id"), part)
     elif not isinstance(text := part.get("text"), str):
         turn.add_item(part)
@@ -77,7 +77,7 @@ def _user_part(part: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(part.get("text"), str) and len(part) == 1:
         return {"type": "text", "text": part["text"]}
     held = part.get("inlineData") or part.get("inline_data")
-    kind, data = given(held, "mimeType") or given(held, "mime_type"), given(held, "data")
+    kind, data = string_at(held, "mimeType") or string_at(held, "mime_type"), string_at(held, "data")
     extra = {} if part == {"inlineData": {"mimeType": kind, "data": data}} else {FORMAT: dict(part)}
     if data and kind.startswith(("image/", "application/", "text/")):
         return part_of_url(f"data:{kind};base64,{data}", kind) | extra

@@ -11,7 +11,7 @@ import msgspec
 
 from streamtools.calls import ARGUMENT_FIELDS, NAME_FIELDS, NATIVE, ToolCall, read_envelope
 from streamtools.errors import Code
-from streamtools.history.content import given, of_client, read_content, text_in
+from streamtools.history.content import accept_from_client, read_content, string_at, text_in
 from streamtools.history.parts import (
     SEND_AGAIN,
     Assistant,
@@ -46,7 +46,7 @@ class ValueBudget:
         inner = call.get("function")
         for holder in (call, inner) if isinstance(inner, Mapping) else (call,):
             for key in ARGUMENT_FIELDS:
-                count = count_values(given(holder, key).encode(errors="surrogatepass"))
+                count = count_values(string_at(holder, key).encode(errors="surrogatepass"))
                 if count > self._left:
                     most = DEFAULT_LIMITS.values
                     raise Rejected(Code.TOO_LARGE, f"the arguments of all calls contain more than {most} JSON values")
@@ -108,7 +108,7 @@ class HistoryReader:
         if self.client:
             message = replace(message, extra=None)
             if isinstance(message, User) and not isinstance(message.content, str):
-                message = User([kept for part in message.content if (kept := of_client(part))])
+                message = User([kept for part in message.content if (kept := accept_from_client(part))])
         self.flush().append(message)
 
     def add_system(self, text: str, extra: ProviderItem | None = None) -> None:
@@ -171,7 +171,7 @@ class HistoryReader:
         read = read_content(content)
         parts = () if isinstance(read, str) or all(part.get("type") == "text" for part in read) else tuple(read)
         if self.client:
-            parts, extra = tuple(kept for part in parts if (kept := of_client(part))), None
+            parts, extra = tuple(kept for part in parts if (kept := accept_from_client(part))), None
         text = text or text_in(read)
         index, call = (0, self._open[id]) if id in self._open else self._earlier[id]
         result = CallResult(NATIVE, call.name, text, id, is_error=is_error, parts=parts, extra=extra)
@@ -328,7 +328,7 @@ def read_call(
             arguments, raw = {}, "{}"
     except Rejected:
         holders = [call, inner] if isinstance(inner := call.get("function"), Mapping) else [call]
-        names = [text for holder in holders for key in NAME_FIELDS if (text := given(holder, key))]
+        names = [text for holder in holders for key in NAME_FIELDS if (text := string_at(holder, key))]
         found = [holder[key] for holder in holders for key in ARGUMENT_FIELDS if holder.get(key) is not None]
         name, arguments = next(iter(names), ""), {}
         raw = next((value for value in found if isinstance(value, str) and value), "{}")

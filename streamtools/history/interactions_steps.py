@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from streamtools.calls import ToolCall
-from streamtools.history.content import Content, data_of, given, is_text, read_part, without, write_parts
+from streamtools.history.content import Content, data_of, is_text, read_part, string_at, without, write_parts
 from streamtools.history.history_reader import HistoryReader, TurnDraft, provider_item
 from streamtools.history.parts import Assistant, CallResult, Message, Part, Results, System, TextPart, Thought, User
 from streamtools.history.writing import call_provider_fields, in_order, provider_fields
@@ -65,7 +65,7 @@ def read(step: Mapping[str, Any], reader: HistoryReader) -> None:
             _read_output(step, reader.open_turn(FORMAT))
         case "thought":
             summary = step.get("summary")
-            texts = (given(entry, "text") for entry in (summary if isinstance(summary, list) else [summary]))
+            texts = (string_at(entry, "text") for entry in (summary if isinstance(summary, list) else [summary]))
             reader.open_turn(FORMAT).add_thought("".join(texts), step.get("signature"), extra=step)
         case "function_call":
             rest = without(step, "type", "id", "name", "arguments", "signature")

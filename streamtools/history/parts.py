@@ -4,8 +4,8 @@ A part is text, reasoning, a native call, or a provider item. A provider item is
 library does not interpret. It is sent back unchanged, at its position, to the provider that sent it.
 
 A provider may also send additional JSON fields with a part, such as citations or the phase of a message. The attribute
-`extra` of the part holds these fields. They too are sent back only to that provider. Other providers get no provider
-items, no such fields, and no signatures.
+`extra` of the part holds these fields. These fields are also sent back only to that provider. Other providers get no
+provider items, no such fields, and no signatures.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ import msgspec
 
 from streamtools.calls import ToolCall
 from streamtools.errors import check_word
-from streamtools.history.content import given
+from streamtools.history.content import string_at
 from streamtools.history.parts import (
     UNKNOWN_ORIGIN,
     Assistant,
@@ -33,7 +33,7 @@ from streamtools.history.parts import (
     Thought,
     User,
 )
-from streamtools.history.writing import fit
+from streamtools.history.writing import valid_name
 
 _STRICT = {"api.openai.com": (), ".openai.azure.com": (), "api.mistral.ai": ("content",)}
 """Hosts that refuse unknown JSON fields, with the reasoning fields that they accept.
@@ -43,7 +43,7 @@ as vLLM, refuse malformed arguments with status 400.
 """
 
 
-def sent_by(host: str | None) -> tuple[str, ...] | None:
+def accepted_reasoning_fields(host: str | None) -> tuple[str, ...] | None:
     """Return the reasoning fields that this host accepts, or None if it may accept any field."""
     return next((names for end, names in _STRICT.items() if (host or "").endswith(end)), None)
 
@@ -68,13 +68,15 @@ def _message_for(message: Message, provider: Origin) -> Message:
         )
     message = replace(message, extra=_fields_for(message.extra, provider))
     if _is_strict(provider) and isinstance(message, User) and not isinstance(message.content, str):
-        message = replace(message, content=_uncached(message.content))
+        message = replace(message, content=_without_cache_control(message.content))
     return message
 
 
 def _is_strict(provider: Origin) -> bool:
     """Return whether a provider refuses unknown JSON fields."""
-    return provider.format == "cohere" or (provider.format == "openai" and sent_by(provider.host) is not None)
+    return provider.format == "cohere" or (
+        provider.format == "openai" and accepted_reasoning_fields(provider.host) is not None
+    )
 
 
 def _fields_for(extra: ProviderItem | None, provider: Origin, *, result: bool = False) -> ProviderItem | None:
@@ -86,12 +88,14 @@ def _fields_for(extra: ProviderItem | None, provider: Origin, *, result: bool = 
     extra = _matching(extra, provider.format)
     if extra is None or provider.format != "openai" or not _is_strict(provider):
         return extra
-    takes_name = result == bool(sent_by(provider.host))
+    takes_name = result == bool(accepted_reasoning_fields(provider.host))
     data = {name: extra.data[name] for name in extra.data if name != "name" or takes_name}
-    return extra._replace(data=data | {"content": _uncached(data["content"])} if "content" in data else data)
+    return extra._replace(
+        data=data | {"content": _without_cache_control(data["content"])} if "content" in data else data
+    )
 
 
-def _uncached(parts: list[Any]) -> list[Any]:
+def _without_cache_control(parts: list[Any]) -> list[Any]:
     return [{name: part[name] for name in part if name != "cache_control"} for part in parts if isinstance(part, dict)]
 
 
@@ -104,10 +108,10 @@ def _part_for(part: Part, provider: Origin, same: bool) -> Part | None:
     if isinstance(part, Thought):
         return part._replace(extra=_matching(part.extra, format)) if same else Thought(part.text)
     own = (part.own or {}).get(format) if format else None
-    accepts_malformed = provider.host is None or sent_by(provider.host) == ()
+    accepts_malformed = provider.host is None or accepted_reasoning_fields(provider.host) == ()
     return msgspec.structs.replace(
         part,
-        signature=part.signature if same and sent_by(provider.host) is None else None,
+        signature=part.signature if same and accepted_reasoning_fields(provider.host) is None else None,
         own={format: own} if own else None,
         raw=part.raw if same and accepts_malformed else "",
     )
@@ -121,21 +125,21 @@ def with_valid_names(history: Sequence[Message]) -> list[Message]:
     """Return the history with valid tool names in native calls and results.
 
     A model may call a tool that does not exist, with a name that the provider refuses in the next request. A name is
-    kept if a call with it has succeeded. Any other name is changed with `fit`.
+    kept if a call with it has succeeded. Any other name is changed with `valid_name`.
     """
     results = [result for message in history if isinstance(message, Results) for result in message.results]
     valid = {result.name for result in results if result.name.strip() and not result.is_error}
 
-    def valid_name(name: str) -> str:
-        return name if name in valid else fit(name) or "unknown"
+    def name_for(name: str) -> str:
+        return name if name in valid else valid_name(name) or "unknown"
 
     def renamed(part: Part) -> Part:
-        return msgspec.structs.replace(part, name=valid_name(part.name)) if isinstance(part, ToolCall) else part
+        return msgspec.structs.replace(part, name=name_for(part.name)) if isinstance(part, ToolCall) else part
 
     named: list[Message] = []
     for message in history:
         if isinstance(message, Results):
-            message = Results(tuple(one._replace(name=valid_name(one.name)) for one in message.results))
+            message = Results(tuple(one._replace(name=name_for(one.name)) for one in message.results))
         elif isinstance(message, Assistant) and message.calls:
             message = replace(message, parts=tuple(map(renamed, message.parts)))
         named.append(message)
@@ -196,7 +200,7 @@ def select_reasoning(
         send
     ]
     selected: list[Message] = []
-    names = sent_by(host)
+    names = accepted_reasoning_fields(host)
     used = (_last_field(history) or field or _HOSTS.get(host or "")) if names is None else None
     for exchange, message in zip(exchanges, history, strict=True):
         if isinstance(message, Assistant):
@@ -255,4 +259,4 @@ def text_of(fields: Mapping[str, Any]) -> str:
             return str(fields[name])
     details = fields.get("reasoning_details")
     listed = details if isinstance(details, list) else []
-    return "".join(given(entry, "text") or given(entry, "summary") for entry in listed)
+    return "".join(string_at(entry, "text") or string_at(entry, "summary") for entry in listed)

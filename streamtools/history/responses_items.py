@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from streamtools.calls import ToolCall
-from streamtools.history.content import given, text_in, without, write_parts
+from streamtools.history.content import string_at, text_in, without, write_parts
 from streamtools.history.history_reader import HistoryReader, TurnDraft, provider_item
 from streamtools.history.parts import (
     Assistant,
@@ -43,7 +43,9 @@ def is_item(message: Mapping[str, Any]) -> bool:
 def members_of(message: Mapping[str, Any], parts: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
     """Return the names of the additional fields of a message item, or () if the message is not in this format."""
     is_item = message.get("type") == "message" or "phase" in message
-    is_item = is_item or any(given(part, "type").startswith("input_") and "input_audio" not in part for part in parts)
+    is_item = is_item or any(
+        string_at(part, "type").startswith("input_") and "input_audio" not in part for part in parts
+    )
     return ("type", "id", "status", "phase") if is_item else ()
 
 
@@ -53,7 +55,7 @@ def is_message(message: Mapping[str, Any]) -> bool:
     Anthropic's responses also have the type `message`, but different content. A message that this module wrote may have
     no type. It is recognized by its field `phase`.
     """
-    if "type" not in message and given(message, "phase"):
+    if "type" not in message and string_at(message, "phase"):
         return True
     content = message.get("content")
     parts = content if isinstance(content, list) else [{"type": "output_text"}]
@@ -66,7 +68,9 @@ def read_message(message: Mapping[str, Any], turn: TurnDraft) -> None:
     turn.format = FORMAT
     content = message.get("content")
     parts = content if isinstance(content, list) else [content]
-    texts = [given(part, "text") or given(part, "refusal") if isinstance(part, Mapping) else part for part in parts]
+    texts = [
+        string_at(part, "text") or string_at(part, "refusal") if isinstance(part, Mapping) else part for part in parts
+    ]
     turn.add_text("".join(text for text in texts if isinstance(text, str)), message)
 
 
@@ -81,7 +85,7 @@ def read_item(item: Mapping[str, Any], reader: HistoryReader) -> None:
     elif kind == "reasoning":
         turn = reader.open_turn(FORMAT, only_items=True)
         parts = [item.get("summary"), item.get("content")]
-        texts = (given(entry, "text") for part in parts if isinstance(part, list) for entry in part)
+        texts = (string_at(entry, "text") for part in parts if isinstance(part, list) for entry in part)
         complete = isinstance(item.get("summary"), list) and isinstance(item.get("id"), str)
         turn.add_thought(
             "\n\n".join(filter(None, texts)),
@@ -90,11 +94,11 @@ def read_item(item: Mapping[str, Any], reader: HistoryReader) -> None:
             extra=item if complete else None,
         )
     elif kind in ("function_call", _CUSTOM):
-        arguments = {"arguments": {"input": given(item, "input")}} if kind == _CUSTOM else {}
+        arguments = {"arguments": {"input": string_at(item, "input")}} if kind == _CUSTOM else {}
         known = ("type", "call_id", "name", "arguments", "input")[kind == _CUSTOM :]  # keep the `type` of a custom call
         call = {"name": item.get("name"), "arguments": item.get("arguments")} | arguments
         reader.add_call_item(FORMAT, call, item.get("call_id"), without(item, *known))
-    elif isinstance(kind, str) or (kind is None and given(item, "id") and len(item) <= 2):  # an item reference
+    elif isinstance(kind, str) or (kind is None and string_at(item, "id") and len(item) <= 2):  # an item reference
         reader.open_turn(FORMAT).add_item(item)
     else:
         raise ValueError(f"the message has no role, and the item type {kind!r} is invalid")
@@ -130,12 +134,15 @@ def write(history: Sequence[Message]) -> list[dict[str, Any]]:
 
 
 def _answered(history: Sequence[Message]) -> set[tuple[str, str]]:
-    """Return the type and id of each answered call in the provider items, such as a shell call."""
+    """Return the type and id of each answered call in the provider items, such as a shell call.
+
+    The output of a local shell call has `id` instead of `call_id`.
+    """
     items = (item.data for message in history if isinstance(message, Assistant) for item in message.items)
     return {
-        (kind.removesuffix("_output"), given(item, "call_id") or given(item, "id"))  # `id` is for a local shell call
+        (kind.removesuffix("_output"), string_at(item, "call_id") or string_at(item, "id"))
         for item in items
-        if (kind := given(item, "type")).endswith("_output")
+        if (kind := string_at(item, "type")).endswith("_output")
     }
 
 
@@ -143,7 +150,7 @@ def _is_unanswered(part: Part, answered: set[tuple[str, str]]) -> bool:
     """Return whether a part is a call in `_CLIENT_CALLS` without an output item. The provider refuses such calls."""
     if not isinstance(part, ProviderItem) or part.data.get("type") not in _CLIENT_CALLS:
         return False
-    return (given(part.data, "type"), given(part.data, "call_id")) not in answered
+    return (string_at(part.data, "type"), string_at(part.data, "call_id")) not in answered
 
 
 def _parts(content: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -171,7 +178,7 @@ def _write(part: Part, *, stored: bool) -> list[dict[str, Any]]:
         case ToolCall():
             extra = call_provider_fields(part, FORMAT)
             if extra.get("type") == _CUSTOM:
-                return [{"call_id": part.id, "name": part.name, "input": given(part.arguments, "input"), **extra}]
+                return [{"call_id": part.id, "name": part.name, "input": string_at(part.arguments, "input"), **extra}]
             made = {"type": "function_call", "call_id": part.id, "name": part.name, "arguments": arguments_text(part)}
             return [made | extra]
         case Thought():
@@ -182,7 +189,7 @@ def _write(part: Part, *, stored: bool) -> list[dict[str, Any]]:
 def _thought(thought: Thought, *, stored: bool) -> list[dict[str, Any]]:
     if thought.extra:
         return [dict(thought.extra.data)]
-    if not (thought.id and (thought.signature or stored)):  # from a different provider
+    if not (thought.id and (thought.signature or stored)):  # the reasoning is from a different provider
         return []
     summary = [{"type": "summary_text", "text": thought.text}] if thought.text else []
     encrypted = {"encrypted_content": thought.signature} if thought.signature else {}

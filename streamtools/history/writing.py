@@ -15,7 +15,7 @@ INVALID_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
 """Characters that providers refuse in names and ids."""
 
 
-def fit(name: str) -> str:
+def valid_name(name: str) -> str:
     """Return `name` as a valid tool name: invalid characters become `_`, and it is cut after 64 characters."""
     return INVALID_IN_NAMES.sub("_", name)[:TOOL_NAME]
 

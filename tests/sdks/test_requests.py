@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 
 from streamtools.history import Message, Origin, User, read_messages, write_messages
-from streamtools.history.content import data_of, of_client
+from streamtools.history.content import accept_from_client, data_of
 from streamtools.tools import ToolRegistry, tool
 from tests.history.test_history_order import DIALECTS, histories
 from tests.sdks.judge import faults, shape_faults
@@ -153,7 +153,7 @@ def _plain(message: Message, judge: Judge) -> Message:
     if not isinstance(message, User) or isinstance(message.content, str):
         return message
     kinds = {"text", "image_url"} | ({"file"} if judge.files else set())
-    parts = [part for part in message.content if of_client(part) and part["type"] in kinds]
+    parts = [part for part in message.content if accept_from_client(part) and part["type"] in kinds]
     held = [part for part in parts if judge.addresses or data_of(part.get("image_url", {}).get("url", "data:;base64,"))]
     return User([{name: part[name] for name in ("type", part["type"])} for part in held] or "Hi")
 

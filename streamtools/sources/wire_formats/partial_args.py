@@ -1,4 +1,4 @@
-"""Converts the arguments of a Gemini call that Vertex streams as single values with paths into JSON text. Sans-IO.
+"""Converts the arguments of a streamed Gemini call to JSON text. Vertex sends single values with paths. Sans-IO.
 
 A piece is, for example, `{"jsonPath": "$.a.b[0]", "stringValue": "Bos", "willContinue": true}`. Instead of a string, it
 may hold a number, a boolean or null. Successive pieces with the same path form one string.
@@ -51,10 +51,10 @@ class PartialArgs:
         self._object: dict[str, Any] = {}  # the collected arguments
         self._latest: Any = None  # the `jsonPath` of the last piece
         self._path: Path = ()  # the path of the last value in the JSON text
-        self._text = False  # the last value is a string
+        self._ends_in_string = False  # the last value is a string
         self._string = _Pieces()  # the pieces of the last string
         self._quote = ""  # the closing quote of an open string
-        self._ordered = True  # the JSON text is complete up to now
+        self._is_in_order = True  # the JSON text contains all values that have arrived
         self._unreadable: list[Any] | None = None  # a list with the invalid piece
 
     @property
@@ -62,7 +62,7 @@ class PartialArgs:
         """The object of all arguments if the JSON text is incomplete, a list with the invalid piece, or None."""
         if self._unreadable is not None:
             return self._unreadable
-        return None if self._ordered else _joined(self._object)
+        return None if self._is_in_order else _joined(self._object)
 
     def write(self, piece: Any) -> str:
         """Add a piece. Returns the JSON text that it adds, or an empty string."""
@@ -74,24 +74,24 @@ class PartialArgs:
         if kind is None:  # the piece announces a value that a later piece contains
             return ""
         path = piece.get("jsonPath")
-        if self._text and kind == "stringValue" and path == self._latest:
+        if self._ends_in_string and kind == "stringValue" and path == self._latest:
             return self._continue(value)
         steps = self._read(path)
         if not steps or not kind or not self._collect(steps, value, kind):
             return self._refuse(piece)
-        self._latest, self._text = path, kind == "stringValue"
-        return self._append(steps, value) if self._ordered else ""
+        self._latest, self._ends_in_string = path, kind == "stringValue"
+        return self._append(steps, value) if self._is_in_order else ""
 
     def close(self) -> str:
         """Return the JSON text that ends the object. Returns an empty string if the text is empty or incomplete."""
-        if not self._ordered or not self._path:
+        if not self._is_in_order or not self._path:
             return ""
         text = self._close_to(0)
         self._path = ()
         return text
 
     def _refuse(self, piece: Any) -> str:
-        self._ordered = False
+        self._is_in_order = False
         self._unreadable = [piece]
         self._object.clear()
         return ""
@@ -101,7 +101,7 @@ class PartialArgs:
             return self._refuse("there are more characters than a call may have")
         if text:
             self._string.append(text)
-        return escaped(text) if self._ordered else ""
+        return escaped(text) if self._is_in_order else ""
 
     def _make_room(self, characters: int) -> bool:
         self._room -= characters
@@ -136,7 +136,8 @@ class PartialArgs:
                 return False
             known = step in place if isinstance(step, str) else step < len(place)
             if known:
-                self._ordered = self._ordered and depth < common  # otherwise, the container is closed in the text
+                if depth >= common:  # the text has closed the container
+                    self._is_in_order = False
             elif not self._make_room(len(str(step)) + 1):
                 return False
             else:
@@ -168,8 +169,8 @@ class PartialArgs:
                 parts.append("{" if isinstance(step, str) else "[")
             if isinstance(step, str):
                 parts.append(f'"{escaped(step)}":')
-        parts.append(f'"{escaped(value)}' if self._text else json.dumps(value))
-        self._path, self._quote = path, '"' if self._text else ""
+        parts.append(f'"{escaped(value)}' if self._ends_in_string else json.dumps(value))
+        self._path, self._quote = path, '"' if self._ends_in_string else ""
         return "".join(parts)
 
     def _close_to(self, depth: int) -> str:
