@@ -1,9 +1,15 @@
-"""The violent things: where they strike, and what they may do to the run.
+"""The kinds of blows: where they strike, and which effect they may have.
 
-The effect of a blow is what the consumer has to see of it: `none` (all goes on as if nothing had happened), `tool` (one
-call fails, and the run goes on), `late` (calls fail whose time is up), `stops` (the run ends before its end, and nobody
-gets an exception), `fails` (the run says that it has failed), `cancels`, `raises` (the consumer gets this very
-exception, in as many groups as there are around it), `escapes` (the program gets it, whatever it has to break).
+The effect of a blow is its expected result for the consumer:
+
+- `none`: the run continues undisturbed.
+- `tool`: one call fails, and the run continues.
+- `late`: calls fail whose timeout has passed.
+- `stops`: the run ends early without an exception.
+- `fails`: the run reports that it failed.
+- `cancels`: the consumer is cancelled.
+- `raises`: the consumer gets this exception, in one exception group for each task group around it.
+- `escapes`: the program gets the exception.
 """
 
 from __future__ import annotations
@@ -24,7 +30,7 @@ ONE = ("asyncio",)
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of blow. Of those at a `step`, one that is a `storm` strikes before each step."""
+    """A kind of blow. A `storm` strikes before each step."""
 
     name: str
     place: str
@@ -39,7 +45,7 @@ class Kind:
 
 @dataclass
 class Blow:
-    """One blow of one run, and what it has raised."""
+    """One blow of one run, and the exception that it raised."""
 
     kind: Kind
     at: int
@@ -96,8 +102,8 @@ def _move_clock_far(rack: Rack, blow: Blow) -> None:
     rack.steps.now += 1.5 * TIMEOUT
 
 
-def _fail_beside(rack: Rack, blow: Blow) -> None:
-    blow.struck = False  # until it has raised, which it may come too late for
+def _fail_in_sibling(rack: Rack, blow: Blow) -> None:
+    blow.struck = False  # True after it has raised; it may be too late for that
     rack.sibling_blow = blow
     rack.sibling.set()
 
@@ -123,7 +129,7 @@ def _kinds() -> list[Kind]:
         *(Kind(f"cancel-task{depth or ''}", "step", "cancels", _cancel_task, ONE, depth=depth) for depth in range(2)),
         *(Kind(f"cancel-again-{gap}", "step", "cancels", _cancelling_again(gap), ONE) for gap in (1, 4, 9)),
         Kind("cancel-all", "step", "cancels", _cancel_all, ONE),
-        *(Kind(f"beside{depth}", "step", "raises", _fail_beside, depth=depth) for depth in (1, 2)),
+        *(Kind(f"sibling{depth}", "step", "raises", _fail_in_sibling, depth=depth) for depth in (1, 2)),
         Kind("timeout", "step", "none", _move_clock, reads="move_on"),
         Kind("timeouts", "step", "none", _move_clock, reads="move_on", storm=True),
         Kind("wait-for", "step", "none", _move_clock, ONE, reads="wait_for"),
@@ -148,11 +154,11 @@ def _kinds() -> list[Kind]:
         Kind("told-fails", "told", "none", _booming("told")),
         Kind("told-cancels", "told", "cancels", _cancel),
         Kind("told-bang", "told", "escapes", _raising(lambda: Bang("told"))),
-        Kind("request-fails", "request", "fails", _raising(lambda: httpx.ConnectError("nobody is there"))),
+        Kind("request-fails", "request", "fails", _raising(lambda: httpx.ConnectError("connection refused"))),
         Kind("request-cancels", "request", "cancels", _cancel),
         Kind("review-fails", "review", "raises", _booming("reviewed")),
-        Kind("fault", "fault", "raises", _booming("a source of our caller's own")),
-        Kind("send-fails", "send", "stops", _raising(lambda: OSError("the client has gone"))),
+        Kind("fault", "fault", "raises", _booming("the source of the caller")),
+        Kind("send-fails", "send", "stops", _raising(lambda: OSError("the client has left"))),
         Kind("send-cancels", "send", "cancels", _cancel),
         Kind("handler-fails", "handler", "raises", _booming("handled")),
     ]
@@ -178,12 +184,12 @@ ACTIONS = {
     "leave": "stops",
     "end": "stops",
 }
-"""What another task may do, where a scenario offers it, and what that does to the run."""
+"""Actions of another task, if the scenario offers them, and their effects."""
 
 KINDS: dict[str, Kind] = {kind.name: kind for kind in _kinds()}
 
 
 def read_blow(text: str) -> Blow:
-    """Return the blow that is written as `cancel@17`. Raises KeyError and ValueError."""
+    """Parse a blow such as `cancel@17`. Raises KeyError and ValueError."""
     name, _, at = text.partition("@")
     return Blow(KINDS[name], int(at or 0))

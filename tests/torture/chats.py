@@ -33,7 +33,7 @@ class _Body(httpx.AsyncByteStream):
 
 
 class _Transport(httpx.AsyncBaseTransport):
-    """Answers each request with the next of these answers."""
+    """Answers the requests in order."""
 
     def __init__(self, rack: Rack, *answers: list[bytes]) -> None:
         self._rack = rack
@@ -56,7 +56,7 @@ async def _talk(rack: Rack, *answers: list[bytes], tools: str, **options: Any) -
 
 
 async def conversation(rack: Rack) -> None:
-    """Three steps, with tools in two of them, and a review of what is sent back."""
+    """Three steps with tools in two of them, and a review of the follow-up messages."""
 
     async def review(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
         rack.hit("review")
@@ -75,7 +75,7 @@ async def emulated(rack: Rack) -> None:
 
 
 _CLOSED = {"close-lone-cancel": "fails"}
-"""httpx closes a response as soon as it has been read, so that a read raises what its closing does."""
+"""httpx closes a response at its end, so the read raises the exception of the closing."""
 
 CHATS = [
     Scenario("conversation", conversation, effects=_CLOSED, is_inside=True),

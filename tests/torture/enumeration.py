@@ -1,4 +1,4 @@
-"""Every blow at every place of a scenario, in an order; and pairs of them, from a seed."""
+"""Enumerates every blow at every place of a scenario, and random pairs of blows."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tests.torture.streams import Scenario
 from tests.torture.trial import Trial, run_trial
 from tests.torture.verdict import judge, story_of
 
-_LATE = 12  # steps that a run with threads may take beyond those that were counted
+_LATE = 12  # additional steps that a run with threads may take
 
 
 @dataclass
 class Failure:
-    """A trial about which there are complaints, and how to repeat it."""
+    """A trial with complaints, and the command that repeats it."""
 
     scenario: str
     backend: str
@@ -28,14 +28,14 @@ class Failure:
     complaints: list[str]
 
     def __str__(self) -> str:
-        told = "\n".join(f"  - {each}" for each in self.complaints)
+        lines = "\n".join(f"  - {each}" for each in self.complaints)
         again = f"python -m tests.torture {self.scenario} --backend {self.backend} --seed {self.seed}"
-        return f"{self.scenario} on {self.backend}, {self.blows}:\n{told}\n  again: {again} --blow {self.blows}"
+        return f"{self.scenario} on {self.backend}, {self.blows}:\n{lines}\n  again: {again} --blow {self.blows}"
 
 
 @dataclass
 class Bench:
-    """One scenario on one event loop: what was counted of it, and what came of its trials."""
+    """One scenario on one event loop: its places, and the results of its trials."""
 
     scenario: Scenario
     backend: str
@@ -55,7 +55,7 @@ class Bench:
         self._note(trial, self.seed)
 
     def kinds(self) -> list[Kind]:
-        """Return the kinds of blows that mean something here."""
+        """Return the kinds of blows that apply to this scenario."""
         return [
             kind
             for kind in KINDS.values()
@@ -66,20 +66,20 @@ class Bench:
         ]
 
     def strikes(self) -> Iterator[Blow]:
-        """Return each blow, at each place."""
+        """Yield each blow at each place."""
         for kind in self.kinds():
             for at in range(1 if kind.storm else self.places[kind.place]):
                 yield Blow(kind, at)
 
     def strike(self, blows: list[Blow], seed: int | None = None) -> Trial:
-        """Run the scenario with these blows, and note what is wrong with that."""
+        """Run the scenario with these blows, and record the failure if there is one."""
         seed = self.seed if seed is None else seed
         trial = run_trial(self.scenario, self.backend, blows, seed=seed, noted=self.noted)
         self._note(trial, seed)
         return trial
 
     def strike_everywhere(self) -> None:
-        """Run it with each blow at each place, and beyond the last that was counted, as far as any is found."""
+        """Run the scenario with each blow at each place, and at further places as long as the run has any."""
         for blow in self.strikes():
             self.strike([blow])
         for kind in self.kinds():
@@ -88,7 +88,7 @@ class Bench:
                 at += 1
 
     def strike_twice(self, dice: random.Random) -> None:
-        """Run it with two blows that the dice choose."""
+        """Run the scenario with two random blows."""
         seed = dice.randrange(1 << 16)
         first, second = (self._throw(dice) for _ in range(2))
         if not (_contradict(first.kind, second.kind) or _contradict(second.kind, first.kind)):
@@ -107,11 +107,11 @@ class Bench:
 
 
 def _contradict(one: Kind, other: Kind) -> bool:
-    """Return whether two blows cannot be told apart, or it is known that Python loses one of them.
+    """Return whether the effects of two blows cannot be distinguished, or Python is known to lose one of them.
 
-    Before Python 3.12, `asyncio.wait_for` swallows a cancellation that comes together with what it waits for. anyio
-    takes a task's own cancellation for one of its own where it comes in the same turn as a deadline of the reader's:
-    the next task group around them takes both back.
+    Before Python 3.12, `asyncio.wait_for` swallows a cancellation that arrives together with the awaited result. If a
+    task is cancelled in the same turn in which a deadline passes, anyio treats both cancellations as its own, and the
+    next task group around them removes both.
     """
     if one.reads == "wait_for" and other.reads == "move_on":
         return True
@@ -119,7 +119,7 @@ def _contradict(one: Kind, other: Kind) -> bool:
 
 
 def benches(scenarios: list[Scenario], backends: tuple[str, ...] = BOTH, seed: int = 0) -> Iterator[Bench]:
-    """Return a bench for each scenario on each event loop."""
+    """Yield a bench for each scenario on each event loop."""
     for scenario in scenarios:
         for backend in backends:
             yield Bench(scenario, backend, seed)

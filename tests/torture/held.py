@@ -11,11 +11,11 @@ from tests.torture.streams import Scenario
 from tests.torture.tools import Tools, native, new_ids
 from tests.torture.wires import Wire
 
-READER = {"break": "none", "aclose-inside": "none"}  # of the reader, who has no part in the run
+READER = {"break": "none", "aclose-inside": "none"}  # blows to the reader do not affect the run
 
 
 async def start_run(rack: Rack, runs: Runs) -> Run:
-    """Return a run, which may be stopped."""
+    """Start a run that blows may stop."""
     wire = Wire(rack, *native("think", "steps", text="a"))
     stream = rack.stream(sources.openai(wire), tools=Tools(rack)["think steps"], new_id=new_ids(), run_id="r")
     run = await runs.start(stream, owner="ann")
@@ -25,7 +25,7 @@ async def start_run(rack: Rack, runs: Runs) -> Run:
 
 
 async def read_run(rack: Rack) -> None:
-    """One reader, who may leave; the run is waited for."""
+    """One reader, which may leave, and a wait for the end of the run."""
     async with Runs() as runs:
         run = await start_run(rack, runs)
         attached = run.attach()
@@ -36,11 +36,11 @@ async def read_run(rack: Rack) -> None:
 
 
 async def two_readers(rack: Rack) -> None:
-    """Another reader comes, leaves, and comes again, to where it was."""
+    """Another reader reads one event, leaves, and continues from its position."""
     async with Runs() as runs:
         run = await start_run(rack, runs)
 
-        async def come_and_go() -> None:
+        async def leave_and_return() -> None:
             first = run.attach()
             async for _ in first:
                 break
@@ -48,12 +48,12 @@ async def two_readers(rack: Rack) -> None:
                 pass
 
         async with anyio.create_task_group() as group:
-            group.start_soon(come_and_go, name="another reader")
+            group.start_soon(leave_and_return, name="another reader")
             await run.wait()
 
 
 async def unread(rack: Rack) -> None:
-    """The run has no reader."""
+    """A run without a reader."""
     async with Runs() as runs:
         await (await start_run(rack, runs)).wait()
 

@@ -1,13 +1,12 @@
-"""Event loops that count their steps, and let something happen before any of them; time stands still in them.
+"""Event loops that count their steps, and can run a function before each step. Their clock stands still.
 
-A step is what a loop does between two looks at what is ready: on asyncio one callback, on trio one step of one task. So
-between two steps everybody stands at an `await`, and to strike before step 0, 1, 2… is to strike at each of them. What
-a run does is the same each time, but for threads, which come back when they like, and for trio's own dice, which are
-thrown from a seed.
+A step is one callback on asyncio, and one step of one task on trio. Between two steps, each task waits at an `await`.
+So a blow before step 0, 1, 2 and so on strikes at each `await`. A run is deterministic, except for threads. The order
+of tasks on trio depends on a seed.
 
-The clock moves only when it is told to. A loop in which nothing is ready waits for threads and sockets, in real time;
-where none of them comes, the run has lost a wake-up, which in the world outside a timeout may have hidden for years. It
-is a `stall`, which is told, and the clock moves on to the next deadline, or, where there is none, all is cancelled.
+The clock moves only when a blow moves it. If no task is ready, the loop waits for threads and sockets in real time. If
+none of them wakes it, the run has lost a wake-up, which a timeout would hide in a real program. This is a `stall`. It
+is recorded, and the clock moves to the next deadline. Without a deadline, all tasks are cancelled.
 """
 
 from __future__ import annotations
@@ -24,21 +23,21 @@ import anyio
 import trio
 
 PATIENCE = 10.0
-"""Real seconds that threads and sockets have, on a busy machine, until a loop counts as stalled."""
+"""Real seconds without a wake-up by a thread or a socket after which a loop counts as stalled."""
 
 
 class Deadlock(Exception):
-    """Nothing is ready, nothing is waited for that has an end, and to cancel everything has not helped."""
+    """No task is ready, no deadline is left, and cancelling all tasks has not helped."""
 
 
 class Steps:
-    """Counts the steps of one run while `active`, and calls what is to happen before some of them."""
+    """Counts the steps of one run while `active`, and calls functions before some of them."""
 
     def __init__(self) -> None:
         self.count = 0
         self.active = False
         self.now = 0.0
-        self.context = Context()  # what came from a thread has the thread's, in which there is no loop
+        self.context = Context()  # of the main task; callbacks from threads have a context without a loop
         self.stalls: list[str] = []
         self.at: dict[int, list[Callable[[], object]]] = {}
         self.always: Callable[[], object] | None = None
@@ -46,7 +45,7 @@ class Steps:
         self.dump: Callable[[], str] = str
 
     def take(self) -> None:
-        """Be about to take a step."""
+        """Call the functions for the next step. Called before each step."""
         if self.active:
             step, self.count = self.count, self.count + 1
             for strike in self.at.pop(step, ()):
@@ -55,7 +54,7 @@ class Steps:
                 self.context.run(self.always)
 
     def stall(self, left: float) -> None:
-        """Take note that nothing moves, though the next deadline is `left` seconds ahead."""
+        """Record a stall. The next deadline is `left` seconds ahead."""
         self.stalls.append(f"nothing moves before step {self.count}, for the next {left:g} s\n{self.dump()}")
         if left < math.inf:
             self.now += left
@@ -78,7 +77,7 @@ class _Selector(selectors.DefaultSelector):
 
 
 class StepLoop(asyncio.SelectorEventLoop):
-    """asyncio's loop, step by step."""
+    """The event loop of asyncio with counted steps."""
 
     def __init__(self, steps: Steps) -> None:
         self._steps = steps
@@ -87,26 +86,26 @@ class StepLoop(asyncio.SelectorEventLoop):
         super().__init__(selector)
 
     def time(self) -> float:
-        """Return the time, which stands still."""
+        """Return the time of `steps`."""
         return self._steps.now
 
-    def call_soon(  # type: ignore[override]  # the types of its arguments are nothing to us
+    def call_soon(  # type: ignore[override]  # simpler argument types
         self, callback: Any, *args: Any, context: Context | None = None
     ) -> asyncio.Handle:
-        """Have something called in a step of its own."""
+        """Call a function in a separate step."""
         return super().call_soon(self._take, callback, *args, context=context)
 
     def call_soon_threadsafe(  # type: ignore[override]
         self, callback: Any, *args: Any, context: Context | None = None
     ) -> asyncio.Handle:
-        """Have something called in a step of its own, from another thread."""
+        """Call a function in a separate step. For other threads."""
         return super().call_soon_threadsafe(self._take, callback, *args, context=context)
 
     def _take(self, callback: Callable[..., object], *args: Any) -> None:
         self._steps.take()
         try:
             callback(*args)
-        except (KeyboardInterrupt, SystemExit):  # ends the loop; what it does then is its own clean-up
+        except (KeyboardInterrupt, SystemExit):  # it ends the loop, whose cleanup is not counted
             self._steps.active = False
             raise
 
@@ -117,14 +116,14 @@ class _Clock(trio.abc.Clock):
         self.deadline = math.inf
 
     def start_clock(self) -> None:
-        """Have nothing to start."""
+        """Do nothing."""
 
     def current_time(self) -> float:
-        """Return the time, which stands still."""
+        """Return the time of `steps`."""
         return self._steps.now
 
     def deadline_to_sleep_time(self, deadline: float) -> float:
-        """Return how long to wait for sockets and threads."""
+        """Return the time to wait for sockets and threads."""
         self.deadline = deadline
         if len(self._steps.stalls) > 20:
             raise Deadlock("\n".join(self._steps.stalls))
@@ -138,21 +137,21 @@ class _Instrument(trio.abc.Instrument):
         self._asleep = 0.0
 
     def before_task_step(self, task: trio.lowlevel.Task) -> None:
-        """Count it."""
+        """Count the step."""
         self._steps.take()
 
     def before_io_wait(self, timeout: float) -> None:
-        """Take the time."""
+        """Record the start of the wait."""
         self._asleep = time.monotonic()
 
     def after_io_wait(self, timeout: float) -> None:
-        """Look whether all of it has been waited for."""
+        """Report a stall if the wait took all of `PATIENCE`."""
         if timeout >= PATIENCE and time.monotonic() - self._asleep >= PATIENCE:
             self._steps.stall(self._clock.deadline - self._steps.now)
 
 
 def run_in_steps(backend: str, main: Callable[[], Awaitable[None]], steps: Steps, seed: int = 0) -> None:
-    """Run `main` in a loop that counts its steps. Raises what `main` raises, and `Deadlock`."""
+    """Run `main` in a loop that counts its steps. Raises the exceptions of `main`, and `Deadlock`."""
     options: dict[str, Any]
     if backend == "asyncio":
         options = {"loop_factory": lambda: StepLoop(steps)}

@@ -1,4 +1,4 @@
-"""Streams that note what they hand out, at the moment at which they do."""
+"""Streams that record each event when they deliver it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from streamtools.events import UIEvent
 
 
 class Noting(ToolStream):
-    """Notes each event at the moment at which it is handed to somebody."""
+    """Records each event when it is delivered to a consumer."""
 
     taken: list[UIEvent]
     entered = False
@@ -33,31 +33,31 @@ class Noting(ToolStream):
 
 
 class NotedStream(Noting):
-    """A stream that notes what it hands out."""
+    """A stream that records its events."""
 
 
 class NotedChat(Noting, Chat):
-    """A chat that does."""
+    """A chat that records its events."""
 
 
 @dataclass
 class Tracked:
-    """A stream of the run, and all that it has said."""
+    """A stream of the run, and all events that it delivered."""
 
     stream: ToolStream
     events: list[UIEvent]
     reader: AsyncIterator[UIEvent]
-    """Whoever reads from it adds to the events."""
-    unread: Exception | None = None  # what was raised to whoever read the rest
+    """An iterator over the stream, which adds to `events`."""
+    unread: Exception | None = None  # the exception of reading the remaining events
 
     @property
     def entered(self) -> bool:
-        """Whether there was a run."""
+        """Whether the stream was entered."""
         return getattr(self.stream, "entered", True)
 
 
 class Reader:
-    """Reads a stream that somebody else has made, and notes it."""
+    """Reads a stream that the scenario did not create, and records its events."""
 
     def __init__(self, stream: ToolStream, events: list[UIEvent]) -> None:
         self._stream = stream

@@ -1,4 +1,4 @@
-"""Streams with a fault each, which the torture has to find."""
+"""Streams with one planted fault each, which the torture must find."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.torture.noted import NotedStream
 
 
 class LeavesTask(NotedStream):
-    """Begins a task that nobody ends."""
+    """Starts a task that never ends."""
 
     async def __aenter__(self) -> Any:
         self.forgotten = asyncio.get_running_loop().create_task(asyncio.Event().wait(), name="forgotten")
@@ -22,7 +22,7 @@ class LeavesTask(NotedStream):
 
 
 class SwallowsCancel(NotedStream):
-    """Takes a cancellation for the end of the stream."""
+    """Treats a cancellation as the end of the stream."""
 
     async def __anext__(self) -> UIEvent:
         try:
@@ -32,7 +32,7 @@ class SwallowsCancel(NotedStream):
 
 
 class SaysDoneTwice(NotedStream):
-    """Repeats its end if it was left early."""
+    """Repeats `done` if it was closed early."""
 
     async def __anext__(self) -> UIEvent:
         if self.taken and isinstance(self.taken[-1], Done) and self.taken[-1].reason == "cancelled":
@@ -41,7 +41,7 @@ class SaysDoneTwice(NotedStream):
 
 
 class NeverCloses(NotedStream):
-    """Leaves the response open where it was closed from outside."""
+    """Leaves the response open if another task closed the stream."""
 
     async def _close_source(self) -> None:
         if not (self._scope and self._scope.cancel_called):
@@ -49,7 +49,7 @@ class NeverCloses(NotedStream):
 
 
 class LosesEvents(NotedStream):
-    """Takes an event away, and waits once more before it hands it over."""
+    """Takes an event, and loses it if it is cancelled before it returns it."""
 
     async def __anext__(self) -> UIEvent:
         event = await super().__anext__()
@@ -60,7 +60,7 @@ class LosesEvents(NotedStream):
 
 
 class Wraps(NotedStream):
-    """Shows its task group what went wrong in the block, which is then in a group."""
+    """Raises an exception of the block in an exception group."""
 
     async def __aexit__(self, kind: Any, error: Any, trace: Any) -> None:
         await super().__aexit__(kind, error, trace)
@@ -69,7 +69,7 @@ class Wraps(NotedStream):
 
 
 class Pretends(NotedStream):
-    """Says that each call has succeeded."""
+    """Reports each call as successful."""
 
     async def __anext__(self) -> UIEvent:
         event = await super().__anext__()
@@ -93,14 +93,14 @@ class NeverWakes(NotedStream):
 
 
 class ForgetsToAwait(NotedStream):
-    """Makes a coroutine that nobody awaits, when it is closed."""
+    """Creates a coroutine without awaiting it when it is closed."""
 
     async def aclose(self) -> None:
         super().aclose()  # type: ignore[unused-coroutine]  # this is the fault
 
 
-class TellsNobody(NotedStream):
-    """Ends as if it were complete when it was closed."""
+class HidesEnd(NotedStream):
+    """Reports that it finished although it was closed."""
 
     async def __anext__(self) -> UIEvent:
         event = await super().__anext__()
@@ -110,18 +110,18 @@ class TellsNobody(NotedStream):
 
 
 PLANTED: dict[str, tuple[type[NotedStream], str, str]] = {
-    "a task that is left": (LeavesTask, "break@1", "a task is left: forgotten"),
-    "a cancellation that is swallowed": (SwallowsCancel, "cancel-task", "should have cancelled"),
-    "an end that is told twice": (SaysDoneTwice, "aclose", "nothing follows done"),
+    "a remaining task": (LeavesTask, "break@1", "a task is left: forgotten"),
+    "a swallowed cancellation": (SwallowsCancel, "cancel-task", "should have cancelled"),
+    "two ends": (SaysDoneTwice, "aclose", "nothing follows done"),
     "a response that stays open": (NeverCloses, "aclose", "closed 0 times"),
-    "an event that is lost": (LosesEvents, "timeout", "out of order"),
-    "an exception in a group": (Wraps, "raise", "in 1 groups, and there are 0"),
-    "a success that was none": (Pretends, "cancel", "told as executed, and have not returned"),
-    "a wake-up that is lost": (NeverWakes, "timeout", "nothing moves"),
-    "a coroutine that nobody awaits": (ForgetsToAwait, "aclose", "was never awaited"),
-    "an end that is not true": (TellsNobody, "aclose", "and the result is cancelled"),
+    "a lost event": (LosesEvents, "timeout", "out of order"),
+    "an exception in a group": (Wraps, "raise", "in 1 groups instead of 0"),
+    "a false success": (Pretends, "cancel", "reported as executed, but have not returned"),
+    "a lost wake-up": (NeverWakes, "timeout", "nothing moves"),
+    "a coroutine that is never awaited": (ForgetsToAwait, "aclose", "was never awaited"),
+    "a false end": (HidesEnd, "aclose", "but the result is cancelled"),
 }
-"""By what is wrong: the stream, the blow that brings it out, and a part of the complaint."""
+"""The planted faults: the stream, the blow that reveals the fault, and a part of the complaint."""
 
-OF_ASYNCIO = ("a task that is left", "a cancellation that is swallowed")
-"""Those that trio does not let happen."""
+OF_ASYNCIO = ("a remaining task", "a swallowed cancellation")
+"""Faults that are impossible on trio."""

@@ -1,4 +1,4 @@
-"""What one run of a scenario is tied to: it counts the points in our own code, strikes, and notes all that happens."""
+"""The state of one run of a scenario: it counts the points in code of the test, strikes there, and records the run."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ if TYPE_CHECKING:
     from tests.torture.wires import Wire
 
 READ = 1e-6
-"""Seconds that a consumer waits for one event, where it is impatient: the clock stands still until somebody moves it,
-and other times, all of them much longer, never come to their end by that."""
+"""Seconds for which an impatient consumer waits for one event. A blow that moves the clock exceeds only this time,
+because all other timeouts are much longer."""
 
 
 class Boom(Exception):
-    """What goes wrong in code of ours."""
+    """An exception in code of the test."""
 
 
 class Bang(BaseException):
-    """What is meant for the program, and for nobody in between."""
+    """An exception that must reach the program."""
 
 
 @dataclass
 class Rack:
-    """One run."""
+    """The state of one run."""
 
     backend: str
     steps: Steps
@@ -50,20 +50,20 @@ class Rack:
     noted_stream: type[NotedStream] = NotedStream
     points: Counter[str] = field(default_factory=Counter)
     streams: list[Tracked] = field(default_factory=list)
-    run_events: list[UIEvent] | None = None  # as whoever comes behind its end reads them
+    run_events: list[UIEvent] | None = None  # as a reader gets them after the end of the run
     runs: list[Run] = field(default_factory=list)
     wires: list[Wire] = field(default_factory=list)
-    begun: Counter[str] = field(default_factory=Counter)  # calls whose tools have begun
+    begun: Counter[str] = field(default_factory=Counter)  # by call id: how often its tool has started
     returned: set[str] = field(default_factory=set)
-    told: Counter[str] = field(default_factory=Counter)  # calls of which `on_tool_result` was told
-    at_work: int = 0  # threads of tools
-    cleanups: list[Callable[[], object]] = field(default_factory=list)  # when all is over
+    told: Counter[str] = field(default_factory=Counter)  # by call id: calls of `on_tool_result`
+    at_work: int = 0  # number of tools in threads
+    cleanups: list[Callable[[], object]] = field(default_factory=list)  # called after the trial
     doors: list[threading.Event] = field(default_factory=list)
     actions: dict[str, Callable[[], Awaitable[object] | None]] = field(default_factory=dict)
     complaints: list[str] = field(default_factory=list)
     ended: str = ""  # "returned", "cancelled" or "raised"
     error: BaseException | None = None
-    natively: int = 0  # cancellations by asyncio's own means
+    natively: int = 0  # number of calls of asyncio's `Task.cancel`
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     scope: anyio.CancelScope = field(init=False)
@@ -72,34 +72,34 @@ class Rack:
     helpers: anyio.abc.TaskGroup = field(init=False)
     sibling: anyio.Event = field(init=False)
     sibling_blow: Blow | None = None
-    sent: list[dict[str, Any]] = field(default_factory=list)  # to a client
-    resumes: bool = False  # one run another, whose outcomes are told again
-    is_calm: bool = False  # whether nothing violent happens any more
-    behind: Callable[[], Awaitable[object]] | None = None  # what comes behind all that, undisturbed
-    leaves_first: bool = False  # the client, before it could be told of the end
+    sent: list[dict[str, Any]] = field(default_factory=list)  # messages to a client
+    resumes: bool = False  # whether one run resumes another, so that outcomes are reported twice
+    is_calm: bool = False  # whether blows no longer strike
+    afterwards: Callable[[], Awaitable[object]] | None = None  # called after the run, without blows
+    leaves_first: bool = False  # whether the client leaves before it gets the end
 
-    # What scenarios use.
+    # For scenarios.
 
     def stream(self, source: Any, **options: Any) -> NotedStream:
-        """Return a stream over `source` whose every event and outcome is noted."""
+        """Return a stream over `source` that records its events and outcomes."""
         stream = self.noted_stream(source, **grouped(on_tool_result=self.tell, **options))
         self.track(stream)
         return stream
 
     def chat(self, model: Any, messages: Any, **options: Any) -> NotedChat:
-        """Return a chat that is noted."""
+        """Return a chat that records its events and outcomes."""
         stream = NotedChat(model, messages, **grouped(on_tool_result=self.tell, **options))
         self.track(stream)
         return stream
 
     def track(self, stream: Noting) -> None:
-        """Have a stream judged behind the run."""
+        """Check a stream after the run."""
         stream.taken = []
         self.streams.append(Tracked(stream, stream.taken, stream))
         self.actions.setdefault("aclose", stream.aclose)
 
     def adopt(self, stream: ToolStream) -> AsyncIterator[UIEvent]:
-        """Have a stream judged that somebody else has made and entered; return what to read it by."""
+        """Check a stream that the scenario did not create. Returns an iterator that reads it."""
         events: list[UIEvent] = []
         reader = Reader(stream, events)
         self.streams.append(Tracked(stream, events, reader))
@@ -107,14 +107,14 @@ class Rack:
         return reader
 
     async def tell(self, call: ToolCall, outcome: ToolOutcome) -> None:
-        """Be told of an outcome."""
+        """Record an outcome. The `on_tool_result` of the streams."""
         self.told[call.id] += 1
         self.hit("told")
         await anyio.lowlevel.checkpoint()
         self.hit("told")
 
     def hit(self, place: str) -> object:
-        """Be at a point of code of ours; return what it is to do, or raise what it is to raise."""
+        """Count a point in code of the test. Returns the word of a blow for this point, or raises its exception."""
         with self.lock:
             number = self.points[place]
             self.points[place] += 1
@@ -151,16 +151,16 @@ class Rack:
             with anyio.move_on_after(READ):
                 return await anext(events)
 
-    # What blows use.
+    # For blows.
 
     def act(self, name: str) -> None:
-        """Do one of the scenario's actions, in a task of its own if it takes its time."""
+        """Start an action of the scenario in a separate task."""
         doing = self.actions.get(name)
         if doing is not None:
             self.helpers.start_soon(_do, doing, name="helper")
 
     def act_for_a_while(self, name: str, steps: int) -> None:
-        """Do it, and be cancelled so many steps later."""
+        """Start an action, and cancel it after so many steps."""
         doing = self.actions.get(name)
         if doing is None:
             return
@@ -170,12 +170,12 @@ class Rack:
 
     # The consumer's task.
 
-    async def suffer(self, scenario: Callable[[Rack], Coroutine[Any, Any, None]]) -> None:
-        """Be the task of the consumer, in a scope, and in as many task groups as it is nested in."""
+    async def run(self, scenario: Callable[[Rack], Coroutine[Any, Any, None]]) -> None:
+        """Run the scenario as the task of the consumer, in a cancel scope and `depth` task groups."""
         try:
             with self.scope:
                 await self._nest(scenario, self.depth)
-                await anyio.lowlevel.checkpoint()  # where a cancellation that came late has its chance
+                await anyio.lowlevel.checkpoint()  # a late cancellation is raised here
                 self.ended = "returned"
             self.ended = self.ended or "cancelled"
         except BaseException as error:
@@ -202,12 +202,12 @@ class Rack:
         await self.sibling.wait()
         if self.sibling_blow is not None:
             self.sibling_blow.struck = True
-            self.sibling_blow.error = Boom("beside")
+            self.sibling_blow.error = Boom("sibling")
             raise self.sibling_blow.error
 
 
 async def _do(doing: Callable[[], Awaitable[object] | None], scope: anyio.CancelScope | None = None) -> None:
     with scope or anyio.CancelScope():
-        waits = doing()
-        if waits is not None:
-            await waits
+        waiting = doing()
+        if waiting is not None:
+            await waiting

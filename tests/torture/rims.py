@@ -1,4 +1,4 @@
-"""Scenarios of the rim: a response and websockets, in the hands of a server that may do anything."""
+"""Scenarios of ASGI: a response and websockets, with a server and a client that may fail at any point."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.torture.wires import OwnSource, Wire
 
 
 class _Client:
-    """The client of a request or of a websocket, and the server in between."""
+    """The client of a request or a websocket, and its server."""
 
     def __init__(self, rack: Rack, *frames: dict[str, Any]) -> None:
         self._rack = rack
@@ -29,7 +29,7 @@ class _Client:
         self._news = anyio.Event()
         self._gone = False
         rack.actions["leave"] = self.leave
-        self.leaves_behind = ""  # a part of the frame behind which it leaves
+        self.leaves_after = ""  # a part of the frame after which it leaves
 
     def leave(self) -> None:
         self._gone = True
@@ -40,7 +40,7 @@ class _Client:
         self._news.set()
 
     async def request(self) -> dict[str, Any]:
-        """Be the `receive` of a request."""
+        """Implement `receive` of a request."""
         if self._frames:
             self._frames.clear()
             return {"type": "http.request", "body": b"", "more_body": False}
@@ -49,7 +49,7 @@ class _Client:
         return {"type": "http.disconnect"}
 
     async def receive(self) -> dict[str, Any]:
-        """Be the `receive` of a websocket."""
+        """Implement `receive` of a websocket."""
         while not self._frames and not self._gone:
             await self._news.wait()
             self._news = anyio.Event()
@@ -58,28 +58,28 @@ class _Client:
         return {"type": "websocket.receive", "text": self._frames.pop(0)}
 
     async def accept(self) -> None:
-        """Accept what is accepted already."""
+        """Do nothing: the websocket is already accepted."""
 
     async def send(self, message: Any) -> None:
-        """Take a message."""
+        """Record a message."""
         try:
             self._rack.hit("send")
             self._rack.sent.append(message)
             await anyio.lowlevel.checkpoint()
             self._rack.hit("send")
         except OSError:
-            if message["type"].startswith("websocket"):  # whose server says so on both ways
+            if message["type"].startswith("websocket"):  # its server then also reports the disconnect
                 self.leave()
             raise
         text = message.get("text", "")
         if '"approval-requested"' in text:
             self.say({"approval": {"call_id": json.loads(text)["call"]["id"], "approved": True}})
-        if self.leaves_behind and self.leaves_behind in text:
+        if self.leaves_after and self.leaves_after in text:
             self.leave()
 
 
 def _stream(rack: Rack) -> Any:
-    """Return a stream whose source is our caller's own, and may fail like that."""
+    """Return a stream with a source of the application, which may raise any exception."""
     end = ProviderCompleted(finish_reason="stop")
     source = OwnSource(rack, [TextDelta("a")], [TextDelta(called("think"))], [TextDelta("b"), end])
     tools = Tools(rack)["think"]
@@ -103,7 +103,7 @@ async def respond(rack: Rack) -> None:
 
 
 async def respond_with_run(rack: Rack) -> None:
-    """A run as the body of a response; it goes on without its client."""
+    """A run as the body of a response. It continues without its client."""
     async with Runs() as runs:
         run = await start_run(rack, runs)
         client = _Client(rack, {})
@@ -119,7 +119,7 @@ async def one_way(rack: Rack) -> None:
 async def both_ways(rack: Rack) -> None:
     """A conversation over a websocket, with a call that the client approves."""
     client = _Client(rack, {})
-    client.leaves_behind = '"done"'
+    client.leaves_after = '"done"'
     rack.leaves_first = True
     rack.actions["frame"] = lambda: client.say({"cancel": True})
 

@@ -1,4 +1,4 @@
-"""All scenarios, by their names."""
+"""All scenarios by name."""
 
 from __future__ import annotations
 

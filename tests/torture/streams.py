@@ -1,4 +1,4 @@
-"""Scenarios of one stream: bytes and tools of each kind, alone and at the same time."""
+"""Scenarios of one stream, with all kinds of sources and tools."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from tests.torture.wires import OwnSource, Wire
 
 @dataclass(frozen=True)
 class Scenario:
-    """A run that suffers. `effects` are those of blows that do something else here than elsewhere, by their names."""
+    """A run to disturb. `effects` maps the names of blows to their effects in this scenario, if they differ."""
 
     name: str
     run: Callable[[Rack], Coroutine[Any, Any, None]]
     reason: str = "finished"
     effects: Mapping[str, str] = field(default_factory=dict)
-    without: tuple[str, ...] = ()  # kinds of blows that nobody may strike here
-    is_inside: bool = False  # something that is not ours, and waits when it is left, stands around the stream
-    looks_again: str = "(nowhere)"  # where a task sleeps and looks again, because nobody can wake it
+    without: tuple[str, ...] = ()  # kinds of blows that do not apply
+    is_inside: bool = False  # whether the stream is inside a context manager of a library that waits when it exits
+    looks_again: str = "(nowhere)"  # the module in which a task polls, because no event can wake it
 
 
 async def _read(rack: Rack, wire: Wire, tools: list[Tool] | None = None, **options: Any) -> None:
@@ -39,46 +39,46 @@ async def _read(rack: Rack, wire: Wire, tools: list[Tool] | None = None, **optio
 
 
 async def prose(rack: Rack) -> None:
-    """Text, and nothing else."""
+    """Text without calls."""
     await _read(rack, Wire(rack, *said("a", "b", "c")))
 
 
 async def in_generators(rack: Rack) -> None:
-    """Bytes out of nested generators, and one tool."""
+    """Bytes from nested generators, and one tool."""
     await _read(rack, Wire(rack, *native("think", text="Let me see."), generator=True), Tools(rack)["think"])
 
 
 async def threads(rack: Rack) -> None:
-    """Tools in threads: one that returns at once, one that tells its progress."""
+    """Tools in threads: one returns immediately, one reports progress."""
     await _read(rack, Wire(rack, *native("quick", "count")), Tools(rack)["quick count"], concurrency=1)
 
 
 async def parallel(rack: Rack) -> None:
-    """Tools of all kinds at the same time, one of which waits for another."""
+    """Concurrent tools of all kinds. One waits for another."""
     names = ("think", "steps", "block", "unlock")
     await _read(rack, Wire(rack, *native(*names)), Tools(rack)[" ".join(names)])
 
 
 async def eager(rack: Rack) -> None:
-    """Tools that run while the answer goes on."""
+    """Tools that run during the answer."""
     wire = Wire(rack, *native("think", "steps", "quick", between="and "))
     await _read(rack, wire, Tools(rack)["think steps quick"], execute="eager")
 
 
 async def in_text(rack: Rack) -> None:
-    """Calls in the text, one after the other, with text in between; the second is a stranger."""
-    wire = Wire(rack, *said("So: ", called("think"), called("nobody"), "and ", called("steps"), "."))
+    """Sequential calls in text, with text between them. The second tool is unknown."""
+    wire = Wire(rack, *said("So: ", called("think"), called("unknown"), "and ", called("steps"), "."))
     await _read(rack, wire, Tools(rack)["think steps"], concurrency=1, dialects=["hash_marker"])
 
 
 async def cut(rack: Rack) -> None:
-    """An answer that breaks off behind a whole call and in the middle of another: neither runs."""
+    """An answer that breaks off in its second call. Neither call runs."""
     wire = Wire(rack, *said(called("think"), '###:{"name":"thi', finish=None))
     await _read(rack, wire, Tools(rack)["think"], dialects=["hash_marker"])
 
 
 async def asked(rack: Rack) -> None:
-    """A call that waits for approval, which the consumer gives, beside one that needs none."""
+    """A call that the consumer approves, and one that needs no approval."""
     tools = Tools(rack)
     guarded = Tool(tools.think, requires_approval=True)
     wire = Wire(rack, *native("think", "steps"))
@@ -93,7 +93,7 @@ async def asked(rack: Rack) -> None:
         async def __anext__(self) -> Any:
             event = await anext(stream)
             if isinstance(event, ApprovalRequested):
-                with suppress(DecisionRefused):  # of a stream that was closed meanwhile
+                with suppress(DecisionRefused):  # if the stream was closed meanwhile
                     stream.approve(event.call.id)
             return event
 
@@ -105,7 +105,7 @@ async def asked(rack: Rack) -> None:
 
 
 async def resumed_with_file(rack: Rack) -> None:
-    """The same with a ledger that is written in threads, into a file."""
+    """Like `resumed`, with a ledger in a file, which threads write."""
     place = TemporaryDirectory()
     ledger = SQLiteLedger(Path(place.name) / "ledger")
     rack.cleanups += [ledger.close, place.cleanup]
@@ -113,9 +113,7 @@ async def resumed_with_file(rack: Rack) -> None:
 
 
 async def resumed(rack: Rack, ledger: CallLedger | None = None) -> None:
-    """A run that is left to somebody's approval, and one that goes on from there; however that ends, the next one that
-    goes on from there runs nothing twice.
-    """
+    """A run that is suspended for an approval, and a run that resumes it. A second resume runs no call twice."""
     rack.resumes = True
     tools = Tools(rack)
     guarded = [Tool(tools.think, requires_approval=True), *tools["steps"]]
@@ -128,18 +126,18 @@ async def resumed(rack: Rack, ledger: CallLedger | None = None) -> None:
         return
     options |= {"resume": suspension, "decisions": {"n0": True}}
 
-    async def go_on() -> None:
+    async def resume_again() -> None:
         rack.is_calm = True
         async with rack.stream(OwnSource(rack), **options) as events:
             await rack.read(events)
 
-    rack.behind = go_on
+    rack.afterwards = resume_again
     async with rack.stream(OwnSource(rack), **options) as events:
         await rack.read(events)
 
 
 async def own_source(rack: Rack) -> None:
-    """A source of our caller's own, whose faults are our caller's own too."""
+    """A source of the application, whose exceptions are raised unchanged."""
     end = ProviderCompleted(finish_reason="stop")
     source = OwnSource(rack, [TextDelta("a")], [TextDelta(called("think"))], [TextDelta("b"), end])
     tools = Tools(rack)["think"]
@@ -148,7 +146,7 @@ async def own_source(rack: Rack) -> None:
 
 
 async def elsewhere(rack: Rack) -> None:
-    """The events are read by another task than the one that entered the stream."""
+    """Another task reads the events than the task that entered the stream."""
     wire = Wire(rack, *native("think", text="a"))
     async with rack.stream(sources.openai(wire), tools=Tools(rack)["think"], new_id=new_ids(), run_id="r") as events:
         raised: list[BaseException] = []
@@ -166,7 +164,7 @@ async def elsewhere(rack: Rack) -> None:
 
 
 async def in_own_generator(rack: Rack) -> None:
-    """A generator of our caller's own around the stream, which is closed by the task that reads it."""
+    """A generator of the application around the stream. The task that reads it closes it."""
     wire = Wire(rack, *native("think", text="a"))
     stream = rack.stream(sources.openai(wire), tools=Tools(rack)["think"], new_id=new_ids(), run_id="r")
 
@@ -180,7 +178,7 @@ async def in_own_generator(rack: Rack) -> None:
 
 
 async def closed_early(rack: Rack) -> None:
-    """A consumer that has read one event, closes the stream itself, reads the rest, and closes it once more."""
+    """A consumer that closes the stream after one event, reads the rest, and closes it again."""
     wire = Wire(rack, *native("think", text="a"))
     async with rack.stream(sources.openai(wire), tools=Tools(rack)["think"], new_id=new_ids(), run_id="r") as events:
         await anext(events)
@@ -190,7 +188,7 @@ async def closed_early(rack: Rack) -> None:
 
 
 _IN_TURN = ("timeout", "timeouts", "wait-for")
-"""Around one read of a generator there may be no cancel scope, and it is read by one task (PEP 789)."""
+"""A cancel scope must not enclose a single read of a generator, and one task must read it (PEP 789)."""
 
 STREAMS = [
     Scenario("prose", prose),
@@ -202,7 +200,7 @@ STREAMS = [
     Scenario("cut", cut, reason="failed"),
     Scenario("asked", asked),
     Scenario("resumed", resumed),
-    # A call in a file is another's for as long as a thread that was left with it has not put it down.
+    # A call in a file stays claimed until the abandoned thread of the first run releases it.
     Scenario("resumed-file", resumed_with_file, looks_again="tools/ledger.py"),
     Scenario("own-source", own_source),
     Scenario("elsewhere", elsewhere),

@@ -1,7 +1,6 @@
-"""A share of the torture: each scenario, on both event loops, with blows at places spread over the run.
+"""A share of the torture: each scenario on both event loops, with blows at places spread over the run.
 
-`python -m tests.torture` strikes at every place; the deep test at every so many, and the first and the last; the quick
-one once.
+`python -m tests.torture` strikes at every place. The deep test strikes at a few places, the quick test at one.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from tests.torture.enumeration import Bench
 from tests.torture.scenarios import SCENARIOS
 
 PLACES = 2
-"""Places of each scenario at which a kind of blow strikes, at most."""
+"""Maximum number of places of each scenario at which a kind of blow strikes."""
 
 
 each_scenario = pytest.mark.parametrize("scenario", SCENARIOS)
@@ -25,7 +24,7 @@ each_backend = pytest.mark.parametrize("backend", BOTH)
 @each_backend
 @each_scenario
 def test_a_blow(scenario: str, backend: str) -> None:
-    """In the middle of each run, by turns of each kind."""
+    """One blow in the middle of each run. The kind depends on the scenario and the event loop."""
     bench = Bench(SCENARIOS[scenario], backend)
     assert not bench.failures, str(bench.failures[0])
     kinds = [list(group) for _, group in groupby(bench.strikes(), lambda blow: blow.kind)]
@@ -38,7 +37,7 @@ def test_a_blow(scenario: str, backend: str) -> None:
 @each_backend
 @each_scenario
 def test_nothing_breaks(scenario: str, backend: str) -> None:
-    """Whatever is done to a run, it ends as it should, tells the truth, and leaves nothing behind."""
+    """Each disturbed run ends as it should, reports its true end, and leaves no resources."""
     bench = Bench(SCENARIOS[scenario], backend)
     assert not bench.failures, str(bench.failures[0])
     for number, (_, group) in enumerate(groupby(bench.strikes(), lambda blow: blow.kind)):

@@ -20,7 +20,7 @@ STOP = ProviderCompleted(finish_reason="stop")
 
 
 async def cancel_the_others(last: asyncio.Task[None]) -> None:
-    """Cancel all tasks but this one, as asyncio does at the end of a program, and wait for the `last` of them."""
+    """Cancel all other tasks, as asyncio does at the end of a program, and wait for `last`."""
     for task in asyncio.all_tasks() - {asyncio.current_task()}:
         task.cancel()
     await asyncio.wait([last])
@@ -28,9 +28,9 @@ async def cancel_the_others(last: asyncio.Task[None]) -> None:
 
 @pytest.mark.parametrize("steps", range(1, 12))
 @pytest.mark.filterwarnings("ignore:coroutine .*was never awaited:RuntimeWarning")  # anyio's, of a task's first step
-def test_a_run_has_its_end_where_asyncio_cancels_every_task(steps: int) -> None:
-    """As it does at the end of a program, though that knows no shields, and strikes a task before its first step or
-    while it closes its source: the source is closed, `done` is said, and `aclose()` waits for nobody.
+def test_a_stream_ends_if_asyncio_cancels_all_tasks(steps: int) -> None:
+    """This happens at the end of a program. It ignores shields, and may strike before the first step of a task or while
+    the source is closed. The source is closed, `done` is reported, and `aclose()` returns.
     """
 
     class Slow(Script):
@@ -59,13 +59,13 @@ def test_a_run_has_its_end_where_asyncio_cancels_every_task(steps: int) -> None:
         assert told == [] or told[-1].startswith("done")
 
     asyncio.run(main())
-    gc.collect()  # here, where what Python says of it is expected
+    gc.collect()  # here, where the warnings are expected
 
 
 @pytest.mark.parametrize("steps", range(1, 12))
 @pytest.mark.filterwarnings("ignore:coroutine .*was never awaited:RuntimeWarning")
-def test_a_run_of_runs_has_its_end_there_too(steps: int) -> None:
-    """Its stream is closed, its log ends with `done`, and nobody waits for it in vain."""
+def test_a_run_ends_if_asyncio_cancels_all_tasks(steps: int) -> None:
+    """Its stream is closed, its log ends with `done`, and `wait` returns."""
     source = Script([*texts("a"), STOP])
 
     async def main() -> None:
@@ -87,11 +87,11 @@ def test_a_run_of_runs_has_its_end_there_too(steps: int) -> None:
         assert (told[0], told[-1].split(":")[0]) == ("start", f"done {result.reason}")
 
     asyncio.run(main())
-    gc.collect()  # here, where what Python says of it is expected
+    gc.collect()  # here, where the warnings are expected
 
 
-def test_a_run_ends_though_its_end_cannot_be_written() -> None:
-    """A log that asyncio cancels in mid-word keeps nobody waiting."""
+def test_a_run_ends_even_if_its_end_cannot_be_written() -> None:
+    """A log that asyncio cancels during `append` does not block `wait`."""
 
     class Log(MemoryEventLog):
         async def append(self, key: str, event: UIEvent, /) -> int:
@@ -124,12 +124,10 @@ def test_a_run_ends_though_its_end_cannot_be_written() -> None:
 
 
 @pytest.mark.parametrize(("name", "steps"), [("threads", range(34, 40)), ("run", range(4, 20))])
-def test_a_cancelled_task_stays_cancelled_though_a_scope_around_it_is_cancelled_meanwhile(
-    name: str, steps: range
-) -> None:
-    """As by a sibling that asyncio cancels too: the task group of both is, while the stream or the runs are left."""
+def test_a_cancelled_task_stays_cancelled_inside_a_cancelled_scope(name: str, steps: range) -> None:
+    """asyncio also cancels a sibling, and so the task group of both, while the stream or the runs exit."""
     (bench,) = benches([SCENARIOS[name]], ("asyncio",), 0)
-    in_group = "raise1@999"  # which never comes so far, and has the consumer stand in a group
+    in_group = "raise1@999"  # never strikes, but puts the consumer into a task group
     for step in steps:
         bench.strike([read_blow(in_group), read_blow(f"cancel-all@{step}")])
     assert bench.trials > len(steps)

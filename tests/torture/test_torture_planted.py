@@ -16,7 +16,7 @@ from tests.torture.scenarios import SCENARIOS
     [(fault, backend) for fault in PLANTED for backend in BOTH if backend == "asyncio" or fault not in OF_ASYNCIO],
 )
 def test_planted_faults_are_found(fault: str, backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One kind of blow, at every place, brings it out."""
+    """One kind of blow, at every place, reveals it."""
     monkeypatch.setattr("tests.torture.loops.PATIENCE", PATIENCE / 50)
     stream, blow, complaint = PLANTED[fault]
     bench = Bench(SCENARIOS["generators"], backend, noted=stream)
@@ -28,8 +28,8 @@ def test_planted_faults_are_found(fault: str, backend: str, monkeypatch: pytest.
     raise AssertionError(f"{fault} was not found in {bench.trials} runs: {bench.failures[:1]}")
 
 
-def test_a_failure_says_how_to_repeat_it() -> None:
-    """The scenario, the event loop, the blow, its place, and one command."""
+def test_a_failure_has_the_command_that_repeats_it() -> None:
+    """It has the scenario, the event loop, the blow, its place, and a command."""
     stream, _, _ = PLANTED["a response that stays open"]
     bench = Bench(SCENARIOS["prose"], "trio", seed=3, noted=stream)
     blow = next(each for each in bench.strikes() if str(each) == "aclose@4")

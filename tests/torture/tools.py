@@ -1,4 +1,4 @@
-"""Tools of each kind, whose every await and every line in a thread is a point; and the streams that call them."""
+"""Tools of each kind, which report a point at each await and in threads, and the answers that call them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Tools:
         rack.doors.append(self._door)
 
     def __getitem__(self, names: str) -> list[Tool]:
-        """Return tools by their names, with a space in between."""
+        """Return the tools with these names, which are separated by spaces."""
         return [Tool(getattr(self, name)) for name in names.split()]
 
     def _begin(self, context: ToolContext[Any]) -> None:
@@ -37,7 +37,7 @@ class Tools:
             self._rack.returned.add(context.call_id)
 
     async def think(self, context: ToolContext[Any]) -> str:
-        """Wait a little, twice."""
+        """Yield to the event loop twice."""
         self._begin(context)
         for _ in range(2):
             self._rack.hit("tool")
@@ -47,7 +47,7 @@ class Tools:
         return "thought"
 
     async def steps(self, context: ToolContext[Any]) -> AsyncIterator[int]:
-        """Tell how far it has come."""
+        """Report progress."""
         self._begin(context)
         try:
             for number in range(2):
@@ -57,11 +57,11 @@ class Tools:
             self._rack.hit("tool")
             self._end(context)
         finally:
-            with anyio.CancelScope(shield=True):  # or what it raises would be lost to a cancellation
+            with anyio.CancelScope(shield=True):  # a cancellation would replace the exception
                 await anyio.lowlevel.checkpoint()
 
     async def unlock(self, context: ToolContext[Any]) -> str:
-        """Let `block` go on; one that is cancelled does not."""
+        """Let `block` continue, unless the run is cancelled."""
         self._begin(context)
         try:
             for _ in range(4):
@@ -90,7 +90,7 @@ class Tools:
             return "unlocked"
 
     def quick(self, context: ToolContext[Any]) -> str:
-        """Do something in a thread."""
+        """Return immediately, in a thread."""
         self._begin(context)
         with _AtWork(self._rack):
             self._rack.hit("thread")
@@ -98,7 +98,7 @@ class Tools:
             return "done"
 
     def count(self, context: ToolContext[Any]) -> Iterator[int]:
-        """Tell, from a thread, how far it has come."""
+        """Report progress from a thread."""
         self._begin(context)
         with _AtWork(self._rack):
             for number in range(2):
@@ -122,7 +122,7 @@ class _AtWork:
 
 
 def new_ids() -> Any:
-    """Return what names calls c1, c2 and so on."""
+    """Return a function that makes the ids c1, c2 and so on."""
     return map("c{}".format, itertools.count(1)).__next__
 
 

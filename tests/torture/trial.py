@@ -1,4 +1,4 @@
-"""One trial: a scenario, an event loop and its blows; what is said, noted and left is gathered in the same loop."""
+"""Runs one trial: a scenario with its blows on an event loop. Records its events, warnings and remaining tasks."""
 
 from __future__ import annotations
 
@@ -28,33 +28,33 @@ from tests.torture.streams import Scenario
 
 @dataclass
 class Trial:
-    """What came of one run."""
+    """The result of one run."""
 
     scenario: Scenario
     backend: str
     blows: list[Blow]
     rack: Rack
-    escaped: BaseException | None  # what came out of the whole event loop
-    noises: list[str]  # warnings, and exceptions that nobody has seen
+    escaped: BaseException | None  # the exception that ended the event loop
+    noises: list[str]  # warnings and unraised exceptions
     logs: list[Any]
 
     @property
     def struck(self) -> list[Blow]:
-        """The blows that have found their place."""
+        """The blows that struck."""
         return [blow for blow in self.blows if blow.struck]
 
 
 def run_trial(
     scenario: Scenario, backend: str, blows: list[Blow], *, seed: int = 0, noted: type[Any] = NotedStream
 ) -> Trial:
-    """Run a scenario and strike."""
+    """Run a scenario with blows."""
     steps = Steps()
     _freeze()
     depth = max((blow.kind.depth for blow in blows), default=0)
     reads = next((blow.kind.reads for blow in blows if blow.kind.reads != "plain"), "plain")
     rack = Rack(backend, steps, blows, depth, reads, noted)
     for blow in blows:
-        _arm(rack, blow)
+        _schedule(rack, blow)
     escaped: BaseException | None = None
     with _listening() as noises, structlog.testing.capture_logs() as logs:
         try:
@@ -62,7 +62,7 @@ def run_trial(
         except BaseException as error:
             escaped = error
             if isinstance(error, KeyboardInterrupt) and all(blow.error is None for blow in blows):
-                raise  # somebody's at the keyboard
+                raise  # a user has pressed Ctrl-C
         for door in rack.doors:
             door.set()
         _wait_for_threads(rack)
@@ -77,12 +77,12 @@ def run_trial(
 
 @functools.cache
 def _freeze() -> None:
-    """Let what is there before the first trial be looked at no more, which takes longer than a trial."""
+    """Exclude existing objects from garbage collection, which would take longer than a trial."""
     gc.collect()
     gc.freeze()
 
 
-def _arm(rack: Rack, blow: Blow) -> None:
+def _schedule(rack: Rack, blow: Blow) -> None:
     def strike() -> None:
         blow.struck = True
         blow.kind.strike(rack, blow)
@@ -94,7 +94,7 @@ def _arm(rack: Rack, blow: Blow) -> None:
 
 
 async def _main(rack: Rack, scenario: Scenario, noises: list[str]) -> None:
-    """Be the task around it all, to which nothing happens."""
+    """Run the consumer in a separate task, and examine what remains. No blow strikes this task."""
     rack.scope = anyio.CancelScope()
     rack.sibling = anyio.Event()
     is_asyncio = rack.backend == "asyncio"
@@ -112,62 +112,62 @@ async def _main(rack: Rack, scenario: Scenario, noises: list[str]) -> None:
         if not is_asyncio:
             rack.steps.cancel_all = helpers.cancel_scope.cancel
 
-        async def suffer() -> None:
+        async def consume() -> None:
             try:
                 rack.steps.active = True
-                await rack.suffer(scenario.run)
+                await rack.run(scenario.run)
             finally:
                 over.set()
 
         if is_asyncio:
             rack.steps.active = True
-            rack.task = asyncio.create_task(suffer(), name="consumer")
+            rack.task = asyncio.create_task(consume(), name="consumer")
             await asyncio.wait([rack.task])
-            _look_at_task(rack)
+            _check_task(rack)
         else:
-            helpers.start_soon(suffer, name="consumer")
+            helpers.start_soon(consume, name="consumer")
             await over.wait()
-        for _ in range(3):  # a task whose last step is behind it has still to be seen off
+        for _ in range(3):  # a task that has finished its last step is removed later
             await anyio.lowlevel.checkpoint()
         left = [task for task in anyio.get_running_tasks() if task.id not in before]
         rack.complaints += [f"a task is left: {task.name}" for task in left if task.name not in ("helper", "consumer")]
-        if rack.behind is not None:
-            await rack.behind()
-        await _look_behind(rack)
+        if rack.afterwards is not None:
+            await rack.afterwards()
+        await _read_remaining(rack)
         if any(task.name == "helper" for task in anyio.get_running_tasks() if task.id not in before):
-            rack.complaints.append("an action has not come to its end with the run")
+            rack.complaints.append("an action has not ended with the run")
             helpers.cancel_scope.cancel()
     await anyio.lowlevel.checkpoint()
 
 
-def _look_at_task(rack: Rack) -> None:
-    """See how the consumer's task has ended, on asyncio."""
+def _check_task(rack: Rack) -> None:
+    """Check how the task of the consumer ended on asyncio."""
     task = rack.task
     if task.cancelled():
         rack.ended = rack.ended or "cancelled"  # before its first step
         if rack.ended != "cancelled":
-            rack.complaints.append(f"the task is cancelled, and what it did has {rack.ended}")
+            rack.complaints.append(f"the task is cancelled, but the scenario has {rack.ended}")
     elif task.exception() is not None:
         rack.error = rack.error or task.exception()
     elif rack.natively and rack.ended != "raised" and not rack.scope.cancel_called:
-        rack.complaints.append("the task was cancelled, and has swallowed it")
+        rack.complaints.append("the task swallowed its cancellation")
     if task.cancelling() > rack.natively:
-        rack.complaints.append(f"the task has {task.cancelling()} cancellations, and {rack.natively} are ours")
+        rack.complaints.append(f"the task has {task.cancelling()} cancellations instead of {rack.natively}")
 
 
-async def _look_behind(rack: Rack) -> None:
-    """Read what the streams and runs have still to say."""
+async def _read_remaining(rack: Rack) -> None:
+    """Read the remaining events of the streams and runs."""
     for tracked in rack.streams:
         with anyio.move_on_after(100) as scope:
             await _read_rest(tracked)
         if scope.cancelled_caught:
-            rack.complaints.append("a stream that was left has no end")
+            rack.complaints.append("a closed stream has no end")
     for run in rack.runs:
         with anyio.move_on_after(100) as scope:
             rack.run_events = [event async for event in run.attach()]
             await run.stop()
         if scope.cancelled_caught:
-            rack.complaints.append("a run that was left has no end")
+            rack.complaints.append("a run has no end")
 
 
 async def _read_rest(tracked: Tracked) -> None:
@@ -185,21 +185,21 @@ def _wait_for_threads(rack: Rack) -> None:
             if not rack.at_work:
                 return
         threading.Event().wait(0.001)
-    rack.complaints.append("a thread is at work for ever")
+    rack.complaints.append("a thread never ends")
 
 
 @contextlib.contextmanager
 def _listening() -> Iterator[list[str]]:
-    """Yield the list of all that Python says to nobody in particular."""
+    """Record the warnings and unraisable exceptions of the block in the yielded list."""
     noises: list[str] = []
     unraisable, threads = sys.unraisablehook, threading.excepthook
-    sys.unraisablehook = lambda told: noises.append(f"unraisable: {told.exc_value!r} in {told.object!r}")
-    threading.excepthook = lambda told: noises.append(f"in a thread: {told.exc_value!r}")
+    sys.unraisablehook = lambda raised: noises.append(f"unraisable: {raised.exc_value!r} in {raised.object!r}")
+    threading.excepthook = lambda raised: noises.append(f"in a thread: {raised.exc_value!r}")
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             yield noises
-            noises += [f"{told.category.__name__}: {told.message}" for told in caught]
+            noises += [f"{each.category.__name__}: {each.message}" for each in caught]
     finally:
         sys.unraisablehook, threading.excepthook = unraisable, threads
 
@@ -209,7 +209,7 @@ def _line_of(context: dict[str, Any]) -> str:
 
 
 def _dump() -> str:
-    """Return where each task stands."""
+    """Return the stack of each task."""
     lines: list[str] = []
     try:
         for task in anyio.get_running_tasks():
@@ -220,5 +220,5 @@ def _dump() -> str:
                 lines.append(f"    {frame.f_code.co_filename}:{frame.f_lineno} {frame.f_code.co_name}")
                 coroutine = coroutine.cr_await
     except Exception as error:
-        lines.append(f"  (no more can be told: {error!r})")
+        lines.append(f"  (the stacks cannot be read: {error!r})")
     return "\n".join(lines)

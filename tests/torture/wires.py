@@ -1,4 +1,4 @@
-"""What the runs read: a response whose every read and every closing is a point, in memory."""
+"""Responses and sources in memory, which report a point at each read and when they are closed."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from tests.torture.rack import Rack
 
 
 class Wire:
-    """A response: `aiter_bytes()` gives these chunks, and it is closed once.
+    """A response with these chunks.
 
-    With `generator`, the bytes come out of nested asynchronous generators, as HTTP clients have them.
+    With `generator`, the bytes come from nested asynchronous generators, as in HTTP clients.
     """
 
     status_code = 200
@@ -23,23 +23,23 @@ class Wire:
     def __init__(self, rack: Rack, *chunks: bytes, generator: bool = False) -> None:
         self.headers = {"content-type": "text/event-stream"}
         self.closings = 0
-        self.given = False  # whether its terminator has been
+        self.given = False  # whether its terminator was read
         self._rack = rack
         self._chunks = list(chunks)
         self._generator = generator
         rack.wires.append(self)
 
     def aiter_bytes(self) -> AsyncIterator[bytes]:
-        """Return the bytes."""
+        """Return an iterator over the chunks."""
         return self._outer() if self._generator else _Bytes(self)
 
     async def read(self) -> bytes:
-        """Return the next chunk. Raises StopAsyncIteration behind the last."""
+        """Return the next chunk. Raises StopAsyncIteration after the last one."""
         self._rack.hit("source")
         await anyio.lowlevel.checkpoint()
         self._rack.hit("source")
         if self.closings:
-            raise OSError("it has been closed")
+            raise OSError("the response is closed")
         if not self._chunks:
             self.given = True
             raise StopAsyncIteration
@@ -56,7 +56,7 @@ class Wire:
             yield chunk
 
     async def aclose(self) -> None:
-        """Close it, in a step of its own."""
+        """Close the response, in a separate step."""
         self.closings += 1
         self._rack.hit("close")
         await anyio.lowlevel.checkpoint()
@@ -74,14 +74,14 @@ class _Bytes:
 
 
 class OwnSource:
-    """A source that our caller has written: batches of events, and faults of its own."""
+    """A source of the application: batches of events, which may raise any exception."""
 
     def __init__(self, rack: Rack, *batches: Sequence[SourceEvent]) -> None:
         self.closings = 0
         self.given = not batches
         self._rack = rack
         self._batches = list(batches)
-        rack.wires.append(self)  # type: ignore[arg-type]  # as far as it is judged, it is one
+        rack.wires.append(self)  # type: ignore[arg-type]  # it has the attributes that are checked
 
     def __aiter__(self) -> Self:
         return self
@@ -98,7 +98,7 @@ class OwnSource:
         return batch
 
     async def aclose(self) -> None:
-        """Close it."""
+        """Close the source."""
         self.closings += 1
         self._rack.hit("close")
         await anyio.lowlevel.checkpoint()
