@@ -15,7 +15,7 @@ _MINUTE = 60.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Return 0 if nothing was found, 1 if something was, 2 if nothing could be done."""
+    """Return 0 if no fault was found, 1 if a fault was found, 2 for invalid arguments."""
     asked = _parse(arguments)
     if asked.list:
         print("\n".join(TARGETS))

@@ -1,16 +1,16 @@
-"""Growth: inputs made by repetition, held to work in proportion to their length.
+"""Growth: inputs that are made by repetition must take work in proportion to their length.
 
-A *grammar* names what an input is made of: the messages of a history, the frames of a provider, the parts of a schema.
-A *family* takes a few of its productions and says of each whether it stands once or `n` times, with numbers that rise,
-fall or stay, alone or in turn with the next, and what in it is replaced by something odd. So a family is four bytes for
-each production, which an engine chooses, and an input of any length; the seeds are all productions, and all pairs.
+A *grammar* lists the parts of an input: the messages of a history, the frames of a provider, the parts of a schema. A
+*family* uses a few of these productions. Each occurs once or `n` times, with numbers that rise, fall or stay, alone or
+in turn with the next production. One of its values may be replaced by an odd value. So a family is four bytes for each
+production, chosen by an engine, and its input has any length. The seeds are all productions and all pairs.
 
-Work is counted and not timed, at points of the code between which only so many lines run (`tests.fuzz.points`). How
-often each is passed, and how many bytes are asked for behind it, which tell of a copy that is made in C, may each grow
-as the input does. What neither sees is a scan in C that keeps nothing.
+Work is counted, not timed, at points of the code (`tests.fuzz.points`). Two counts may each grow only as the input
+does: the passes of each point, and the bytes requested after it, which show copies in C. A scan in C that stores
+nothing is not seen.
 
-A family is measured at few repetitions, and what seems to grow there at twice as many, and so on, until it does not, or
-the input is long enough to say that it does: longer than what readers look back at.
+A family is measured with few repetitions. If a count seems to grow, the repetitions are doubled, until it does not
+grow, or the input is longer than any look-back of a reader.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ Work: TypeAlias = Callable[[Any], object]
 
 
 class Measured(NamedTuple):
-    """How often each point was passed, with the bytes asked for behind it, at so many repetitions and characters."""
+    """The passes of each point and the bytes that it requests, for a number of repetitions and characters."""
 
     places: Counts
     repeated: int
@@ -60,7 +60,7 @@ class Measured(NamedTuple):
 
     @property
     def is_enough(self) -> bool:
-        """Whether the input is as long as any has to be."""
+        """Whether the input is long enough."""
         return self.repeated >= _ENOUGH and self.length >= _LONG_ENOUGH
 
 
@@ -74,7 +74,7 @@ class Step(NamedTuple):
 
     @property
     def alone(self) -> bool:
-        """Whether it stands once."""
+        """Whether the production is not repeated."""
         return self.mode % 4 == ONCE
 
     def numbers(self, count: int) -> list[int]:
@@ -123,7 +123,7 @@ class Grammar:
 
 
 def target(name: str, grammar: Grammar) -> Target:
-    """Return the target that holds the families of a grammar to linear work."""
+    """Return the target that checks linear work for the families of a grammar."""
     kinds, points = range(len(grammar.productions)), Points()
 
     def check(given: Input) -> Iterator[object]:
@@ -177,7 +177,7 @@ def _seeds(name: str, grammar: Grammar) -> Iterator[bytes]:
 
 
 def read(body: bytes) -> list[Step]:
-    """Return the steps that the bytes of an input are."""
+    """Return the steps that an input encodes."""
     return [Step(*body[at : at + 4]) for at in range(0, min(len(body), 4 * _STEPS) // 4 * 4, 4)]
 
 
@@ -225,9 +225,9 @@ def _measure(grammar: Grammar, steps: Sequence[Step], work: Work, count: int, si
 
 
 def _grown(measured: Sequence[Measured], sizes: bool, few: bool) -> set[Place]:
-    """Return the places where the passes, or the sizes, grow by more than in proportion with the second stretch.
+    """Return the points whose passes or bytes grow faster than the input.
 
-    Two stretches are compared, because what begins at a limit is in no proportion to the whole.
+    Two stretches are compared, because limits distort the total.
     """
     small, middle, large = measured
     factor = _MORE * max(1.5, (large.length - middle.length) / max(1, middle.length - small.length))
@@ -249,7 +249,7 @@ def _shown(grammar: Grammar, steps: Sequence[Step]) -> str:
 
 
 def fill(template: Any, number: int, count: int) -> Any:
-    """Return a production as its repetition of this `number` is, of so many."""
+    """Return a production for the repetition `number`, of this total."""
     if isinstance(template, str):
         if template in (NUMBER, NEXT):
             return number + (template == NEXT)
@@ -266,7 +266,7 @@ def fill(template: Any, number: int, count: int) -> Any:
 
 
 def length(parts: Sequence[Any]) -> int:
-    """Return how many characters the parts of an input have."""
+    """Return the number of characters in the parts of an input."""
     return sum(len(each) if isinstance(each, str) else len(json.dumps(each)) for each in parts) or 1
 
 

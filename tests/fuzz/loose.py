@@ -1,8 +1,4 @@
-"""JSON out of any text: most mutations of JSON are none, and would only ever try the decoder out.
-
-Brackets that are missing are put where they help, commas and colons are passed over, and a word that is no value is a
-text. What is JSON is read as such.
-"""
+"""Reads any text as JSON. Most mutations of JSON are invalid, and would only test the decoder."""
 
 from __future__ import annotations
 
@@ -15,7 +11,7 @@ _DEEPEST = 200
 
 
 def read(text: str) -> Any:
-    """Return a value for any text; several are a list."""
+    """Return a value for any text. Several values become a list."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

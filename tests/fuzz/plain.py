@@ -1,8 +1,4 @@
-"""An engine of our own: inputs by mutation, kept where they have an outcome of a kind that none had before.
-
-It needs no instrumentation, and is deterministic: with a seed, the same target gets the same inputs in the same order,
-as far as the budget goes.
-"""
+"""The fuzz engine: it mutates inputs, and keeps each input with a new kind of outcome. It is deterministic."""
 
 from __future__ import annotations
 
@@ -75,7 +71,7 @@ MUTATIONS: Sequence[Mutation] = (
 
 
 def mutate(chance: random.Random, data: bytes, words: Sequence[bytes], others: Sequence[bytes]) -> bytes:
-    """Return an input that comes near to `data`."""
+    """Return a mutation of `data`."""
     head, body = bytearray(data[:HEAD].ljust(HEAD, b"\0")), data[HEAD:]
     for _ in range(chance.choice((1, 1, 2, 3, 5))):
         body = chance.choice(MUTATIONS)(chance, body, words, others)
@@ -85,7 +81,7 @@ def mutate(chance: random.Random, data: bytes, words: Sequence[bytes], others: S
 
 
 def inputs(target: Target, seed: int, first: Sequence[bytes], corpus: Sequence[bytes]) -> Iterator[bytes]:
-    """Yield what comes `first`, and then mutations of what stands in `corpus` at the time, for ever."""
+    """Yield the inputs `first`, then endlessly mutations of the current `corpus`."""
     chance = random.Random(f"{seed} {target.name}")
     yield from first
     while True:

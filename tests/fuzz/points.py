@@ -1,7 +1,7 @@
-"""Points of the code that are counted: where a function begins, and where a loop takes its next turn.
+"""Counted points of the code: the beginning of each function and of each turn of a loop.
 
-While they are counted, functions have other codes, from the same source with a call at each point. A trace function
-would see as much, and take several times as long.
+While points are counted, functions have other code objects, compiled from the same source with a call at each point. A
+trace function would count the same, but would take several times as long.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ setattr(builtins, _PASSED, _pass_by)
 
 
 class TooMany(BaseException):
-    """More points are passed than an input of any kind may take."""
+    """More points were passed than the limit for any input."""
 
 
 class Points:
-    """Those of each file that some work has come by."""
+    """The points of each file that some work has reached."""
 
     def __init__(self) -> None:
         self._modules = 0
@@ -49,7 +49,7 @@ class Points:
         self._codes: dict[str, list[tuple[FunctionType, CodeType, CodeType]]] = {}
 
     def meet(self, work: Callable[[], object]) -> None:
-        """Do some work, and see which files it comes by."""
+        """Do some work, and record the files that it reaches."""
         files: set[str] = set()
         before = sys.gettrace()
         sys.settrace(lambda frame, what, given: files.add(frame.f_code.co_filename))
@@ -68,7 +68,7 @@ class Points:
 
     @contextmanager
     def counting(self) -> Iterator[None]:
-        """Have the functions of those files count, in a block."""
+        """Count the functions of these files inside the block."""
         codes = [each for file in self._codes.values() for each in file]
         for function, _, code in codes:
             function.__code__ = code
@@ -132,7 +132,7 @@ def measure(work: Callable[[], object], most: int, sizes: bool = True) -> Counts
 
 
 def _functions() -> dict[str, list[FunctionType]]:
-    """Return all functions that there are, by their files."""
+    """Return all functions of the process, by file."""
     found: dict[str, list[FunctionType]] = defaultdict(list)
     frozen = gc.get_freeze_count()
     gc.unfreeze()
@@ -151,7 +151,7 @@ def _name(code: CodeType) -> tuple[str, int]:
 
 @cache
 def _counting(file: str) -> dict[tuple[str, int], CodeType]:
-    """Return the codes of a file that count, by their names and lines; of two lambdas in a line there is none."""
+    """Return the counting codes of a file, by name and line. Two lambdas in one line are left out."""
     tree = _Counting(file).visit(ast.parse(Path(file).read_bytes()))
     codes: dict[tuple[str, int], list[CodeType]] = defaultdict(list)
     more = [compile(ast.fix_missing_locations(tree), file, "exec", dont_inherit=True)]
@@ -163,7 +163,7 @@ def _counting(file: str) -> dict[tuple[str, int], CodeType]:
 
 
 class _Counting(ast.NodeTransformer):
-    """Puts a call at each point."""
+    """Inserts a call at each point."""
 
     def __init__(self, file: str) -> None:
         self._file = file

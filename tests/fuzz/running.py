@@ -1,7 +1,7 @@
-"""One input held to its target's laws, whatever happens; what a run of an engine has come to; how a finding is kept.
+"""Runs one input against the laws of its target, reports on an engine, and stores findings.
 
-A finding is anything that `check` raises. An input that takes too long is one too: the bound is processor time and
-generous, because work is counted by the laws themselves; it is there for what never ends.
+A finding is any exception of `check`. An input that takes too long is a finding too. The limit of processor time is
+generous and only stops endless inputs, because the laws count work themselves.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _PATIENCE = 40.0  # seconds of processor time for one input: thousands of times 
 
 
 class TooLong(Exception):
-    """An input took more processor time than any may take."""
+    """An input took too much processor time."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """An input that breaks a law, and how."""
+    """An input that breaks a law, with the error."""
 
     target: str
     data: bytes
@@ -45,7 +45,7 @@ class Finding:
 
     @property
     def name(self) -> str:
-        """What the input's file is named, so that it says which target reads it."""
+        """The name of the input's file. It names the target."""
         return f"{self.target.replace(':', '.')}-{hashlib.sha256(self.data).hexdigest()[:12]}"
 
     def keep(self, folder: Path) -> Path:
@@ -56,7 +56,7 @@ class Finding:
         return path
 
     def describe(self, path: Path, seed: int) -> str:
-        """Return what a person needs to fix it."""
+        """Return a description for a developer."""
         return (
             f"{self.error}\n"
             f"target: {self.target}, seed {seed}\n"
@@ -67,7 +67,7 @@ class Finding:
 
 @dataclass
 class Report:
-    """What has been done for one target."""
+    """The results for one target."""
 
     target: str
     executions: int = 0
@@ -83,7 +83,7 @@ class Report:
     """Where the finding is, if there is one."""
 
     def row(self) -> str:
-        """Return a line of a table."""
+        """Return a row of the table."""
         found = f"FOUND {self.path}" if self.path else "-"
         return (
             f"{self.target:<34}{self.executions:>9}{self.corpus:>8}{self.seconds:>8.1f}"
@@ -91,7 +91,7 @@ class Report:
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as JSON can hold it."""
+        """Return the report as a JSON value."""
         return asdict(self)
 
 
@@ -99,7 +99,7 @@ HEADING = f"{'target':<34}{'inputs':>9}{'corpus':>8}{'CPU s':>8}{'MiB':>7}{'grow
 
 
 def try_out(target: Target, data: bytes) -> tuple[frozenset[object], Finding | None]:
-    """Return the kinds of outcome that an input has, or what it breaks."""
+    """Return the kinds of outcome of an input, or a finding."""
     try:
         with _patience():
             return frozenset(target.check(Input(data))), None
@@ -108,7 +108,7 @@ def try_out(target: Target, data: bytes) -> tuple[frozenset[object], Finding | N
 
 
 def be_quiet() -> None:
-    """Log nothing: what providers do wrong is what is fuzzed."""
+    """Turn off logging, because faults of providers are logged."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
 
 
@@ -129,7 +129,7 @@ def _patience() -> Iterator[None]:
 
 
 def shrink(finding: Finding, fails: Callable[[bytes], bool], tries: int = 400) -> bytes:
-    """Return an input that fails as well, and is shorter where that was found by leaving out stretches."""
+    """Return a shorter input that still fails. Parts of the input are removed."""
     data = finding.data
     size = max(1, len(data) // 2)
     while size and tries > 0:
@@ -146,23 +146,23 @@ def shrink(finding: Finding, fails: Callable[[bytes], bool], tries: int = 400) -
 
 
 def shorten(target: Target, finding: Finding) -> Finding:
-    """Return a finding with a shorter input that fails in the same place, where there is one."""
+    """Return a finding with a shorter input that fails at the same position, if there is one."""
     shorter = shrink(finding, lambda data: _place(try_out(target, data)[1]) == _place(finding))
     return try_out(target, shorter)[1] or finding
 
 
 def _place(finding: Finding | None) -> str:
-    """Return where a finding's error was raised."""
+    """Return the position in the code at which the error of a finding was raised."""
     lines = [line for line in finding.error.splitlines() if line.startswith('  File "')] if finding else []
     return lines[-1] if lines else ""
 
 
 def peak() -> int:
-    """Return how many MiB the process has had at most."""
+    """Return the peak memory of the process in MiB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 
 
 def grew_too_much(target: Target, growth: int) -> Finding | None:
-    """Return the finding that it is if a process has grown by more than `GROWTH`; it is of no input alone."""
+    """Return a finding if the process has grown by more than `GROWTH`. No single input causes it."""
     error = f"the process has grown by {growth} MiB behind the seeds of {target.name}, and {GROWTH} are allowed"
     return Finding(target.name, b"", error) if growth > GROWTH else None

@@ -1,7 +1,7 @@
-"""A target: what is fuzzed, with the laws that hold for it, and the inputs and words to begin with.
+"""A fuzz target: the code under test, its laws, and the inputs and words to begin with.
 
-An input is a head, whose bytes choose among options, and a body, which is what the code under test reads. A head of
-zeros chooses what is usual; bytes that are missing are zeros.
+An input has a head and a body. The bytes of the head select options, and the code under test reads the body. A head of
+zeros selects the usual options. Missing bytes are zeros.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Cuttable = TypeVar("Cuttable", str, bytes)
 
 @dataclass(frozen=True)
 class Target:
-    """`check` raises where an input breaks a law, and else returns what kind of outcome it had, in any words."""
+    """A fuzz target. `check` returns the kind of outcome, in any words, and raises if the input breaks a law."""
 
     name: str
     check: Callable[[Input], Iterable[object]]
@@ -31,32 +31,32 @@ class Target:
 
 
 class Input:
-    """The bytes that an engine has chosen, as a target sees them."""
+    """The bytes that the engine has chosen, as a target reads them."""
 
     def __init__(self, data: bytes) -> None:
         self._head = data[:HEAD].ljust(HEAD, b"\0")
         self.body = data[HEAD:]
 
     def choose(self, place: int, choices: Sequence[T]) -> T:
-        """Return the choice that the byte of the head at `place` is."""
+        """Return the choice that the byte at `place` of the head selects."""
         return choices[self._head[place] % len(choices)]
 
     def choose_all(self, table: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
-        """Return the choice of each row, by the bytes of the head in order."""
+        """Return the choice of each row, selected by the bytes of the head in order."""
         return {name: self.choose(place, choices) for place, (name, choices) in enumerate(table.items())}
 
     def wants(self, law: int) -> bool:
-        """Return whether a law that costs more than others is to be checked; there are eight of them at most."""
+        """Return whether to check an expensive law. There are at most eight of them."""
         return bool(self._head[_LAWS] >> law & 1)
 
     def places(self, length: int) -> list[int]:
-        """Return where to cut something of this length."""
+        """Return positions to cut a text of this length at."""
         chance = random.Random(self._head[_CUTS : _CUTS + 2])
         return [chance.randrange(length + 1) for _ in range(chance.randrange(1, 7))]
 
     @property
     def text(self) -> str:
-        """The body as text; what is no UTF-8 is halves of surrogate pairs."""
+        """The body as text. Invalid UTF-8 becomes lone surrogates."""
         try:
             return self.body.decode("utf-8", "surrogatepass")
         except UnicodeDecodeError:
@@ -64,7 +64,7 @@ class Input:
 
 
 def seed(body: bytes | str, *, laws: int = 0, **head: int) -> bytes:
-    """Return an input: a body, and the bytes of its head by their places, as in `_3=1`."""
+    """Return an input: a body, and bytes of its head by position, as in `_3=1`."""
     chosen = bytearray(HEAD)
     chosen[_LAWS] = laws
     for place, byte in head.items():
@@ -88,10 +88,10 @@ def seeds(bodies: Iterable[bytes | str], table: Mapping[str, Sequence[Any]], law
 
 
 def pieces(whole: Cuttable, size: int) -> list[Cuttable]:
-    """Return a text or bytes in pieces of one size, each an object of its own."""
+    """Cut a text or bytes into pieces of one size. Each piece is a new object."""
     return [whole[at : at + size] for at in range(0, len(whole), size)]
 
 
 def encode(text: str) -> bytes:
-    """Return a text as bytes, halves of surrogate pairs included."""
+    """Return a text as bytes, including lone surrogates."""
     return text.encode("utf-8", "surrogatepass")

@@ -11,8 +11,8 @@ from tests.support.cases import together
 
 
 @pytest.mark.parametrize("hostile", ['{"tos":[{', "[1, x ", "{ ", '{"a": "b" c ', '["\n{'])
-def test_brackets_in_a_decision_cost_what_stands_behind_them(hostile: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of each error, `json` counts the lines before it; it is not given all of the answer to do so."""
+def test_brackets_in_a_decision_take_linear_time(hostile: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For each error, `json` counts the lines before it. So it does not get the whole answer."""
     counted = 0
     plain = json.JSONDecodeError.__init__
 
@@ -31,8 +31,8 @@ def test_brackets_in_a_decision_cost_what_stands_behind_them(hostile: str, monke
 
 @together("length", [200, 255, 256, 257, 1_000, 1_024, 20_000])
 @together("end", ["true", "null", "-1.5e+10", '"\\ud83d\\ude00"', '"\\\\"', "[]"])
-def test_a_decision_of_any_length_is_read_whole(length: int, end: str) -> None:
-    """It is looked for in pieces, and no piece ends it."""
+def test_a_long_decision_is_read_completely(length: int, end: str) -> None:
+    """It is searched for in blocks, and no block ends it."""
     for more in range(12):
         arguments = {"a": "x" * (length - 40 + more), "b": json.loads(end)}
         written = '{"tool":"f","arguments":{"a":' + json.dumps(arguments["a"]) + f',"b":{end}}}}}'

@@ -1,4 +1,4 @@
-"""The fuzzer finds planted faults, reports how to repeat them, and is deterministic."""
+"""Tests of the fuzzer: it finds planted faults, reports how to repeat them, and is deterministic."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ from tests.fuzz.__main__ import main
 from tests.fuzz.running import Finding, TooLong, shrink, try_out
 from tests.fuzz.target import Input, Target, seed
 from tests.fuzz.targets import TARGETS, choose
-from tests.parsing.faults import hold_back_one_too_long, marker_left_in_text, no_flush_at_close
+from tests.parsing.faults import a_failed_candidate_is_late, a_marker_is_shown, pending_text_is_lost
 
 Plant: TypeAlias = Callable[[pytest.MonkeyPatch], None]
 
 
 @pytest.fixture(autouse=True)
 def _logging() -> Iterator[None]:
-    """What is configured for the command is undone."""
+    """Restore the logging configuration that the command changes."""
     yield
     structlog.reset_defaults()
 
 
 def the_last_frame_is_lost(patch: pytest.MonkeyPatch) -> None:
-    """Where a stream does not end in a blank line."""
+    """If a stream does not end in a blank line."""
     patch.setattr(SSEDecoder, "close", lambda decoder: [])
 
 
 def a_source_keeps_what_it_reads(patch: pytest.MonkeyPatch) -> None:
-    """Every chunk, for as long as the stream goes on."""
+    """Keep each chunk until the stream ends."""
     take = FrameAdapter.take
 
     def keep(adapter: FrameAdapter, item: object) -> Any:
@@ -53,7 +53,7 @@ def a_source_keeps_what_it_reads(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_source_ends_twice(patch: pytest.MonkeyPatch) -> None:
-    """What is said at the end of the transport is said again."""
+    """Report the end of the transport twice."""
     close = FrameAdapter.close
 
     def close_again(adapter: FrameAdapter, cause: str | None = None) -> Any:
@@ -64,7 +64,7 @@ def a_source_ends_twice(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_parser_keeps_what_it_reads(patch: pytest.MonkeyPatch) -> None:
-    """Every delta, for as long as the text goes on."""
+    """Keep each delta until the text ends."""
     feed = Parser.feed
 
     def keep(parser: Parser, delta: str) -> list[UIEvent]:
@@ -75,7 +75,7 @@ def a_parser_keeps_what_it_reads(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_parser_reads_again(patch: pytest.MonkeyPatch) -> None:
-    """All that has come so far, with each delta."""
+    """Read the whole text again with each delta."""
     feed = Parser.feed
 
     def look_back(parser: Parser, delta: str) -> list[UIEvent]:
@@ -88,7 +88,7 @@ def a_parser_reads_again(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_run_is_done_twice(patch: pytest.MonkeyPatch) -> None:
-    """Where its calls are pending."""
+    """If calls are pending."""
     done = StreamMachine._done
 
     def say_again(machine: StreamMachine, *, left: bool = False) -> list[UIEvent]:
@@ -99,7 +99,7 @@ def a_run_is_done_twice(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_decision_without_arguments(patch: pytest.MonkeyPatch) -> None:
-    """It raises."""
+    """Raise for it."""
     read = decision._read_call
 
     def insist(value: Any) -> Any:
@@ -110,13 +110,13 @@ def a_decision_without_arguments(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_message_without_content(patch: pytest.MonkeyPatch) -> None:
-    """It raises something else than is said."""
+    """Raise another error than the documented one."""
     for module in (formats, history_reader):
         patch.setattr(module, "read_content", lambda content: content["text"])
 
 
 def an_event_of_two_lines(patch: pytest.MonkeyPatch) -> None:
-    """A body says more than was told."""
+    """A body holds more than the events."""
     encode = NativeEncoder.encode
 
     def encode_twice(encoder: Any, event: UIEvent) -> bytes:
@@ -126,7 +126,7 @@ def an_event_of_two_lines(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_file_of_bytes(patch: pytest.MonkeyPatch) -> None:
-    """It is not refused in the way in which files are."""
+    """Refuse it with another error than files get."""
     read_head = recordings._read_head
 
     def insist(lines: Any) -> Any:
@@ -144,12 +144,12 @@ FAULTS: list[tuple[str, Plant]] = [
     ("frames", the_last_frame_is_lost),
     ("source:openai", a_source_keeps_what_it_reads),
     ("source:ollama", a_source_ends_twice),
-    ("dialect:hash_marker", no_flush_at_close),
-    ("dialect:glm_xml", marker_left_in_text),
-    ("dialect:tilde_fence", hold_back_one_too_long),
+    ("dialect:hash_marker", pending_text_is_lost),
+    ("dialect:glm_xml", a_marker_is_shown),
+    ("dialect:tilde_fence", a_failed_candidate_is_late),
     ("dialect:hash_marker", a_parser_keeps_what_it_reads),
     ("dialect:hash_marker", a_parser_reads_again),
-    ("auto", no_flush_at_close),
+    ("auto", pending_text_is_lost),
     ("machine", a_run_is_done_twice),
     ("decisions", a_decision_without_arguments),
     ("history", a_message_without_content),
@@ -160,7 +160,7 @@ FAULTS: list[tuple[str, Plant]] = [
 
 @pytest.mark.parametrize(("name", "plant"), FAULTS, ids=lambda each: getattr(each, "__name__", each))
 def test_a_planted_fault_is_found(name: str, plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Five hundred inputs are enough, and the one that is kept shows it again."""
+    """With five hundred inputs. The stored input shows the fault again."""
     plant(monkeypatch)
     running.be_quiet()
     target = TARGETS[name]()
@@ -176,12 +176,12 @@ def test_a_planted_fault_is_found(name: str, plant: Plant, monkeypatch: pytest.M
 
 @pytest.mark.deep
 def test_every_target_can_be_run() -> None:
-    """A few inputs of each break nothing."""
+    """A few inputs of each target break no law."""
     assert 0 == main(["--runs", "12", "all"])
 
 
 def test_the_same_seed_gives_the_same_inputs() -> None:
-    """Another one gives others, and so does another target."""
+    """Another seed or another target gives other inputs."""
 
     def drawn(name: str, chance: int) -> list[bytes]:
         target = TARGETS[name]()
@@ -195,10 +195,10 @@ def test_the_same_seed_gives_the_same_inputs() -> None:
     assert drawn("encoders", 1) != drawn("results", 1)
 
 
-def test_a_finding_says_how_to_see_it_again(
+def test_a_finding_can_be_repeated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The target, the seed, the input and the one command, which fails as long as the fault is there."""
+    """The command fails as long as the fault is present."""
     monkeypatch.chdir(tmp_path)
     with monkeypatch.context() as patch:
         the_last_frame_is_lost(patch)
@@ -220,7 +220,7 @@ def test_a_finding_says_how_to_see_it_again(
 def test_invalid_arguments_are_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is said in one line."""
+    """In one line."""
     assert 2 == main(["--runs", "1", "bogus"])
     assert "no target is named 'bogus'; see --list\n" == capsys.readouterr().err
     assert 2 == main(["frames"])
@@ -234,8 +234,8 @@ def test_invalid_arguments_are_reported(
     assert "one input is for one target: --replay FILE TARGET\n" == capsys.readouterr().err
 
 
-def test_targets_have_names(capsys: pytest.CaptureFixture[str]) -> None:
-    """One, a kind, the first, or all of them, each once."""
+def test_targets_are_selected_by_name(capsys: pytest.CaptureFixture[str]) -> None:
+    """One, a kind, the first, or all of them. No target runs twice."""
     assert ["frames"] == choose(["frames", "frames"])
     assert {"source:openai", "source:detect"} < set(choose(["source"]))
     assert ["frames", "machine", "decisions", "dialect:hash_marker", "dialect:tilde_fence"] == choose(["first"])
@@ -248,7 +248,7 @@ def _target(check: Callable[[Input], Any]) -> Target:
 
 
 def test_an_endless_input_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is broken off, by processor time."""
+    """It is stopped after too much processor time."""
     monkeypatch.setattr(running, "_PATIENCE", 0.05)
 
     def turn_round(given: Input) -> Any:
@@ -262,7 +262,7 @@ def test_an_endless_input_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_finding_is_shrunk() -> None:
-    """What is not needed to fail is left out."""
+    """Parts that are not needed for the failure are removed."""
     finding = Finding("own", b"aaaa(bbbb)cccc", "")
 
     assert b"()" == shrink(finding, lambda data: b"(" in data and b")" in data[data.index(b"(") :])

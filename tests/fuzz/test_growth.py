@@ -1,4 +1,4 @@
-"""Growth is found: each path that once took more than its share of time, put back, breaks the law, and nothing else."""
+"""Tests of growth: each planted path with more than linear work breaks the law."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _NO_BOUND = Limits(calls=10**6)
 
 
 def items_are_copied(patch: pytest.MonkeyPatch) -> None:
-    """Of a turn, with each call that a client's item adds to it."""
+    """With each call that an item of a client adds to a turn."""
     add = HistoryReader.add_call
 
     def copy(reader: HistoryReader, said: TurnDraft, call: Any) -> None:
@@ -51,7 +51,7 @@ def items_are_copied(patch: pytest.MonkeyPatch) -> None:
 
 
 def results_are_copied(patch: pytest.MonkeyPatch) -> None:
-    """Of a turn, with each that follows."""
+    """With each later result of a turn."""
     add = HistoryReader.add_result
 
     def copy(reader: HistoryReader, result: Any) -> None:
@@ -62,7 +62,7 @@ def results_are_copied(patch: pytest.MonkeyPatch) -> None:
 
 
 def texts_are_joined(patch: pytest.MonkeyPatch) -> None:
-    """Of a turn, with each item of text."""
+    """With each text item of a turn."""
     read = formats._read_assistant
 
     def join(message: Any, reader: HistoryReader) -> None:
@@ -75,7 +75,7 @@ def texts_are_joined(patch: pytest.MonkeyPatch) -> None:
 
 
 def calls_are_searched(patch: pytest.MonkeyPatch) -> None:
-    """For each result that names its tool alone."""
+    """For each result with only the name of its tool."""
 
     def search(reader: HistoryReader, name: object) -> str | None:
         return next((id for id, call in reader._open.items() if name in (None, call.name)), None)
@@ -84,7 +84,7 @@ def calls_are_searched(patch: pytest.MonkeyPatch) -> None:
 
 
 def calls_are_gathered_again(patch: pytest.MonkeyPatch) -> None:
-    """All that wait, for a result that names its tool alone, after each further call."""
+    """All pending calls, for a result with only the name of its tool."""
     ask = HistoryReader._register_call
 
     def gather_again(reader: HistoryReader, call: Any) -> Any:
@@ -95,7 +95,7 @@ def calls_are_gathered_again(patch: pytest.MonkeyPatch) -> None:
 
 
 def numbers_are_tried_again(patch: pytest.MonkeyPatch) -> None:
-    """From the first, for each further call of an id."""
+    """From the first number, for each further call with an id."""
     ask = HistoryReader._register_call
 
     def try_again(reader: HistoryReader, call: Any) -> Any:
@@ -106,7 +106,7 @@ def numbers_are_tried_again(patch: pytest.MonkeyPatch) -> None:
 
 
 def any_number_of_chat_calls(patch: pytest.MonkeyPatch) -> None:
-    """They are open, and each stray entry looks at them."""
+    """Open calls are unlimited, and each stray entry searches them."""
     begin, add = ChatCalls.__init__, ChatCalls._add
 
     def begin_without_bound(calls: ChatCalls, limits: Limits) -> None:
@@ -121,7 +121,7 @@ def any_number_of_chat_calls(patch: pytest.MonkeyPatch) -> None:
 
 
 def open_calls_are_read_again(patch: pytest.MonkeyPatch) -> None:
-    """All of them, with each frame that is lost."""
+    """All of them, for each lost frame."""
 
     def mark_gap(native: NativeCalls) -> None:
         for call in native.open.values():
@@ -139,13 +139,13 @@ def _end_doubtful(calls: dict[Any, OpenCall], place: object, events: list[Source
 
 
 def any_number_of_blocks(patch: pytest.MonkeyPatch) -> None:
-    """They are open, and each delta of a block that nobody knows looks at them."""
+    """Open blocks are unlimited, and each delta of an unknown block searches them."""
     patch.setattr(Anthropic, "_has_room", True)
     patch.setattr(sys.modules[Anthropic.__module__], "end_doubtful", _end_doubtful)
 
 
 def any_number_of_steps(patch: pytest.MonkeyPatch) -> None:
-    """Likewise, of interactions."""
+    """The same for interactions."""
     begin = Gemini.__init__
 
     def begin_without_bound(adapter: Gemini, limits: Limits = _NO_BOUND) -> None:
@@ -156,7 +156,7 @@ def any_number_of_steps(patch: pytest.MonkeyPatch) -> None:
 
 
 def what_was_heard_is_copied(patch: pytest.MonkeyPatch) -> None:
-    """With each end of a part, also one without a text."""
+    """With each end of a part, even without a text."""
     settle = Responses._finish_part
 
     def copy(adapter: Responses, kind: str, refusal: bool, event: Any, events: list[SourceEvent]) -> None:
@@ -167,7 +167,7 @@ def what_was_heard_is_copied(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_body_is_copied(patch: pytest.MonkeyPatch) -> None:
-    """At its end, with each call that is ended there."""
+    """At its end, for each call that ends there."""
 
     def finish(encoder: FrontEndEncoder, done: Done | None) -> bytes:
         written = encoder._begin() + encoder._end_block()
@@ -183,7 +183,7 @@ def a_body_is_copied(patch: pytest.MonkeyPatch) -> None:
 
 
 def an_item_is_searched(patch: pytest.MonkeyPatch) -> None:
-    """Among all of a response, with each that ends."""
+    """Among all items of a response, for each item that ends."""
     close = ResponsesEncoder._close_item
 
     def search(encoder: ResponsesEncoder, status: str = "completed") -> bytes:
@@ -196,7 +196,7 @@ def an_item_is_searched(patch: pytest.MonkeyPatch) -> None:
 
 
 def texts_are_added(patch: pytest.MonkeyPatch) -> None:
-    """To all that came before, with each piece of a whole answer."""
+    """To all earlier text, with each piece of a whole answer."""
 
     def add(texts: non_streaming._TextMembers, holder: dict[str, Any], name: str, piece: str) -> None:
         holder[name] = (holder.get(name) or "") + piece
@@ -216,7 +216,7 @@ def white_space_is_cut_off(patch: pytest.MonkeyPatch) -> None:
 
 
 def texts_are_cut_again(patch: pytest.MonkeyPatch) -> None:
-    """With each part of a long one that the debugger explains."""
+    """With each part of a long text that the debugger explains."""
     take = dissection._ModelText._cover
 
     def cut(written: dissection._ModelText, count: int, *what: Any) -> None:
@@ -230,7 +230,7 @@ def texts_are_cut_again(patch: pytest.MonkeyPatch) -> None:
 
 
 def references_are_written_out(patch: pytest.MonkeyPatch) -> None:
-    """All of them, however often one stands in another."""
+    """All of them, however often one is nested in another."""
 
     def inline(schema: Any) -> Any:
         definitions = schema.get("$defs", {})
@@ -252,7 +252,7 @@ def references_are_written_out(patch: pytest.MonkeyPatch) -> None:
 
 
 def _at(name: str, *shown: str) -> int:
-    """Return the first production of a grammar whose text holds all of these."""
+    """Return the first production of a grammar whose text holds all of these words."""
     productions = [str(each) for each in GRAMMARS[name].productions]
     return next(at for at, text in enumerate(productions) if all(each in text for each in shown))
 
@@ -290,7 +290,7 @@ QUICK = (texts_are_joined,)
 
 
 def each_planted() -> pytest.MarkDecorator:
-    """Return the planted paths; those that take longer are for `-m deep`."""
+    """Return the planted paths. The slow ones are for `-m deep`."""
     rows = [
         pytest.param(
             *(name, steps, plant), id=f"{name}, {plant.__name__}", marks=[] if plant in QUICK else [pytest.mark.deep]
@@ -302,7 +302,7 @@ def each_planted() -> pytest.MarkDecorator:
 
 @pytest.fixture(autouse=True)
 def _logging() -> Iterator[None]:
-    """What is configured to be quiet is undone."""
+    """Restore the logging configuration."""
     yield
     structlog.reset_defaults()
 
@@ -311,7 +311,7 @@ def _logging() -> Iterator[None]:
 def test_planted_growth_breaks_the_law(
     name: str, steps: list[Step], plant: Plant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As it was, it is found in its own family; as it is, that family grows as it should."""
+    """Without the plant, the same family keeps the law."""
 
     def hold_all() -> None:
         for work in GRAMMARS[name].works:
@@ -326,7 +326,7 @@ def test_planted_growth_breaks_the_law(
 
 
 def test_points_and_bytes_are_counted() -> None:
-    """Points that are passed in the package, and bytes that are asked for, also of a copy that is let go of at once."""
+    """Also the bytes of a copy that is freed immediately."""
 
     def join(pieces: int, size: int) -> list[list[int]]:
         said = Assistant(parts=["x" * size] * pieces)
@@ -340,7 +340,7 @@ def test_points_and_bytes_are_counted() -> None:
 
 
 def test_exponential_work_is_stopped() -> None:
-    """No more points are passed than any input of its length may take."""
+    """At the limit of points for the length of the input."""
 
     def double(parts: list[Any]) -> None:
         if parts:
@@ -352,7 +352,7 @@ def test_exponential_work_is_stopped() -> None:
 
 
 def test_every_input_has_a_grammar() -> None:
-    """Each adapter's, and that of all others that read what somebody sends."""
+    """Each adapter, and each other reader of data that a sender controls."""
     assert {f"growth:{name}" for name in GRAMMARS} == {name for name in TARGETS if name.startswith("growth:")}
     adapters = {name.removeprefix("source:") for name in TARGETS if name.startswith("source:")} - {"detect"}
     assert adapters == {name.removeprefix("source:") for name in GRAMMARS if name.startswith("source:")}

@@ -1,7 +1,7 @@
-"""Faults that a parser could well have. Each is planted by one function, and the laws must catch it.
+"""Faults that a parser could have. Each function plants one fault, and a law must catch it.
 
-Most are planted at the surface, in what `Parser` is given and gives back, so that they stay where they are when what is
-behind it moves. Those below the line are planted inside.
+Most faults change the arguments or the results of `Parser`, so that they do not depend on its implementation. The
+faults after the comment "Inside the parser" change its implementation.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ Plant: TypeAlias = Callable[[pytest.MonkeyPatch], None]
 Change: TypeAlias = Callable[[Parser, list[UIEvent]], list[UIEvent]]
 
 
-def _change_what_is_told(patch: pytest.MonkeyPatch, change: Change, *, at_close: Change | None = None) -> None:
-    """Let `change` stand between a parser and whoever feeds it, and `at_close`, or `change` as well, at its end."""
+def _change_events(patch: pytest.MonkeyPatch, change: Change, *, at_close: Change | None = None) -> None:
+    """Apply `change` to the events of `feed`, and `at_close`, or else `change`, to the events of `close`."""
     feed, close, last = Parser.feed, Parser.close, at_close or change
     patch.setattr(Parser, "feed", lambda parser, delta: change(parser, feed(parser, delta)))
     patch.setattr(Parser, "close", lambda parser: last(parser, close(parser)))
 
 
-def no_flush_at_close(patch: pytest.MonkeyPatch) -> None:
-    """What is held back at the end is never shown."""
-    _change_what_is_told(
+def pending_text_is_lost(patch: pytest.MonkeyPatch) -> None:
+    """Pending text at the end is never shown."""
+    _change_events(
         patch, lambda _, events: events, at_close=lambda _, events: [each for each in events if type(each) is not Text]
     )
 
 
-def marker_left_in_text(patch: pytest.MonkeyPatch) -> None:
-    """The call is found, and what it begins with is shown all the same."""
+def a_marker_is_shown(patch: pytest.MonkeyPatch) -> None:
+    """The beginning of a call is also shown."""
 
     def show_too(_: Parser, events: list[UIEvent]) -> list[UIEvent]:
         shown: list[UIEvent] = []
@@ -48,11 +48,11 @@ def marker_left_in_text(patch: pytest.MonkeyPatch) -> None:
             shown.append(event)
         return shown
 
-    _change_what_is_told(patch, show_too)
+    _change_events(patch, show_too)
 
 
-def hold_back_one_too_long(patch: pytest.MonkeyPatch) -> None:
-    """A candidate that has failed is released with the delta after."""
+def a_failed_candidate_is_late(patch: pytest.MonkeyPatch) -> None:
+    """A failed candidate is shown one delta too late."""
     feed, close, held = Parser.feed, Parser.close, Parser.pending
     behind: dict[Parser, list[UIEvent]] = {}
 
@@ -73,8 +73,8 @@ def hold_back_one_too_long(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Parser, "pending", property(holds))
 
 
-def text_comes_late(patch: pytest.MonkeyPatch) -> None:
-    """What a delta shows is shown with the next one."""
+def text_is_late(patch: pytest.MonkeyPatch) -> None:
+    """Visible text is returned one delta too late."""
     behind: dict[Parser, list[UIEvent]] = {}
 
     def wait(parser: Parser, events: list[UIEvent]) -> list[UIEvent]:
@@ -83,11 +83,11 @@ def text_comes_late(patch: pytest.MonkeyPatch) -> None:
             behind[parser] = [events.pop()]
         return late + events
 
-    _change_what_is_told(patch, wait, at_close=lambda parser, events: behind.pop(parser, []) + events)
+    _change_events(patch, wait, at_close=lambda parser, events: behind.pop(parser, []) + events)
 
 
-def a_call_waits_for_more(patch: pytest.MonkeyPatch) -> None:
-    """A call that is complete is told with the delta behind it."""
+def a_call_is_late(patch: pytest.MonkeyPatch) -> None:
+    """A complete call is reported one delta too late."""
     behind: dict[Parser, list[UIEvent]] = {}
 
     def wait(parser: Parser, events: list[UIEvent]) -> list[UIEvent]:
@@ -96,31 +96,28 @@ def a_call_waits_for_more(patch: pytest.MonkeyPatch) -> None:
         behind[parser] = events[begun:]
         return late + events[:begun]
 
-    _change_what_is_told(patch, wait, at_close=lambda parser, events: behind.pop(parser, []) + events)
+    _change_events(patch, wait, at_close=lambda parser, events: behind.pop(parser, []) + events)
 
 
 def thinking_never_ends(patch: pytest.MonkeyPatch) -> None:
-    """The interface is not told that the call is over."""
-    _change_what_is_told(
-        patch, lambda _, events: [each for each in events if not isinstance(each, Thinking) or each.active]
-    )
+    """The end of `thinking` is not reported."""
+    _change_events(patch, lambda _, events: [each for each in events if not isinstance(each, Thinking) or each.active])
 
 
 def a_piece_of_arguments_is_lost(patch: pytest.MonkeyPatch) -> None:
-    """Where a brace is told, in the arguments of a call that is being written."""
-    _change_what_is_told(
+    """Pieces of arguments with a brace are not reported."""
+    _change_events(
         patch, lambda _, events: [each for each in events if not isinstance(each, CallDelta) or "{" not in each.text]
     )
 
 
-def half_a_pair_raises(patch: pytest.MonkeyPatch) -> None:
-    """Text is encoded, which half a pair of surrogates cannot be."""
+def a_lone_surrogate_raises(patch: pytest.MonkeyPatch) -> None:
+    """The text is encoded, which fails for a lone surrogate."""
     feed = Parser.feed
     patch.setattr(Parser, "feed", lambda parser, delta: feed(parser, delta.encode().decode()))
 
 
-def limits_forgotten(patch: pytest.MonkeyPatch) -> None:
-    """A call is kept whatever its length, and calls however many there are."""
+def limits_are_ignored(patch: pytest.MonkeyPatch) -> None:
     begin = Parser.__init__
 
     def forget(parser: Parser, *given: Any, **options: Any) -> None:
@@ -129,8 +126,8 @@ def limits_forgotten(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Parser, "__init__", forget)
 
 
-def context_ignored(patch: pytest.MonkeyPatch) -> None:
-    """Markdown is followed, and nobody asks: a call in code counts."""
+def context_is_ignored(patch: pytest.MonkeyPatch) -> None:
+    """A call in Markdown code counts."""
     begin = Parser.__init__
 
     def look_everywhere(parser: Parser, *given: Any, **options: Any) -> None:
@@ -139,11 +136,11 @@ def context_ignored(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Parser, "__init__", look_everywhere)
 
 
-# Inside.
+# Inside the parser.
 
 
 def a_delta_begins_a_line(patch: pytest.MonkeyPatch) -> None:
-    """Where the provider cuts the text, a line is taken to begin."""
+    """Each delta is read as the beginning of a line."""
     feed = Parser.feed
 
     def forget(parser: Parser, delta: str) -> list[UIEvent]:
@@ -153,8 +150,7 @@ def a_delta_begins_a_line(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Parser, "feed", forget)
 
 
-def braces_counted_without_strings(patch: pytest.MonkeyPatch) -> None:
-    """The JSON ends at the brace that balances the first, in a string or not."""
+def braces_in_strings_are_counted(patch: pytest.MonkeyPatch) -> None:
 
     def count(span: Span, *, lines: object = None, envelope: object = None) -> Generator[None, None, ScanState]:
         span.begin_call(span.place)
@@ -173,8 +169,8 @@ def braces_counted_without_strings(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Span, "json", count)
 
 
-def half_a_closing_is_content(patch: pytest.MonkeyPatch) -> None:
-    """The beginning of a closing tag, at the end of a delta, is taken for a part of the value."""
+def half_a_closing_tag_is_content(patch: pytest.MonkeyPatch) -> None:
+    """The beginning of a closing tag at the end of a delta is read as part of the value."""
     content = Reader.content
 
     def see_whole_ones(reader: Reader, closing: Closing, take: Callable[[str], None]) -> Generator[None, None, bool]:
@@ -185,8 +181,7 @@ def half_a_closing_is_content(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Reader, "content", see_whole_ones)
 
 
-def escapes_written_twice(patch: pytest.MonkeyPatch) -> None:
-    """A converted value is quoted as if it were not JSON yet."""
+def escapes_are_written_twice(patch: pytest.MonkeyPatch) -> None:
     write = Span.write
     patch.setattr(Span, "write", lambda span, text: write(span, text.replace("\\", "\\\\")))
 
@@ -202,15 +197,15 @@ CONVERTED = IN_TAGS | {
     "pythonic", "pythonic_llama4", "olmo3_pythonic", "lfm2_pythonic", "gemma4", "functiongemma", "minicpm4_python",
     "tool_code", "granite_lines",
 }  # fmt: skip
-"""Dialects in which arguments are not written as JSON."""
+"""Dialects with arguments that are not JSON."""
 
 EVERY = frozenset(KNOWN)
 AT_START = frozenset(("llama3_json", "pythonic", "raw_json", "json_array", "granite_lines"))
-"""Dialects without a marker: a call counts at the beginning of a message alone, before which there is no code."""
+"""Dialects without a marker. A call counts only at the start of a message, so no code can precede it."""
 
 
 class Fault(NamedTuple):
-    """A fault, the law that it breaks, and the dialects in which it can show."""
+    """A fault, the law that it breaks, and the dialects in which it can appear."""
 
     plant: Plant
     law: str
@@ -220,20 +215,20 @@ class Fault(NamedTuple):
 FAULTS = {
     each.plant.__name__: each
     for each in (
-        Fault(half_a_pair_raises, "totality"),
+        Fault(a_lone_surrogate_raises, "totality"),
         Fault(a_delta_begins_a_line, "chunk_invariance", EVERY - AT_START - {"xlam_json"}),
-        Fault(text_comes_late, "deltas_are_only_batching"),
-        Fault(no_flush_at_close, "conservation"),
-        Fault(marker_left_in_text, "conservation"),
-        Fault(hold_back_one_too_long, "promptness"),
-        Fault(context_ignored, "promptness", EVERY - AT_START),
+        Fault(text_is_late, "deltas_are_only_batching"),
+        Fault(pending_text_is_lost, "conservation"),
+        Fault(a_marker_is_shown, "conservation"),
+        Fault(a_failed_candidate_is_late, "promptness"),
+        Fault(context_is_ignored, "promptness", EVERY - AT_START),
         Fault(thinking_never_ends, "paired_lifecycle"),
-        Fault(a_piece_of_arguments_is_lost, "deltas_tell_the_arguments"),
-        Fault(limits_forgotten, "limits"),
-        Fault(braces_counted_without_strings, "what_is_written_is_read", EVERY - CONVERTED),
-        Fault(half_a_closing_is_content, "what_is_written_is_read", IN_TAGS),
-        Fault(escapes_written_twice, "what_is_written_is_read", CONVERTED),
-        Fault(a_call_waits_for_more, "a_complete_call_is_told"),
+        Fault(a_piece_of_arguments_is_lost, "deltas_hold_the_arguments"),
+        Fault(limits_are_ignored, "limits"),
+        Fault(braces_in_strings_are_counted, "written_calls_are_read", EVERY - CONVERTED),
+        Fault(half_a_closing_tag_is_content, "written_calls_are_read", IN_TAGS),
+        Fault(escapes_are_written_twice, "written_calls_are_read", CONVERTED),
+        Fault(a_call_is_late, "a_complete_call_is_reported"),
     )
 }
-"""By the names of the functions that plant them."""
+"""Maps the name of each function to its fault."""

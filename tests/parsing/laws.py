@@ -1,7 +1,7 @@
-"""The laws of parsing: one text is held against all of them, by a few readings that they share.
+"""The laws of parsing. All laws check one text, and share its readings.
 
-A law is a function of a case, and fails where the case breaks it. A text is read whole, character by character and
-cut, and no law reads it again: generating and reading is what the properties cost.
+A law is a function of a case, and raises if the case breaks it. A case reads its text whole, character by character and
+cut. No law reads the text again, because generating and reading texts takes most of the time.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ SETS = {"auto" if ids == AUTO else "+".join(ids): ids for ids in _sets()}
 
 
 class Reading:
-    """A text that is fed in some deltas, and what comes of each."""
+    """A text that is fed in some deltas, and the events and the state after each delta."""
 
     def __init__(self, deltas: Sequence[str], how: Options) -> None:
         parser = Parser(**how)
@@ -74,7 +74,7 @@ class Reading:
 
     @property
     def steps(self) -> Iterator[FeedStep]:
-        """The state behind each delta. `events` of a step grow with the next ones."""
+        """The state after each delta. The list `events` of a step grows with later deltas."""
         fed, events = "", list[UIEvent]()
         for delta, new, held in self._fed:
             fed += delta
@@ -83,18 +83,18 @@ class Reading:
 
     @cached_property
     def events(self) -> list[UIEvent]:
-        """All of them."""
+        """All events."""
         return [event for _, new, _ in self._fed for event in new] + self._last
 
     @cached_property
     def coalesced(self) -> list[UIEvent]:
-        """What does not depend on the cuts."""
+        """The events in a form that does not depend on the cuts."""
         return coalesce(self.events)
 
 
 @dataclass(frozen=True)
 class Case:
-    """A text and a way to read it, a document whose calls are known, and places to cut both at."""
+    """A text, the options for reading it, a document with known calls, and positions to cut both at."""
 
     text: str
     how: Options
@@ -104,55 +104,55 @@ class Case:
 
     @cached_property
     def whole(self) -> Reading:
-        """The text at once."""
+        """The text in one delta."""
         return self.read([self.text])
 
     @cached_property
     def alone(self) -> Reading:
-        """Each character by itself."""
+        """Each character in its own delta."""
         return self.read(list(self.text))
 
     @cached_property
     def cut(self) -> Reading:
-        """In pieces."""
+        """The text in some deltas."""
         return self.read(cut(self.text, self.places))
 
     @cached_property
     def cut_otherwise(self) -> Reading:
-        """In other pieces."""
+        """The text in other deltas."""
         return self.read(cut(self.text, self.others))
 
     @cached_property
     def told(self) -> Reading:
-        """Each character by itself, as an interface reads that shows calls while they are written: without markup."""
+        """Each character in its own delta, with `call_deltas` and without markup events."""
         return Reading(list(self.text), self.how | {"call_deltas": True, "call_partials": True})
 
     @cached_property
     def reported(self) -> Reading:
-        """In pieces, with each malformed call as an error."""
+        """The text in some deltas. Each malformed call is an error."""
         if self.how.get("on_malformed", "error") == "error":
             return self.cut
         return Reading(self.cut.deltas, self.how | {"on_malformed": "error"})
 
     def read(self, deltas: Sequence[str]) -> Reading:
-        """Read the text with its markup."""
+        """Read the text with markup events."""
         return Reading(deltas, self.how | {"keep_markup": True})
 
 
 def totality(case: Case) -> None:
-    """No text whatever makes a parser raise, half pairs of surrogates and control characters included."""
+    """No text makes a parser raise, including lone surrogates and control characters."""
     for _ in (case.whole, case.alone, case.cut, case.cut_otherwise, case.told, case.reported):
         pass
 
 
 def chunk_invariance(case: Case) -> None:
-    """One by one, and however else it is cut, a text gives the same events."""
+    """All cuts of a text give the same events."""
     for each in (case.alone, case.cut, case.cut_otherwise):
         assert case.whole.coalesced == each.coalesced, f"cut as {each.deltas!r}"
 
 
 def deltas_are_only_batching(case: Case) -> None:
-    """Not only in the end but at each cut, the same has been said and the same is held."""
+    """At each cut, the events and the pending text so far are the same."""
     alone = iter(case.alone.steps)
     for step in case.cut.steps:
         if step.delta:
@@ -167,29 +167,29 @@ def conservation(case: Case) -> None:
 
 
 def promptness(case: Case) -> None:
-    """Only what can still become a marker is held back, whether the text comes one by one or in pieces."""
+    """Only text that can still become a marker is pending, at any cuts."""
     assert_steps_prompt(case.alone.steps, **case.how)
     assert_steps_prompt(case.cut.steps, **case.how)
 
 
 def paired_lifecycle(case: Case) -> None:
-    """Each call is announced once and ends once, in the order that interfaces rely on."""
+    """Each call is announced once and ends once, with its events in order."""
     assert_in_order(case.cut.events, run=False)
     assert_in_order(case.told.events, run=False)
 
 
-def deltas_tell_the_arguments(case: Case) -> None:
-    """The pieces of a good call's arguments are together its arguments."""
+def deltas_hold_the_arguments(case: Case) -> None:
+    """The `call-delta` events of a valid call join to its arguments."""
     assert_deltas_tell_the_arguments(case.told.events)
 
 
 def limits(case: Case) -> None:
-    """No call, good or bad, is kept beyond the limit, and no turn has more calls than are allowed."""
+    """No stored call exceeds the limit, and no turn has more calls than the limit."""
     assert_within_limits(case.reported.events, case.how.get("limits", DEFAULT_LIMITS))
 
 
-def what_is_written_is_read(case: Case) -> None:
-    """Good calls between prose come out with their names and arguments, and the prose is all that is visible."""
+def written_calls_are_read(case: Case) -> None:
+    """Valid calls between prose are read with their names and arguments. Only the prose is visible."""
     document, enabled_dialects = case.document, case.how["dialects"]
     dialects = choose_dialects(enabled_dialects)
     for deltas in (cut(document.text, case.places), list(document.text)):
@@ -201,8 +201,8 @@ def what_is_written_is_read(case: Case) -> None:
         assert [] == result.errors, f"cut as {deltas!r}"
 
 
-def a_complete_call_is_told(case: Case) -> None:
-    """Nothing has to follow a call for it to be told."""
+def a_complete_call_is_reported(case: Case) -> None:
+    """A complete call is reported without any text after it."""
     parser = Parser(dialects=case.how["dialects"], tools=TOOLS)
     written = told = 0
     for part in case.document.parts:
@@ -218,18 +218,18 @@ LAWS: dict[str, Law] = {
     law.__name__: law
     for law in (
         totality, chunk_invariance, deltas_are_only_batching, conservation, promptness, paired_lifecycle,
-        deltas_tell_the_arguments, limits, what_is_written_is_read, a_complete_call_is_told,
+        deltas_hold_the_arguments, limits, written_calls_are_read, a_complete_call_is_reported,
     )
 }  # fmt: skip
 """By their names; what makes a parser raise breaks the first, and then nothing can be said of the others."""
 
 
 class LawBroken(AssertionError):
-    """A case breaks laws: each is named, with what it says."""
+    """A case breaks laws. The message names each law and the reason."""
 
 
 def hold(case: Case, laws: Collection[str] = tuple(LAWS)) -> None:
-    """Fail where a case breaks one of these laws."""
+    """Raise `LawBroken` if a case breaks one of these laws."""
     broken: dict[str, Exception] = {}
     for name in laws:
         try:
@@ -248,13 +248,13 @@ _WILD = st.text(st.characters(), max_size=30) | st.text('#~:{}[]"\\`\n\r tolcars
 
 @cache
 def cases(ids: Ids) -> st.SearchStrategy[Case]:
-    """Cases for a set of dialects: what comes near to calls, and now and then any text at all."""
+    """Return cases for a set of dialects: mostly text that resembles calls, and sometimes any text."""
     near, wild = texts(ids), st.lists(_WILD | texts(ids, max_size=3), max_size=6).map("".join)
     return st.builds(Case, st.one_of(*[near] * 6, wild), options(ids), documents(ids), cuts, cuts)
 
 
 def corners(ids: Ids) -> Iterator[Case]:
-    """Yield what no choice may leave out: a call in prose and in code, cut, half, nearly one, and beyond the limits."""
+    """Yield the corner cases: a call in prose and in code, cut calls, near misses, and texts over the limits."""
     for each in ids[: 2 if settings().max_examples <= 15 else 5]:
         at_start = any(marker.where == "start" for marker in MARKERS[each])
         opening = "\n" if at_start else "A sentence.\n"
@@ -278,7 +278,7 @@ def corners(ids: Ids) -> Iterator[Case]:
 
 
 def check(ids: Ids, examples: int, laws: Collection[str] = tuple(LAWS), **how: Any) -> None:
-    """Hold the corners of a set of dialects and so many cases that are drawn against these laws."""
+    """Check these laws for the corner cases of a set of dialects and for generated cases."""
     for case in corners(ids):
         hold(case, laws)
 
@@ -291,7 +291,7 @@ def check(ids: Ids, examples: int, laws: Collection[str] = tuple(LAWS), **how: A
 
 
 def traits(reading: Reading) -> list[str]:
-    """Return what a reading shows: calls, candidates that came to nothing, errors."""
+    """Return the traits of a reading: calls, released candidates, errors."""
     found = set()
     events: list[UIEvent] = []
     held = ""

@@ -1,4 +1,4 @@
-"""Calls in XML whose attributes are the names: wrappers, quotes, what is broken, and what each dialect adds."""
+"""Tests of the dialects of XML calls with names in attributes."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ CUT = error("truncated")
 
 
 def in_wrapper(text: str) -> str:
-    """Return `text` in the wrapper of the form that models imitate."""
+    """Return `text` in the wrapper that models imitate."""
     return f"<function_calls>{text}</function_calls>"
 
 
 def read_anthropic(text: str, **options: Any) -> list[Brief]:
-    """Read one dialect, with its tools declared."""
+    """Return what `anthropic_xml` reads in `text`, with its tools declared."""
     return read(text, dialects=["anthropic_xml"], tools=TOOLS, **options)
 
 
@@ -58,8 +58,7 @@ def read_anthropic(text: str, **options: Any) -> list[Brief]:
         "half an end of a call in JSON": ('<invoke name="f">{"a":"x"}</inv', [f, UNCLOSED]),
     },
 )
-def test_calls(text: str, expected: list[Brief]) -> None:
-    """Names stand in quotes of either kind or in none; a value is text up to its own closing tag."""
+def test_names_may_be_quoted_and_values_end_at_their_closing_tag(text: str, expected: list[Brief]) -> None:
     assert expected == read_anthropic(text)
 
 
@@ -82,8 +81,8 @@ def test_calls(text: str, expected: list[Brief]) -> None:
         "text in a call without wrapper": (f'<invoke name="f">{A}so</invoke> so', [CUT, " so"]),
     },
 )
-def test_what_is_broken(text: str, expected: list[Brief]) -> None:
-    """Good calls survive bad siblings, and no call is made of what is cut or stands in the wrong place."""
+def test_good_calls_survive_malformed_siblings(text: str, expected: list[Brief]) -> None:
+    """No call is made of text that is cut off or in the wrong position."""
     assert expected == read_anthropic(text)
 
 
@@ -95,13 +94,12 @@ def test_what_is_broken(text: str, expected: list[Brief]) -> None:
         pytest.param(f"`{F}`", id="in code"),
     ],
 )
-def test_text(text: str) -> None:
-    """What does not reach the commit point is shown as it is."""
+def test_text_before_the_commit_point_is_shown(text: str) -> None:
     assert [text] == [each for each in read_anthropic(text) if each != warning("near_miss")]
 
 
-def test_raw_text_of_calls_in_a_wrapper() -> None:
-    """The first call of a wrapper has its opening tag, and the tags between calls are markup."""
+def test_the_first_call_of_a_wrapper_holds_the_opening_tag() -> None:
+    """The tags between calls are markup."""
     text = f"<function_calls>\n{F}\n{G}\n</function_calls>"
 
     assert [f"<function_calls>\n{F}", G] == raws(text, dialects=["anthropic_xml"])
@@ -141,8 +139,8 @@ MARK = "｜DSML｜"
         "nothing in the wrapper": ("<｜tool_calls></｜tool_calls>b", [BROKEN, "b"]),
     },
 )
-def test_dsml(text: str, expected: list[Brief]) -> None:
-    """Each argument says what it is; two line feeds before the wrapper are the template's."""
+def test_dsml_arguments_state_their_type(text: str, expected: list[Brief]) -> None:
+    """Two line feeds before the wrapper belong to the template."""
     text = text.replace("<｜", f"<{MARK}").replace("</｜", f"</{MARK}")
 
     assert expected == read(text, dialects=["deepseek_dsml"], tools=TOOLS)
@@ -160,13 +158,12 @@ def test_dsml(text: str, expected: list[Brief]) -> None:
         pytest.param("<minimax:tool_call> no", ["<minimax:tool_call> no"], id="the wrapper alone"),
     ],
 )
-def test_minimax(text: str, expected: list[Brief]) -> None:
-    """The wrapper is unmistakable, and so is its end."""
+def test_minimax_calls_end_with_the_wrapper(text: str, expected: list[Brief]) -> None:
     assert expected == read(text, dialects=["minimax_m2_xml"], tools=TOOLS)
 
 
-def test_atem() -> None:
-    """Headers say whom a message is for: the model itself, the reader, or a tool."""
+def test_atem_headers_name_the_recipient() -> None:
+    """The recipient is the model itself, the user, or a tool."""
     text = (
         "to=self<|message|>so<|eom|><|start|>assistant to=user<|message|>Hi.<|eom|><|start|>assistant to=f<|message|>"
         f"<function_calls>\n{F}\n</function_calls><|eot|>"
@@ -185,15 +182,14 @@ def test_atem() -> None:
         "text after a section": ("<![CDATA[<b>]]>c<![CDATA[d]]>", "<b>cd"),
     },
 )
-def test_sections_and_entities(inside: str, value: str) -> None:
-    """MiniCPM 5 writes XML in values: sections are taken as they are, entities and text as they are meant."""
+def test_minicpm5_decodes_entities_and_cdata_sections(inside: str, value: str) -> None:
     text = f'a <function name="f"><param name="a">{inside}</param></function> b'
 
     assert ["a ", call("f", a=value), " b"] == read(text, dialects=["minicpm5_xml"], tools=TOOLS)
 
 
-def test_arguments_arrive_while_they_are_written() -> None:
-    """Every piece of a value is sent as JSON immediately, but for what may be its closing tag."""
+def test_arguments_are_reported_while_they_arrive() -> None:
+    """Only text that may become the closing tag is pending."""
     text = F.replace("x", 'one "two" </p three').replace("</invoke>", f"{N}</invoke>")
     events = parse(list(text), dialects=["anthropic_xml"], tools=TOOLS, call_deltas=True).events
     told = [event.text for event in events if event.type == "call-delta"]
@@ -211,5 +207,5 @@ def test_arguments_arrive_while_they_are_written() -> None:
     ],
 )
 def test_a_tag_that_is_only_mentioned_is_text(text: str) -> None:
-    """Without a wrapper, it takes an argument, a JSON body or the end of the call to commit to one."""
+    """Without a wrapper, only an argument, a JSON body or the end of the call commits to a call."""
     assert [text] == read(text, dialects=["anthropic_xml", "minicpm5_xml"])

@@ -1,4 +1,4 @@
-"""One canonical call out of any envelope: the spellings, the rule for arguments, and a code for each fault."""
+"""Tests of `streamtools.calls` and `json_values`: envelopes, arguments, strict JSON and ids."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ A = {"a": 1}
 @together("name_field", NAME_FIELDS)
 @together("arguments_field", ARGUMENT_FIELDS)
 @together("written", [A, '{"a": 1}'], ids=["object", "string"])
-def test_every_spelling_of_name_and_arguments(name_field: str, arguments_field: str, written: Any) -> None:
-    """Any name field goes with any field of arguments, in either order, as an object or as a string."""
+def test_all_name_and_argument_fields_combine(name_field: str, arguments_field: str, written: Any) -> None:
+    """In either order, with the arguments as an object or as a string."""
     for envelope in ({name_field: "f", arguments_field: written}, {arguments_field: written, name_field: "f"}):
         assert ReadCall("f", A, None) == read_envelope(envelope)
         assert [call("f", a=1)] == read("###:" + json.dumps(envelope))
@@ -57,8 +57,7 @@ def test_every_spelling_of_name_and_arguments(name_field: str, arguments_field: 
         pytest.param({"name": "f", "tool_call_id": "c"}, ("f", {}, "c"), id="a third"),
     ],
 )
-def test_envelopes(envelope: dict[str, Any], expected: tuple[str, dict[str, Any], str | None]) -> None:
-    """What an envelope says: name, arguments, the provider's id."""
+def test_an_envelope_is_read(envelope: dict[str, Any], expected: tuple[str, dict[str, Any], str | None]) -> None:
     assert ReadCall(*expected) == read_envelope(envelope)
 
 
@@ -71,8 +70,8 @@ def test_envelopes(envelope: dict[str, Any], expected: tuple[str, dict[str, Any]
         pytest.param({"name": "f", "function": {"name": "g"}}, "conflicting_fields", id="two names on two levels"),
     ],
 )
-def test_bad_envelopes(envelope: dict[str, Any], code: str) -> None:
-    """Each fault has its code, and nothing becomes `{}` that was not."""
+def test_each_fault_of_an_envelope_has_its_code(envelope: dict[str, Any], code: str) -> None:
+    """No faulty argument becomes `{}`."""
     with pytest.raises(Rejected) as caught:
         read_envelope(envelope)
 
@@ -112,8 +111,8 @@ def test_bad_envelopes(envelope: dict[str, Any], code: str) -> None:
         pytest.param("[" * 100_000 + "]" * 100_000, "too_deep", id="more levels than Python has stack"),
     ],
 )
-def test_json_that_is_refused(text: str, code: str) -> None:
-    """What RFC 8259 leaves open, and parsers disagree about, is refused with a code of its own."""
+def test_json_on_which_parsers_disagree_is_rejected(text: str, code: str) -> None:
+    """RFC 8259 leaves these cases open. Each has its own code."""
     with pytest.raises(Rejected) as caught:
         decode_json(text)
 
@@ -134,8 +133,7 @@ def test_json_that_is_refused(text: str, code: str) -> None:
         pytest.param('{"a":1,"b":{"a":1}}', {"a": 1, "b": {"a": 1}}, id="a key on two levels"),
     ],
 )
-def test_json_that_is_read(text: str, value: Any) -> None:
-    """What comes near to a fault and is none."""
+def test_json_that_resembles_a_fault_is_accepted(text: str, value: Any) -> None:
     decoded = decode_json(text)
 
     assert not decoded.repaired
@@ -143,7 +141,7 @@ def test_json_that_is_read(text: str, value: Any) -> None:
 
 
 def test_raw_control_characters_are_the_only_repair() -> None:
-    """They are read as themselves, and told; with `strict` they are refused."""
+    """They are accepted and reported. With `strict`, they are rejected."""
     text = '{"a":"x\n\ty\x00"}'
 
     assert Decoded({"a": "x\n\ty\x00"}, True) == decode_json(text)
@@ -157,8 +155,8 @@ def test_raw_control_characters_are_the_only_repair() -> None:
 
 
 @pytest.mark.parametrize("arguments", ['{"a": "x\ny"}', '"{\\"a\\": \\"x\ny\\"}"'], ids=["object", "string"])
-def test_a_repaired_call_says_so(arguments: str) -> None:
-    """Wherever in the call the repair was, the call is marked, and `strict` refuses it."""
+def test_a_call_with_a_repair_is_marked(arguments: str) -> None:
+    """The repair may be in any part of the call. `strict` rejects the call."""
     text = '###:{"name":"f","arguments":' + arguments + "}"
     plain = parse('###:{"name":"f"}').calls[0]
     repaired = parse(text).calls[0]
@@ -191,27 +189,26 @@ MEMBERS = st.dictionaries(st.sampled_from(["a", "b", ":"]), st.none() | st.integ
 
 
 @given(st.lists(TOKENS).map("".join) | st.lists(MEMBERS | TOKENS, max_size=4).map(lambda each: written(each)))
-def test_short_texts_mean_what_long_ones_do(text: str) -> None:
-    """White space behind a text makes it no other, and it is refused for the same reason."""
+def test_white_space_after_json_changes_neither_value_nor_fault(text: str) -> None:
     assert verdict(text) == verdict(text + " " * DEFAULT_LIMITS.digits)
 
 
 def written(values: list[Any]) -> str:
-    """Return an object whose members have these values, which are JSON where they are strings."""
+    """Return a JSON object with these members. Strings are already JSON."""
     texts = [each if isinstance(each, str) else json.dumps(each) for each in values]
     return "{" + ",".join(f'"{at}":{each}' for at, each in enumerate(texts)) + "}"
 
 
 def verdict(text: str) -> str:
-    """Return what comes of reading a text, in which 1 and true are two."""
+    """Return the result of decoding a text, such that 1 and true differ."""
     try:
         return repr(decode_json(text))
     except Rejected as error:
         return error.code
 
 
-def test_limits_are_settable() -> None:
-    """Digits and depth, to less and to more than the defaults; Python's own limits never raise."""
+def test_limits_of_digits_and_depth_can_be_changed() -> None:
+    """Limits below and above the defaults. Python's own limits never raise."""
     tight = Limits(depth=1, digits=2)
     wide = Limits(depth=100, digits=100_000)
 
@@ -234,7 +231,7 @@ def test_limits_are_settable() -> None:
 
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists, max_leaves=5))
 def test_arguments_are_never_invented(value: Any) -> None:
-    """Only nothing at all stands for no arguments; what is no object is refused."""
+    """Only missing arguments become `{}`. A value that is not an object is rejected."""
     if value is None or value == "":
         assert Decoded({}, False) == read_arguments(value)
     else:
@@ -242,8 +239,8 @@ def test_arguments_are_never_invented(value: Any) -> None:
             read_arguments(value)
 
 
-def test_ids_of_calls() -> None:
-    """An id cannot be guessed; what the model writes is kept beside it, and ours can be injected."""
+def test_ids_cannot_be_guessed_and_can_be_injected() -> None:
+    """The id that the model writes is kept separately."""
     assert re.fullmatch(r"call_[\w-]{12}", new_call_id())
     assert new_call_id() != new_call_id()
     numbers = iter("123")
@@ -253,8 +250,8 @@ def test_ids_of_calls() -> None:
     assert ["hash_marker", "hash_marker"] == [each.dialect for each in made]
 
 
-def test_fingerprints() -> None:
-    """They are equal exactly when name and arguments are, whatever their order, ids and text; 50.0 is 50."""
+def test_fingerprints_compare_name_and_arguments() -> None:
+    """The order, the ids and the text do not matter. 50.0 equals 50."""
 
     def made(name: str, arguments: dict[str, Any], call_id: str = "1") -> str:
         return ToolCall(id=call_id, name=name, arguments=arguments, dialect="d", raw=call_id).fingerprint()

@@ -1,4 +1,4 @@
-"""Calls without a marker behind prose, where the option asks for them."""
+"""Tests of the option `calls_at="anywhere"`, for calls without a marker after prose."""
 
 from __future__ import annotations
 
@@ -29,18 +29,17 @@ F = '{"name":"f"}'
         pytest.param("functionary_v32", "So f\n{}", ["So f\n{}"], id="a name alone is prose"),
     ],
 )
-def test_calls_behind_prose(dialect: str, text: str, expected: list[Brief]) -> None:
-    """They call declared tools, and stand outside of code."""
+def test_calls_of_declared_tools_are_read_after_prose(dialect: str, text: str, expected: list[Brief]) -> None:
+    """Not in code."""
     assert expected == read(text, dialects=[dialect], tools=TOOLS, calls_at="anywhere")
 
 
-def test_without_the_option() -> None:
-    """They count only at the start; and without tools nothing is one."""
+def test_without_the_option_only_the_start_counts() -> None:
+    """Without tools, there is no call."""
     assert [f"So {F}"] == read(f"So {F}", dialects=["raw_json"], tools=TOOLS)
     assert [f"So {F}"] == read(f"So {F}", dialects=["raw_json"], calls_at="anywhere")
 
 
-def test_misuse() -> None:
-    """The option has two values."""
+def test_an_unknown_value_of_the_option_is_refused() -> None:
     with pytest.raises(ValueError, match="calls_at must be one of 'start', 'anywhere'"):
         Parser(calls_at="everywhere")  # type: ignore[arg-type]

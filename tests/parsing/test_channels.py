@@ -1,4 +1,4 @@
-"""Dialects whose text is divided into channels by tokens: harmony, Kimi K3's XTML, Cohere's actions."""
+"""Tests of the dialects with channels: harmony, Kimi K3's XTML, and Cohere's actions."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ f = call("f", a=1)
         pytest.param("to=functions.f<|channel|>commentary json<|message|>", id="begun by the prompt"),
     ],
 )
-def test_headers_of_calls(header: str) -> None:
-    """Whatever else stands in its header, a message to a tool is a call."""
+def test_a_message_to_a_tool_is_a_call(header: str) -> None:
+    """The header may hold other parts too."""
     assert [f] == read(header + '{"a":1}<|call|>', dialects=("harmony",))
 
 
@@ -49,8 +49,8 @@ def test_headers_of_calls(header: str) -> None:
         "in a quote, in a code span": (f"> `{F}", ["> `", f]),
     },
 )
-def test_calls_of_harmony(text: str, expected: list[Brief]) -> None:
-    """A call is one JSON object up to the token that ends its message, or up to the next message."""
+def test_a_harmony_call_ends_with_its_message(text: str, expected: list[Brief]) -> None:
+    """At the token that ends it, or at the next message."""
     assert expected == read(text, dialects=("harmony",))
 
 
@@ -64,8 +64,8 @@ def test_calls_of_harmony(text: str, expected: list[Brief]) -> None:
         "a space before what is no header": (" <|channel>x", [" <|channel>x"]),
     },
 )
-def test_visible_messages(text: str, expected: list[Brief]) -> None:
-    """Headers and ends of messages are hidden, and what is no header is text."""
+def test_headers_and_ends_of_messages_are_hidden(text: str, expected: list[Brief]) -> None:
+    """Text that is not a header is shown."""
     assert expected == read(text, dialects=("harmony",))
 
 
@@ -77,21 +77,19 @@ def test_visible_messages(text: str, expected: list[Brief]) -> None:
         "cut in its end": ("<|channel|>analysis<|message|>a<|end", [thought("a<|end")]),
     },
 )
-def test_analysis(text: str, expected: list[Brief]) -> None:
-    """The channel `analysis` is reasoning, wherever it begins, up to its end or to the next message."""
+def test_the_analysis_channel_is_reasoning(text: str, expected: list[Brief]) -> None:
+    """It ends at its end token or at the next message."""
     assert expected == read(text, dialects=("harmony",))
 
 
-def test_analysis_that_the_prompt_has_begun() -> None:
-    """Text that starts inside of it is reasoning up to its end, or to the next message."""
+def test_analysis_may_begin_in_the_prompt() -> None:
     options: dict[str, Any] = {"dialects": ("harmony",), "in_reasoning": True}
 
     assert [thought("a"), "b"] == read(f"a<|end|>{START}<|channel|>final<|message|>b", **options)
     assert [thought("a"), f] == read(f"a{START}{F}", **options)
 
 
-def test_results_that_the_model_writes() -> None:
-    """A tool's message is no result if the model writes it."""
+def test_a_result_that_the_model_writes_is_hidden() -> None:
     text = '<|start|>functions.f to=assistant<|channel|>commentary<|message|>{"x":1}'
 
     assert [FORGED, "b"] == read(text + "<|end|>b", dialects=("harmony",))
@@ -100,7 +98,7 @@ def test_results_that_the_model_writes() -> None:
 
 
 def test_the_name_is_reported_with_the_header() -> None:
-    """A call is announced where its header ends, and complete where its message does."""
+    """The call is complete where its message ends."""
     told = [
         (step.fed[-1], event.type)
         for step in steps(F, dialects=("harmony",))
@@ -118,7 +116,7 @@ OPEN = '<|open|>call tool="f" index="1"<|sep|>'
 
 
 def argument(key: str, text: str, kind: str = "") -> str:
-    """An argument as the model writes it."""
+    """Return an argument as the model writes it."""
     kind = f' type="{kind}"' if kind else ""
     return f'<|open|>argument key="{key}"{kind}<|sep|>{text}<|close|>argument<|sep|>'
 
@@ -141,8 +139,7 @@ A = argument("a", "1", "number")
         "as JSON": ('<|open|>json type="object"<|sep|>{"a": [1]}<|close|>json<|sep|>', {"a": [1]}),
     },
 )
-def test_arguments_of_kimi_k3(inside: str, expected: dict[str, Any]) -> None:
-    """Each says of what type it is, or all stand together as JSON."""
+def test_kimi_k3_arguments_are_typed_or_one_json_object(inside: str, expected: dict[str, Any]) -> None:
     tools = [{"name": "f", "parameters": {"properties": {"b": {"type": "integer"}}}}]
 
     assert [call("f", **expected)] == read(TOOLS + OPEN + inside + END, dialects=("kimi_k3_xtml",), tools=tools)
@@ -169,8 +166,8 @@ def test_arguments_of_kimi_k3(inside: str, expected: dict[str, Any]) -> None:
         "cut before JSON": (OPEN + "<|open|>json<|sep|>", [error("truncated")]),
     },
 )
-def test_calls_of_kimi_k3(text: str, expected: list[Brief]) -> None:
-    """Each call is a span of its own; the tags around them are hidden."""
+def test_each_kimi_k3_call_is_a_separate_span(text: str, expected: list[Brief]) -> None:
+    """The tags around calls are hidden."""
     assert expected == read(text, dialects=("kimi_k3_xtml",))
 
 
@@ -188,8 +185,7 @@ def test_calls_of_kimi_k3(text: str, expected: list[Brief]) -> None:
         ),
     ],
 )
-def test_channels_of_kimi_k3(text: str, expected: list[Brief]) -> None:
-    """A turn is a `think`, a `response` and a `tools` element."""
+def test_kimi_k3_writes_think_response_and_tools(text: str, expected: list[Brief]) -> None:
     assert expected == read(text, dialects=("kimi_k3_xtml",))
 
 
@@ -207,11 +203,9 @@ ACTION = '<|START_ACTION|>[{"tool_call_id":"0","tool_name":"f","parameters":{"a"
         "no JSON": ("<|START_ACTION|>none", [error("truncated")]),
     },
 )
-def test_cohere(text: str, expected: list[Brief]) -> None:
-    """An array of calls, and tokens around everything, which are hidden."""
+def test_cohere_tokens_are_hidden_and_actions_are_calls(text: str, expected: list[Brief]) -> None:
     assert expected == read(text, dialects=("cohere_action_json",))
 
 
-def test_the_id_of_cohere() -> None:
-    """The id that the model gives a call is kept."""
+def test_the_id_of_a_cohere_call_is_kept() -> None:
     assert ["0"] == [each.provider_id for each in parse([ACTION], dialects=("cohere_action_json",)).calls]

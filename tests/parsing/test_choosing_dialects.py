@@ -1,4 +1,4 @@
-"""Which dialects are looked for."""
+"""Tests of how a caller chooses dialects."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from streamtools.parsing import SPACES, json_calls
 from streamtools.parsing.dialects import DIALECTS, Dialect, Opener, choose_dialects, hash_marker
 
 
-def test_auto_beside_others_is_all_others() -> None:
-    """Wherever it stands; what is named goes first, as it is."""
+def test_auto_adds_all_dialects_that_are_not_named() -> None:
+    """Named dialects come first and unchanged, in any position of `"auto"`."""
     usual = [each.id for each in choose_dialects("auto")]
     house = Dialect("house", hash_marker().openers, DIALECTS["hermes_json"].write_call)
 

@@ -1,4 +1,4 @@
-"""A complete tag at the end of the stream: the call that it begins was cut off, and its text is not shown."""
+"""Tests of a complete tag at the end of the stream: its call was cut off, and its text is hidden."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ TAGS = {
 
 
 @together(("dialect", "tag"), [(each, tag) for each, tags in TAGS.items() for tag in tags])
-def test_a_complete_tag_at_the_end_is_a_call_that_was_cut(dialect: str, tag: str) -> None:
-    """With whatever has come of the marker after it. In code and in a quote it is text, as in prose that continues."""
+def test_a_complete_tag_at_the_end_is_a_truncated_call(dialect: str, tag: str) -> None:
+    """With any part of the marker after the tag. In code, in a quote, and before more prose, the tag is text."""
     before = "Let me check." if dialect != "json_begin_end" else "Let me check.\n"
     assert [before, CUT] == read(before + tag, **_enabled(dialect))
     assert [tag] == raws(before + tag, **_enabled(dialect))
@@ -77,13 +77,12 @@ def test_a_complete_tag_at_the_end_is_a_call_that_was_cut(dialect: str, tag: str
         ("pythonic", "[f"),
     ],
 )
-def test_the_beginning_of_a_tag_is_text(dialect: str, text: str) -> None:
-    """So is what has no tag, a tag that begins no call, and a tag after which something else stands."""
+def test_an_incomplete_tag_at_the_end_is_text(dialect: str, text: str) -> None:
+    """The same is true without a tag, for a tag that begins no call, and with other text after the tag."""
     assert [text] == read(text, **_enabled(dialect))
 
 
-def test_where_many_dialects_are_enabled() -> None:
-    """The tag that several of them share begins one call."""
+def test_a_tag_that_dialects_share_begins_one_call() -> None:
     expected: list[Brief] = ["Hm.", CUT]
     assert expected == read("Hm.<tool_call>", dialects="auto")
     assert expected == read("Hm.[TOOL_CALLS]", dialects="auto")
@@ -101,7 +100,7 @@ def test_where_many_dialects_are_enabled() -> None:
     ],
 )
 def test_a_header_that_is_cut_is_hidden(dialect: str, header: str) -> None:
-    """Its token is the template's, and it was not yet certain what it heads; in code it is text, if a call is."""
+    """It is not certain what follows. In code, it is text if a call there is text."""
     assert ["Bye"] == read("Bye" + header, **_enabled(dialect))
     if DIALECTS[dialect].in_code == "text":
         assert [f"Say `{header.strip()}"] == read(f"Say `{header.strip()}", **_enabled(dialect))

@@ -1,4 +1,4 @@
-"""What the parser knows of the declared tools, however they are declared."""
+"""Tests of `Declared`: the tools in all forms in which they are declared."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def count(n: int) -> int:
         pytest.param(ToolRegistry(count), id="a registry"),
     ],
 )
-def test_a_declaration_of_any_provider(tools: Any) -> None:
+def test_declarations_of_all_providers_are_read(tools: Any) -> None:
     """The name, and the types of the parameters."""
     declared = Declared(tools)
     assert ("count",) == declared.names
@@ -44,8 +44,8 @@ def test_a_declaration_of_any_provider(tools: Any) -> None:
 
 
 @pytest.mark.parametrize("tools", [None, [], {}, [{"name": ""}], [{"parameters": SCHEMA}], [{"googleSearch": {}}]])
-def test_what_has_no_name_is_left_out(tools: Any) -> None:
-    """A provider has tools of its own, which it calls itself."""
+def test_a_tool_without_a_name_is_ignored(tools: Any) -> None:
+    """The provider runs such a tool itself."""
     declared = Declared(tools)
     assert () == declared.names
     assert frozenset() == declared.arguments("count").types
@@ -67,8 +67,8 @@ def test_what_has_no_name_is_left_out(tools: Any) -> None:
         pytest.param([{"functionDeclarations": "count"}], id="declarations that are none"),
     ],
 )
-def test_what_declares_nothing_is_refused(tools: Any) -> None:
-    """It is the caller's slip, and calls that were meant would be text."""
+def test_a_value_that_declares_no_tool_is_refused(tools: Any) -> None:
+    """It is a mistake of the caller, and calls would become text."""
     with pytest.raises(TypeError, match=r"declares no tool; declare a function by `tool\(function\)`") as raised:
         Declared(tools)
     assert "count" in str(raised.value) or "max" in str(raised.value) or "3" in str(raised.value)
@@ -92,8 +92,8 @@ def test_what_declares_nothing_is_refused(tools: Any) -> None:
     ],
     ids=str,
 )
-def test_the_types_that_a_schema_allows(schema: Any, types: list[str]) -> None:
-    """References and alternatives are followed, to a bound; what says nothing allows anything."""
+def test_the_types_of_a_schema(schema: Any, types: list[str]) -> None:
+    """References and alternatives are followed up to a limit. An empty schema allows every type."""
     root = {
         "properties": {"x": schema},
         "$defs": {"a/b": {"items": {"type": "string"}}, "loop": {"$ref": "#/$defs/loop"}},
@@ -102,8 +102,7 @@ def test_the_types_that_a_schema_allows(schema: Any, types: list[str]) -> None:
     assert set(types) == declared.arguments("f").property("x").types
 
 
-def test_what_holds_for_parts() -> None:
-    """Elements, properties by name, and those that are not named."""
+def test_the_schemas_of_items_and_properties() -> None:
     schema = Declared(
         [
             {

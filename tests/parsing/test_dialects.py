@@ -1,4 +1,4 @@
-"""The table of dialects, and custom dialects: their parts, their instructions, and invalid ones."""
+"""Tests of the table of dialects, and of custom dialects: their parts, instructions and errors."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ CALL = {"city": "Paris"}
 
 
 def write_call(name: str, arguments: dict[str, Any]) -> str:
-    """Return a call of the house."""
+    """Return a call of the custom dialect."""
     return f"@call {json.dumps({'name': name, 'arguments': arguments})} @end"
 
 
 def house(*openers: Opener, **fields: Any) -> Dialect:
-    """Return a dialect of the house."""
+    """Return a custom dialect."""
     mine = openers or (Opener(("@call", BLANKS), json_calls("@end"), ahead=("{",)),)
     return Dialect(fields.pop("id", "house"), mine, write_call, lambda name, text: f"@result {name} {text}", **fields)
 
 
-def test_a_dialect_of_the_house_reads_what_it_writes() -> None:
-    """It is enabled like those of the table, with them or alone."""
+def test_a_custom_dialect_reads_what_it_writes() -> None:
+    """Alone, and together with the dialects of the table."""
     text = f'So: {write_call("now", CALL)} and ###:{{"name": "then"}}'
 
     sets: list[Dialects] = [house(), [house()], [house(), "tilde_fence"]]
@@ -54,8 +54,8 @@ def test_a_dialect_of_the_house_reads_what_it_writes() -> None:
     assert ["now", "then"] == [call.name for call in parse(text, dialects=[house(), "hash_marker"]).calls]
 
 
-def test_a_grammar_of_the_house_is_a_generator() -> None:
-    """With parts of every kind in its marker, a tag, and a near miss of its own."""
+def test_a_custom_grammar_is_a_generator() -> None:
+    """Its marker has all kinds of parts, and it has a tag and a near miss."""
 
     def body(span: Span) -> Generator[None, None, None]:
         span.set_name("now")
@@ -82,7 +82,7 @@ PLAIN_KEYS = {"deepseek_dsml", "gigachat35", "granite_lines"}
 
 
 def hard_arguments(dialect: Dialect) -> Iterator[dict[str, Any]]:
-    """Yield arguments that a dialect can write."""
+    """Yield arguments that are difficult to write in a dialect."""
     yield {}
     yield {"a": 'x\n"\\', "b": "é😀", "content": ""}
     if dialect.id not in TEXT_VALUES:
@@ -94,7 +94,6 @@ def hard_arguments(dialect: Dialect) -> Iterator[dict[str, Any]]:
 
 @together("name", DIALECTS)
 def test_each_dialect_reads_what_it_writes(name: str) -> None:
-    """A call comes back, whatever its arguments are."""
     for arguments in hard_arguments(DIALECTS[name]):
         text = DIALECTS[name].write_call("get_weather", arguments)
         calls = parse(text, dialects=[name], tools={"name": "get_weather"}).calls
@@ -105,7 +104,7 @@ def test_each_dialect_reads_what_it_writes(name: str) -> None:
 
 @together("name", DIALECTS)
 def test_instructions_teach_by_an_example(name: str) -> None:
-    """They hold a call and a result as the dialect writes them, and what it notes; the example can be another."""
+    """They hold a call, a result, and the notes of the dialect. The example can be replaced."""
     dialect = DIALECTS[name]
     text = dialect.instructions()
 
@@ -116,7 +115,7 @@ def test_instructions_teach_by_an_example(name: str) -> None:
 
 
 def test_tokens_of_a_template_cannot_be_taught() -> None:
-    """A prompt cannot write them; what is plain text can be taught to any model."""
+    """Plain text can be taught to any model."""
     assert all(DIALECTS[each].teachable for each in ("hash_marker", "tilde_fence", "hermes_json", "qwen3_coder_xml"))
     assert not any(
         DIALECTS[each].teachable for each in ("harmony", "mistral_args", "deepseek_v31", "gemma4", "kimi_k2")
@@ -133,8 +132,7 @@ def test_tokens_of_a_template_cannot_be_taught() -> None:
         ([3], "no dialect 3"),
     ],
 )
-def test_a_set_of_dialects_names_what_is_wrong_with_it(dialects: Any, message: str) -> None:
-    """Unknown ids, and ids that come twice."""
+def test_unknown_and_repeated_ids_are_refused(dialects: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         parse("", dialects=dialects)
 
@@ -162,20 +160,19 @@ def test_a_set_of_dialects_names_what_is_wrong_with_it(dialects: Any, message: s
         ),
     ],
 )
-def test_a_dialect_names_the_marker_that_is_wrong(make: Any, message: str) -> None:
-    """At construction: markers that are empty, that have no end, or that begin with one another."""
+def test_an_invalid_marker_is_named_at_construction(make: Any, message: str) -> None:
+    """Empty markers, markers without an end, and markers that begin with another marker."""
     with pytest.raises(ValueError, match=message):
         make()
 
 
-def test_what_a_dialect_of_the_house_needs_comes_from_one_place() -> None:
-    """And the two names that most people need, from the package itself."""
+def test_names_for_custom_dialects_come_from_one_package() -> None:
     assert streamtools.Dialect is Dialect
     assert streamtools.dialects_for is dialects_for
 
 
-def test_auto_takes_a_tag_of_reasoning_in_the_middle_of_prose_for_text() -> None:
-    """Several dialects read theirs anywhere; where the dialect is only a guess, they count at the start."""
+def test_auto_reads_reasoning_tags_only_at_the_start() -> None:
+    """Several dialects read their tags anywhere, but with `"auto"` the dialect is only a guess."""
     text = "The [THINK] token, like <|channel>, begins a thought."
     assert text == parse(text, dialects="auto").content
     assert ("a", "b") == ((answer := parse("[THINK]a[/THINK]b", dialects="auto")).reasoning, answer.content)

@@ -1,4 +1,4 @@
-"""Calls in XML whose tags are the names: what the schema makes of an element, and which tags are a call at all."""
+"""Tests of the dialects of XML calls with tag names as parameter names."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ VALUES = [
 
 
 def read_morph(text: str, **options: Any) -> list[Brief]:
-    """Return what is read in `text`, whose markers are made of the declared tools."""
+    """Return what `morph_xml` reads in `text`. The declared tools define its markers."""
     options = {"dialects": ["morph_xml"], "tools": TOOLS} | options
     events = assert_chunk_invariant(text, usual_ways(text), **options)
     assert_in_order(events, run=False)
@@ -75,8 +75,8 @@ def minimax(text: str) -> str:
 
 
 @together(("text", "arguments"), VALUES)
-def test_values(text: str, arguments: dict[str, object] | None) -> None:
-    """What an element is, its schema says, else what comes first in it; in both dialects."""
+def test_schema_or_content_gives_an_element_its_type(text: str, arguments: dict[str, object] | None) -> None:
+    """In both dialects."""
     expected = {"a": "<n>1</n>"} if arguments is None else arguments
 
     assert [call("f", **expected), " b"] == read_morph(f"<f>{text}</f> b")
@@ -97,8 +97,8 @@ def test_values(text: str, arguments: dict[str, object] | None) -> None:
         "broken JSON": ("<o>{1}</o>", error("invalid_arguments")),
     },
 )
-def test_what_is_broken(text: str, expected: Brief) -> None:
-    """Nothing is guessed, and the text continues after the closing tag of the call."""
+def test_a_malformed_call_ends_at_its_closing_tag(text: str, expected: Brief) -> None:
+    """Nothing is guessed, and the text after the tag is shown."""
     assert [expected, " b"] == read_morph(f"<f>{text}</f> b")
 
 
@@ -119,25 +119,23 @@ def test_what_is_broken(text: str, expected: Brief) -> None:
         "no parameter that can be a tag": ("<h><a>x</a></h><h></h>", ["<h><a>x</a></h>", call("h")]),
     },
 )
-def test_morph(text: str, expected: list[Brief]) -> None:
-    """Only tags of declared tools count, and only if what comes first in them is a declared parameter."""
+def test_only_tags_of_declared_tools_begin_calls(text: str, expected: list[Brief]) -> None:
+    """A declared parameter must come first."""
     assert expected == read_morph(text)
 
 
-def test_a_parameter_that_is_called_as_its_tool() -> None:
-    """A tag inside that has the name of the call is an argument, if the tool has one."""
+def test_a_parameter_may_have_the_name_of_its_tool() -> None:
     tools = [{"name": "s", "parameters": {"properties": {"s": {"type": "string"}, "n": {"type": "integer"}}}}]
 
     assert [call("s", s="1", n=2)] == read_morph("<s><s>1</s><n>2</n></s>", tools=tools)
 
 
-def test_null_is_all_of_an_element() -> None:
-    """What continues after another tag is an element of the array that may be null."""
+def test_null_must_be_the_whole_element() -> None:
+    """An element after another tag belongs to the array that may be null."""
     assert [call("f", maybe=["null</b>"])] == read_morph("<f><maybe>null</b></maybe></f>")
 
 
-def test_without_tools_nothing_is_a_call() -> None:
-    """The openers are made of declared names."""
+def test_without_tools_there_is_no_call() -> None:
     assert ["<f/>"] == read_morph("<f/>", tools=None)
 
 
@@ -156,13 +154,12 @@ def test_without_tools_nothing_is_a_call() -> None:
         "an end of the wrapper alone": ("a</tool_call>b", ["ab"]),
     },
 )
-def test_minimax(text: str, expected: list[Brief]) -> None:
-    """A token before each tag reports tags from text."""
+def test_minimax_m3_tags_need_their_token(text: str, expected: list[Brief]) -> None:
     assert expected == read(with_token(text), dialects=["minimax_m3_xml"], tools=TOOLS)
 
 
-def test_depth() -> None:
-    """Elements nest as deeply as JSON may: a hundred thousand tags are one error, and the text continues."""
+def test_elements_nest_up_to_the_limit_of_json() -> None:
+    """A hundred thousand tags are one error, and the text continues."""
     text = "<f>" + "<o>" * 4
     limits = Limits(depth=4)
     good = "<f><o><o><o>1</o></o></o></f>"

@@ -1,4 +1,4 @@
-"""The tokens that end a message: they reach us where a server does not take them off, mostly after a call."""
+"""Tests of the tokens that end a message. A server may not remove them."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ OTHERS = {
 
 
 @together(("dialect", "token"), [*((dialect, token) for dialect, (_, token) in CLOSED.items()), *OTHERS.items()])
-def test_after_a_call(dialect: str, token: str) -> None:
-    """It is hidden where only white space stands before it; elsewhere it is text."""
+def test_an_end_token_after_a_call_is_hidden(dialect: str, token: str) -> None:
+    """Only white space may precede it. Elsewhere it is text."""
     options: dict[str, Any] = {"dialects": [dialect], "tools": [{"name": "f"}]}
     text = DIALECTS[dialect].write_call("f", {})
 
@@ -66,8 +66,8 @@ def test_after_a_call(dialect: str, token: str) -> None:
 
 
 @together(("dialect", "tokens"), CLOSED.items())
-def test_in_the_place_of_the_closing_tag(dialect: str, tokens: tuple[str, str]) -> None:
-    """A call that lacks only that tag is a call; one whose JSON is broken is none."""
+def test_an_end_token_may_replace_the_closing_tag(dialect: str, tokens: tuple[str, str]) -> None:
+    """A call with malformed JSON is still an error."""
     closing, token = tokens
     text = DIALECTS[dialect].write_call("f", {}).removesuffix(closing)
 

@@ -1,4 +1,4 @@
-"""What is told of a call while it arrives: its name as soon as that is certain, its arguments piece by piece."""
+"""Tests of the early events of a call: its name when it is certain, and its arguments piece by piece."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def told(events: list[UIEvent]) -> list[str]:
         pytest.param(r"{\}\"\n\u12\u00e9", '{\\}"\n\\u12é', id="escapes that JSON does not have, among good ones"),
     ],
 )
-def test_arguments_in_a_string_are_told_as_what_it_stands_for(content: str, arguments: str) -> None:
-    """However the escapes are cut, the same pieces join to the same text; what is no escape stands for itself."""
+def test_arguments_in_a_string_are_reported_decoded(content: str, arguments: str) -> None:
+    """The cuts do not matter. An invalid escape is kept."""
     text = '###:{"name":"f","arguments":"' + content + '"}'
     for deltas in usual_ways(text):
         events = [event for step in steps(deltas, call_deltas=True) for event in step.new]
@@ -66,22 +66,21 @@ ROWS = [
 
 
 @together(("deltas", "expected"), ROWS)
-def test_what_is_told_when(deltas: list[str], expected: list[list[str]]) -> None:
-    """The name goes out with its closing quotation mark, arguments with the character that makes them certain."""
+def test_name_and_arguments_are_reported_when_certain(deltas: list[str], expected: list[list[str]]) -> None:
+    """The name with its closing quote, arguments with the character that decides."""
     assert expected == [told(step.new) for step in steps(deltas, call_deltas=True)]
     assert_defined_per_character(deltas, call_deltas=True)
 
 
 @together(("deltas", "expected"), ROWS)
-def test_without_deltas_only_the_name_is_told(deltas: list[str], expected: list[list[str]]) -> None:
-    """The pieces are opt-in, and the name comes at the same moment without them."""
+def test_without_call_deltas_only_the_name_is_reported(deltas: list[str], expected: list[list[str]]) -> None:
     names = [[each for each in texts if each.startswith("-> ")] for texts in expected]
 
     assert names == [told(step.new) for step in steps(deltas)]
 
 
-def test_nothing_is_told_before_the_call_is_certain_where_it_may_become_text() -> None:
-    """With `on_malformed="text"` an interface would have to take back what it was told, so it is told late."""
+def test_a_call_that_may_become_text_is_reported_late() -> None:
+    """With `on_malformed="text"`, an interface would have to take back an early event."""
     deltas = ['###:{"name":"f"', ',"args":{"a":1}', "}"]
 
     assert [[], [], ["-> f", '{"a":1}']] == [

@@ -1,4 +1,4 @@
-"""Calls as the Gemma models write them: keys without quotes, and strings between tokens of their own."""
+"""Tests of the notation of the Gemma models: keys without quotes, and strings between tokens."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ UNREADABLE = error("unrecognised_tool_call")
 
 
 def gemma(inner: str) -> str:
-    """Return a call of Gemma 4, in which a tilde stands for the mark around strings."""
+    """Return a call of Gemma 4. A tilde stands for the mark around strings."""
     return f"<|tool_call>call:{inner}<tool_call|>".replace("~", '<|"|>')
 
 
@@ -31,8 +31,8 @@ def gemma(inner: str) -> str:
         "a key in quotes, a key with a space": ("f{~a~:1,a b:2}", call("f", **{"a": 1, "a b": 2})),
     },
 )
-def test_calls(inner: str, expected: Brief) -> None:
-    """One call between two tags, with text around it; both models' ways."""
+def test_a_call_stands_between_two_tags(inner: str, expected: Brief) -> None:
+    """In the notation of both models, with text around the call."""
     text = gemma(inner)
     assert [expected] == read(text, **GEMMA)
     assert ["So ", expected, expected, " and ", expected, "!"] == brief(feed([f"So {text}{text} and {text}!"], **GEMMA))
@@ -42,7 +42,6 @@ def test_calls(inner: str, expected: Brief) -> None:
 
 
 def test_the_closing_tag_in_a_string_is_text() -> None:
-    """A string ends at its mark."""
     assert [call("f", a="<tool_call|>")] == read(gemma("f{a:~<tool_call|>~}"), **GEMMA)
 
 
@@ -58,8 +57,7 @@ def test_the_closing_tag_in_a_string_is_text() -> None:
         "no mark at the end of a string": ("f{a:~x}", error("truncated")),
     },
 )
-def test_malformed_calls(inner: str, expected: Brief) -> None:
-    """They are hidden up to the tag, and each has its code."""
+def test_a_malformed_call_is_hidden_up_to_its_closing_tag(inner: str, expected: Brief) -> None:
     assert [expected, "so"][: 1 + (expected != error("truncated"))] == read(gemma(inner) + "so", **GEMMA)
 
 
@@ -73,8 +71,8 @@ def test_malformed_calls(inner: str, expected: Brief) -> None:
         "a parenthesis": ("<|tool_call>call:f()", ["<|tool_call>call:f()"]),
     },
 )
-def test_what_is_cut_and_what_is_text(text: str, expected: list[Brief]) -> None:
-    """A call that lacks only its tag is a call; without name and brace nothing is one."""
+def test_a_call_without_its_closing_tag_is_accepted_at_the_end(text: str, expected: list[Brief]) -> None:
+    """Without a name and a brace, it is text."""
     assert expected == read(text, **GEMMA)
 
 
@@ -88,19 +86,19 @@ def test_what_is_cut_and_what_is_text(text: str, expected: list[Brief]) -> None:
         "a tag in code": ("`<tool_call|>`", ["`<tool_call|>`"]),
     },
 )
-def test_the_templates_tags(text: str, expected: list[Brief]) -> None:
-    """They are hidden; what the model thinks is reported apart."""
+def test_tags_of_the_template_are_hidden(text: str, expected: list[Brief]) -> None:
+    """Reasoning is reported separately."""
     assert expected == read(text, **GEMMA)
 
 
-def test_limits() -> None:
-    """One error with its name, and the rest is skipped up to the tag."""
+def test_a_call_over_the_limit_is_one_error_with_its_name() -> None:
+    """The rest is skipped up to the closing tag."""
     text = gemma("f{a:[[1]]}") + "so"
     assert [error("too_deep"), warning("skipped", 17), "so"] == read(text, limits=Limits(depth=2), **GEMMA)
 
 
-def test_results() -> None:
-    """They are written in the notation of calls; what is no object has a key of its own."""
+def test_results_have_the_notation_of_calls() -> None:
+    """A result that is not an object gets a key."""
     write = DIALECTS["gemma4"].write_result
     assert '<|tool_response>response:f{a:<|"|>x<|"|>}<tool_response|>' == write("f", '{"a":"x"}')
     assert '<|tool_response>response:f{value:<|"|>x<|"|>}<tool_response|>' == write("f", "x")

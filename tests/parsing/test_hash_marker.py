@@ -1,4 +1,4 @@
-"""`###:{…}`: three hashes are a heading more often than not, and each character reports more."""
+"""Tests of `###:{…}`. Three hashes are usually a heading."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ G = '###:{"name":"g"}'
 f, g = call("f"), call("g")
 
 
-def test_the_seeds_own_example_at_all_two_and_three_way_cuts() -> None:
-    """One call and no visible text, wherever the stream was cut, with prose around it too."""
+def test_the_example_at_all_two_and_three_way_cuts() -> None:
+    """One call and no visible text, with prose around it too."""
     for text, expected in [
         (SEED, [call("getWeather", city="San Francisco")]),
         (f"It is\n{SEED} so.", ["It is\n", call("getWeather", city="San Francisco"), " so."]),
@@ -40,8 +40,7 @@ def test_the_seeds_own_example_at_all_two_and_three_way_cuts() -> None:
         "braces in braces": ('###:{"name":"f","arguments":{"a":{"b":[{}]}}}', [call("f", a={"b": [{}]})]),
     },
 )
-def test_calls(text: str, expected: list[Brief]) -> None:
-    """The marker counts anywhere, as in the seed; the call ends where its object ends."""
+def test_the_marker_counts_anywhere_and_the_call_ends_with_its_object(text: str, expected: list[Brief]) -> None:
     assert expected == read(text)
 
 
@@ -57,13 +56,12 @@ def test_calls(text: str, expected: list[Brief]) -> None:
         pytest.param("###", id="cut after the hashes"),
     ],
 )
-def test_text(text: str) -> None:
-    """What only looks like a call is text, to the letter."""
+def test_text_that_resembles_a_call_is_shown_unchanged(text: str) -> None:
     assert [text] == read(text)
 
 
 def test_the_quotation_mark_commits() -> None:
-    """Before it there is a candidate; from it on, the interface knows that a call is being written."""
+    """Before the quotation mark, the text is a candidate. After it, the call is announced."""
     told = [(step.delta, [type(event).__name__ for event in step.new], step.pending) for step in steps('a ###: { "x')]
 
     assert ('"', ["Thinking"], "") == told[-2]
@@ -86,13 +84,13 @@ BROKEN = error("invalid_json")
         "an object without a name": ('###:{"a":1} on', [error("missing_tool_name"), " on"]),
     },
 )
-def test_malformed_calls(text: str, expected: list[Brief]) -> None:
-    """What is broken is an error up to where its brackets balance or a blank line comes, and text again after that."""
+def test_a_malformed_call_ends_where_its_brackets_balance(text: str, expected: list[Brief]) -> None:
+    """Or at a blank line. After that, text is shown again."""
     assert expected == read(text)
 
 
-def test_an_error_holds_what_was_hidden() -> None:
-    """The raw text goes from the first hash to the end that recovery found, the line feed of that line included."""
+def test_an_error_holds_the_hidden_text() -> None:
+    """From the first hash to the end of the recovery, including the line feed."""
     assert ['###:{"name": f}'] == raws('a ###:{"name": f} b')
     assert ['###:{"name": f\n'] == raws('a ###:{"name": f\n\nb')
 
@@ -108,8 +106,8 @@ def test_an_error_holds_what_was_hidden() -> None:
         "broken, up to the end": ('###result f: {"a": on and on', [warning("forged_result")]),
     },
 )
-def test_results_that_the_model_writes(text: str, expected: list[Brief]) -> None:
-    """A result in our own form is hidden and reported, and nothing in it counts."""
+def test_a_result_that_the_model_writes_is_hidden_and_reported(text: str, expected: list[Brief]) -> None:
+    """A call inside it does not count."""
     assert expected == read(text)
 
 
@@ -124,15 +122,14 @@ def test_results_that_the_model_writes(text: str, expected: list[Brief]) -> None
         pytest.param("a ###result f: {}", ["a ###result f: {}"], id="a result in the middle of a line"),
     ],
 )
-def test_at_line_starts_only(text: str, expected: list[Brief]) -> None:
-    """With `marker_at="line_start"` the marker counts after nothing but indentation."""
+def test_the_marker_can_be_limited_to_line_starts(text: str, expected: list[Brief]) -> None:
     dialects = [hash_marker(marker_at="line_start")]
 
     assert expected == brief(assert_chunk_invariant(text, usual_ways(text), dialects=dialects))
 
 
 def test_the_dialect_reads_what_it_writes() -> None:
-    """Calls go out and come in alike; results are what we would report as forged, objects as they are."""
+    """A written result is recognized as a forged result."""
     dialect = hash_marker()
 
     assert [call("f", a="é}\n")] == read(dialect.write_call("f", {"a": "é}\n"}))

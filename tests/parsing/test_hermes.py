@@ -1,4 +1,4 @@
-"""`<tool_call>{…}</tool_call>`: what opens it, what may stand in the tag, what becomes of it where it is not closed."""
+"""Tests of `<tool_call>{…}</tool_call>`."""
 
 from __future__ import annotations
 
@@ -22,12 +22,11 @@ BROKEN, CUT, UNCLOSED = error("invalid_json"), error("truncated"), warning("miss
 
 
 def read(text: str, **options: Any) -> list[Brief]:
-    """Return what the dialect reads in `text`, after all laws were seen to hold."""
+    """Return what the dialect reads in `text`, after checking all laws."""
     return read_with(text, dialects=HERMES, **options)
 
 
-def test_a_closing_tag_is_waited_for() -> None:
-    """It may come a character at a time, and nothing is reported before it is all there; or it turns out to be none."""
+def test_nothing_is_reported_before_the_closing_tag_is_complete() -> None:
     parser = Parser(HERMES)
     parser.feed('<tool_call>{"name":"f"}')
 
@@ -37,8 +36,7 @@ def test_a_closing_tag_is_waited_for() -> None:
 
 
 @together("length", range(len(F) - 14, len(F) + 1))
-def test_a_limit_in_a_closing_tag(length: int) -> None:
-    """It is met at the same character however the text is cut."""
+def test_a_limit_in_a_closing_tag_does_not_depend_on_cuts(length: int) -> None:
     text = f"{F} and {G}"
     assert_chunk_invariant(text, usual_ways(text), dialects=HERMES, limits=Limits(call=length))
 
@@ -54,8 +52,8 @@ def test_a_limit_in_a_closing_tag(length: int) -> None:
         "another opening tag at the end": (f"{F}<tool_call>", [f, error("truncated")]),
     },
 )
-def test_calls(text: str, expected: list[Brief]) -> None:
-    """One JSON value or several between the tags; the first character of the body commits."""
+def test_one_or_several_json_values_stand_between_the_tags(text: str, expected: list[Brief]) -> None:
+    """The first character of the body commits."""
     assert expected == read(text)
 
 
@@ -70,8 +68,7 @@ def test_calls(text: str, expected: list[Brief]) -> None:
         pytest.param(f"> {F}", id="in a quote"),
     ],
 )
-def test_text(text: str) -> None:
-    """What only looks like a call is text, to the letter."""
+def test_text_that_resembles_a_call_is_shown_unchanged(text: str) -> None:
     assert [text] == [each for each in read(text) if isinstance(each, str)]
 
 
@@ -86,8 +83,8 @@ def test_text(text: str) -> None:
         "no quotes": ("{name:f}", [BROKEN]),
     },
 )
-def test_malformed_calls(body: str, expected: list[Brief]) -> None:
-    """What is wrong is an error up to the closing tag, in strings too; after it there is text again, and calls."""
+def test_a_malformed_call_ends_at_the_closing_tag(body: str, expected: list[Brief]) -> None:
+    """Even inside a string. Text and calls follow."""
     text = f"a<tool_call>{body}</tool_call> b{G}"
 
     if body == '{"name":"f':  # the tag is the content of the string until the next quote shows that it was not
@@ -108,7 +105,7 @@ def test_malformed_calls(body: str, expected: list[Brief]) -> None:
     },
 )
 def test_an_opening_tag_ends_a_call_that_is_not_closed(text: str, expected: list[Brief]) -> None:
-    """A model that forgets the closing tag loses no call: after broken JSON only at the beginning of a line."""
+    """After malformed JSON, only an opening tag at the start of a line does."""
     assert expected == read(text)
 
 
@@ -123,13 +120,13 @@ def test_an_opening_tag_ends_a_call_that_is_not_closed(text: str, expected: list
         "after prose in the tag": ('<tool_call>{"name":"f"} on and on', [BROKEN]),
     },
 )
-def test_the_stream_ends_in_the_tag(text: str, expected: list[Brief]) -> None:
-    """A call that only lacks its closing tag is one; a cut one is never executed."""
+def test_only_the_closing_tag_may_be_missing_at_the_end(text: str, expected: list[Brief]) -> None:
+    """A call that is cut off never runs."""
     assert expected == read(text)
 
 
-def test_raw_text_and_markup() -> None:
-    """The calls of a tag share out its text; the line feed before it, which the template puts there, is markup."""
+def test_calls_divide_the_text_of_their_tag() -> None:
+    """The line feed of the template before the tag is markup."""
     tag = '<tool_call>\n{"name":"f"}\n{"name":"g"}\n</tool_call>'
 
     assert ['<tool_call>\n{"name":"f"}', '{"name":"g"}\n</tool_call>'] == raws(f"a\n{tag}\nb", dialects=HERMES)
@@ -139,7 +136,6 @@ def test_raw_text_and_markup() -> None:
 
 
 def test_the_dialect_reads_what_it_writes() -> None:
-    """A call is sent as the templates have it, and comes in again."""
     dialect = DIALECTS["hermes_json"]
     written = dialect.write_call("f", {"a": "é</tool_call>\n"})
 

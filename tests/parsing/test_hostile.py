@@ -1,7 +1,7 @@
-"""Streams that mean harm: nothing is raised out of the pipeline, it ends with one `done`, and memory stays bounded.
+"""Tests of hostile streams: no exception leaves the pipeline, it ends with one `done`, and memory is bounded.
 
-Bounds are generous multiples of what the limits allow to be held; without a limit each of these streams would exceed
-them by far. Streams are made while they are read, so that what is measured is what the pipeline holds.
+The bounds are generous multiples of the limits. Without a limit, each stream would exceed them by far. Streams are
+created while they are read, so that only the memory of the pipeline is measured.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def add(a: float = 0, b: float = 0) -> float:
 
 
 class Told:
-    """What a run has told: the events themselves are let go, as a consumer does."""
+    """The events of a run. They are not kept, as in a consumer."""
 
     def __init__(self) -> None:
         self.kinds: dict[str, int] = {}
@@ -63,7 +63,7 @@ class Told:
 
 
 def run(chunks: Iterable[Any], make: Callable[[Any], Any] = sources.openai, **options: Any) -> tuple[Told, TurnResult]:
-    """Return what the whole pipeline tells of a stream, and its result."""
+    """Return the events and the result of the whole pipeline for a stream."""
     told = Told()
 
     async def consume() -> TurnResult:
@@ -76,7 +76,7 @@ def run(chunks: Iterable[Any], make: Callable[[Any], Any] = sources.openai, **op
 
 
 class Batches:
-    """A source of a great many deltas of text, some hundreds at a time, as one read from a fast network brings them."""
+    """A source of many text deltas, which arrive in batches as from a fast network."""
 
     def __init__(self, deltas: Iterator[str], size: int = 500) -> None:
         self._deltas = deltas
@@ -105,19 +105,18 @@ END = b'data: {"choices":[{"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\
 
 
 def words(count: int) -> Iterator[str]:
-    """Yield deltas, no two of which are the same object."""
+    """Yield deltas. No two of them are the same object."""
     return (f"{number} " for number in range(count))
 
 
 def around(frames: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield an answer: these frames, then a proper end."""
+    """Yield an answer: these frames, then a regular end."""
     yield from frames
     yield END
 
 
 @pytest.mark.parametrize("make", [sources.openai, sources.latitude])
-def test_random_bytes(make: Callable[[Any], Any]) -> None:
-    """Noise is no stream: whatever it looks like in places, it is interrupted in the end."""
+def test_random_bytes_end_as_an_interrupted_stream(make: Callable[[Any], Any]) -> None:
     for seed in range(60):
         generator = random.Random(seed)
         pieces = [b"data: ", b"event: error", b"\n\n", b"\r\n", b"{", b'"', b"\xef\xbb\xbf", b"\xff", b"[DONE", b":"]
@@ -127,8 +126,8 @@ def test_random_bytes(make: Callable[[Any], Any]) -> None:
         assert "failed" == told.done.reason
 
 
-def test_random_bytes_between_good_frames() -> None:
-    """The good ones are read; a bad frame costs itself and at most the one that it has swallowed the beginning of."""
+def test_good_frames_between_random_bytes_are_read() -> None:
+    """A bad frame costs itself, and at most one more frame whose beginning it holds."""
     generator = random.Random(7)
     frames = [delta(f"{at} ") if at % 2 else b"data: " + generator.randbytes(30) + b"\n\n" for at in range(400)]
     told, result = run(around(frames))
@@ -137,8 +136,7 @@ def test_random_bytes_between_good_frames() -> None:
     assert Code.BAD_FRAME in told.codes
 
 
-def test_a_line_of_50_megabytes() -> None:
-    """It is skipped, not stored: a bound on one frame bounds it, with the chunk that is at hand."""
+def test_a_line_of_50_megabytes_is_skipped_without_being_stored() -> None:
 
     def line() -> Iterator[bytes]:
         yield delta("before ")
@@ -157,8 +155,8 @@ def test_a_line_of_50_megabytes() -> None:
 
 
 @pytest.mark.parametrize(("dialect", "call_deltas"), [("hash_marker", True), ("tilde_fence", False)])
-def test_an_endless_call(dialect: str, call_deltas: bool) -> None:
-    """A million deltas inside of one argument are one error and one count; what is stored is bounded."""
+def test_an_endless_call_is_one_error(dialect: str, call_deltas: bool) -> None:
+    """A million deltas inside one argument. The stored text is bounded."""
     opener, _ = DIALECTS[dialect].write_call("add", {"a": "\0"}).split("\\u0000")
     limits = Limits(call=64 * KIB)
 
@@ -174,8 +172,8 @@ def test_an_endless_call(dialect: str, call_deltas: bool) -> None:
     assert held < 4 * MIB
 
 
-def test_an_endless_text() -> None:
-    """The result holds the text; neither it nor the machine holds all the pieces, which take many times the room."""
+def test_an_endless_text_is_stored_once() -> None:
+    """Neither the result nor the machine holds all the pieces, which take more memory."""
     count = 100_000
     size = sum(map(len, words(count)))
     outcome: list[tuple[Told, TurnResult]] = []
@@ -187,8 +185,8 @@ def test_an_endless_text() -> None:
 
 @pytest.mark.parametrize("text", ["[" * 10_000, '{"a":' * 10_000, '{"name":"add","arguments":' + "[" * 10_000])
 @pytest.mark.parametrize("closed", [True, False])
-def test_json_that_nests_ten_thousand_deep(text: str, closed: bool) -> None:
-    """As a call, as a frame, as arguments in a string, in a result: too deep is an error, and never a crash."""
+def test_json_that_is_too_deep_is_an_error(text: str, closed: bool) -> None:
+    """In a call, a frame, arguments in a string, and a result."""
     closing = text.replace('{"name":"add","arguments":', "{")[::-1].translate(str.maketrans("[{", "]}", ':"ad'))
     whole = text + closing if closed else text
     for dialect, call in (("hash_marker", f"###:{whole}"), ("tilde_fence", f"~~~tool_call\n{whole}\n~~~\n")):
@@ -230,8 +228,8 @@ OPENERS = [
 
 
 @pytest.mark.parametrize("opener", OPENERS, ids=ascii)
-def test_a_megabyte_of_openers(opener: str) -> None:
-    """Whether they open anything or nothing, the stream is read to its end, and what is kept of calls is bounded."""
+def test_a_megabyte_of_openers_is_read_to_the_end(opener: str) -> None:
+    """The memory for calls is bounded."""
 
     def read(size: int) -> tuple[Told, TurnResult]:
         text = opener * (size // len(opener))
@@ -252,8 +250,8 @@ CHARACTERS = ["\ud83d", "\udc00", "\0", "\ufeff", "\u2028", "\u202e", "\x1b[2J",
 
 
 @pytest.mark.parametrize("character", CHARACTERS, ids=ascii)
-def test_odd_characters(character: str) -> None:
-    """Halves of pairs, NULs and the like: in text they are text, in a call they are arguments or an error."""
+def test_odd_characters_are_text_arguments_or_an_error(character: str) -> None:
+    """Lone surrogates, NULs and similar characters."""
     written = f'a{character}b\n###:{{"name":"add","note":"{character}"}}\n~~~tool_call\n{{"name":"{character}"}}\n~~~\n'
     for make, chunks in (
         (sources.text, list(written)),
@@ -267,8 +265,7 @@ def test_odd_characters(character: str) -> None:
         assert json.dumps(result.messages(), ensure_ascii=False).encode()
 
 
-def test_ten_thousand_calls() -> None:
-    """So many run as are allowed, and the others are errors that were not run."""
+def test_calls_over_the_limit_are_errors_and_do_not_run() -> None:
     call = '###:{"name":"add","arguments":{"a":1}}\n'
     told, result = run(around(delta(call) for _ in range(10_000)), guards=Guards(repeated_calls=None))
     limit = Limits().calls

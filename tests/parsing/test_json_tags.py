@@ -1,4 +1,4 @@
-"""Dialects whose calls are JSON between tags of their own, or after one: the same table for each, and what differs."""
+"""Tests of the dialects of JSON between two tags, or after one tag."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ BARE = {"granite_list": "<|tool_call|>", "functools_list": "functools", "xlam_js
 
 
 @pytest.mark.parametrize("dialect", TAGS)
-def test_values_between_tags(dialect: str) -> None:
-    """An object, several, or an array; text before, between and after; errors end at the closing tag."""
+def test_objects_and_arrays_between_tags_are_calls(dialect: str) -> None:
+    """With text before, between and after. Errors end at the closing tag."""
     opening, closing = TAGS[dialect]
     for body, expected in [
         ('{"name":"f"}', [f]),
@@ -39,8 +39,8 @@ def test_values_between_tags(dialect: str) -> None:
 
 
 @pytest.mark.parametrize("dialect", BARE)
-def test_an_array_that_nothing_closes(dialect: str) -> None:
-    """It ends where its JSON does, and broken JSON at a blank line at the latest."""
+def test_an_array_without_a_closing_tag_ends_with_its_json(dialect: str) -> None:
+    """Malformed JSON ends at a blank line at the latest."""
     opening = BARE[dialect]
     for text, expected in [
         ('[{"name":"f"},{"name":"g"}] b', [f, g, " b"]),
@@ -77,8 +77,7 @@ def test_an_array_that_nothing_closes(dialect: str) -> None:
         ),
     },
 )
-def test_what_differs(dialect: str, text: str, expected: list[Brief]) -> None:
-    """Each has its own ways."""
+def test_forms_of_single_dialects(dialect: str, text: str, expected: list[Brief]) -> None:
     assert expected == read(text, dialects=[dialect])
 
 
@@ -96,13 +95,12 @@ def test_what_differs(dialect: str, text: str, expected: list[Brief]) -> None:
         "no comma between two": ('[{"f":{}}{"g":{}}]', [f, BROKEN]),
     },
 )
-def test_names_that_are_keys(body: str, expected: list[Brief]) -> None:
-    """Apertus writes the name as the key of the arguments."""
+def test_apertus_writes_the_name_as_a_key(body: str, expected: list[Brief]) -> None:
     assert [*expected, " b"] == read(f"<|tools_prefix|>{body}<|tools_suffix|> b", dialects=["apertus_list"])
 
 
-def test_the_beginnings_of_names_that_are_keys() -> None:
-    """A call is complete with its arguments; what only encloses it may be missing."""
+def test_a_call_under_its_name_is_complete_with_its_arguments() -> None:
+    """The brackets around it may be missing."""
     for text, expected in [
         ("[", [CUT]),
         ("[{", [CUT]),
@@ -116,8 +114,8 @@ def test_the_beginnings_of_names_that_are_keys() -> None:
         assert expected == read("<|tools_prefix|>" + text, dialects=["apertus_list"])
 
 
-def test_calls_inside_thoughts() -> None:
-    """Apertus calls from inside its reasoning, which ends them, at the end of a message."""
+def test_apertus_calls_end_its_reasoning() -> None:
+    """At the end of a message."""
     thoughts, calls = "<|inner_prefix|>t", '<|tools_prefix|>[{"f":{}}]<|tools_suffix|>'
 
     assert [thought("t"), f] == read(thoughts + calls, dialects=["apertus_list"])
@@ -141,8 +139,8 @@ def test_calls_inside_thoughts() -> None:
         "an empty object": ("{}", [error("missing_tool_name")]),
     },
 )
-def test_a_container_of_calls(body: str, expected: list[Brief]) -> None:
-    """Between `JSON_BEGIN` and `JSON_END` the calls stand under a key, or there is one call."""
+def test_a_container_holds_calls_under_a_key(body: str, expected: list[Brief]) -> None:
+    """Between `JSON_BEGIN` and `JSON_END`. One call without a container is accepted too."""
     text = f"a\nJSON_BEGIN\n{body}\nJSON_END\nb"
     events = assert_chunk_invariant(text, [[text], list(text)], dialects=["json_begin_end"])
 
@@ -152,13 +150,11 @@ def test_a_container_of_calls(body: str, expected: list[Brief]) -> None:
 @pytest.mark.parametrize(
     "text", ["JSON_BEGIN\nno\nJSON_END", "a JSON_BEGIN\n{}", "JSON_BEGINS\n{}", "JSON_BEGIN\n[", "JSON_"]
 )
-def test_text(text: str) -> None:
-    """What only looks like the marker, or stands in mid-line, is text."""
+def test_text_that_resembles_a_marker_is_shown(text: str) -> None:
     assert [text] == read(text, dialects=["json_begin_end"])
 
 
-def test_raw_text_of_a_container() -> None:
-    """The calls share out its text."""
+def test_calls_divide_the_text_of_their_container() -> None:
     text = '\nJSON_BEGIN\n{"tools":[{"tool":"f"},{"tool":"g"}]}\nJSON_END\n'
 
     assert ['JSON_BEGIN\n{"tools":[{"tool":"f"},', '{"tool":"g"}]}\nJSON_END'] == raws(

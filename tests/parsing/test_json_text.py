@@ -1,4 +1,4 @@
-"""Where a JSON value ends, found in one pass over text that comes in pieces."""
+"""Tests of `JsonScanner`: it finds the end of a JSON value in one pass."""
 
 from __future__ import annotations
 
@@ -22,26 +22,25 @@ from tests.support.ways_to_cut import every_way
         pytest.param('"}"', id="a closing brace in a string"),
     ],
 )
-def test_a_value_ends_where_it_ends(value: str) -> None:
-    """What follows the object is text, whatever the object holds."""
+def test_text_after_the_object_is_shown(value: str) -> None:
     assert [call("f", a=json.loads(value)), "} and on"] == read('###:{"name":"f","args":{"a":' + value + "}}} and on")
 
 
 @pytest.mark.deep
-def test_a_small_call_at_every_cut_there_is() -> None:
-    """Two thousand ways to cut a call of twelve characters."""
+def test_a_small_call_at_every_cut() -> None:
+    """A call of twelve characters has two thousand cuts."""
     text = '###:{"a":"}"}.'
 
     assert [error("missing_tool_name"), "."] == brief(assert_chunk_invariant(text, every_way(text)))
 
 
 def nested(levels: int) -> str:
-    """A call of so many levels."""
+    """Return a call with this number of levels."""
     return '###:{"name":"f","args":{"a":' + "[" * (levels - 2) + "]" * (levels - 2) + "}}"
 
 
-def test_depth() -> None:
-    """64 levels are a call; at the 65th an error is told, and the rest of the call is only counted."""
+def test_the_65th_level_is_an_error() -> None:
+    """The rest of the call is only counted."""
     deepest, too_deep = nested(64), nested(65)
     begin = too_deep.rindex("[") + 1
 
@@ -60,7 +59,6 @@ def test_depth() -> None:
     ],
 )
 def test_beyond_the_depth_the_end_is_still_found(behind: str, count: int | None) -> None:
-    """Brackets and strings are followed without being kept."""
     text = '###:{"name":"f","args":{"a":['
     expected: list[Any] = [error("too_deep")]
     if count:

@@ -1,4 +1,4 @@
-"""Properties: what holds for every text, every dialect, every way to read it and every cut."""
+"""Property tests: the laws hold for all texts, dialects, options and cuts."""
 
 from __future__ import annotations
 
@@ -19,13 +19,11 @@ SHARE = 0.6
 """How large a share of the profile's examples a set of dialects gets, but in the quick tests."""
 
 
-def test_every_dialect_is_covered() -> None:
-    """Each dialect of the table has its fragments, and its markers in the reference."""
+def test_every_dialect_has_fragments_and_reference_markers() -> None:
     assert set(KNOWN) == set(MARKUP) == set(MARKERS)
 
 
-def test_all_that_are_enabled_together_are_told_apart() -> None:
-    """Where `"auto"` enables them, no complete marker of a dialect is the beginning of a marker of another one."""
+def test_no_marker_of_auto_begins_with_another_marker() -> None:
     entries = [(each, marker.parts) for each in AUTO for marker in MARKERS[each]]
     entries += [(each, tag.parts) for each in AUTO for tag in TEMPLATE_TAGS.get(each, ())]
     taken = {
@@ -42,7 +40,7 @@ def test_all_that_are_enabled_together_are_told_apart() -> None:
 @pytest.mark.hypothesis
 @EACH_SET
 def test_the_laws_hold(ids: Ids) -> None:
-    """In every corner, and for texts that were drawn; in the deep tests, twice as many for what is enabled most."""
+    """For all corner cases and for generated texts. The deep tests generate twice as many for the most common sets."""
     profile = settings().max_examples
     often = 2 if ids in (TAUGHT_DIALECTS, AUTO) else 1
     check(ids, FEW if profile <= 15 else round(SHARE * profile) * often)
@@ -50,8 +48,8 @@ def test_the_laws_hold(ids: Ids) -> None:
 
 @pytest.mark.deep
 @EACH_SET
-def test_the_texts_are_worth_reading(ids: Ids) -> None:
-    """At least a tenth of the generated texts hold a call, a candidate that is released, an error; others are rarer."""
+def test_generated_texts_hold_calls_candidates_and_errors(ids: Ids) -> None:
+    """At least a tenth of the texts each. Other traits are rarer."""
     seen: Counter[str] = Counter()
     read, examples = 0, 900 if ids == AUTO else 300  # what is rare comes in bursts, the more so the more is enabled
 

@@ -1,4 +1,4 @@
-"""Limits: what is over one is reported once, skipped without being stored, and counted to the character."""
+"""Tests of limits: text over a limit is reported once, skipped without being stored, and counted exactly."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ MANY = error("too_many_calls")
         pytest.param('###:{"name": f} x', 15, [error("invalid_json"), " x"], '###:{"name": f}', id="broken in time"),
     ],
 )
-def test_one_call(text: str, limit: int, expected: list[Brief], raw: str | None) -> None:
-    """The limit counts characters of the call with its markers; the error holds as many of them."""
+def test_the_limit_includes_the_markers(text: str, limit: int, expected: list[Brief], raw: str | None) -> None:
+    """The error holds as many characters."""
     assert expected == read(text, limits=Limits(call=limit))
     assert (raw or text[:limit]) == raws(text, limits=Limits(call=limit))[0]
 
@@ -51,10 +51,10 @@ def test_one_call(text: str, limit: int, expected: list[Brief], raw: str | None)
         ),
     ],
 )
-def test_a_limit_behind_a_call_that_lacks_its_closing(
+def test_text_after_an_unclosed_call_is_read_again_at_a_limit(
     dialect: str, text: str, limit: int, expected: list[Brief]
 ) -> None:
-    """What a grammar has looked at and not taken is read again, but for what has been reported."""
+    """Except text that was already reported."""
     assert expected == read(text, dialects=[dialect], limits=Limits(call=limit))
 
 
@@ -66,8 +66,8 @@ def test_a_limit_behind_a_call_that_lacks_its_closing(
         pytest.param('a", b: c\n\n on', 9, id="broken, and a blank line"),
     ],
 )
-def test_behind_what_is_skipped_the_stream_goes_on(rest: str, count: int) -> None:
-    """The end is found where it would have been found without a limit."""
+def test_the_stream_continues_after_skipped_text(rest: str, count: int) -> None:
+    """The end is the same as without a limit."""
     text = '###:{"name":"f","args":{"a":"' + rest
     expected: list[Brief] = [call("x"), error("too_large"), warning("skipped", count)]
     visible = text[29 + count :]
@@ -77,8 +77,8 @@ def test_behind_what_is_skipped_the_stream_goes_on(rest: str, count: int) -> Non
     assert expected == read('###:{"name":"x"}' + text, limits=Limits(call=29))
 
 
-def test_the_error_comes_when_the_limit_is_met() -> None:
-    """Not at the end, which may never come: with it thinking ends; the count of the rest comes last."""
+def test_the_error_is_reported_when_the_limit_is_reached() -> None:
+    """It ends `thinking`. The count of the rest follows at the end."""
     parser = Parser(limits=Limits(call=20))
     first = parser.feed('###:{"name":"f","arg')
     second = parser.feed("s")
@@ -104,13 +104,12 @@ def test_the_error_comes_when_the_limit_is_met() -> None:
         ),
     ],
 )
-def test_calls_in_a_turn(text: str, limit: int, expected: list[Brief]) -> None:
-    """Each call beyond the limit is an error and hidden; the ones before it stand."""
+def test_calls_over_the_limit_of_a_turn_are_hidden_errors(text: str, limit: int, expected: list[Brief]) -> None:
+    """The calls before them are valid."""
     assert expected == read(text, limits=Limits(calls=limit))
 
 
-def test_a_new_turn_counts_anew() -> None:
-    """The limit is one of turns."""
+def test_a_new_turn_has_a_new_limit() -> None:
     parser = Parser(limits=Limits(calls=1))
     for _ in range(3):
         parser.feed(F)
@@ -120,8 +119,7 @@ def test_a_new_turn_counts_anew() -> None:
 
 
 @pytest.mark.parametrize("on_malformed", ["error", "text"])
-def test_one_limit_is_enough(on_malformed: Literal["error", "text"]) -> None:
-    """A call that is over several limits is reported for the first."""
+def test_the_first_limit_is_reported(on_malformed: Literal["error", "text"]) -> None:
     text = '###:{"name":"f","args":{"a":[[[[1]]]],"b":1234567}}'
     events = parse(text, limits=Limits(call=40, depth=3, digits=2), on_malformed=on_malformed).events
     codes = [event.code for event in events if isinstance(event, Error | Warning)]
@@ -150,7 +148,7 @@ def test_one_limit_is_enough(on_malformed: Literal["error", "text"]) -> None:
     ],
 )
 def test_memory_is_bounded(begin: str, more: str, options: dict[str, Any]) -> None:
-    """However long a stream goes on, what a parser keeps of it is bounded by the limits."""
+    """For endless streams too."""
     parser = Parser(limits=Limits(call=1000, calls=4), **options)
     parser.feed(begin + more)  # whose patterns are made when they are needed
     parser.reset()

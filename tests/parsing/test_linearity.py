@@ -1,7 +1,7 @@
-"""Nothing is handled twice: twice the text is twice the work, however it is cut. Counted, not timed.
+"""Tests of linear cost: twice the text is twice the work at any cuts. Work is counted, not timed.
 
-What is counted are the characters that functions of the parser are called with. A text that is handed on whole at each
-of its calls, or read again from its beginning with each delta, makes that number grow with the square.
+The count is the number of characters in the arguments of the parser's functions. If each delta passed or read the whole
+text again, the count would grow with the square.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def read(deltas: Sequence[str], **options: Any) -> None:
 )
 @pytest.mark.parametrize("size", [4, 1_000_000], ids=["in fours", "at once"])
 def test_twice_the_text_is_twice_the_work(begin: str, more: str, options: dict[str, Any], size: int) -> None:
-    """In deltas of four characters, and all at once."""
+    """In deltas of four characters, and in one delta."""
 
     def work(length: int) -> int:
         text = begin + more * (length // len(more))

@@ -1,4 +1,4 @@
-"""Literals as JSON: what a model writes as Python or as Gemma does, however it is cut."""
+"""Tests of `Literals`: literals of Python and of the Gemma models become JSON at any cut."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DEPTH = 4
 
 
 class Outcome(NamedTuple):
-    """What was written, what it came to, how much of the text was read, and the code of a word that is none."""
+    """The JSON, the state, the length of the text that was read, and the code of an unknown word."""
 
     json: str
     state: ScanState
@@ -30,7 +30,7 @@ class Outcome(NamedTuple):
 
 
 def convert(deltas: list[str], syntax: Syntax = PYTHON, *, ended: bool = False) -> Outcome:
-    """Return the outcome for a text in pieces; content of strings that leads nowhere is not scanned, as in a parser."""
+    """Return the outcome for text in pieces. Content of strings is not scanned, as in a parser."""
     written: list[str] = []
     literals = Literals(written.append, syntax, depth=DEPTH)
     read = 0
@@ -50,7 +50,7 @@ def convert(deltas: list[str], syntax: Syntax = PYTHON, *, ended: bool = False) 
 
 
 def outcome(text: str, syntax: Syntax = PYTHON, *, ended: bool = False) -> Outcome:
-    """Return the outcome for a text, which is the same at every cut."""
+    """Return the outcome for a text, after checking that all cuts agree."""
     expected = convert([text], syntax, ended=ended)
     for deltas in usual_ways(text):
         assert expected == convert(list(deltas), syntax, ended=ended), deltas
@@ -67,8 +67,7 @@ def outcome(text: str, syntax: Syntax = PYTHON, *, ended: bool = False) -> Outco
         "hexadecimal": ("0x1F", 31),
     },
 )
-def test_python(text: str, value: Any) -> None:
-    """Each becomes the JSON of what it means, and ends where it ends."""
+def test_python_literals_become_json(text: str, value: Any) -> None:
     for behind in (" ", ",", ")", "\n}"):
         made = outcome(text + behind)
         assert (ScanState.ENDED, len(text), None) == made[1:]
@@ -85,7 +84,7 @@ def test_python(text: str, value: Any) -> None:
         pytest.param('<|"|>a "b" \\n <|" <<|"|>', 'a "b" \\n <|" <', id="nothing is an escape"),
     ],
 )
-def test_gemma(text: str, value: Any) -> None:
+def test_gemma_literals_become_json(text: str, value: Any) -> None:
     """Keys without quotes, and strings between tokens."""
     made = outcome(text + " ", GEMMA)
     assert (value, ScanState.ENDED, len(text)) == (json.loads(made.json), made.state, made.read)
@@ -98,47 +97,42 @@ def test_gemma(text: str, value: Any) -> None:
     ("text", "read"),
     {"no comma": ("[1 2]", 3), "two commas": ("[1,,2]", 3), "a character that there is not": ("'\\Uffffffff'", 10)},
 )
-def test_what_is_broken(text: str, read: int) -> None:
-    """It is said at the character that cannot be a part of it."""
+def test_malformed_text_is_found_at_the_first_wrong_character(text: str, read: int) -> None:
     assert (ScanState.BROKEN, read) == outcome(text)[1:3]
 
 
 @pytest.mark.parametrize("text", ["{a:<|x", '{<|"x', "<", "{a:1{", "{:1}", "{ :"])
-def test_what_is_broken_for_gemma(text: str) -> None:
-    """What is no delimiter of a string after all, and is not read."""
+def test_malformed_gemma_text_is_left_unread(text: str) -> None:
+    """A part of a mark that does not become a mark."""
     made = outcome(text + "tool_call|>", GEMMA)
     assert ScanState.BROKEN is made.state
     assert made.read <= len(text)
 
 
 @together("text", ["Paris", "007", "1_", "1__0", "--1", ".", "0x", "1j", "-", "e5", "b'x'", "f'x'"])
-def test_words_that_are_no_literals(text: str) -> None:
-    """They are distinguished from broken text: what follows can be read."""
+def test_an_unknown_word_has_its_own_code(text: str) -> None:
+    """The text after it is read."""
     made = outcome(text + ",")
     assert ("null", Code.INVALID_ARGUMENTS) == (made.json, made.fault)
     assert ScanState.ENDED is made.state
 
 
 @pytest.mark.parametrize(("text", "written"), [("nan", "NaN"), ("-inf", "-Infinity"), ("1e999", "1e999")])
-def test_what_is_no_number_is_left_to_the_strict_decoding(text: str, written: str) -> None:
-    """It has a code of its own."""
+def test_invalid_numbers_are_rejected_by_strict_decoding(text: str, written: str) -> None:
     assert written == outcome(text + " ").json
 
 
 @together("text", ["'", "'a", '"""', '""""', "[1", "[1,", "{'a':", "'\\x4", "r'", "'''a''"])
-def test_what_is_cut_stays_open(text: str) -> None:
-    """The end of the text ends no string and no container."""
+def test_the_end_of_the_text_ends_no_string_and_no_container(text: str) -> None:
     assert ScanState.OPEN is outcome(text, ended=True).state
 
 
-def test_depth() -> None:
-    """The limit is reported once, at the bracket that goes beyond it."""
+def test_the_depth_limit_is_reported_once_at_its_bracket() -> None:
     assert (ScanState.ENDED, 8) == outcome("[[[[]]]]")[1:3]
     assert (ScanState.DEEP, 4) == outcome("[[[[[]]]]]")[1:3]
 
 
-def test_a_number_without_end_is_not_kept() -> None:
-    """More digits than any number may have are counted as read and forgotten."""
+def test_the_digits_of_an_endless_number_are_not_kept() -> None:
     written: list[str] = []
     literals = Literals(written.append, depth=DEPTH)
     for _ in range(1000):
@@ -155,8 +149,8 @@ _values = st.recursive(
 
 
 @given(_values, st.integers(0, 100))
-def test_what_python_writes_is_read_as_python_reads_it(value: Any, at: int) -> None:
-    """`repr` and JSON of any value come out as its JSON, in one piece and in two."""
+def test_repr_and_json_of_a_value_become_its_json(value: Any, at: int) -> None:
+    """In one piece and in two."""
     for text in (repr(value), json.dumps(value)):
         literals_depth = text.count("[") + text.count("{") + text.count("(")
         for deltas in ([text], [text[:at], text[at:]]):
@@ -170,8 +164,8 @@ def test_what_python_writes_is_read_as_python_reads_it(value: Any, at: int) -> N
 
 
 @given(st.text(alphabet="'\"\\xuU0147aé\n{}[](),:r ", max_size=12))
-def test_what_it_accepts_python_accepts(text: str) -> None:
-    """Nothing is read in another way than Python reads it, but for raw line ends and JSON's own escapes."""
+def test_accepted_text_has_the_value_that_python_reads(text: str) -> None:
+    """Except raw line ends and escapes of JSON."""
     made = convert([text, " "])
     if made.state is not ScanState.ENDED or made.fault or "\n" in text or "\\/" in text:
         return

@@ -1,7 +1,4 @@
-"""What is code or a quote, decided line by line and without look-ahead.
-
-Each row is a text before a call. In code and in quotes the call is text; behind them it is a call.
-"""
+"""Tests of the Markdown context, found line by line and without look-ahead. Each row is a text before a call."""
 
 from __future__ import annotations
 
@@ -39,7 +36,7 @@ TEXT = [
 
 @together("before", CODE)
 def test_a_call_in_code_or_in_a_quote_is_text(before: str) -> None:
-    """Nothing of it is hidden, by default; with `in_code="call"` it is a call."""
+    """With `in_code="call"`, it is a call."""
     text = before + CALL
 
     assert [text] == read(text)
@@ -47,14 +44,13 @@ def test_a_call_in_code_or_in_a_quote_is_text(before: str) -> None:
 
 
 @together("before", TEXT)
-def test_a_call_elsewhere_is_a_call(before: str) -> None:
-    """Whatever came before, and whatever it looked like."""
+def test_a_call_outside_of_code_and_quotes_is_a_call(before: str) -> None:
     assert [*filter(None, [before]), call("f")] == read(before + CALL)
 
 
 @together("before", [each for each in [*CODE, *TEXT] if str(each.values[0]).endswith("\n")])
-def test_both_dialects_see_the_same(before: str) -> None:
-    """At a line start the other dialect's call counts exactly where this one's does."""
+def test_both_seed_dialects_have_the_same_context(before: str) -> None:
+    """At the start of a line."""
     inline, fenced = parse(before + CALL), parse(before + FENCED_CALL)
 
     assert len(inline.calls) == len(fenced.calls)
@@ -70,8 +66,7 @@ def test_both_dialects_see_the_same(before: str) -> None:
         ),
     ],
 )
-def test_markdown_goes_on_behind_a_call(text: str, expected: list[object]) -> None:
-    """A call is not visible, and yet its line is not a new one behind it."""
+def test_the_markdown_line_continues_after_a_call(text: str, expected: list[object]) -> None:
     assert expected == read(text)
 
 
@@ -83,13 +78,13 @@ def test_markdown_goes_on_behind_a_call(text: str, expected: list[object]) -> No
         pytest.param(f"~~~\n{FENCED_CALL}\n~~~\n", ["~~~\n", call("f"), "\n~~~\n"], id="tildes around tildes"),
     ],
 )
-def test_calls_in_code(text: str, expected: list[object]) -> None:
-    """Some models fence every call; for them `in_code="call"`."""
+def test_in_code_call_reads_fenced_calls(text: str, expected: list[object]) -> None:
+    """Some models put each call into a fence."""
     assert expected == read(text, in_code="call")
 
 
-def test_what_can_only_become_markdown_is_shown_at_once() -> None:
-    """Back-ticks, quotes, list markers and lone tildes in a line decide nothing that is not visible already."""
+def test_markdown_characters_are_shown_immediately() -> None:
+    """Back-ticks, quotes, list markers and lone tildes within a line."""
     text = "> a\n- b\n```\n~~~\n```\nc ~~ `d` \\` 1. 2)\n~"
     taken = [*steps(text, dialects=TAUGHT_DIALECTS)]
 
@@ -97,8 +92,8 @@ def test_what_can_only_become_markdown_is_shown_at_once() -> None:
     assert "~" == taken[-1].pending
 
 
-def test_a_line_feed_is_held_where_it_may_belong_to_an_opener() -> None:
-    """By default it may, outside of fences: until the next character says what follows. Nothing else is held here."""
+def test_a_line_feed_is_pending_while_it_may_belong_to_an_opener() -> None:
+    """Until the next character arrives, and only outside of fences. No other text is pending."""
     lines = {
         "> a\n": "\n",
         "```\n": "",
@@ -122,8 +117,7 @@ _PIECES = (
 
 
 @given(st.lists(st.sampled_from(_PIECES), max_size=16).map("".join))
-def test_the_context_is_what_reading_by_lines_finds(before: str) -> None:
-    """Followed character by character or read line by line, Markdown gives every place the same meaning."""
+def test_the_fast_search_finds_the_same_context_as_reading_step_by_step(before: str) -> None:
     place = place_after(before)
     apart = not place.after.isalnum()
     result = parse(before + CALL)

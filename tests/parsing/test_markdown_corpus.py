@@ -1,7 +1,7 @@
-"""Two hundred documents in which nothing is a call: all of them come out as they went in, however they are cut.
+"""Tests of two hundred documents without a call: all text is shown unchanged, at any cuts.
 
-The documents stand in `tests/parsing/markdown/`: real answers of a small model (`answer-…`), one for each thing that
-comes near to a call (`case-…`), and long ones put together of such things (`text-…`).
+The documents are in `tests/parsing/markdown/`: real answers of a small model (`answer-…`), single kinds of text that
+resemble a call (`case-…`), and long documents of such texts (`text-…`).
 """
 
 from __future__ import annotations
@@ -25,14 +25,12 @@ KINDS = ("answer", "case", "text")
 
 
 def read(path: Path) -> str:
-    """Return a document to the character, line ends included."""
+    """Return a document unchanged, including its line ends."""
     return path.read_bytes().decode()
 
 
 def ways(path: Path, text: str, share: int) -> Iterator[list[str]]:
-    """Yield the document whole, one by one, and cut in two: at every place if it is short, else at twenty chosen ones;
-    in the quick tests at few of them.
-    """
+    """Yield the document whole, character by character, and cut in two. A short document is cut at each position."""
     yield [text]
     yield list(text)
     places = range(1, len(text))
@@ -44,7 +42,7 @@ def ways(path: Path, text: str, share: int) -> Iterator[list[str]]:
 @pytest.mark.parametrize("share", [8, pytest.param(1, marks=pytest.mark.deep)])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_document_passes_unchanged(kind: str, share: int) -> None:
-    """Nothing but text comes out, and it is the document; what comes near to a call is reported at the same places."""
+    """All events are text, and near misses are reported at the same positions."""
     with cases() as case:
         for path in DOCUMENTS:
             if path.stem.partition("-")[0] == kind:
@@ -60,8 +58,8 @@ def test_a_document_passes_unchanged(kind: str, share: int) -> None:
                         assert expected == coalesce(events)
 
 
-def test_the_documents_hold_what_makes_them_worth_reading() -> None:
-    """All heading levels, lists, tables, quotes, look-alikes, and fences that hold both markers."""
+def test_the_documents_cover_markdown() -> None:
+    """All heading levels, lists, tables, quotes, text that resembles calls, and fences with both markers."""
     everything = "\n".join(map(read, DOCUMENTS))
 
     for level in range(1, 7):

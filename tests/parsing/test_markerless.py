@@ -1,4 +1,4 @@
-"""Bare JSON: a call at the start of a message, if it names a declared tool in time; an answer in JSON elsewhere."""
+"""Tests of bare JSON: a call at the start of a message if it names a declared tool in time, otherwise text."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BROKEN, CUT, UNCLOSED = error("invalid_json"), error("truncated"), warning("miss
 
 
 def read(dialect: str, text: str, **options: Any) -> list[Brief]:
-    """Return what a dialect reads in `text`, near misses aside, after all laws were seen to hold."""
+    """Return what a dialect reads in `text`, without near misses, after checking all laws."""
     found = read_with(text, dialects=[dialect], **{"tools": TOOLS} | options)
     return [each for each in found if each != warning("near_miss")]
 
@@ -38,8 +38,8 @@ def read(dialect: str, text: str, **options: Any) -> list[Brief]:
         "a second name": ('{"name":"f","args":{},"name":"rm"}', [error("duplicate_key")]),
     },
 )
-def test_objects(dialect: str, text: str, expected: list[Brief]) -> None:
-    """A call is the whole message, or one of several with nothing but white space and semicolons between."""
+def test_a_message_of_bare_objects_is_calls(dialect: str, text: str, expected: list[Brief]) -> None:
+    """Only white space and semicolons may stand between them."""
     assert expected == read(dialect, text)
 
 
@@ -53,13 +53,11 @@ def test_objects(dialect: str, text: str, expected: list[Brief]) -> None:
         pytest.param(f"```python\n{F}\n```", id="in a fence of another language"),
     ],
 )
-def test_text(dialect: str, text: str) -> None:
-    """An answer in JSON is text."""
+def test_an_answer_in_json_is_text(dialect: str, text: str) -> None:
     assert [text] == read(dialect, text)
 
 
-def test_a_name_with_a_quote_in_it() -> None:
-    """Names are compared as JSON strings."""
+def test_names_are_compared_as_json_strings() -> None:
     text = '{"name":"a\\"b","args":{}}'
 
     assert [call('a"b')] == brief(
@@ -68,7 +66,6 @@ def test_a_name_with_a_quote_in_it() -> None:
 
 
 def test_without_declared_tools_there_are_no_calls() -> None:
-    """Nothing reports a call from an answer in JSON then."""
     for dialect, text in [("llama3_json", F), ("raw_json", F), ("json_array", f"[{F}]"), ("xlam_json", f"[{F}]")]:
         assert [text] == read(dialect, text, tools=None)
 
@@ -81,15 +78,15 @@ def test_without_declared_tools_there_are_no_calls() -> None:
         "the second one cut off before it is certain": (f'<|python_tag|>{F};{{"na', [f, ';{"na']),
     },
 )
-def test_the_python_tag(text: str, expected: list[Brief]) -> None:
-    """It marks calls of Llama 3 in any place, of any tool."""
+def test_after_the_python_tag_any_tool_may_be_called(text: str, expected: list[Brief]) -> None:
+    """In any position."""
     assert expected == read("llama3_json", text)
 
 
 @pytest.mark.parametrize("dialect", ["raw_json", "json_array"])
 @pytest.mark.parametrize("label", ["json", ""])
-def test_fences(dialect: str, label: str) -> None:
-    """A fence around the whole call belongs to it; another one stays as it is."""
+def test_a_fence_around_the_whole_call_is_hidden(dialect: str, label: str) -> None:
+    """Another fence is text."""
     one, two = (F, G) if dialect == "raw_json" else (f"[{F}]", f"[{G}]")
     for text, expected in [
         (f"```{label}\n{one}\n```\nb", [f, "\nb"]),
@@ -112,13 +109,13 @@ def test_fences(dialect: str, label: str) -> None:
         "broken JSON": (f"[{F},x]\n\nb", [f, BROKEN, "\n\nb"]),
     },
 )
-def test_arrays(text: str, expected: list[Brief]) -> None:
-    """An array commits with its first call; the others may be of any tool."""
+def test_the_first_call_of_an_array_names_a_declared_tool(text: str, expected: list[Brief]) -> None:
+    """The others may name any tool."""
     assert expected == read("json_array", text)
 
 
 def test_the_five_forms_of_xlam() -> None:
-    """Bare, in a fence, after what it thinks, after the token of Mistral, in the tag of Hermes."""
+    """Bare, in a fence, after reasoning, after the token of Mistral, and in the tag of Hermes."""
     for text in [
         f"[{F}]",
         f"```json\n[{F}]\n```",
@@ -129,8 +126,8 @@ def test_the_five_forms_of_xlam() -> None:
         assert [f] == [each for each in read("xlam_json", text) if each != thought("t")]
 
 
-def test_when_it_is_certain() -> None:
-    """Everything is buffered up to the key of the arguments, and reported from there on, or it is text immediately."""
+def test_bare_json_is_pending_up_to_the_key_of_the_arguments() -> None:
+    """After that it is reported while it arrives."""
     text = '{"name": "f", "parameters": {"a": 1}}'
     options: dict[str, Any] = {"dialects": ["raw_json"], "tools": TOOLS}
     commits = [step.fed for step in steps(text, **options) if step.new]
@@ -141,8 +138,8 @@ def test_when_it_is_certain() -> None:
     assert [text] == raws(text, **options)
 
 
-def test_auto_reads_what_stands_after_the_token_of_llama() -> None:
-    """It is unmistakable; the same JSON without it is text there, and a result that holds such JSON stays as it is."""
+def test_auto_reads_json_after_the_python_tag() -> None:
+    """The same JSON without the tag is text, and a result with such JSON is not changed."""
     assert ["a ", f, " b"] == read_with(f"a <|python_tag|>{F} b", dialects="auto", tools=TOOLS)
     assert [F] == read_with(F, dialects="auto", tools=TOOLS)
     assert ["<|python_tag|>f.call(a=1)"] == read_with("<|python_tag|>f.call(a=1)", dialects="auto", tools=TOOLS)

@@ -1,4 +1,4 @@
-"""Markers: one match says that a marker stands here, may yet stand here, or does not."""
+"""Tests of markers: a match is complete, undecided, or not a match."""
 
 from __future__ import annotations
 
@@ -31,16 +31,18 @@ def body(span: Span) -> Generator[None, None, None]:
         pytest.param(("a", BLANKS, LINE_END), "a", True, 1, id="the end of the stream ends a line"),
     ],
 )
-def test_patterns(parts: tuple[Part, ...], text: str, ended: bool, expected: int | bool | None) -> None:
-    """Three answers, and where the marker ends if it stands here; also where text comes before it."""
+def test_a_match_has_three_results(
+    parts: tuple[Part, ...], text: str, ended: bool, expected: int | bool | None
+) -> None:
+    """The end of the match does not depend on text before it."""
     shifted = expected + 2 if type(expected) is int else expected
 
     assert expected == Pattern(*parts).match(text, 0, ended)
     assert shifted == Pattern(*parts).match("--" + text, 2, ended)
 
 
-def test_every_text_of_a_few_characters_is_judged_as_the_slow_way_judges_it() -> None:
-    """Compared with walking the parts, over all texts of up to six characters out of four."""
+def test_short_texts_match_as_in_a_slow_reference() -> None:
+    """The reference walks the parts, over all texts of up to six characters out of four."""
     parts: tuple[Part, ...] = ("ab", Some(" a", 1, 2), "a", LINE_END)
     slow = [("ab", Run(" a", 1, 2), "a", end) for end in ("\n", "\r\n")]
     pattern = Pattern(*parts)
@@ -60,8 +62,8 @@ def test_every_text_of_a_few_characters_is_judged_as_the_slow_way_judges_it() ->
     ],
 )
 @pytest.mark.parametrize("longest", [5, pytest.param(6, marks=pytest.mark.deep)])
-def test_several_markers_are_judged_as_each_by_itself(markers: list[tuple[Part, ...]], longest: int) -> None:
-    """Over all texts of up to six characters out of five: one stands there if one does alone, and waits likewise."""
+def test_several_markers_match_as_each_alone(markers: list[tuple[Part, ...]], longest: int) -> None:
+    """Over all texts of up to six characters out of five."""
     together = Markers([(Marker(parts), number) for number, parts in enumerate(markers)])
     alone = [Markers([(Marker(parts), number)]) for number, parts in enumerate(markers)]
     for length in range(1, longest + 1):
@@ -88,8 +90,8 @@ def test_several_markers_are_judged_as_each_by_itself(markers: list[tuple[Part, 
         pytest.param(Opener(("@call", LINE_END), body, ahead=("{",)), "@call\r\n", id="before a line of its own"),
     ],
 )
-def test_markers_are_found_wherever_they_are_cut(opener: Opener, text: str) -> None:
-    """A repetition that could take what follows gives it back, and the next line may come later."""
+def test_markers_are_found_at_each_cut(opener: Opener, text: str) -> None:
+    """A repetition gives back text of the next part, and the next line may arrive later."""
     own = Dialect(
         id="own", openers=(opener,), write_call=lambda name, arguments: "", write_result=lambda name, text: ""
     )
@@ -97,8 +99,8 @@ def test_markers_are_found_wherever_they_are_cut(opener: Opener, text: str) -> N
         assert [("f", "own")] == [(call.name, call.dialect) for call in parse(deltas, dialects=[own]).calls]
 
 
-def test_a_group_ends_where_what_is_ahead_begins() -> None:
-    """It is the same place whichever of the markers stands there, and however much of them is common."""
+def test_a_marker_ends_before_its_ahead() -> None:
+    """Whichever marker of a group matches."""
     markers = Markers([(Marker(("<a", SPACES), ahead=(first,)), first) for first in ("{", "[")])
 
     assert ("{", 4) == markers.at("<a  {", 0, False)
@@ -107,8 +109,8 @@ def test_a_group_ends_where_what_is_ahead_begins() -> None:
     assert markers.at("<a  ", 0, True) is False
 
 
-def test_of_several_markers_the_one_that_is_complete_first_counts() -> None:
-    """Where dialects that are not told apart are enabled together, it is the same one however the text is cut."""
+def test_the_marker_that_is_complete_first_wins() -> None:
+    """The result does not depend on the cuts, even for dialects with the same markers."""
     long, short = Marker(("(C)", SPACES), ahead=("[", SPACES, "{")), Marker(("(C)", SPACES), ahead=("[",))
     markers = Markers([(long, "long"), (short, "short")])
 

@@ -1,4 +1,4 @@
-"""Messages whose headers say what they hold, or to whom they go: Inkling, and functionary."""
+"""Tests of the dialects of messages with headers: Inkling and functionary."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ UNCLOSED = warning("missing_close")
         pytest.param(("", "<|end_message|>", ""), [UNCLOSED], id="without an end"),
     ],
 )
-def test_inkling(ends: tuple[str, ...], unclosed: list[Brief]) -> None:
-    """Messages are calls, text or reasoning."""
+def test_inkling_messages_are_calls_text_or_reasoning(ends: tuple[str, ...], unclosed: list[Brief]) -> None:
     text = (
         f"<|message_model|><|content_thinking|>so{ends[0]}<|message_model|><|content_text|>Hi{ends[1]}"
         f'<|message_model|>f<|content_invoke_tool_json|>{{"name":"f","args":{{"a":1}}}}{ends[2]}'
@@ -42,15 +41,15 @@ def test_inkling(ends: tuple[str, ...], unclosed: list[Brief]) -> None:
         "broken JSON": (">>>f\n{x}.", [error("invalid_json"), "."]),
     },
 )
-def test_functionary(text: str, expected: list[Brief]) -> None:
-    """A line with a declared name and JSON after it is a call; `all` is the user."""
+def test_functionary_recipients_are_declared_tools(text: str, expected: list[Brief]) -> None:
+    """JSON must follow the line of the name. `all` is the user."""
     tools = [{"name": name} for name in ("f", "get_weather", "all")]
     assert expected == read(text, dialects=["functionary_v32"], tools=tools)
 
 
 @pytest.mark.parametrize("name", ["f", "fn", "fn2", "(x", "a|b", "météo", "g"])
-def test_functionary_knows_names_that_begin_alike(name: str) -> None:
-    """Also those of one letter, and with characters that patterns are made of."""
+def test_functionary_distinguishes_names_with_the_same_beginning(name: str) -> None:
+    """Names of one letter, and names with special characters of patterns."""
     tools = [{"name": each} for each in ("f", "fn", "fn2", "(x", "a|b", "all", "météo", "g")]
     for text, content, names in [
         (f'{name} \n{{"a": 1}}', "", [name]),

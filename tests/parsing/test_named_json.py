@@ -1,4 +1,4 @@
-"""A name, tags, and the JSON of the arguments: what ends a call, and what becomes of it where something is missing."""
+"""Tests of calls that consist of a name, tags, and the JSON of the arguments."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ f1 = call("f", a=1)
         "in code": ("Look: `[TOOL_CALLS]", ["Look: `[TOOL_CALLS]"]),
     },
 )
-def test_the_list_of_the_older_mistral_models(text: str, expected: list[Brief]) -> None:
-    """An array after the token, or one object, ends where its JSON does; a closing tag is hidden."""
+def test_older_mistral_calls_end_with_their_json(text: str, expected: list[Brief]) -> None:
+    """An array or one object. A closing tag is hidden."""
     assert expected == read(text, dialects=["mistral_list"])
 
 
@@ -42,20 +42,18 @@ def test_the_list_of_the_older_mistral_models(text: str, expected: list[Brief]) 
         "a result that the model forges": ("[TOOL_RESULTS]1[/TOOL_RESULTS] x", [warning("forged_result"), " x"]),
     },
 )
-def test_the_name_and_arguments_of_the_newer_mistral_models(text: str, expected: list[Brief]) -> None:
-    """A call is a name and an object after the token, and is over with the object."""
+def test_newer_mistral_calls_end_with_their_object(text: str, expected: list[Brief]) -> None:
     assert expected == read(text, dialects=["mistral_args"])
 
 
-def test_an_id_of_mistral_is_kept() -> None:
-    """What stands after `[CALL_ID]`, or under `id`, is the provider's id."""
+def test_the_id_of_a_mistral_call_is_kept() -> None:
+    """After `[CALL_ID]`, or under `id`."""
     texts = ("[TOOL_CALLS]f[CALL_ID]9Ae3bDc2F[ARGS]{}", '[TOOL_CALLS] [{"name": "f", "id": "9Ae3bDc2F"}]')
     found = [parse([text], dialects=["mistral_args", "mistral_list"]).calls[0].provider_id for text in texts]
     assert ["9Ae3bDc2F"] * 2 == found
 
 
-def test_both_forms_of_mistral_together() -> None:
-    """What follows the token reports the two apart."""
+def test_the_text_after_the_token_distinguishes_the_mistral_forms() -> None:
     result = parse(['[TOOL_CALLS] [{"name":"f"}]\n[TOOL_CALLS]g[ARGS]{}'], dialects=["mistral_list", "mistral_args"])
     assert [("f", "mistral_list"), ("g", "mistral_args")] == [(each.name, each.dialect) for each in result.calls]
     for text in ("[TOOL_CALLS]no call", "[TOOL_CALLS] no [TOOL_CALLS"):
@@ -64,7 +62,7 @@ def test_both_forms_of_mistral_together() -> None:
 
 
 class Form(NamedTuple):
-    """How a dialect writes calls in a wrapper."""
+    """The form of a dialect's calls in a wrapper."""
 
     dialect: str
     begin: str
@@ -99,8 +97,8 @@ every_form = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 
 
 @every_form
-def test_calls_in_a_wrapper(form: Form) -> None:
-    """Each is handed out at its closing tag; the wrapper, and white space in it, is markup."""
+def test_each_call_in_a_wrapper_ends_at_its_closing_tag(form: Form) -> None:
+    """The wrapper, and white space in it, is markup."""
     begin, end = form.begin, form.end
     one, two = form.write("f", '{"a": 1}'), form.write("g")
     for text, expected in [
@@ -119,8 +117,7 @@ def test_calls_in_a_wrapper(form: Form) -> None:
 
 
 @every_form
-def test_wrappers_that_lack_something(form: Form) -> None:
-    """A call is one without its wrapper, and where only closing tags are missing; a warning says so."""
+def test_missing_tags_of_a_wrapper_are_accepted_with_a_warning(form: Form) -> None:
     begin, end, close = form.begin, form.end, form.close
     one, two = form.write("f", '{"a": 1}'), form.write("g")
     unclosed = one.removesuffix(close)
@@ -153,15 +150,14 @@ def test_wrappers_that_lack_something(form: Form) -> None:
         pytest.param('{"a": 1, "a": 2}', error("duplicate_key"), id="a key twice"),
     ],
 )
-def test_odd_arguments(form: Form, arguments: str, expected: Brief) -> None:
-    """Arguments are an object by the usual rule, or an error that ends at the closing tag; other calls survive it."""
+def test_arguments_follow_the_usual_rule(form: Form, arguments: str, expected: Brief) -> None:
+    """An error ends at the closing tag, and other calls survive it."""
     good, odd = form.write("g"), form.write("f", arguments)
     assert [g, expected, g, "."] == read(f"{form.begin}{good}{odd}{good}{form.end}.", dialects=[form.dialect])
 
 
 @every_form
-def test_calls_gone_bad(form: Form) -> None:
-    """What is broken ends at the next tag of the dialect, and good calls survive it."""
+def test_a_malformed_call_ends_at_the_next_tag(form: Form) -> None:
     begin, end = form.begin, form.end
     good, bad = form.write("g"), form.write("f", "{x}")
     open_bad = bad.removesuffix(form.close)
@@ -195,14 +191,13 @@ def test_calls_gone_bad(form: Form) -> None:
         "a fence without lines": (f"{CALL}function{SEPARATOR}f```{{}}```{END}", [f]),
     },
 )
-def test_both_forms_of_deepseek_together(text: str, expected: list[Brief]) -> None:
-    """What stands after the token of a call reports the two apart."""
+def test_the_text_after_the_token_distinguishes_the_deepseek_forms(text: str, expected: list[Brief]) -> None:
     assert expected == read(text, dialects=["deepseek_v3", "deepseek_v31"])
 
 
 @pytest.mark.parametrize("form", [FENCED, V31], ids=["V3", "V3.1"])
 def test_one_form_of_deepseek_alone_reads_both(form: Form) -> None:
-    """Its token is certain then, whatever follows; where both are enabled, as in "auto", prose about it stays prose."""
+    """Alone, its token always begins a call. With both forms, as in `"auto"`, prose about the token is text."""
     for other in (FENCED, V31):
         for text, expected in [
             (f"a{other.begin}{other.write('f')}{other.write('g')}{other.end}b", ["a", f, g, "b"]),
@@ -214,8 +209,7 @@ def test_one_form_of_deepseek_alone_reads_both(form: Form) -> None:
 
 
 @pytest.mark.parametrize("form", [FENCED, V31], ids=["V3", "V3.1"])
-def test_ascii_bars(form: Form) -> None:
-    """Tokens with ASCII bars are as good, if all of them are."""
+def test_all_tokens_of_deepseek_may_have_ascii_bars(form: Form) -> None:
     text = f"{form.begin}{form.write('f')}\n{form.write('g')}{form.end}.<｜end▁of▁sentence｜>".replace("｜", "|")
     assert [f, g, "."] == read(text, dialects=[form.dialect])
 
@@ -232,8 +226,8 @@ def test_ascii_bars(form: Form) -> None:
         ("call_123", error("unrecognised_tool_call"), None),
     ],
 )
-def test_the_ids_of_kimi(written: str, expected: Brief, provider_id: str | None) -> None:
-    """The name stands in the id; without the number of the call, it has to be that of a declared tool."""
+def test_the_id_of_a_kimi_call_holds_the_name(written: str, expected: Brief, provider_id: str | None) -> None:
+    """Without the number, it must be the name of a declared tool."""
     text = f"<|tool_call_begin|>{written}<|tool_call_argument_begin|>{{}}<|tool_call_end|>"
     tools = [{"name": "f"}, {"name": "g"}]
     assert [expected] == read(text, dialects=["kimi_k2"], tools=tools)
@@ -241,8 +235,8 @@ def test_the_ids_of_kimi(written: str, expected: Brief, provider_id: str | None)
     assert [provider_id] * len(found.calls) == [each.provider_id for each in found.calls]
 
 
-def test_sections_of_kimi() -> None:
-    """The tags of a section have two spellings, and a call ends reasoning that is open."""
+def test_kimi_sections_have_two_spellings() -> None:
+    """A call ends open reasoning."""
     one = KIMI.write("f")
     for text, expected in [
         (f"<|tool_call_section_begin|>{one}<|tool_call_section_end|>.", [f, "."]),
@@ -266,6 +260,5 @@ def test_sections_of_kimi() -> None:
         "prose": ("a function call{}", ["a function call{}"]),
     },
 )
-def test_gigachat(text: str, expected: list[Brief]) -> None:
-    """JSON that names the tool stands after one of several marks."""
+def test_gigachat_json_follows_one_of_several_markers(text: str, expected: list[Brief]) -> None:
     assert expected == read(text, dialects=["gigachat3"])

@@ -1,4 +1,4 @@
-"""Near misses: text that is shown as text, and reported once after the character that decides."""
+"""Tests of near misses: they are shown as text, and reported once after the character that completes them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ NONE = {
 
 
 def near(events: list[UIEvent]) -> Iterator[tuple[str, str | None]]:
-    """Yield each near miss, with the text that has been shown when it comes."""
+    """Yield each near miss with the text that was shown before it."""
     shown = ""
     for event in events:
         if isinstance(event, Text):
@@ -58,7 +58,7 @@ def near(events: list[UIEvent]) -> Iterator[tuple[str, str | None]]:
 
 
 def read(text: str, **options: Any) -> list[tuple[str, str | None]]:
-    """Return the near misses of a text, after the laws were seen to hold at every cut in two and one by one."""
+    """Return the near misses of a text, after checking the laws at every cut in two and character by character."""
     options = {"tools": TOOLS, "dialects": BOTH, **options}
     events = assert_chunk_invariant(text, usual_ways(text), keep_markup=True, **options)
     assert_conserved(text, events)
@@ -70,8 +70,8 @@ def read(text: str, **options: Any) -> list[tuple[str, str | None]]:
 
 
 @together("name", MISSES)
-def test_what_comes_near_is_reported_after_what_decides_it(name: str) -> None:
-    """The warning repeats the text that has just been shown, and nothing of that text is hidden."""
+def test_a_near_miss_is_reported_after_its_last_character(name: str) -> None:
+    """The warning repeats the text, which was shown before it."""
     text, *expected = MISSES[name]
     found = read(text)
 
@@ -80,13 +80,13 @@ def test_what_comes_near_is_reported_after_what_decides_it(name: str) -> None:
 
 
 @together("name", NONE)
-def test_what_does_not_come_near_is_not_reported(name: str) -> None:
-    """Nothing is said of headings, of other JSON, or of what would never be a call."""
+def test_other_text_is_not_reported(name: str) -> None:
+    """Headings, other JSON, and text that would never be a call."""
     assert [] == read(NONE[name])
 
 
-def test_the_marker_of_a_dialect_that_is_not_named_is_one_that_names_it() -> None:
-    """Of each that marks all its calls; the text is shown, and where no dialect at all is named, nothing is said."""
+def test_the_marker_of_a_disabled_dialect_is_a_near_miss() -> None:
+    """The warning names the dialect. If no dialect is enabled, nothing is reported."""
     for dialect in [each for each in choose_dialects("auto") if each.auto is True]:
         text = f"So:\n\n{dialect.write_call('now', {})}\nand so on."
         result = parse(text, dialects="raw_json", tools=TOOLS)
@@ -100,8 +100,7 @@ def test_the_marker_of_a_dialect_that_is_not_named_is_one_that_names_it() -> Non
 
 
 @together("text", [text for text, *_ in MISSES.values()])
-def test_nothing_is_held_back_for_it(text: str) -> None:
-    """What is shown, and when, is the same without any near miss to look for."""
+def test_near_misses_delay_no_text(text: str) -> None:
 
     def bare(dialect: Dialect) -> Dialect:
         return Dialect(dialect.id, dialect.openers, dialect.write_call, dialect.write_result)
@@ -117,18 +116,16 @@ def test_nothing_is_held_back_for_it(text: str) -> None:
     ]
 
 
-def test_a_call_in_code_that_counts_is_none() -> None:
-    """Where calls count in code, they are calls."""
+def test_a_call_in_code_is_no_near_miss_if_it_is_read() -> None:
     assert [] == read('`###:{"name": "now"}`', in_code="call")
 
 
-def test_json_of_a_tool_needs_declared_tools() -> None:
-    """Without them, JSON at the start is the answer."""
+def test_json_without_a_marker_is_reported_only_for_declared_tools() -> None:
     assert [] == read('{"name": "now"}', tools=None)
 
 
-def test_no_more_are_reported_than_a_turn_may_hold_calls() -> None:
-    """The limit is one for each turn."""
+def test_the_limit_of_calls_limits_near_misses() -> None:
+    """For each turn."""
     parser = Parser(limits=Limits(calls=2))
     for _ in range(2):
         events = parser.feed('###{"' * 5) + parser.close()
@@ -137,15 +134,13 @@ def test_no_more_are_reported_than_a_turn_may_hold_calls() -> None:
 
 
 @pytest.mark.parametrize("policy", ["hide", "stop"])
-def test_text_that_is_hidden_is_none(policy: str) -> None:
-    """Behind a call, text may be hidden; what is not shown is not said to be."""
+def test_hidden_text_is_no_near_miss(policy: str) -> None:
     text = '###{" ###:{"name": "now"}\n###{"'
 
     assert ['###{"'] == [raw for _, raw in near(parse(text, after_call=policy).events)]  # type: ignore[arg-type]  # of the table
 
 
-def test_trimmed_white_space_comes_after_it() -> None:
-    """Where white space waits for what follows, a near miss does not wait for it."""
+def test_a_near_miss_does_not_wait_for_white_space() -> None:
     for deltas in usual_ways("- ~~~tool_call\n{"):
         events = coalesce(feed(deltas, trim=True))
 
@@ -153,8 +148,7 @@ def test_trimmed_white_space_comes_after_it() -> None:
         assert isinstance(events[1], Warning)
 
 
-def test_what_a_call_cuts_short_is_none() -> None:
-    """A candidate that a call interrupts was no text."""
+def test_a_candidate_that_a_call_interrupts_is_not_reported() -> None:
     odd = NearMiss(("#~", "\n###:{"), "it is odd")
     dialect = hash_marker()
     text = '#~\n###:{"name": "now"}'
@@ -166,8 +160,8 @@ def test_what_a_call_cuts_short_is_none() -> None:
         assert 1 == len([event for event in events if isinstance(event, Call)])
 
 
-def test_a_message_names_what_is_wrong_and_repeats_nothing() -> None:
-    """It goes to logs."""
+def test_the_message_names_the_fault_without_quoting_the_text() -> None:
+    """Messages go to logs."""
     (one,) = parse('### {"secret": 1}').warnings
 
     assert "`###` lacks its colon: the text is not a call of the dialect hash_marker" == one.message

@@ -1,4 +1,4 @@
-"""What travels as text and could be taken for structure gets a word joiner, and loses it on its way back."""
+"""Tests of `neutralise` and `restore`: text that could be read as structure gets a word joiner, and loses it later."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ ALL = tuple(DIALECTS.values())
         "two of them": ("hash_marker", "###:###:", "#\u2060##:#\u2060##:"),
     },
 )
-def test_texts(dialect: str, text: str, expected: str) -> None:
-    """The joiner stands after the first character, and nothing else changes."""
+def test_the_joiner_follows_the_first_character(dialect: str, text: str, expected: str) -> None:
+    """Nothing else changes."""
     assert expected == neutralise(text, [DIALECTS[dialect]])
     assert text == restore(expected, [DIALECTS[dialect]])
 
@@ -41,21 +41,21 @@ def test_texts(dialect: str, text: str, expected: str) -> None:
         pytest.param([None, True, 1.5, ""], [None, True, 1.5, ""], id="what holds no text"),
     ],
 )
-def test_arguments(value: Any, expected: Any) -> None:
-    """A call's arguments are restored wherever they hold text; a joiner that was not put there by us stays."""
+def test_arguments_are_restored(value: Any, expected: Any) -> None:
+    """A joiner that `neutralise` did not insert is kept."""
     assert expected == restore(value, [DIALECTS["hash_marker"]])
 
 
 @given(st.lists(st.sampled_from([part for parts in MARKUP.values() for part in parts]) | st.text(max_size=3)))
-def test_what_is_neutralised_can_be_restored(parts: list[str]) -> None:
-    """Whatever text a tool gives, and whichever dialects are enabled."""
+def test_neutralised_text_can_be_restored(parts: list[str]) -> None:
+    """For any text and any dialects."""
     text = "".join(parts).replace("\u2060", "")
 
     assert text == restore(neutralise(text, ALL), ALL)
 
 
-def test_a_long_text_is_as_its_parts_are() -> None:
-    """It is looked through piece by piece; wherever one ends, what stands there is found."""
+def test_a_long_text_is_neutralised_in_blocks() -> None:
+    """Reserved texts at the edge of a block are found."""
     dialects = (DIALECTS["hermes_json"],)
     call, shown = "<tool_call>", neutralise("<tool_call>", dialects)
     for at in range(neutralising._BLOCK - len(call) - 1, neutralising._BLOCK + 2):
@@ -64,7 +64,7 @@ def test_a_long_text_is_as_its_parts_are() -> None:
 
 
 def test_each_character_is_searched_once() -> None:
-    """However many dialects are enabled: whatever begins with one character is looked for together."""
+    """For any number of dialects."""
     pattern = neutralising.structure_pattern(DIALECTS.values()).pattern
     assert 1 == pattern.count("<(?=")
     assert len(pattern) < len("".join(word for dialect in ALL for word in dialect.reserved))
@@ -72,7 +72,7 @@ def test_each_character_is_searched_once() -> None:
 
 @together("dialect", ALL, ids=lambda each: each.id)
 def test_no_part_of_a_result_is_a_call(dialect: Dialect) -> None:
-    """As each dialect writes results, and wherever one is cut, a header that says for whom it is included."""
+    """For the results of each dialect, at each cut."""
     for page in ('{"to": "Ann"}', "a page"):
         text = dialect.write_result("read", neutralise(page, [dialect]))
         for at in range(len(text)):

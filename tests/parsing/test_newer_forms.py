@@ -1,4 +1,4 @@
-"""Forms that few models write: tags, tokens and fences of their own around what other dialects hold as well."""
+"""Tests of forms that few models write."""
 
 from __future__ import annotations
 
@@ -105,8 +105,8 @@ CODE = "```tool_code\n{}\n```".format
         pytest.param("granite_lines", "f(a='x", [cut], id="a line that is cut"),
     ],
 )  # fmt: skip
-def test_forms(dialect: str, text: str, expected: list[Brief]) -> None:
-    """Calls, what they lack, and what only looks like one."""
+def test_rare_forms_of_calls(dialect: str, text: str, expected: list[Brief]) -> None:
+    """Complete calls, calls with missing parts, and text that resembles a call."""
     assert expected == read(text, dialects=[dialect], tools=TOOLS)
 
 
@@ -123,7 +123,7 @@ def told(path: Path) -> str:
 
 @pytest.mark.deep
 def test_answers_with_code_hold_no_calls() -> None:
-    """Nor do recordings, pages, their code, and modules: not even where every function that they call is declared."""
+    """The same is true for recordings, pages and modules, even if all functions in them are declared."""
     pages = [page.read_text(encoding="utf-8") for page in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"))]
     code = [f"```{block.language}\n{block.text}```" for page in pages for block in read_blocks(page)]
     modules = [f"```python\n{path.read_text(encoding='utf-8')}```" for path in (ROOT / "streamtools").rglob("*.py")]

@@ -1,4 +1,4 @@
-"""A name and pairs of tags: GLM's XML, and its kin."""
+"""Tests of calls that consist of a name and pairs of tags, as GLM writes them."""
 
 from __future__ import annotations
 
@@ -34,14 +34,13 @@ broken, cut = error("unrecognised_tool_call"), error("truncated")
         "in open reasoning": (f"<think>a {F}", [thought("a "), f]),
     },
 )
-def test_calls(text: str, expected: list[Brief]) -> None:
-    """White space between the tags means nothing, and what is no call is text."""
+def test_white_space_between_pairs_is_ignored(text: str, expected: list[Brief]) -> None:
+    """Text that is not a call is shown."""
     assert expected == read(text, dialects=["glm_xml"], tools=TOOLS)
 
 
 @together("value", ["", "\n", " x\n", "</arg_key>", "<arg_key>", "</tool_call>", "&lt;", '"\\', "</arg_valu"])
-def test_values(value: str) -> None:
-    """A value is all that stands up to its closing tag."""
+def test_a_value_ends_at_its_closing_tag(value: str) -> None:
     text = f"<tool_call>f<arg_key>a</arg_key><arg_value>{value}</arg_value></tool_call>"
 
     assert [call("f", a=value)] == read(text, dialects=["glm_xml"], tools=TOOLS)
@@ -58,8 +57,8 @@ def test_values(value: str) -> None:
         pytest.param(f"<tool_call>f{A}{F}", [f, unclosed, f], id="another call instead of the closing tag"),
     ],
 )
-def test_what_is_broken(text: str, expected: list[Brief]) -> None:
-    """What has no place between the tags is an error, up to the end of the call."""
+def test_other_text_between_the_tags_is_an_error(text: str, expected: list[Brief]) -> None:
+    """Up to the end of the call."""
     assert expected == read(text, dialects=["glm_xml"], tools=TOOLS)
 
 
@@ -71,14 +70,13 @@ def test_what_is_broken(text: str, expected: list[Brief]) -> None:
         pytest.param(f"<tool_call>f{A}\n", id="after a value"),
     ],
 )
-def test_what_is_cut(text: str) -> None:
-    """A call that the stream ends in is truncated, and nothing of it is text."""
+def test_a_call_that_is_cut_off_is_truncated(text: str) -> None:
+    """No part of it is shown."""
     assert [cut] == read(text, dialects=["glm_xml"], tools=TOOLS)
     assert [text] == raws(text, dialects=["glm_xml"], tools=TOOLS)
 
 
-def test_poolside() -> None:
-    """Laguna writes JSON between the same tags, too."""
+def test_poolside_accepts_json_between_the_same_tags() -> None:
     text = f'{F}<tool_call>{{"name": "g"}}</tool_call>'
 
     assert [f, g] == read(text, dialects=["poolside_xml"], tools=TOOLS)
@@ -100,13 +98,12 @@ H = f"<tool_call>f<tool_sep>{A}</tool_call>"
         "the second call is cut": (f"<tool_calls>{H}<tool_call>f<tool_sep>", [f, cut]),
     },
 )
-def test_hunyuan(text: str, expected: list[Brief]) -> None:
-    """A wrapper around calls, and tags that may end with a suffix."""
+def test_hunyuan_has_a_wrapper_and_suffixes(text: str, expected: list[Brief]) -> None:
     assert expected == read(text, dialects=["hunyuan_xml"], tools=TOOLS)
 
 
-def test_the_thoughts_of_hunyuan() -> None:
-    """Their tags have the suffix that all tags have; they may be the template's, and not seen."""
+def test_hunyuan_reasoning_tags_have_the_suffix() -> None:
+    """The template may have written the opening tag."""
     read_hunyuan = partial(read, dialects=["hunyuan_xml"], tools=TOOLS)
     text = "Hm.</think:opensource>" + _hunyuan(H) + "b"
 
@@ -114,8 +111,7 @@ def test_the_thoughts_of_hunyuan() -> None:
     assert [thought("Hm."), f, "b"] == read_hunyuan(text, in_reasoning=True)
 
 
-def test_step_with_line_feeds() -> None:
-    """White space may stand between the tokens of a call and its tags."""
+def test_white_space_may_stand_between_the_tokens_of_step3() -> None:
     text = (
         "<｜tool_call_begin｜>\nfunction<｜tool_sep｜>\n"
         '<steptml:invoke name="f">\n<steptml:parameter name="a">x</steptml:parameter>\n</steptml:invoke>'
@@ -124,8 +120,7 @@ def test_step_with_line_feeds() -> None:
     assert [f] == read(text, dialects=["step3_xml"], tools=TOOLS)
 
 
-def test_step() -> None:
-    """The tokens around a call of Step 3 are hidden."""
+def test_tokens_around_a_step3_call_are_hidden() -> None:
     text = "a" + DIALECTS["step3_xml"].write_call("f", {"a": "x", "b": 2}) + "b"
 
     assert text.startswith(

@@ -1,4 +1,4 @@
-"""Functions and parameters as tags: Qwen3-Coder's XML, Seed's, and the functions of Llama 3.1."""
+"""Tests of functions and parameters as tags: Qwen3-Coder, Seed, and Llama 3.1."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def wrapped(body: str) -> str:
 
 
 def value(text: str) -> str:
-    """Return a call in which this stands after the tag of a parameter."""
+    """Return a call with this text after the tag of a parameter."""
     return f"<tool_call><function=f><parameter=a>{text}"
 
 
@@ -51,8 +51,8 @@ END = "</parameter></function></tool_call>"
         "in open reasoning": (f"<think>a {wrapped(F)}", [thought("a "), f]),
     },
 )
-def test_calls(text: str, expected: list[Brief]) -> None:
-    """Functions are read with and without their wrapper, however they are laid out."""
+def test_functions_are_read_with_and_without_their_wrapper(text: str, expected: list[Brief]) -> None:
+    """In all layouts."""
     assert expected == read(text, dialects=["qwen3_coder_xml"], tools=TOOLS)
 
 
@@ -60,8 +60,8 @@ def test_calls(text: str, expected: list[Brief]) -> None:
     ("written", "expected"),
     {"nothing": ("", ""), "a line feed is that of the tag": ("\n", ""), "two are one of each tag": ("\n\n", "")},
 )
-def test_values(written: str, expected: str) -> None:
-    """A value is what stands up to its closing tag, without a line feed at each end."""
+def test_a_value_ends_at_its_closing_tag(written: str, expected: str) -> None:
+    """One line feed at each end belongs to the tags."""
     assert [call("f", a=expected)] == read(value(written) + END, dialects=["qwen3_coder_xml"], tools=TOOLS)
 
 
@@ -73,13 +73,11 @@ def test_values(written: str, expected: str) -> None:
         "a wrapper at another": (f"<tool_call>{F}\n<tool_call>{F}</tool_call>", [f, unclosed, f]),
     },
 )
-def test_missing_closing_tags(text: str, expected: list[Brief]) -> None:
-    """Where the next tag leaves no doubt, nothing but a closing tag is missing."""
+def test_missing_closing_tags_are_accepted_before_another_tag(text: str, expected: list[Brief]) -> None:
     assert expected == read(text, dialects=["qwen3_coder_xml"], tools=TOOLS)
 
 
-def test_of_an_unknown_tool_every_parameter_may_be_the_next() -> None:
-    """Where it is not known what parameters there are, one that has not come yet ends an open value."""
+def test_any_new_parameter_of_an_unknown_tool_ends_a_value() -> None:
     text = "<function=h><parameter=a>1<parameter=b>2<parameter=a>3</parameter></function>"
 
     assert [call("h", a="1", b="2<parameter=a>3")] == read(text, dialects=["qwen3_coder_xml"])
@@ -97,8 +95,8 @@ def test_of_an_unknown_tool_every_parameter_may_be_the_next() -> None:
         "text at the end of the stream": (f"<tool_call>{F}It", [f, broken, unclosed]),
     },
 )
-def test_what_is_broken(text: str, expected: list[Brief]) -> None:
-    """What stands between the tags is an error, up to the next tag; the calls around it survive."""
+def test_other_text_between_the_tags_is_an_error(text: str, expected: list[Brief]) -> None:
+    """Up to the next tag. Other calls survive."""
     assert expected == read(text, dialects=["qwen3_coder_xml"], tools=TOOLS)
 
 
@@ -110,21 +108,19 @@ def test_what_is_broken(text: str, expected: list[Brief]) -> None:
         pytest.param(value("x\n</par"), id="in the end of a value"),
     ],
 )
-def test_what_is_cut(text: str) -> None:
-    """A call that the stream ends in is truncated, and nothing of it is text."""
+def test_a_call_that_is_cut_off_is_truncated(text: str) -> None:
+    """No part of it is shown."""
     assert [cut] == read(text, dialects=["qwen3_coder_xml"], tools=TOOLS)
     assert [text] == raws(text, dialects=["qwen3_coder_xml"], tools=TOOLS)
 
 
-def test_a_function_that_begins_after_another_is_cut() -> None:
-    """What is complete is called all the same."""
+def test_a_complete_function_runs_if_the_next_is_cut_off() -> None:
     text = f"<tool_call>{F}<func"
 
     assert [f, cut] == read(text, dialects=["qwen3_coder_xml"], tools=TOOLS)
 
 
-def test_seed() -> None:
-    """Seed's wrapper, and the tag of its reasoning."""
+def test_seed_has_a_wrapper_and_a_reasoning_tag() -> None:
     text = f"<seed:think>hm</seed:think>\n\na<seed:tool_call>{F}</seed:tool_call>b"
 
     assert [thought("hm"), "a", f, "b"] == read(text, dialects=["seed_oss_xml"], tools=TOOLS)
@@ -140,13 +136,11 @@ def test_seed() -> None:
         pytest.param(F, [F], id="parameters"),
     ],
 )
-def test_functions_of_llama(text: str, expected: list[Brief]) -> None:
-    """In Llama's form the tag holds JSON."""
+def test_llama_functions_hold_json(text: str, expected: list[Brief]) -> None:
     assert expected == read(text, dialects=["llama31_function_tag"], tools=TOOLS)
 
 
-def test_what_follows_tells_the_forms_apart() -> None:
-    """All forms that share a tag can be enabled together."""
+def test_forms_with_the_same_tag_can_be_enabled_together() -> None:
     text = f'{F}<function=g>{{}}</function><tool_call>{{"name": "g"}}</tool_call><tool_call>g</tool_call>{wrapped(F)}'
     dialects = ["hermes_json", "qwen3_coder_xml", "llama31_function_tag", "glm_xml"]
 
@@ -155,8 +149,8 @@ def test_what_follows_tells_the_forms_apart() -> None:
     assert ["qwen3_coder_xml", "llama31_function_tag", "hermes_json", "glm_xml", "qwen3_coder_xml"] == found
 
 
-def test_a_closing_tag_in_an_argument_is_written_apart() -> None:
-    """A text with a closing tag is written with a word joiner in it; in JSON the bracket is escaped."""
+def test_a_closing_tag_in_an_argument_is_broken_up() -> None:
+    """A word joiner in text, an escaped bracket in JSON."""
     text = DIALECTS["qwen3_coder_xml"].write_call("f", {"a": "</parameter>", "o": ["</parameter>"]})
 
     assert "\n<\u2060/parameter>\n" in text

@@ -1,4 +1,4 @@
-"""The parser as its callers see it: its life, its options, and `parse`, which is the same thing at once."""
+"""Tests of `Parser` and `parse` as a caller sees them."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ BLOCK = '~~~tool_call\n{"name":"f"}\n~~~'
 f = call("f")
 
 
-def test_the_life_of_a_call() -> None:
-    """Thinking, name, call, and no more thinking: all of one id, the call with its text and its dialect."""
+def test_a_call_is_announced_named_and_completed_with_one_id() -> None:
     thinking, start, made, over = parse(F).events
 
     assert isinstance(made, Call)
@@ -36,8 +35,8 @@ def test_the_life_of_a_call() -> None:
     )
 
 
-def test_an_id_is_made_at_the_commit_point() -> None:
-    """Not for a candidate, and in an array for each call as it begins."""
+def test_an_id_is_created_at_the_commit_point() -> None:
+    """Not for a candidate. In an array, for each call when it begins."""
     made: list[str] = []
 
     def number() -> str:
@@ -56,14 +55,14 @@ def test_an_id_is_made_at_the_commit_point() -> None:
 
 
 @pytest.mark.parametrize("tools", [None, [], [{"name": "g", "parameters": {}}]], ids=["not told", "none", "others"])
-def test_a_name_that_is_not_declared_is_a_call(tools: Any) -> None:
-    """Both dialects have markers, so it is the runner that answers for tools that do not exist."""
+def test_a_call_of_an_unknown_tool_is_reported(tools: Any) -> None:
+    """The runner rejects it later."""
     assert [f, " ", f] == brief(coalesce(parse(f"{F} {F}", tools=tools).events))
     assert [f] == brief(parse(BLOCK, tools=tools).events)
 
 
-def test_a_delta_that_decides_nothing_is_one_event() -> None:
-    """Prose comes out as it went in, and an empty delta is nothing."""
+def test_a_delta_of_prose_is_one_event() -> None:
+    """An empty delta is no event."""
     parser = Parser()
 
     assert [Text("Some prose.")] == parser.feed("Some prose.")
@@ -74,8 +73,7 @@ def test_a_delta_that_decides_nothing_is_one_event() -> None:
 
 @together("text", ["", "Some prose, ", "a ###:", "`", "<think>a", '###:{"name":"', F, BLOCK])
 @together("delta", ["", "x", "and more of it", "###:", "\n"])
-def test_a_feed_behind_the_end_is_refused(text: str, delta: str) -> None:
-    """A closed parser takes no text, not even text that it would only have to pass on."""
+def test_feed_after_close_is_refused(text: str, delta: str) -> None:
     parser = Parser()
     parser.feed(text)
     parser.close()
@@ -90,7 +88,7 @@ def test_a_feed_behind_the_end_is_refused(text: str, delta: str) -> None:
     "options", [{}, {"after_call": "hide"}, {"after_call": "stop"}, {"trim": True}, {"in_reasoning": True}], ids=str
 )
 def test_reset_begins_a_new_turn(text: str, closed: bool, options: dict[str, Any]) -> None:
-    """Whatever state the last one was left in, the next one is as the first; twice is as good as once."""
+    """After any state. A second reset changes nothing."""
     parser = Parser(**options)
     parser.feed(text)
     if closed:
@@ -103,8 +101,7 @@ def test_reset_begins_a_new_turn(text: str, closed: bool, options: dict[str, Any
     assert coalesce(parse(following, **options).events) == coalesce(parser.feed(following) + parser.close())
 
 
-def test_parse_sorts_what_a_text_holds() -> None:
-    """Text, reasoning, calls, errors and warnings by kind, and all events in order."""
+def test_parse_returns_text_calls_and_events() -> None:
     text = f'<think>hm</think>a {F} b ###:{{"x":1}} c\n~~~tool_result\n'
     result = parse(text)
 
@@ -119,7 +116,7 @@ def test_parse_sorts_what_a_text_holds() -> None:
 
 
 def test_dialects_are_ids_objects_auto_or_the_default() -> None:
-    """None is `auto`, which enables all dialects with a marker, also those that a prompt teaches; () enables none."""
+    """None is `auto`, and () enables no dialect."""
     both = f"{F}\n{BLOCK}"
 
     assert ("hash_marker", "tilde_fence") == TAUGHT_DIALECTS
@@ -131,8 +128,7 @@ def test_dialects_are_ids_objects_auto_or_the_default() -> None:
     assert all(isinstance(each, Dialect) and key == each.id for key, each in DIALECTS.items())
 
 
-def test_a_dialect_has_its_own_idea_of_code() -> None:
-    """Its choice counts unless the parser is told otherwise."""
+def test_a_dialect_decides_about_code_unless_an_option_does() -> None:
     text = f"`{F}`"
     bold = [hash_marker(in_code="call")]
 
@@ -154,8 +150,8 @@ def test_a_dialect_has_its_own_idea_of_code() -> None:
     ],
     ids=str,
 )
-def test_bad_options_are_refused(options: dict[str, Any], message: str) -> None:
-    """The error names what was wrong and what there is."""
+def test_invalid_options_are_refused(options: dict[str, Any], message: str) -> None:
+    """The error names the fault and the valid values."""
     with pytest.raises(ValueError, match=message):
         Parser(**options)
     with pytest.raises(ValueError, match=message):
@@ -170,8 +166,8 @@ def test_bad_options_are_refused(options: dict[str, Any], message: str) -> None:
         pytest.param("###result f: {", "} on", [warning("forged_result"), " on"], id="in a forged result"),
     ],
 )
-def test_a_call_with_a_hole_in_it_is_an_error(before: str, behind: str, expected: list[Brief]) -> None:
-    """Where a part of the stream is lost, what is put together around it must not run."""
+def test_a_call_around_a_gap_is_an_error(before: str, behind: str, expected: list[Brief]) -> None:
+    """It must not run."""
     parser = Parser()
     events = parser.feed(before)
     parser.lose()
@@ -179,8 +175,8 @@ def test_a_call_with_a_hole_in_it_is_an_error(before: str, behind: str, expected
     assert expected == brief(coalesce(events + parser.feed(behind) + parser.close()))
 
 
-def test_the_line_that_follows_a_call_begins_where_it_does_however_the_text_is_cut() -> None:
-    """A grammar may end a span before the character that it has just got: what comes before that is still known."""
+def test_the_line_after_a_call_does_not_depend_on_cuts() -> None:
+    """A grammar may end a span before the newest character."""
     text = "[TOOL_CALLS]f[ARGS]no\n\n```\n[TOOL_CALLS]f[ARGS]{}"
 
     expected = [error("invalid_arguments"), "\n```\n[TOOL_CALLS]f[ARGS]{}"]

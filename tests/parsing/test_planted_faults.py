@@ -1,7 +1,4 @@
-"""The laws are tested themselves: each of the planted faults breaks a law, and the law must say so.
-
-The laws are checked as `test_laws` checks them, on a parser that is wrong in one place.
-"""
+"""Tests of the laws: each planted fault must break its law. The parser is wrong at one position."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ EACH = pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
 
 
 def catches(law: str, ids: Ids, examples: int) -> bool:
-    """Whether a law is broken by one of so many texts, or before."""
+    """Return whether one of the texts breaks the law."""
     try:
         check(ids, examples, [law], derandomize=True, database=None, phases=[Phase.generate])
     except LawBroken as broken:
@@ -37,13 +34,12 @@ def catches(law: str, ids: Ids, examples: int) -> bool:
 
 
 def test_every_law_catches_a_fault() -> None:
-    """Without one, a law could be empty."""
     assert set(LAWS) == {fault.law for fault in FAULTS.values()}
 
 
 @EACH
 def test_a_planted_fault_is_caught(fault: Fault, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By its law, as the quick suite checks it, whichever dialects are enabled."""
+    """In the quick tests, for any enabled dialects."""
     sets = [ids for ids in SOME if fault.dialects.intersection(ids)]
     assert sets
     fault.plant(monkeypatch)
@@ -53,8 +49,8 @@ def test_a_planted_fault_is_caught(fault: Fault, monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.deep
 @EACH
-def test_a_planted_fault_is_caught_at_each_dialect(fault: Fault, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its law needs no other dialect enabled, and no more than a hundred texts."""
+def test_a_planted_fault_is_caught_in_each_dialect(fault: Fault, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With this dialect alone, and at most a hundred texts."""
     fault.plant(monkeypatch)
 
     assert [] == [each for each in KNOWN if each in fault.dialects and not catches(fault.law, (each,), 100)]

@@ -1,4 +1,4 @@
-"""The policies of a parser: explicit, few, and each does what its name says."""
+"""Tests of the options of a parser."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ f = call("f")
         ),
     ],
 )
-def test_a_malformed_call_as_text(text: str, expected: list[Brief]) -> None:
-    """With `on_malformed="text"` thinking ends, a warning tells why, and then the text is shown to the letter."""
+def test_a_malformed_call_can_be_shown_as_text(text: str, expected: list[Brief]) -> None:
+    """`thinking` ends, a warning gives the reason, and the text follows unchanged."""
     assert expected == read(text, on_malformed="text")
     assert [] == parse(text, on_malformed="text").errors
     assert all(each.raw is None for each in parse(text, on_malformed="text").warnings if each.code != "forged_result")
 
 
-def test_an_error_of_a_malformed_call() -> None:
-    """By default it is hidden, and the error holds its text, its id and a sentence."""
+def test_a_malformed_call_is_hidden_by_default() -> None:
+    """The error holds its text, its id and a message."""
     (found,) = parse(f"a {BAD} b").errors
 
     assert ["a ", error("invalid_json"), " b"] == read(f"a {BAD} b")
@@ -52,8 +52,7 @@ def test_an_error_of_a_malformed_call() -> None:
 
 
 @pytest.mark.parametrize("after_call", ["show", "hide", "stop"])
-def test_a_malformed_call_that_is_text_hides_nothing_behind_it(after_call: Literal["show", "hide", "stop"]) -> None:
-    """What is shown as text is no call, so `after_call` does not begin to count there."""
+def test_after_call_ignores_a_malformed_call_that_is_shown(after_call: Literal["show", "hide", "stop"]) -> None:
     result = parse('Say ###:{"name" f} or ###', on_malformed="text", after_call=after_call)
 
     assert 'Say ###:{"name" f} or ###' == result.content
@@ -63,10 +62,9 @@ def test_a_malformed_call_that_is_text_hides_nothing_behind_it(after_call: Liter
     ("after_call", "content", "hidden"),
     [("show", ' ###:{"x" y} z', []), ("hide", "", [" ", '###:{"x" y}', " z"]), ("stop", " ", [])],
 )
-def test_a_malformed_call_behind_a_call_is_text_behind_a_call(
+def test_after_call_applies_to_a_malformed_call(
     after_call: Literal["show", "hide", "stop"], content: str, hidden: list[str]
 ) -> None:
-    """What becomes of text behind a call becomes of a malformed call there, too, where that is to be text."""
     result = parse('###:{"name":"f"} ###:{"x" y} z', on_malformed="text", after_call=after_call)
 
     assert content == result.content
@@ -86,8 +84,8 @@ HIDDEN = warning("hidden_after_call")
         pytest.param(f"{F} ###", [f, HIDDEN], [" ###"], id="what was held is hidden too"),
     ],
 )
-def test_text_behind_a_call_can_be_hidden(text: str, expected: list[Brief], hidden: list[str]) -> None:
-    """With `after_call="hide"` it comes in a warning, before the next call or at the end."""
+def test_text_after_a_call_can_be_hidden(text: str, expected: list[Brief], hidden: list[str]) -> None:
+    """A warning holds it, before the next call or at the end."""
     assert expected == read(text, after_call="hide")
     found = parse(text, after_call="hide").warnings
     assert hidden == [each.raw for each in found if each.code is Code.HIDDEN_AFTER_CALL]
@@ -102,10 +100,10 @@ def test_text_behind_a_call_can_be_hidden(text: str, expected: list[Brief], hidd
     ],
 )
 @together("reasoning", ["start", "anywhere"])
-def test_text_behind_a_call_can_stop_everything(
+def test_text_after_a_call_can_stop_the_turn(
     text: str, expected: list[Brief], reasoning: Literal["start", "anywhere"]
 ) -> None:
-    """With `after_call="stop"` only white space and other calls are read behind a call."""
+    """Only white space and other calls are read."""
     assert expected == read(text, after_call="stop", reasoning=reasoning)
 
 
@@ -115,8 +113,8 @@ def test_text_behind_a_call_can_stop_everything(
     [(" \n", "<"), ("", "x"), ("##", "x"), ("###", "r"), ("\n~~~tool_", "r"), ("###:", "x")],
     ids=["a reasoning tag", "a letter", "a heading", "a hash result", "a tilde result", "a broken marker"],
 )
-def test_stop_decides_at_the_first_character_that_begins_no_call(able: str, decisive: str, reasoning: str) -> None:
-    """Neither a reasoning tag nor an invented result is a reason to read on."""
+def test_stop_decides_at_the_first_character(able: str, decisive: str, reasoning: str) -> None:
+    """A reasoning tag and a forged result stop the turn too."""
     parser = Parser(TAUGHT_DIALECTS, after_call="stop", reasoning="start" if reasoning == "start" else "anywhere")
     stopped = []
     for delta in ('###:{"name":"f"}' + able, decisive):
@@ -145,13 +143,13 @@ def test_stop_decides_at_the_first_character_that_begins_no_call(able: str, deci
     ],
 )
 def test_white_space_next_to_calls_can_be_trimmed(text: str, expected: list[Brief]) -> None:
-    """With `trim` it is markup; elsewhere it stays."""
+    """It becomes markup."""
     assert expected == read(text, trim=True, keep_markup=True)
     assert [each for each in expected if each[0] != "markup"] == read(text, trim=True)
 
 
-def test_white_space_is_not_held_without_end() -> None:
-    """More of it than a call may have characters is shown, although a call may follow."""
+def test_pending_white_space_is_limited() -> None:
+    """White space over the limit of a call is shown, even if a call may follow."""
     text = "a" + " " * 25 + F
     limits = Limits(call=len(F) - 5)
     told = [len(step.fed) for step in steps(text[:-5], trim=True, limits=limits) if brief(step.new)]
@@ -163,8 +161,7 @@ def test_white_space_is_not_held_without_end() -> None:
 # strict
 
 
-def test_strict_refuses_the_only_repair() -> None:
-    """A raw line feed in a string is an error with `strict`, and read as itself without."""
+def test_strict_rejects_raw_line_feeds_in_strings() -> None:
     text = '###:{"name":"f","args":{"a":"x\ny"}} b'
 
     assert [call("f", a="x\ny"), " b"] == read(text)

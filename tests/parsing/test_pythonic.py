@@ -1,4 +1,4 @@
-"""Calls as Python writes them, in four dialects."""
+"""Tests of the four dialects of calls in Python syntax."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def olmo(text: str) -> str:
         "two lists and a comma": ("[f()], [g()]", [f, g]),
     },
 )
-def test_calls_between_tags(inner: str, expected: list[Brief]) -> None:
-    """In a list or not, on lines or not; text before, between and after the tags is visible."""
+def test_calls_between_tags_stand_in_a_list_or_on_lines(inner: str, expected: list[Brief]) -> None:
+    """Text around the tags is visible."""
     text = olmo(inner)
     assert expected == read(text, **OLMO)
     assert ["So: ", *expected, " then\n", *expected, "!"] == brief(feed([f"So: {text} then\n{text}!"], **OLMO))
@@ -60,12 +60,12 @@ def test_calls_between_tags(inner: str, expected: list[Brief]) -> None:
     },
 )
 def test_malformed_calls_end_at_the_tag(inner: str, expected: list[Brief]) -> None:
-    """Each has its own code; what is readable around it survives, and the answer continues after the tag."""
+    """Other calls survive, and the answer continues after the tag."""
     assert [*expected, " so"] == read(olmo(inner) + " so", **OLMO)
 
 
-def test_a_missing_quote_does_not_swallow_the_answer() -> None:
-    """The string that it makes is searched for the closing tag too."""
+def test_a_missing_quote_does_not_hide_the_answer() -> None:
+    """The closing tag is also searched for in the string."""
     text = "<function_calls>f(a='x)</function_calls> It's \"done\", isn't it?"
     assert [UNREADABLE, " It's \"done\", isn't it?"] == read(text, **OLMO)
     assert [text[: text.index(" It")]] == raws(text, **OLMO)
@@ -84,8 +84,7 @@ def test_a_missing_quote_does_not_swallow_the_answer() -> None:
         ),
     },
 )
-def test_what_is_cut(text: str, expected: list[Brief]) -> None:
-    """A call that lacks only its tag is a call; one that lacks anything of itself is none."""
+def test_only_the_closing_tag_may_be_missing_at_the_end(text: str, expected: list[Brief]) -> None:
     assert expected == read(text, **OLMO)
 
 
@@ -97,13 +96,11 @@ def test_what_is_cut(text: str, expected: list[Brief]) -> None:
         pytest.param("<function_calls>{}</function_calls>", id="JSON"),
     ],
 )
-def test_what_is_text(text: str) -> None:
-    """Without a name and a parenthesis nothing is committed to."""
+def test_a_name_and_a_parenthesis_commit(text: str) -> None:
     assert [text] == read(text, **OLMO)
 
 
-def test_json_between_the_tags() -> None:
-    """LFM 2 and Llama 4 write both; the first characters tell."""
+def test_lfm2_and_llama4_accept_json_between_their_tags() -> None:
     for inner in ('[{"name":"f","arguments":{"a":1}}]', '{"name":"f","arguments":{"a":1}}', "[f(a=1)]", "f(a=1)"):
         text = f"Yes.<|tool_call_start|>{inner}<|tool_call_end|> Done."
         assert ["Yes.", call("f", a=1), " Done."] == read(text, **LFM2)
@@ -120,14 +117,14 @@ def test_json_between_the_tags() -> None:
         "cut before the parenthesis": ("[get_weather", ["[get_weather"]),
     },
 )
-def test_a_list_without_tags(text: str, expected: list[Brief]) -> None:
-    """Only at the start of a message, and only of declared tools."""
+def test_a_list_without_tags_needs_declared_tools(text: str, expected: list[Brief]) -> None:
+    """It must be at the start of a message."""
     assert expected == read(text, **BARE)
 
 
 @pytest.mark.parametrize("dialect", ["pythonic_llama4", "lfm2_pythonic"])
-def test_a_list_whose_tags_are_missing(dialect: str) -> None:
-    """The tags are tokens, which a model forgets or a tokenizer drops; `auto` knows only the tags."""
+def test_the_tags_of_a_list_may_be_missing(dialect: str) -> None:
+    """A model forgets them, or a tokenizer drops them. `auto` requires the tags."""
     options: dict[str, Any] = {"dialects": [dialect], "tools": TOOLS}
 
     assert [thought("x"), call("f", a=1), g] == read("<think>x</think>[f(a=1), g()]", **options)
@@ -136,8 +133,8 @@ def test_a_list_whose_tags_are_missing(dialect: str) -> None:
     assert ["[f()]"] == read("[f()]", dialects="auto", tools=TOOLS)
 
 
-def test_the_tags_of_llama_4_under_the_name_of_peers() -> None:
-    """They call the parser of both models pythonic; no tool has to be declared for calls between tags."""
+def test_pythonic_reads_the_tags_of_llama4() -> None:
+    """Inference servers call both dialects pythonic."""
     text = "a <|python_start|>[f(a=1)]<|python_end|> b"
     assert ["a ", call("f", a=1), " b"] == read(text, dialects=["pythonic"])
 
@@ -155,20 +152,18 @@ def test_the_tags_of_llama_4_under_the_name_of_peers() -> None:
         ),
     ],
 )
-def test_limits(limits: Limits, inner: str, expected: list[Brief]) -> None:
-    """One error with its name, and the rest is skipped up to the tag."""
+def test_a_call_over_the_limit_is_one_error_with_its_name(limits: Limits, inner: str, expected: list[Brief]) -> None:
+    """The rest is skipped up to the tag."""
     assert [*expected, "so"] == read(olmo(inner) + "so", limits=limits, **OLMO)
 
 
-def test_a_tag_that_is_cut_after_a_limit() -> None:
-    """What was the beginning of a string's mark, and is none, is still looked at."""
+def test_a_cut_mark_is_read_again_after_a_limit() -> None:
     text = "<|tool_call>call:f{a:[" + "1," * 30 + "<tool_call|>so"
     expected = [error("too_large"), warning("skipped", 54), "so"]
     assert expected == read(text, dialects=["gemma4"], limits=Limits(call=40))
 
 
-def test_deltas_are_the_arguments_as_json() -> None:
-    """Strings go out while they arrive, converted."""
+def test_call_deltas_hold_the_arguments_as_json() -> None:
     text = olmo("f(a='it\\'s \"x\"', b=(True, None))")
     events = feed(list(text), call_deltas=True, **OLMO)
     pieces = [event.text for event in events if isinstance(event, CallDelta)]
@@ -176,8 +171,8 @@ def test_deltas_are_the_arguments_as_json() -> None:
     assert len(pieces) > 10
 
 
-def test_how_the_models_templates_write() -> None:
-    """Llama and LFM with Python's words, OLMo with JSON's."""
+def test_dialects_write_words_as_their_templates_do() -> None:
+    """Llama and LFM write the words of Python, OLMo those of JSON."""
     arguments = {"a": "x", "b": [True, None]}
     written = {each: DIALECTS[each].write_call("f", arguments) for each in ("pythonic", "olmo3_pythonic")}
     assert '[f(a="x", b=[True, None])]' == written["pythonic"]
@@ -210,8 +205,8 @@ LOOSE = [
 ]
 
 
-def test_what_lfm_writes_loosely() -> None:
-    """A quote ends a string where structure follows it, and, after one that does not, where brackets balance."""
+def test_lfm2_accepts_unescaped_quotes() -> None:
+    """A quote ends a string if structure follows it. After an unescaped quote, the brackets must balance too."""
     with cases() as case:
         for name, text, value in LOOSE:
             with case(name):
@@ -229,7 +224,7 @@ def test_what_lfm_writes_loosely() -> None:
         pytest.param('"x), f(a="y"', id="a string that would hold another call"),
     ],
 )
-def test_what_lfm_writes_too_loosely(text: str) -> None:
-    """Nothing is guessed, and the text after the call is not lost."""
+def test_lfm2_text_that_stays_ambiguous_is_an_error(text: str) -> None:
+    """The text after the call is shown."""
     found = read(f"<|tool_call_start|>[f(a={text})]<|tool_call_end|>!", dialects=["lfm2_pythonic"])
     assert [error("unrecognised_tool_call"), "!"] == found

@@ -1,4 +1,4 @@
-"""Reasoning between tags: a channel of its own, in which nothing is called."""
+"""Tests of reasoning between tags."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ ALIKE = warning("call_in_reasoning")
 
 
 @pytest.mark.parametrize(("opening", "closing"), TAGS.items())
-def test_tags(opening: str, closing: str) -> None:
-    """Six pairs are recognised, and each is closed by its own."""
+def test_six_pairs_of_tags_open_and_close_reasoning(opening: str, closing: str) -> None:
     assert [thought("plan"), "Answer."] == read(f"{opening}plan{closing}Answer.")
     for other in TAGS.values():
         if other != closing:
@@ -38,8 +37,8 @@ def test_tags(opening: str, closing: str) -> None:
         pytest.param("</thi", ["</thi"], id="cut in it"),
     ],
 )
-def test_where_tags_count(text: str, expected: list[Brief]) -> None:
-    """Where the message starts and where text behind a call starts, behind white space only."""
+def test_tags_count_at_the_start(text: str, expected: list[Brief]) -> None:
+    """Only white space may precede them."""
     assert expected == read(text)
 
 
@@ -61,8 +60,8 @@ def test_where_tags_count(text: str, expected: list[Brief]) -> None:
         ("<think> \na", [markup("<think>"), thought(" \na")]),
     ],
 )
-def test_line_feeds_of_the_tags(text: str, expected: list[Brief]) -> None:
-    """One inside each tag, and up to two behind the closing one, as templates write them; nothing else is taken."""
+def test_line_feeds_of_the_template_belong_to_the_tags(text: str, expected: list[Brief]) -> None:
+    """One inside each tag, and up to two after the closing tag."""
     assert expected == read(text, keep_markup=True)
     assert [each for each in expected if each[0] != "markup"] == read(text)
 
@@ -77,8 +76,9 @@ def test_line_feeds_of_the_tags(text: str, expected: list[Brief]) -> None:
     ],
 )
 @together("reasoning", ["start", "anywhere", "off"])
-def test_in_reasoning(text: str, expected: list[Brief], reasoning: Literal["start", "anywhere", "off"]) -> None:
-    """Where the template has opened the reasoning, the text starts inside it, whatever else counts."""
+def test_in_reasoning_starts_inside_reasoning(
+    text: str, expected: list[Brief], reasoning: Literal["start", "anywhere", "off"]
+) -> None:
     assert expected == read(text, in_reasoning=True, reasoning=reasoning)
 
 
@@ -92,18 +92,15 @@ def test_in_reasoning(text: str, expected: list[Brief], reasoning: Literal["star
         pytest.param(f"a <think>b</think>{BLOCK}", ["a ", thought("b"), f], id="a line begins behind it"),
     ],
 )
-def test_anywhere(text: str, expected: list[Brief]) -> None:
-    """With `reasoning="anywhere"` tags count wherever calls do."""
+def test_reasoning_anywhere_reads_tags_where_calls_count(text: str, expected: list[Brief]) -> None:
     assert expected == read(text, reasoning="anywhere")
 
 
-def test_off() -> None:
-    """With `reasoning="off"` tags are text, and what stands between them is the answer."""
+def test_reasoning_off_shows_tags_as_text() -> None:
     assert ["<think>a ", f, "</think>b"] == read(f"<think>a {F}</think>b", reasoning="off")
 
 
-def test_without_dialects() -> None:
-    """Tags do not depend on dialects; without one, nothing looks like a call."""
+def test_tags_do_not_depend_on_dialects() -> None:
     assert [thought(F), F] == read(f"<think>{F}</think>{F}", dialects=())
 
 
@@ -115,16 +112,14 @@ def test_without_dialects() -> None:
         pytest.param('###:\n{ "', True, id="only its beginning, up to the character that commits"),
     ],
 )
-def test_what_would_be_a_call_outside(text: str, alike: bool) -> None:
-    """It is reasoning like the rest, and one warning tells that it is there."""
+def test_a_call_in_reasoning_is_reasoning_with_one_warning(text: str, alike: bool) -> None:
     told = [ALIKE] if alike else []
 
     assert [thought(text.removesuffix("\n")), *told, "Answer."] == read(f"<think>{text}</think>Answer.")
     assert [thought(text), *told] == read(f"<think>{text}")
 
 
-def test_each_stretch_has_its_own_warning() -> None:
-    """The warning comes where the stretch ends."""
+def test_each_section_of_reasoning_has_its_warning_at_its_end() -> None:
     text = f"<think>{F}</think><think>{F}</think>a"
 
     assert [thought(F), ALIKE, thought(F), ALIKE, "a"] == read(text)
@@ -133,8 +128,8 @@ def test_each_stretch_has_its_own_warning() -> None:
     assert all(isinstance(each, Warning) for each in warnings)
 
 
-def test_reasoning_is_shown_as_it_comes() -> None:
-    """Only what can still close it is held back."""
+def test_reasoning_is_shown_immediately() -> None:
+    """Only text that may close it is pending."""
     told = [(step.pending, brief(step.new)) for step in steps("<think>a</b</think>c")]
     shown = [held for held, _ in told]
 

@@ -1,4 +1,4 @@
-"""What the models of each dialect put around their reasoning, and what ends it when they forget the closing tag."""
+"""Tests of the reasoning tags of dialects, and of calls that end reasoning."""
 
 from __future__ import annotations
 
@@ -35,8 +35,7 @@ WRITTEN = {each: DIALECTS[each].write_call("f", {}) for each in DIALECTS if each
         ("inkling", "<|message_model|><|content_thinking|>", "<|end_message|>"),
     ],
 )
-def test_tags_of_dialects(dialect: str, opening: str, closing: str) -> None:
-    """Each dialect has its own, beside those that all have."""
+def test_dialects_add_reasoning_tags(dialect: str, opening: str, closing: str) -> None:
     options: dict[str, Any] = {"dialects": (dialect,)}
 
     assert [thought("a"), "b"] == read(f"{opening}a{closing}b", **options)
@@ -51,8 +50,7 @@ def test_tags_of_dialects(dialect: str, opening: str, closing: str) -> None:
     )
 
 
-def test_any_tag_closes_what_the_prompt_has_opened() -> None:
-    """Several dialects can be enabled, and no one has seen which tag was opened."""
+def test_any_closing_tag_ends_reasoning_that_the_prompt_opened() -> None:
     for closing in ("<|END_THINKING|>", "</seed:think>", "[/THINK]", "<|end|>"):
         options: dict[str, Any] = {"dialects": ("cohere_action_json", "seed_oss_xml", "harmony"), "in_reasoning": True}
 
@@ -68,8 +66,7 @@ def test_any_tag_closes_what_the_prompt_has_opened() -> None:
         pytest.param("</seed:think>a", ["a"], id="a closing tag alone is hidden"),
     ],
 )
-def test_tags_that_count_where_think_does(text: str, expected: list[Brief]) -> None:
-    """A tag that could be text counts at the start of a message and after a call."""
+def test_ambiguous_tags_count_at_the_start_and_after_a_call(text: str, expected: list[Brief]) -> None:
     assert expected == read(text, dialects=("seed_oss_xml",))
 
 
@@ -77,8 +74,8 @@ ENDING = [each for each in WRITTEN if DIALECTS[each].in_reasoning == "call"]
 
 
 @together("dialect", ENDING)
-def test_calls_that_end_reasoning(dialect: str) -> None:
-    """Models of some dialects forget the closing tag before the calls with which a message ends."""
+def test_a_call_at_the_end_of_a_message_ends_reasoning(dialect: str) -> None:
+    """In dialects whose models forget the closing tag."""
     text = WRITTEN[dialect]
 
     assert [thought("I will."), f] == read(f"<think>I will.{text}", dialects=(dialect,))
@@ -88,8 +85,7 @@ def test_calls_that_end_reasoning(dialect: str) -> None:
     assert [f] == read(f"<think>{text}", dialects=(dialect,))
 
 
-def test_one_dialect_ends_it_and_another_does_not() -> None:
-    """What an opener does to open reasoning is its own dialect's choice."""
+def test_each_dialect_decides_if_its_calls_end_reasoning() -> None:
     dialects = ("hash_marker", "kimi_k2")
     text = f"<think>{WRITTEN['hash_marker']}{WRITTEN['kimi_k2']}"
 
@@ -97,14 +93,14 @@ def test_one_dialect_ends_it_and_another_does_not() -> None:
 
 
 def read_anew(text: str, **options: Any) -> list[Brief]:
-    """Return what is read in `text` by a dialect that the second opinion about promptness does not know."""
+    """Return what a custom dialect reads in `text`. The reference for promptness does not know it."""
     events = assert_chunk_invariant(text, usual_ways(text), **options)
     assert_conserved(text, feed([text], keep_markup=True, **options))
     return brief(events)
 
 
 def house(**options: Any) -> Dialect:
-    """A dialect that someone made, with openers that cannot stand everywhere."""
+    """Return a custom dialect with openers that do not count everywhere."""
     return Dialect(
         id="house",
         openers=(
@@ -138,16 +134,15 @@ def _name(span: Span) -> Generator[None, None, None]:
         "with white space before the commit point": ("a @call \n:f;", [thought("a "), f]),
     },
 )
-def test_what_ends_reasoning(text: str, expected: list[Brief]) -> None:
-    """Only openers that count anywhere end it, and only where they count."""
+def test_only_openers_that_count_anywhere_end_reasoning(text: str, expected: list[Brief]) -> None:
     options: dict[str, Any] = {"dialects": (house(in_reasoning="call"),)}
 
     assert expected == read_anew(f"<think>{text}", **options)
     assert expected == read_anew(text, in_reasoning=True, **options)
 
 
-def test_a_long_marker_is_noticed_in_reasoning() -> None:
-    """What would be a call is reported however long its marker is, and however it is cut."""
+def test_a_long_marker_in_reasoning_is_reported() -> None:
+    """At each cut."""
     text = f"<|channel|>commentary to=functions.{'f' * 80} <|constrain|>json{' ' * 12}<|message|>"
 
     assert [thought(text + "{}"), ALIKE, "b"] == read(f"<think>{text}{{}}</think>b", dialects=("harmony",))
@@ -174,8 +169,8 @@ PROSE = Dialect(
         pytest.param("So: Here is my thought process: a", ["So: Here is my thought process: a"], id="not at the start"),
     ],
 )
-def test_prose_as_markers(text: str, expected: list[Brief]) -> None:
-    """A house dialect may have sentences for tags: Granite 3.2 and Apriel write them."""
+def test_sentences_can_be_reasoning_tags(text: str, expected: list[Brief]) -> None:
+    """Granite 3.2 and Apriel write them."""
     assert expected == read_anew(text, dialects=(PROSE,))
 
 
@@ -202,13 +197,11 @@ def test_prose_as_markers(text: str, expected: list[Brief]) -> None:
         ),
     ],
 )
-def test_thoughts_that_words_mark(dialect: str, text: str, expected: list[Brief]) -> None:
-    """They count for models that are known to write so, and not where all dialects are enabled."""
+def test_sentence_tags_need_the_dialect_of_the_model(dialect: str, text: str, expected: list[Brief]) -> None:
     assert expected == read(text, dialects=[dialect])
     if text.startswith("Here"):
         assert [text] == read(text, dialects="auto")
 
 
-def test_thoughts_whose_opening_words_are_the_prompts() -> None:
-    """What closes them ends a text that starts in reasoning."""
+def test_sentence_tags_close_reasoning_of_the_prompt() -> None:
     assert [thought("a"), "b"] == read("a\n[BEGIN FINAL RESPONSE]\nb", dialects=["tool_calls_list"], in_reasoning=True)

@@ -1,4 +1,4 @@
-"""Calls inside reasoning: rehearsed, or a closing tag that the model forgot."""
+"""Tests of calls inside reasoning: rehearsed calls, or calls after a forgotten closing tag."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def options(dialect: str, **others: Any) -> dict[str, Any]:
 
 
 @EACH
-def test_what_follows_the_last_call_decides(dialect: str) -> None:
-    """The end of the message makes calls of all of them, anything else reasoning."""
+def test_the_text_after_the_last_call_decides(dialect: str) -> None:
+    """At the end of the message the calls are real, otherwise they are reasoning."""
     begin, one, end, end_of_turn = FORMS[dialect]
     run = f"{one}\n{one}"
     rows: list[tuple[str, list[Brief]]] = [
@@ -59,8 +59,7 @@ def test_what_follows_the_last_call_decides(dialect: str) -> None:
 
 
 @EACH
-def test_a_call_that_is_cut(dialect: str) -> None:
-    """The message ends in it: it is one that was cut off."""
+def test_a_message_that_ends_inside_a_call_is_truncated(dialect: str) -> None:
     begin, one, _, _ = FORMS[dialect]
     half = one[: len(one) // 2 if dialect != "mistral_args" else -1]
     found = read(f"{begin}So {one}\n{half}", **options(dialect))
@@ -70,7 +69,6 @@ def test_a_call_that_is_cut(dialect: str) -> None:
 
 @EACH
 def test_nothing_is_reported_until_it_is_decided(dialect: str) -> None:
-    """Not even that a call is being written; and the reasoning that follows has nothing to take back."""
     begin, one, end, _ = FORMS[dialect]
     parser = Parser(**options(dialect, call_deltas=True))
     parser.feed(begin + "So ")
@@ -81,8 +79,8 @@ def test_nothing_is_reported_until_it_is_decided(dialect: str) -> None:
     assert [] == parser.errors
 
 
-def test_line_feeds_before_a_run() -> None:
-    """Those that the template puts before a call are no reasoning; where the call is one, they are."""
+def test_line_feeds_of_the_template_before_a_run_are_hidden() -> None:
+    """If the run is reasoning, they are reasoning too."""
     for dialect, count in (("qwen3_coder_xml", 2), ("deepseek_dsml", 2), ("glm_xml", 1), ("kimi_k2", 0)):
         begin, one, end, _ = FORMS[dialect]
         some = "\n" * count
@@ -90,8 +88,8 @@ def test_line_feeds_before_a_run() -> None:
         assert [thought(f"So{some}{one}"), ALIKE] == read(f"{begin}So{some}{one}{end}", **options(dialect)), dialect
 
 
-def test_reasoning_that_ends_in_a_call() -> None:
-    """One that was not written to its end does not swallow the answer; in a string of JSON the tag is text."""
+def test_a_closing_tag_inside_a_call_ends_the_reasoning() -> None:
+    """In a JSON string, it is text."""
     for begin, half, end, dialect in [
         ("<think>", "<tool_call>\n<function=f>\n<parameter=a>\nx", "</think>", "qwen3_coder_xml"),
         ("<think>", "<tool_call>f\n<arg_key>a</arg_key>\n<arg_value>x", "</think>", "glm_xml"),
@@ -112,8 +110,8 @@ def test_reasoning_that_ends_in_a_call() -> None:
         ('[TOOL_CALLS]f[ARGS]"x', "Hello"),
     ],
 )
-def test_reasoning_that_ends_in_a_string(reasoning: str, answer: str) -> None:
-    """A string that does not end, or in which the JSON breaks, was none: the answer must not be lost in it."""
+def test_a_closing_tag_in_an_incomplete_string_ends_the_reasoning(reasoning: str, answer: str) -> None:
+    """Otherwise, the answer would be lost."""
     found = read(f"[THINK]{reasoning}[/THINK]\n{answer}", **options("mistral_args"))
     assert [thought(reasoning), ALIKE, answer] == found
     assert [thought(reasoning), ALIKE, f] == read(
@@ -121,8 +119,8 @@ def test_reasoning_that_ends_in_a_string(reasoning: str, answer: str) -> None:
     )
 
 
-def test_a_complete_tag_at_the_end() -> None:
-    """The message ends in a call; in the beginning of a tag it ends in a thought."""
+def test_a_complete_tag_at_the_end_is_a_truncated_call() -> None:
+    """An incomplete tag is reasoning."""
     for tag, dialect in (("[TOOL_CALLS]", "mistral_args"), ("<tool_call>\n", "qwen3_coder_xml")):
         begin = FORMS[dialect][0]
         assert [thought("So "), error("truncated")] == read(f"{begin}So {tag}", **options(dialect)), dialect
@@ -130,8 +128,7 @@ def test_a_complete_tag_at_the_end() -> None:
         assert [thought(f"So {half}")] == read(f"{begin}So {half}", **options(dialect)), dialect
 
 
-def test_a_run_that_is_too_long_was_rehearsed() -> None:
-    """The limit of a call bounds what waits."""
+def test_a_run_over_the_limit_is_reasoning() -> None:
     _, one, _, _ = FORMS["glm_xml"]
     text = f"<think>{one * 3}"
 
@@ -139,8 +136,7 @@ def test_a_run_that_is_too_long_was_rehearsed() -> None:
     assert [thought(one * 3), ALIKE] == read(text, **options("glm_xml", limits=Limits(call=3 * len(one) - 1)))
 
 
-def test_a_gap_in_a_run() -> None:
-    """Where a part of the text is missing, nothing may be a call."""
+def test_no_call_of_a_run_with_a_gap_is_real() -> None:
     begin, one, _, _ = FORMS["qwen3_coder_xml"]
     parser = Parser(**options("qwen3_coder_xml"))
     parser.feed(begin + one[:-5])
@@ -151,13 +147,11 @@ def test_a_gap_in_a_run() -> None:
     assert [] == parser.calls
 
 
-def test_calls_in_a_run_count_once() -> None:
-    """What was rehearsed is not counted against the limit of calls."""
+def test_rehearsed_calls_do_not_count_against_the_limit() -> None:
     begin, one, end, _ = FORMS["glm_xml"]
     text = f"{begin}{one}{one}{end}{one}"
     assert [thought(one * 2), ALIKE, f] == read(text, **options("glm_xml", limits=Limits(calls=1)))
 
 
-def test_where_many_dialects_are_enabled() -> None:
-    """The tags of one end the run of another."""
+def test_a_tag_of_one_dialect_ends_the_run_of_another() -> None:
     assert [thought("So "), f] == read("<think>So <tool_call>f</tool_call><|im_end|>", dialects="auto", tools=TOOLS)

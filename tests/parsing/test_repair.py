@@ -1,4 +1,4 @@
-"""`repair=True`: malformed JSON of a call that is complete is put right where that can be guessed, and says so."""
+"""Tests of `repair=True`: malformed JSON of a complete call is repaired, and the call is marked."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ REFUSED: dict[str, tuple[str, Code]] = {
 
 
 def read(text: str, **options: Any) -> list[ToolCall]:
-    """Return the calls of a text, after the laws were seen to hold at every cut in two and one by one."""
+    """Return the calls of a text, after checking the laws at every cut in two and character by character."""
     options = {"dialects": DIALECTS, "repair": True, "keep_markup": True, **options}
     events = feed([text], **options)
     assert_conserved(text, events)
@@ -58,8 +58,8 @@ def read(text: str, **options: Any) -> list[ToolCall]:
 
 
 @together("name", REPAIRED)
-def test_what_was_meant_is_called(name: str) -> None:
-    """However the text is cut; the call keeps the text that the model wrote and says that it was put right."""
+def test_malformed_json_is_repaired(name: str) -> None:
+    """The call keeps the text of the model, and is marked as repaired."""
     text, arguments = REPAIRED[name]
     (call,) = read(text)
 
@@ -69,24 +69,22 @@ def test_what_was_meant_is_called(name: str) -> None:
 
 
 @together("name", REPAIRED)
-def test_nothing_is_repaired_unasked(name: str) -> None:
-    """Without the option each of these is an error."""
+def test_without_the_option_nothing_is_repaired(name: str) -> None:
     (error,) = parse(REPAIRED[name][0], dialects=DIALECTS).errors
 
     assert Code.INVALID_JSON is error.code
 
 
 @together("name", REFUSED)
-def test_what_cannot_be_guessed_stays_an_error(name: str) -> None:
-    """Calls that were cut off, faults that are not the JSON's, and answers that have lost something."""
+def test_some_faults_are_not_repaired(name: str) -> None:
+    """Cut calls, faults outside of the JSON, and repairs that lose arguments."""
     text, code = REFUSED[name]
 
     assert [] == read(text)
     assert [code] == [error.code for error in parse(text, dialects=DIALECTS, repair=True).errors]
 
 
-def test_good_calls_and_the_text_around_stay_as_they_are() -> None:
-    """Only the bad one of three is put right."""
+def test_only_the_malformed_call_is_repaired() -> None:
     text = 'a ###:{"name": "f"} b ###:{"name": "g",} c <tool_call>[{"name": "h"}, {"name": \'i\'}]</tool_call> d'
     calls = read(text)
 
@@ -94,16 +92,15 @@ def test_good_calls_and_the_text_around_stay_as_they_are() -> None:
     assert "a  b  c  d" == parse(text, dialects=DIALECTS, repair=True).content
 
 
-def test_a_repaired_call_is_no_text() -> None:
-    """Malformed calls can be shown as text; this one no longer is one."""
+def test_a_repaired_call_is_not_shown_as_text() -> None:
     answer = parse('###:{"name": "f",} ###:{"name": }', repair=True, on_malformed="text")
 
     assert ["f"] == [call.name for call in answer.calls]
     assert ' ###:{"name": }' == answer.content
 
 
-def test_arguments_of_a_call_that_is_named_outside() -> None:
-    """Where the JSON is nothing but arguments, they are what is put right; none is not what was meant."""
+def test_arguments_of_a_named_call_are_repaired() -> None:
+    """A repair without arguments is rejected."""
 
     def body(span: Span) -> Generator[None, None, None]:
         span.set_name("f")
@@ -123,8 +120,7 @@ def test_arguments_of_a_call_that_is_named_outside() -> None:
     assert [] == read('@f{"}\n\n', dialects=[house])
 
 
-def test_a_turn_has_a_bound() -> None:
-    """Behind it, calls are what they are without the option; the next turn has its own."""
+def test_repair_is_limited_for_each_turn() -> None:
     text = '###:{"name": "f", "arguments": {"a": "' + (MAX_LENGTH - 100) * "x" + '",}}'
     parser = Parser(repair=True)
     for _ in range(2):
@@ -138,15 +134,14 @@ def test_a_turn_has_a_bound() -> None:
 @pytest.mark.parametrize(
     "text", ["{" * MAX_LENGTH, '{"a":' + "[" * MAX_LENGTH, "", "{]", '["a"]', "\\", '{"a": (' + "(" * MAX_LENGTH]
 )
-def test_the_library_never_raises_here(text: str) -> None:
-    """Whatever it is given; and what it cannot put right, or makes something else of, is nothing."""
+def test_exceptions_of_the_library_are_caught(text: str) -> None:
+    """A result that is not an object is ignored."""
     found = repair(text[:MAX_LENGTH], Limits())
 
     assert found is None or isinstance(found.value, dict)
 
 
-def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At construction, with the extra that brings it."""
+def test_a_missing_library_is_named_at_construction(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "json_repair", None)
 
     assert [] == Parser().feed("")
@@ -154,8 +149,7 @@ def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         Parser(repair=True)
 
 
-def test_the_library_is_imported_only_when_it_is_asked_for() -> None:
-    """A parser without the option never loads it."""
+def test_the_library_is_imported_only_with_the_option() -> None:
     code = "import sys, streamtools; streamtools.parse('###:{\"name\": f}'); print('json_repair' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
 

@@ -1,4 +1,4 @@
-"""Tokens of a template that stand where they have no meaning: the reader does not see them."""
+"""Tests of template tokens without a meaning at their position: they are hidden."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ STEP = "<｜tool_call_begin｜>{}<steptml:invoke name='f'></steptml:invoke><｜t
         "two of them": ("hunyuan_a13b_list", "<answer>\n\na\n\n</answer>", ["\na\n"]),
     },
 )
-def test_tokens_that_go_away(dialect: str, text: str, expected: list[Brief]) -> None:
-    """Around nothing, in text and after a call."""
+def test_stray_tokens_are_hidden(dialect: str, text: str, expected: list[Brief]) -> None:
+    """In text, and after a call."""
     assert expected == read(text, dialects=[dialect], tools=TOOLS)
 
 
-def test_a_call_that_is_closed_twice() -> None:
-    """The tag is hidden after a call, and elsewhere it is text, unless it is a token that is hidden everywhere."""
+def test_a_repeated_closing_tag_is_hidden_after_a_call() -> None:
+    """Elsewhere it is text, except for tokens that are always hidden."""
     tags = {each: closes(dialect.write_call("f", {})) for each, dialect in DIALECTS.items()}
     found = {each: tag[0] for each, tag in tags.items() if tag and each not in ("morph_xml", "kimi_k3_xtml")}
     assert len(found) > 40
@@ -70,28 +70,25 @@ def test_a_call_that_is_closed_twice() -> None:
         "nearly a header": (" to=users", [" to=users"]),
     },
 )
-def test_headers_of_muse(text: str, expected: list[Brief]) -> None:
-    """Only a message to a tool holds calls; everything else is an example."""
+def test_only_a_muse_message_to_a_tool_holds_calls(text: str, expected: list[Brief]) -> None:
     for name in ("f", "f.f"):
         found = read(text.replace("NAME", name), dialects=["atem_xml"], tools=TOOLS)
         assert expected == [each.replace("f.f", "f") if isinstance(each, str) else each for each in found]
 
 
 @pytest.mark.parametrize("name", ["f", "f.g", "f.f.f", ".", "x.y"])
-def test_other_names_of_muse(name: str) -> None:
-    """A namespace that is not the name again belongs to it."""
+def test_a_muse_namespace_that_differs_from_the_name_is_kept(name: str) -> None:
     assert [call(name, a="x")] == read("to=f<|message|>" + ATEM.replace("NAME", name), dialects=["atem_xml"])
 
 
 @pytest.mark.parametrize("kind", ["", "function<｜tool_sep｜>"])
-def test_step_without_the_type_of_the_call(kind: str) -> None:
-    """Which is always the same."""
+def test_the_type_of_a_step3_call_may_be_missing(kind: str) -> None:
     assert [f] == read(STEP.format(kind), dialects=["step3_xml"], tools=TOOLS)
 
 
 @pytest.mark.parametrize("id", ["0", "12", "functions.0"])
-def test_a_counter_in_the_place_of_kimis_name(id: str) -> None:
-    """It can only mean the one tool that is declared; of two it means none."""
+def test_a_kimi_id_without_a_name_means_the_only_tool(id: str) -> None:
+    """With two declared tools, it is an error."""
     text = f"<|tool_call_begin|>{id}<|tool_call_argument_begin|>{{}}<|tool_call_end|>"
 
     assert [f] == read(text, dialects=["kimi_k2"], tools=TOOLS)
@@ -113,13 +110,13 @@ def test_a_counter_in_the_place_of_kimis_name(id: str) -> None:
         pytest.param("apertus_list", "<|tools_prefix|>no<|tools_suffix|>b", [error("invalid_json"), "b"], id="Apertus"),
     ],
 )
-def test_a_token_is_certain(dialect: str, text: str, expected: list[Brief]) -> None:
-    """Whatever follows it, it began a call."""
+def test_a_special_token_always_begins_a_call(dialect: str, text: str, expected: list[Brief]) -> None:
+    """Whatever follows it."""
     assert expected == read(text, dialects=[dialect], tools=TOOLS)
 
 
-def test_zeros_before_a_number_of_lfm() -> None:
-    """A month is a number, too; other dialects do not take it for one."""
+def test_lfm2_numbers_may_begin_with_zeros() -> None:
+    """In other dialects, they may not."""
     text = "<|tool_call_start|>[f(a=08, b=-007.50, c=00)]<|tool_call_end|>"
     other = text.replace("tool_call", "python")
 

@@ -1,4 +1,4 @@
-"""`dialects_for`: which dialects a model writes, from the names that people, hubs and servers give to it."""
+"""Tests of `dialects_for` and `families_for`: the dialects of a model, by its name."""
 
 from __future__ import annotations
 
@@ -108,26 +108,25 @@ UNKNOWN = (
 
 
 @together("name", BEST)
-def test_the_best_comes_first(name: str) -> None:
-    """In whatever case the name is written, and with other marks between its words."""
+def test_dialects_are_found_for_all_spellings_of_a_name(name: str) -> None:
+    """The best comes first."""
     assert BEST[name] == dialects_for(name)[0]
     assert dialects_for(name) == dialects_for(name.upper()) == dialects_for(name.replace("-", "_"))
 
 
 @together("name", UNKNOWN)
-def test_nothing_is_said_of_other_models(name: str) -> None:
-    """A wrong dialect hides text; none costs nothing."""
+def test_unknown_models_have_no_dialects(name: str) -> None:
+    """A wrong dialect hides text."""
     assert () == dialects_for(name)
 
 
-def test_several_are_reported_from_the_best_to_the_rest() -> None:
-    """A name says what a model is, and after it what it is made of."""
+def test_several_families_are_ordered_best_first() -> None:
+    """A name holds the model, and after it the base model."""
     assert ("qwen3_coder_xml", "hermes_json") == dialects_for("qwen3-coder")
     assert ("hermes_json", "llama3_json") == dialects_for("Hermes-3-Llama-3.1-8B")
 
 
-def test_they_can_be_enabled() -> None:
-    """What is suggested is what a parser takes."""
+def test_a_parser_accepts_all_suggestions() -> None:
     text = '<tool_call>{"name": "now"}</tool_call>'
 
     assert ["now"] == [
@@ -136,8 +135,8 @@ def test_they_can_be_enabled() -> None:
 
 
 @together("family", MODELS, ids=lambda family: family.name)
-def test_a_family_knows_its_own_name(family: ModelFamily) -> None:
-    """Its dialects exist, its source is named, and its pattern is of lower case and says something."""
+def test_each_family_matches_its_name_and_has_a_source(family: ModelFamily) -> None:
+    """Its dialects exist, and its pattern is in lower case."""
     assert set(family.dialects) <= set(DIALECTS)
     assert bool(family.dialects) or family.native
     assert family.source
@@ -146,8 +145,7 @@ def test_a_family_knows_its_own_name(family: ModelFamily) -> None:
     assert not re.fullmatch(family.pattern, "")
 
 
-def test_the_table_is_large() -> None:
-    """No family is named twice, and most of those that are served are there."""
+def test_the_table_covers_many_models_without_duplicates() -> None:
     assert len(MODELS) == len({family.name for family in MODELS}) == len({family.pattern for family in MODELS}) >= 120
 
 
@@ -166,12 +164,11 @@ def test_the_table_is_large() -> None:
         ("qwen3-max", "Qwen Max, Plus, Turbo", False),
     ],
 )
-def test_a_family_says_where_an_answer_begins(name: str, family: str, inside: bool | None) -> None:
-    """Inside the reasoning, outside of it, or as the request has it."""
+def test_a_family_knows_if_answers_begin_in_reasoning(name: str, family: str, inside: bool | None) -> None:
     assert (family, inside) == (families_for(name)[0].name, families_for(name)[0].in_reasoning)
 
 
-def test_what_only_its_maker_serves_calls_natively() -> None:
-    """No dialect is to be enabled for it, but for one that prompts have taught it."""
+def test_models_of_an_api_call_natively() -> None:
+    """Only a dialect that prompts teach is suggested for them."""
     assert {"GPT", "Gemini", "Claude", "Grok"} <= {family.name for family in MODELS if family.native}
     assert not families_for("qwen3:8b")[0].native

@@ -1,4 +1,4 @@
-"""A closing tag counts only where structure follows it: files that a model writes hold such tags, too."""
+"""Tests of closing tags inside values, such as in files. A closing tag needs structure after it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TOOLS = [{"name": "f", "parameters": {"type": "object", "properties": {"a": {"ty
 
 
 class Form(NamedTuple):
-    """How a dialect writes one value."""
+    """The form in which a dialect writes one value."""
 
     dialect: str
     begin: str
@@ -89,8 +89,8 @@ EVERY = pytest.mark.parametrize("form", FORMS, ids=[form.dialect for form in FOR
 
 
 @EVERY
-def test_a_closing_tag_in_a_value(form: Form) -> None:
-    """Behind it stands prose, or another closing tag of the same kind: it is a part of the value."""
+def test_a_closing_tag_before_prose_belongs_to_the_value(form: Form) -> None:
+    """The same is true before another closing tag of the same kind."""
     tag, last = form.close.strip(), form.close_call
     for value in (f"x{tag} y", f"{tag}z", f"x {last} y", f"x{last}\n\ny", f"x{tag[:-1]}", f"{tag}\n{tag[:3]}"):
         expected = [call("f", a=value), " then"]
@@ -98,8 +98,8 @@ def test_a_closing_tag_in_a_value(form: Form) -> None:
 
 
 @EVERY
-def test_a_value_that_is_not_closed(form: Form) -> None:
-    """The tag of the call ends it where the message ends or another call begins, and not before prose."""
+def test_the_tag_of_the_call_ends_an_unclosed_value(form: Form) -> None:
+    """At the end of the message and before another call, but not before prose."""
     unclosed = [warning("missing_close")] if form.warns else []
     open_call = form.begin + "x"
     text = open_call + form.close_call
@@ -118,8 +118,8 @@ def test_a_value_that_is_not_closed(form: Form) -> None:
 
 
 @EVERY
-def test_text_after_a_value_that_is_not_closed(form: Form) -> None:
-    """Until the message ends it is the value's, and then text: the last closing tag ends the call, which is none."""
+def test_a_call_with_an_unclosed_value_ends_at_its_last_tag(form: Form) -> None:
+    """The call is an error, and the text after the tag is shown at the end of the message."""
     options = {"dialects": [form.dialect], "tools": TOOLS}
     open_call, tag, cut = form.begin + "x", form.close.strip(), error("truncated")
     for end in (tag, form.close_call, f"{tag} y{form.close_call}", f"{form.close_call}\n\ny{tag}"):
@@ -128,8 +128,8 @@ def test_text_after_a_value_that_is_not_closed(form: Form) -> None:
         assert [cut] == read(f"{open_call}{end}\n{tag[:-1]}", **options), end
 
 
-def test_line_feeds_of_seed() -> None:
-    """Its template puts none around a value, so that one after a value is lost only where one stands before it."""
+def test_seed_values_keep_line_feeds() -> None:
+    """A line feed after a value belongs to the tags only if one precedes the value."""
     begin, end = "<seed:tool_call><function=f><parameter=a>", "</parameter></function></seed:tool_call>"
     for written, value in [("x\n", "x\n"), ("x\n\n", "x\n\n"), ("\nx\n", "x"), ("\nx", "x"), ("\n", ""), ("", "")]:
         assert [call("f", a=value)] == read(begin + written + end, dialects=["seed_oss_xml"], tools=TOOLS), written

@@ -1,4 +1,4 @@
-"""A dialect whose calls are no JSON: a function of its own reads their text."""
+"""Tests of `text_calls`: a custom function reads the text of a call."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.ways_to_cut import usual_ways
 
 
 def value_in(text: str) -> Any:
-    """Read JSON, and what is none as a text."""
+    """Read JSON. Other text is a string."""
     try:
         return json.loads(text)
     except ValueError:
@@ -27,7 +27,7 @@ def value_in(text: str) -> Any:
 
 
 def pairs_in(text: str) -> tuple[str, dict[str, Any]]:
-    """Read lines of a key and a value, of which one is the name."""
+    """Read lines with a key and a value. One key is the name of the tool."""
     given = dict(line.split(": ", 1) for line in text.strip().splitlines())
     return given.pop("name"), {key: value_in(each) for key, each in given.items()}
 
@@ -56,13 +56,12 @@ LINES = Dialect(
         ("<invoke_tool name: f", ["<invoke_tool name: f"]),
     ],
 )
-def test_what_is_read(text: str, expected: list[Any]) -> None:
-    """At every cut; what its reader refuses is an error, and text continues after it."""
+def test_text_calls_are_read_by_the_function(text: str, expected: list[Any]) -> None:
+    """At each cut. A text that the function refuses is an error."""
     assert expected == brief(assert_chunk_invariant(text, usual_ways(text), dialects=[LINES]))
 
 
-def test_what_its_texts_are() -> None:
-    """The schema of the tool says; what is no text already is what it is."""
+def test_string_arguments_get_their_types_from_the_schema() -> None:
     tools = [{"name": "f", "parameters": {"properties": {"n": {"type": "integer"}, "s": {"type": "string"}}}}]
     numbers = replace(
         LINES, openers=(Opener(("@@",), text_calls("@@", lambda text: ("f", {"n": text, "s": text, "all": [1]}))),)
@@ -72,8 +71,8 @@ def test_what_its_texts_are() -> None:
     assert {"n": 12, "s": "12", "all": [1]} == found.arguments
 
 
-def test_its_bound() -> None:
-    """Over the limit nothing is kept for the reader, and the text after the call is shown."""
+def test_text_over_the_limit_does_not_reach_the_function() -> None:
+    """The text after the call is shown."""
     text = "<invoke_tool>\nname: f\nx: " + 500 * "x" + "\n</invoke_tool> b"
     answer = parse(text, dialects=[LINES], limits=Limits(call=100))
 
@@ -81,8 +80,8 @@ def test_its_bound() -> None:
     assert " b" == answer.content
 
 
-def test_a_grammar_that_says_nothing() -> None:
-    """What it has read is no call, and is not lost."""
+def test_a_grammar_without_a_result_is_an_error() -> None:
+    """The text is not lost."""
 
     def body(span: Span) -> Generator[None, None, None]:
         yield from span.word(Word("a-z"))
@@ -93,6 +92,5 @@ def test_a_grammar_that_says_nothing() -> None:
     assert ("unrecognised_tool_call", "@call now", "So , b") == (fault.code, fault.raw, answer.content)
 
 
-def test_the_laws() -> None:
-    """Over texts made of its calls."""
+def test_the_laws_hold_for_text_calls() -> None:
     assert_laws(LINES, examples=10)

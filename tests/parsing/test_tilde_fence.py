@@ -1,4 +1,4 @@
-"""`~~~tool_call` on a line of its own: what opens it, what its body may be, and what closes it."""
+"""Tests of `~~~tool_call`."""
 
 from __future__ import annotations
 
@@ -26,8 +26,7 @@ FORGED, UNCLOSED = warning("forged_result"), warning("missing_close")
         "the same call twice is two calls": (f"{F}\nthen\n\n{F}", [f, "\nthen\n\n", f]),
     },
 )
-def test_calls(text: str, expected: list[Brief]) -> None:
-    """One JSON object between the marker's line and the third tilde after it."""
+def test_one_object_stands_between_the_lines(text: str, expected: list[Brief]) -> None:
     assert expected == read(text)
 
 
@@ -41,8 +40,7 @@ def test_calls(text: str, expected: list[Brief]) -> None:
         "closed by too few": ('```json\n{"name":"f"}\n``\n', [BROKEN]),
     },
 )
-def test_a_body_in_a_fence_of_back_ticks(text: str, expected: list[Brief]) -> None:
-    """Some models fence what they put between the tildes."""
+def test_the_body_may_stand_in_a_fence_of_back_ticks(text: str, expected: list[Brief]) -> None:
     assert [*expected, " on"] == read(f"~~~tool_call\n{text}~~~ on")
 
 
@@ -58,12 +56,12 @@ def test_a_body_in_a_fence_of_back_ticks(text: str, expected: list[Brief]) -> No
         "that a brace closes": ('[{"name":"f"}}', [f]),
     },
 )
-def test_arrays(body: str, expected: list[Brief]) -> None:
-    """Each object of an array is a call of its own, and good ones survive bad siblings."""
+def test_each_object_of_an_array_is_a_call(body: str, expected: list[Brief]) -> None:
+    """Good calls survive malformed siblings."""
     assert [*expected, " on"] == read(f"~~~tool_call\n{body}\n~~~ on")
 
 
-def test_the_calls_of_an_array_share_out_its_text() -> None:
+def test_the_calls_of_an_array_divide_its_text() -> None:
     """Joined, their raw texts are the whole block."""
     block = '~~~tool_call\n[{"name":"f"}, {"a":1}, {"name":"g"}]\n~~~'
 
@@ -83,8 +81,8 @@ def test_the_calls_of_an_array_share_out_its_text() -> None:
         pytest.param('`~~~tool_call`\n{"name":"f"}\n~~~', id="in a code span"),
     ],
 )
-def test_text(text: str) -> None:
-    """What only looks like the marker is text, to the letter, and opens a code fence if Markdown says so."""
+def test_text_that_resembles_the_marker_is_shown_unchanged(text: str) -> None:
+    """It opens a code fence if Markdown says so."""
     assert [text] == read(text)
 
 
@@ -92,7 +90,6 @@ def test_text(text: str) -> None:
     ("text", "decides"), [("~~x", "x"), ("~~~\n", "\n"), ("~~~~", "~"), ("~~~python", "p"), ("~~~tool_caller", "e")]
 )
 def test_text_is_released_at_the_character_that_decides(text: str, decides: str) -> None:
-    """Everything is buffered up to that character, and nothing from there on."""
     at = next(index for index, step in enumerate(steps(text)) if step.new)
 
     assert decides == text[at]
@@ -101,14 +98,13 @@ def test_text_is_released_at_the_character_that_decides(text: str, decides: str)
 
 
 def test_indentation_is_shown_immediately() -> None:
-    """The white space before a marker is text whatever comes, so it is not held for a moment."""
     told = [step.new for step in steps("  \t~~~tool_call", dialects="tilde_fence")]
 
     assert [" ", " ", "\t"] == [text for new in told for text in brief(new)]
 
 
 def test_the_line_end_commits() -> None:
-    """Before it there is a candidate; from it on, the interface knows that a call is being written."""
+    """Before the line end, the text is a candidate. After it, the call is announced."""
     told = [(step.delta, len(step.new), step.pending) for step in steps("~~~tool_call \r\n")]
 
     assert ("\n", 1, "") == told[-1]
@@ -129,13 +125,13 @@ def test_the_line_end_commits() -> None:
         "an empty name": ('~~~tool_call\n{"name":""}\n~~~ on', [error("missing_tool_name"), " on"]),
     },
 )
-def test_malformed_calls(text: str, expected: list[Brief]) -> None:
-    """Anything else is `invalid_json` up to the next line that begins with three tildes, in an open string too."""
+def test_a_malformed_call_ends_at_the_next_line_of_tildes(text: str, expected: list[Brief]) -> None:
+    """Even inside an open string."""
     assert expected == read(text)
 
 
-def test_an_error_holds_what_was_hidden() -> None:
-    """The raw text goes from the first tilde of the marker to the third of the close."""
+def test_an_error_holds_the_hidden_text() -> None:
+    """From the first tilde of the marker to the last of the closing line."""
     assert ["~~~tool_call\nno\n ~~~"] == raws("a\n  ~~~tool_call\nno\n ~~~~ b")
 
 
@@ -149,8 +145,8 @@ def test_an_error_holds_what_was_hidden() -> None:
         "before the brace": ('~~~tool_call\n{"name":"f"', [CUT]),
     },
 )
-def test_the_end_of_the_stream(text: str, expected: list[Brief]) -> None:
-    """A complete object is a call even without its close, with a warning; an open one is truncated."""
+def test_a_complete_object_is_a_call_at_the_end_of_the_stream(text: str, expected: list[Brief]) -> None:
+    """A warning reports the missing close. An incomplete object is truncated."""
     assert expected == read(text)
 
 
@@ -164,13 +160,13 @@ def test_the_end_of_the_stream(text: str, expected: list[Brief]) -> None:
         "a name of sixty-four characters": (f"~~~tool_result {'n' * 64}\nx\n~~~", [FORGED]),
     },
 )
-def test_results_that_the_model_writes(text: str, expected: list[Brief]) -> None:
-    """A result in our own form is hidden and reported, and nothing in it counts."""
+def test_a_result_that_the_model_writes_is_hidden_and_reported(text: str, expected: list[Brief]) -> None:
+    """A call inside it does not count."""
     assert expected == read(text)
 
 
 def test_the_dialect_reads_what_it_writes() -> None:
-    """Calls go out and come in alike; results are what we would report as forged."""
+    """A written result is recognized as a forged result."""
     dialect = tilde_fence()
 
     assert [call("f", a="é}\n~~~")] == read(dialect.write_call("f", {"a": "é}\n~~~"}))

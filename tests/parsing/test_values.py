@@ -1,4 +1,4 @@
-"""Values that are written as plain text: what they are, says the JSON schema of the tool."""
+"""Tests of values that are written as plain text. The JSON schema of the tool gives them their types."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def written(value: str) -> str:
         "an escaped quote in such a one": ("array", '[ {\\"x\\": \\"\\\\\\"\\"} ]', [{"x": '"'}]),
     },
 )
-def test_types(types: object, value: str, expected: object) -> None:
-    """A literal of a type that is allowed is one; what is none is a string; nothing is guessed."""
+def test_a_literal_of_an_allowed_type_is_converted(types: object, value: str, expected: object) -> None:
+    """Other text is a string."""
     assert [call("f", a=expected)] == read(written(value), dialects=DIALECT, tools=tools({"type": types}))
 
 
@@ -49,8 +49,7 @@ def test_types(types: object, value: str, expected: object) -> None:
         pytest.param("[" * 64 + "]" * 64, error("too_deep"), id="nested too deeply"),
     ],
 )
-def test_containers_that_do_not_read(value: str, expected: Brief) -> None:
-    """Where only a container is allowed, what begins as one and is none makes the call an error."""
+def test_a_malformed_container_is_an_error_if_no_string_is_allowed(value: str, expected: Brief) -> None:
     assert [expected] == read(written(value), dialects=DIALECT, tools=tools({"type": "object"}))
 
 
@@ -62,8 +61,8 @@ def test_containers_that_do_not_read(value: str, expected: Brief) -> None:
         pytest.param("false", "", error("invalid_arguments"), id="nothing"),
     ],
 )
-def test_a_type_that_the_text_says_itself(said: str, value: str, expected: Brief) -> None:
-    """It counts more than the schema, and what does not read as it says is an error."""
+def test_a_type_in_the_text_replaces_the_schema(said: str, value: str, expected: Brief) -> None:
+    """A value that does not match it is an error."""
     mark = "｜DSML｜"
     parameter = f'<{mark}parameter name="a" string="{said}">{value}</{mark}parameter>'
     text = f'<{mark}tool_calls><{mark}invoke name="f">{parameter}</{mark}invoke></{mark}tool_calls>'
@@ -71,14 +70,13 @@ def test_a_type_that_the_text_says_itself(said: str, value: str, expected: Brief
     assert [expected] == read(text, dialects=["deepseek_dsml"], tools=tools({"type": "boolean"}))
 
 
-def test_without_a_schema_all_is_a_string() -> None:
-    """Of an unknown tool, and of a parameter that is not declared, every value is a string."""
+def test_without_a_schema_each_value_is_a_string() -> None:
     assert [call("f", a="1")] == read(written("1"), dialects=DIALECT)
     assert [call("f", a="[1]")] == read(written("[1]"), dialects=DIALECT, tools=[{"name": "f", "parameters": None}])
 
 
-def test_strings_and_containers_arrive_while_they_are_written() -> None:
-    """Each certain character of a string or an array is reported immediately, a number when it ends."""
+def test_strings_and_containers_are_reported_while_they_arrive() -> None:
+    """Numbers are reported when they end."""
     told = {"string": '{"a":"ab\\n', "array": '{"a":[1,"b', "integer": '{"a":', "boolean": '{"a":"trx'}
     for kind, value in {"string": "ab\n", "array": '[1, "b', "integer": "12", "boolean": "trx"}.items():
         text = written(value).removesuffix("</arg_value></tool_call>")
@@ -86,16 +84,15 @@ def test_strings_and_containers_arrive_while_they_are_written() -> None:
         assert told[kind] == "".join(event.text for event in last.events if isinstance(event, CallDelta))
 
 
-def test_what_is_held_is_bounded() -> None:
-    """More than 512 characters are no number, and no white space before a container."""
+def test_pending_text_of_a_value_is_limited() -> None:
+    """To 512 characters."""
     for value in ("1" * 513, " " * 513 + "{}", "1" + " " * 512):
         result = parse([written(value)], dialects=DIALECT, tools=tools({"type": ["integer", "object"]}))
         assert [{"a": value}] == [each.arguments for each in result.calls]
         assert [call("f", a=value)] == read(written(value), dialects=DIALECT, tools=tools({"type": "integer"}))
 
 
-def test_over_a_limit_nothing_is_kept() -> None:
-    """A value that may be an array or a string goes nowhere where the call is too large."""
+def test_over_a_limit_no_text_of_a_value_is_kept() -> None:
     events = feed(
         written("[" + "1, " * 100) + "x",
         dialects=DIALECT,

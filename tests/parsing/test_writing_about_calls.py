@@ -1,4 +1,4 @@
-"""Answers about calls, and answers with code, are no calls where no one names a dialect."""
+"""Tests of answers about calls, and of answers with code: they hold no calls."""
 
 from __future__ import annotations
 
@@ -53,16 +53,16 @@ QUOTED = (
 
 
 @together("text", ABOUT)
-def test_what_is_written_about_calls_is_shown(text: str) -> None:
-    """All of it, however it is cut."""
+def test_answers_about_calls_are_shown(text: str) -> None:
+    """At each cut."""
     for size in (1, 2, 3, 7, len(text)):
         result = parse([text[at : at + size] for at in range(0, len(text), size)], tools=TOOLS)
         assert (text, "", [], []) == (result.content, result.reasoning, result.calls, result.errors)
 
 
 @pytest.mark.parametrize("share", [3, pytest.param(1, marks=pytest.mark.deep)])
-def test_a_call_that_is_quoted_is_shown(share: int) -> None:
-    """In code of each kind and in quotes, in each dialect; a fence in it is not quoted in one of the same length."""
+def test_a_quoted_call_is_shown(share: int) -> None:
+    """In each kind of code, in quotes, and in each dialect."""
     with cases() as case:
         for number, dialect in enumerate(DIALECTS.values()):
             call = dialect.write_call("get_weather", {"city": "Paris"})

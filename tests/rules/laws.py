@@ -1,7 +1,6 @@
-"""What rules have to hold to, and texts and rules by which they are held to it.
+"""The laws of rules, and generators of texts and rules.
 
-The reference tries every place and every length of the whole text with `re`, which is slow, and right as far as one can
-see.
+The reference tries every position and every length of the whole text with `re`. It is slow, but simple.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ def _has_an_a(text: str) -> bool:
 
 @cache
 def made(name: str, what: str, is_literal: bool, check: int) -> Rule | None:
-    """Return a rule, or None if what it looks for may be the empty text."""
+    """Return a rule, or None if its pattern may match the empty text."""
     try:
         return Rule(
             name=name, what=[what if is_literal else re.compile(what)], check=(None, _is_even, _has_an_a)[check]
@@ -65,7 +64,7 @@ texts = st.text("aabbc .", max_size=14)
 
 
 def expected(rules: Sequence[Rule], text: str) -> list[Place]:
-    """Return the matches in a whole text: the longest of those that begin first, and of these the first rule's."""
+    """Return the matches in a whole text: the first, of these the longest, and of these the match of the first rule."""
     found, at, size = [], 0, len(text)
     while at < size:
         ends = (
@@ -94,7 +93,7 @@ def _ending(what: re.Pattern[str], rest: int) -> re.Pattern[str]:
 
 
 def read(rules: Sequence[Rule], deltas: Sequence[str]) -> list[Place]:
-    """Return the matches that a matcher finds, whose pieces hold each character once."""
+    """Return the matches of a matcher, after checking that its pieces hold each character once."""
     matcher = Matcher(Automaton(rules))
     pieces = [piece for delta in deltas for piece in matcher.feed(delta)]
     pieces += matcher.close()
@@ -105,6 +104,6 @@ def read(rules: Sequence[Rule], deltas: Sequence[str]) -> list[Place]:
 
 
 def can_begin(rules: Sequence[Rule], text: str, at: int, longest: int) -> bool:
-    """Whether some text behind this one makes a match of what begins at a place."""
+    """Return whether some text after this text makes a match that begins at a position."""
     tails = ("".join(tail) for size in range(longest + 1) for tail in itertools.product("abc ", repeat=size))
     return any(start == at for tail in tails for start, _, _ in expected(rules, text + tail))

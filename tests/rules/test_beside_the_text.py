@@ -1,4 +1,4 @@
-"""Rules on reasoning, and on arguments as they are shown; and that no event, encoder, log or record holds a match."""
+"""Tests of rules on reasoning and on shown arguments. No event, encoder, log or record holds a match."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ places = st.lists(st.integers(0, 120), max_size=8)
 
 
 def thoughts(events: Sequence[UIEvent]) -> str:
-    """Return the reasoning that a reader sees."""
+    """Return the visible reasoning."""
     return "".join(event.text for event in events if isinstance(event, Reasoning))
 
 
@@ -75,8 +75,8 @@ def thoughts(events: Sequence[UIEvent]) -> str:
 
 
 @given(texts, places, st.booleans(), st.booleans())
-def test_reasoning_is_read_however_it_is_cut(text: str, at: list[int], ends: bool, inside: bool) -> None:
-    """As the text is: the same comes out, each character once, and nothing over the edge between the two."""
+def test_rules_in_reasoning_do_not_depend_on_cuts(text: str, at: list[int], ends: bool, inside: bool) -> None:
+    """Each character is shown once, and no match spans text and reasoning."""
     chosen: Any = {"reasoning": "anywhere", "rules_in_reasoning": True, "in_reasoning": inside}
     found = [*RULES, *([rules.stop("END")] if ends else [])]
     whole = parse(text, text_rules=found, **chosen)
@@ -101,8 +101,7 @@ def _written(events: Sequence[UIEvent], where: str) -> str:
     return written
 
 
-def test_reasoning_is_left_unless_one_says_so() -> None:
-    """It is for those who want to see it."""
+def test_reasoning_is_unchanged_without_the_option() -> None:
     text = f"<think>ask {SECRET}</think>mail {SECRET}"
 
     assert f"ask {SECRET}" == parse(text, text_rules=EMAIL).reasoning
@@ -120,8 +119,8 @@ GIVEN: list[SourceEvent] = [
 ]
 
 
-def test_reasoning_beside_the_text() -> None:
-    """Each ends what the other may become; signatures stay, and what the provider has put beside it is not shown."""
+def test_text_ends_a_match_in_reasoning_and_vice_versa() -> None:
+    """Signatures are kept. The provider's fields of the original reasoning are not shown."""
     events = run(GIVEN, text_rules=EMAIL, rules_in_reasoning=True)
 
     outputs.validate(events)
@@ -133,8 +132,8 @@ def test_reasoning_beside_the_text() -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("history", ["as_written", "as_shown"])
-async def test_reasoning_goes_back_as_the_model_wrote_it(history: Any) -> None:
-    """Its provider has signed it, and refuses another."""
+async def test_the_history_holds_the_original_reasoning(history: Any) -> None:
+    """Its provider has signed it."""
     async with ToolStream(
         Script(GIVEN), text=TextOptions(rules=EMAIL, rules_in_reasoning=True, history=history)
     ) as stream:
@@ -150,8 +149,8 @@ async def test_reasoning_goes_back_as_the_model_wrote_it(history: Any) -> None:
 
 
 @pytest.mark.parametrize(("rule", "reason"), [(rules.stop("END"), "finished"), (rules.fail("END"), "failed")])
-def test_a_thought_may_end_the_run(rule: rules.Rule, reason: str) -> None:
-    """In text, or beside it; what comes behind is not read."""
+def test_a_match_in_reasoning_can_end_the_run(rule: rules.Rule, reason: str) -> None:
+    """The text after it is not read."""
     native: list[SourceEvent] = [TextDelta("a"), ReasoningDelta("hm EN"), ReasoningDelta("D x"), TextDelta(CALL)]
     for said in (native, [TextDelta(f"<think>hm END x</think>{CALL}")]):
         events = run([*said, ProviderCompleted()], text_rules=[rule], rules_in_reasoning=True)
@@ -167,8 +166,8 @@ def test_a_thought_may_end_the_run(rule: rules.Rule, reason: str) -> None:
 @pytest.mark.anyio
 @pytest.mark.parametrize("history", ["as_written", "as_shown"])
 @pytest.mark.parametrize("native", [True, False])
-async def test_arguments_are_shown_as_rules_leave_them(history: Any, native: bool) -> None:
-    """In each event; tools, the result and its history have what was written, the last unless it is as it was shown."""
+async def test_rules_apply_to_shown_arguments(history: Any, native: bool) -> None:
+    """Tools, the result and the history hold the original arguments, unless the history is as shown."""
     ran: list[str] = []
 
     @tool
@@ -206,8 +205,8 @@ async def test_arguments_are_shown_as_rules_leave_them(history: Any, native: boo
 
 
 @pytest.mark.anyio
-async def test_what_waits_for_somebody_is_shown_as_rules_leave_it() -> None:
-    """Also a call that nobody runs; who runs it has it from the result."""
+async def test_rules_apply_to_pending_calls() -> None:
+    """The result holds the original arguments."""
 
     @tool(requires_approval=True)
     def mail(to: str) -> str:
@@ -260,8 +259,8 @@ LEAKY: list[list[SourceEvent]] = [
 @pytest.mark.anyio
 @pytest.mark.parametrize("given", LEAKY)
 @pytest.mark.parametrize("on", [{}, {"on_malformed": "text"}, {"after_call": "hide"}, {"native_tool_calls": False}])
-async def test_nothing_that_leaves_holds_a_match(given: list[SourceEvent], on: Any) -> None:
-    """No event in its JSON or its form as text, no encoder, no log of ours, and no record of a run."""
+async def test_no_output_holds_a_match(given: list[SourceEvent], on: Any) -> None:
+    """Events as JSON and as text, encoders, logs, and records of a run."""
     with capture_logs() as logs:
         async with Runs() as runs:
             stream = ToolStream(
@@ -279,8 +278,8 @@ async def test_nothing_that_leaves_holds_a_match(given: list[SourceEvent], on: A
 
 
 @pytest.mark.anyio
-async def test_a_follow_up_tells_no_match() -> None:
-    """The model gets what it wrote, and so does who reviews it; the event holds that in this process alone."""
+async def test_a_follow_up_event_holds_no_match() -> None:
+    """The model and a reviewer get the original text."""
     model = ScriptedModel([f"mail {SECRET} {CALL}", "done"])
     reviewed: list[Any] = []
 

@@ -1,4 +1,4 @@
-"""An attack on rules from where they are not: the spans of a run with its content, and the answers of a gateway."""
+"""Tests of leaks around rules: spans with content, and answers of a gateway."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def mail(to: str) -> str:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("history", ["as_written", "as_shown"])
-async def test_spans_with_content(history: Any) -> None:
-    """The model gets what it wrote back, and the tool its arguments; spans and logs have them as rules leave them."""
+async def test_spans_and_logs_hold_no_match(history: Any) -> None:
+    """The model and the tool get the original text."""
     said = [f"mail {SECRET}.\n{CALL}", f"wrote {SECRET}, {{{SECRET}"]
     with capture_logs() as logs, collecting(content=True) as collected:
         model = ScriptedModel([[text[at : at + 7] for at in range(0, len(text), 7)] for text in said])
@@ -58,8 +58,8 @@ SAID = (
 
 @together("client", CLIENTS)
 @together("on", [{}, {"on_malformed": "text"}, {"mode": "native"}, {"fallbacks": [FallbackUpstream(url="http://a")]}])
-def test_answers_of_a_gateway(client: Any, on: Any) -> None:
-    """However an answer is cut, and where it breaks off; streamed, whole, and in several choices."""
+def test_answers_of_a_gateway_hold_no_match(client: Any, on: Any) -> None:
+    """At each cut and break: streamed, whole, and with several choices."""
     for text in SAID:
         for size in (1, 8):
             deltas = [text[at : at + size] for at in range(0, len(text), size)]

@@ -1,4 +1,4 @@
-"""The pace of text: whole words and whole graphemes, whatever the cuts, and before calls all that there is."""
+"""Tests of the option `pace`: whole words and whole graphemes, at any cuts."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PACES: list[Literal["words", "graphemes"]] = ["words", "graphemes"]
 
 @given(st.lists(st.sampled_from(CLUSTERS), max_size=10))
 def test_a_grapheme_is_never_cut(clusters: list[str]) -> None:
-    """Each comes whole, when the next one begins, or at the end."""
+    """It is shown when the next grapheme begins, or at the end."""
     parser = Parser((), pace="graphemes")
 
     told = [event.text for event in feed(parser, list("".join(clusters))) if isinstance(event, Text)]
@@ -53,15 +53,16 @@ def test_a_grapheme_is_never_cut(clusters: list[str]) -> None:
     ],
 )
 def test_a_word_is_never_cut(text: str, told: list[str]) -> None:
-    """It comes with the white space behind it; a character of a script without spaces is one, and no word is longer
-    than 64.
+    """It includes the white space after it.
+
+    In a script without spaces, each character is a word. A word has at most 64.
     """
     assert told == [event.text for event in feed(Parser((), pace="words"), list(text)) if isinstance(event, Text)]
 
 
 @given(texts, places, st.sampled_from(PACES), st.booleans())
-def test_what_is_shown_does_not_depend_on_the_pace(text: str, at: list[int], pace: Any, ruled: bool) -> None:
-    """All of it comes, in the same order, before the calls that it came before."""
+def test_the_shown_text_does_not_depend_on_the_pace(text: str, at: list[int], pace: Any, ruled: bool) -> None:
+    """Nor does its order with calls."""
     found = [*RULES, rules.stop("END")] if ruled else []
     events = feed(Parser(text_rules=found, pace=pace, reasoning="anywhere"), cut(text, at))
 
@@ -76,8 +77,7 @@ def test_what_is_shown_does_not_depend_on_the_pace(text: str, at: list[int], pac
     assert kinds == those
 
 
-def test_a_call_comes_behind_the_text_before_it() -> None:
-    """Half a word is whole when something else follows."""
+def test_pending_text_is_shown_before_a_call() -> None:
     events = feed(Parser(pace="words"), ["half a wo", f" {CALL}", "rd"])
 
     assert ["half a wo ", "thinking", "call-start", "call", "thinking", "rd"] == [
@@ -95,8 +95,7 @@ PLANTED: dict[str, Any] = {
 
 
 @pytest.mark.parametrize(("name", "fault"), PLANTED.values(), ids=PLANTED)
-def test_a_cut_grapheme_is_noticed(name: str, fault: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By what the first law looks at."""
+def test_a_planted_cut_of_a_grapheme_is_caught(name: str, fault: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     text = "".join(CLUSTERS)
 
     def told() -> list[str]:

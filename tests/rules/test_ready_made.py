@@ -1,4 +1,4 @@
-"""Rules that are ready made: what they find, and what looks like it and is left."""
+"""Tests of the ready-made rules."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ LEFT = [
 
 @together(("name", "text"), [(name, text) for name, each in FOUND.items() for text in each])
 @together("around", ["{}", "see {}, or", "({})", "\n{}\n"])
-def test_what_has_the_form_is_found(name: str, text: str, around: str) -> None:
+def test_text_with_the_format_is_found(name: str, text: str, around: str) -> None:
     """Alone, and between other words."""
     assert around.format(f"[{name}]" if name else "") == shown(ALL, around.format(text))
 
@@ -76,8 +76,8 @@ link   | https://evil.org#example.com | ![x](https&colon;[link]) => ![x](https&c
 """What stands in texts, by the rule that finds all of it; before `=>`, what is shown where that is a part of it."""
 
 
-def test_texts_as_they_are_written() -> None:
-    """With spaces and hyphens that do not break (here `~` and `^`), in lower case, as browsers read them; and likes."""
+def test_text_is_found_in_all_spellings() -> None:
+    """With no-break spaces and hyphens (here `~` and `^`), in lower case, and as browsers read it."""
     cases = []
     for line in REAL.strip("\n").translate({126: "\u00a0", 94: "\u2011"}).splitlines():
         name, *each = map(str.strip, line.split(" | "))
@@ -90,13 +90,12 @@ def test_texts_as_they_are_written() -> None:
 
 
 @together("text", LEFT)
-def test_what_has_not_is_left(text: str) -> None:
-    """What is nearly one, or has the wrong check digits."""
+def test_similar_text_is_not_found(text: str) -> None:
+    """Almost the format, or wrong check digits."""
     assert text == shown(ALL, text)
 
 
-def test_what_becomes_of_a_match_is_free() -> None:
-    """A function of the match, nothing, or another text."""
+def test_a_match_is_replaced_by_text_or_by_a_function() -> None:
     text = "mail bob@x.org"
 
     assert "mail b…" == shown([rules.email(by=lambda match: match[0] + "…")], text)
@@ -104,14 +103,13 @@ def test_what_becomes_of_a_match_is_free() -> None:
     assert "mail @" == shown([rules.replace("bob@x.org", "@"), rules.email()], text)
 
 
-def test_each_rule_states_what_it_holds() -> None:
-    """At most so many characters; a literal one less than it has."""
+def test_each_rule_states_its_maximum_of_pending_text() -> None:
+    """For a literal, one less than its length."""
     assert 5 == rules.replace("secret", "…").holds
     assert all(0 < rule.holds < 2000 for rule in ALL)
 
 
-def test_citations_tell_their_numbers() -> None:
-    """And in whose form they are written."""
+def test_citations_report_their_form_and_numbers() -> None:
     rule = rules.citations()
     assert rule.fields is not None
     assert {"form": "openai_file", "numbers": [4, 0]} == rule.fields("【4:0†source】")

@@ -1,4 +1,4 @@
-"""Rules and a pace beside each dialect: the reader sees what the rules leave of the text that there is without them."""
+"""Tests of rules and pace together with each dialect."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ WORDS = [
 
 
 def left_of(events: Any) -> str:
-    """Return what the rules leave of the text of events. What is hidden, and what is thought, stands between texts."""
+    """Return the text of events after applying the rules. Hidden text and reasoning separate texts."""
     seen, text = "", ""
     for event in events:
         if isinstance(event, Text):
@@ -48,7 +48,7 @@ def left_of(events: Any) -> str:
 
 
 def hold(dialect: str, seed: int) -> int:
-    """Raise AssertionError unless the laws hold for a text; return how many calls are in it."""
+    """Raise AssertionError if a text breaks the laws. Returns the number of its calls."""
     draw = Random(f"{dialect} {seed}")
     parts = draw.choices([*WORDS, *MARKUP[dialect], *MARKUP[dialect]], k=draw.randint(1, 16))
     if draw.random() < 0.5:
@@ -73,8 +73,8 @@ def hold(dialect: str, seed: int) -> int:
 
 
 @pytest.mark.parametrize("many", [1, pytest.param(60, marks=pytest.mark.deep)])
-def test_the_reader_sees_what_the_rules_leave(many: int) -> None:
-    """Of every dialect, with each pace, over cuts: no match over the edge of a call, and no text that is lost."""
+def test_rules_apply_to_the_visible_text_of_each_dialect(many: int) -> None:
+    """With each pace and at any cuts: no match spans a call, and no text is lost."""
     calls = sum(hold(dialect, seed) for dialect, seed in itertools.product(sorted(DIALECTS), range(many)))
 
     assert calls > 0

@@ -1,4 +1,4 @@
-"""Rules find in any pieces of a text what they find in the whole, hold back what they must, and read nothing twice."""
+"""Property tests of rules: the matches do not depend on the cuts, pending text is minimal, and the cost is linear."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ places = st.lists(st.integers(0, 14), max_size=6)
 
 
 @given(rule_sets, texts, places)
-def test_the_result_is_that_of_the_whole_text(rules: list[Rule], text: str, at: list[int]) -> None:
-    """Leftmost, longest, first: however the text is cut, whatever checks say."""
+def test_matches_do_not_depend_on_cuts(rules: list[Rule], text: str, at: list[int]) -> None:
+    """First, then longest, then the first rule, with any results of checks."""
     assume(rules)
 
     assert expected(rules, text) == read(rules, cut(text, at)) == read(rules, list(text))
 
 
 def joined(pieces: Pieces) -> list[str | Match]:
-    """Return what is certain, with the text between two matches in one piece."""
+    """Return certain pieces, with the text between two matches joined."""
     made: list[str | Match] = [""]
     for each in [pieces] if isinstance(pieces, str) else pieces:
         if isinstance(each, str) and isinstance(before := made[-1], str):
@@ -44,8 +44,8 @@ def joined(pieces: Pieces) -> list[str | Match]:
 
 
 @given(literal_sets, texts, places)
-def test_texts_that_stand_for_themselves_are_found_in_the_same_way(rules: list[Rule], text: str, at: list[int]) -> None:
-    """What passes because none of them begins in it is what passes character by character; also when met again."""
+def test_the_fast_path_for_literals_finds_the_same_matches(rules: list[Rule], text: str, at: list[int]) -> None:
+    """Also for pieces that were seen before."""
     quick, slow = Automaton(rules), Automaton(rules)
     slow.begins = None
     for pieces in (cut(text, at), list(text), cut(text, at)):
@@ -59,8 +59,8 @@ def test_texts_that_stand_for_themselves_are_found_in_the_same_way(rules: list[R
 
 
 @given(plain_sets, st.text("aabc ", max_size=5))
-def test_what_is_held_may_become_a_match(rules: list[Rule], text: str) -> None:
-    """And what may is held: of all texts that could follow, one makes a match of it, or of nothing before it."""
+def test_pending_text_may_become_a_match(rules: list[Rule], text: str) -> None:
+    """All such text is pending: some text after it makes a match."""
     assume(rules and all(rule.holds < 6 and isinstance(rule.what[0], str) for rule in rules))
     matcher = Matcher(Automaton(rules))
     matcher.feed(text)
@@ -83,8 +83,7 @@ def test_what_is_held_may_become_a_match(rules: list[Rule], text: str) -> None:
         ("a" * 65, ""),
     ],
 )
-def test_a_word_is_held_while_it_may_be_an_address(text: str, held: str) -> None:
-    """Up to the character that decides."""
+def test_a_word_is_pending_while_it_may_be_an_address(text: str, held: str) -> None:
     matcher = Matcher(Automaton([email()]))
     for character in text:
         matcher.feed(character)
@@ -107,7 +106,7 @@ TEXTS: dict[str, Callable[[int], str]] = {
 
 
 def calls_made(automaton: Automaton, text: str, size: int) -> int:
-    """Return how many functions are called while a text is read."""
+    """Return how many function calls reading a text takes."""
     made = 0
 
     def count(frame: FrameType, what: str, _: Any) -> None:
@@ -131,7 +130,7 @@ def calls_made(automaton: Automaton, text: str, size: int) -> int:
 @pytest.mark.parametrize("written", TEXTS.values(), ids=TEXTS)
 @pytest.mark.parametrize("patterns", HARD.values(), ids=HARD)
 def test_twice_the_text_is_twice_the_work(patterns: list[str], written: Callable[[int], str], size: int) -> None:
-    """Nothing is read again behind a match that could have been longer."""
+    """No text after an undecided match is read again."""
     automaton = Automaton([Rule(name=each, what=[re.compile(each)]) for each in patterns])
     calls_made(automaton, written(6000), size)  # what is made once
     once, twice, four_times = (calls_made(automaton, written(length), size) for length in (1500, 3000, 6000))
@@ -139,8 +138,7 @@ def test_twice_the_text_is_twice_the_work(patterns: list[str], written: Callable
     assert four_times - twice < 3 * (twice - once) + 500  # 2 if linear, 4 if quadratic
 
 
-def test_states_are_forgotten_when_they_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And made again."""
+def test_states_over_the_limit_are_deleted_and_created_again(monkeypatch: pytest.MonkeyPatch) -> None:
     rules = [Rule(name="r", what=[re.compile("[ab]{0,5}a[ab]{5}c")])]
     text = "".join("ab"[(at * 2654435761 >> 7) & 1] for at in range(400)) + "c"
     monkeypatch.setattr("streamtools.rules.automaton._STEPS", 20)
@@ -149,7 +147,7 @@ def test_states_are_forgotten_when_they_are_too_many(monkeypatch: pytest.MonkeyP
 
 
 def shows_too_early(patch: pytest.MonkeyPatch) -> None:
-    """One character of what is held is shown."""
+    """Show one character of the pending text."""
     feed, release = Matcher.feed, Matcher._release
 
     def early(matcher: Matcher, decided: Any, stop: int) -> Any:
@@ -160,7 +158,7 @@ def shows_too_early(patch: pytest.MonkeyPatch) -> None:
 
 
 def takes_the_shortest(patch: pytest.MonkeyPatch) -> None:
-    """A match stands as soon as there is one."""
+    """Accept a match as soon as there is one."""
     step = Automaton.step
 
     def first(automaton: Automaton, *args: Any) -> Any:
@@ -174,12 +172,12 @@ def takes_the_shortest(patch: pytest.MonkeyPatch) -> None:
 
 
 def prefers_the_last_rule(patch: pytest.MonkeyPatch) -> None:
-    """Where two match the same."""
+    """Prefer the last of two rules that match the same text."""
     patch.setattr("streamtools.rules.automaton.sorted", lambda each: sorted(each, reverse=True), raising=False)
 
 
 def shows_a_match_at_the_end(patch: pytest.MonkeyPatch) -> None:
-    """What is held is shown as it is, though it is a match that might have gone on."""
+    """Show pending text at the end unchanged, even if it is a match."""
     patch.setattr(Matcher, "close", lambda matcher: matcher._release([], matcher.position))
 
 
@@ -189,7 +187,7 @@ def shows_a_match_at_the_end(patch: pytest.MonkeyPatch) -> None:
 def test_a_planted_fault_is_caught(
     plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By the first law, in a few texts."""
+    """By the first law, with few texts."""
     rules = [
         Rule(name="r1", what=["ab", "abab"]),
         Rule(name="r2", what=[re.compile("a[bc]{1,3}")]),
@@ -218,21 +216,20 @@ def test_a_planted_fault_is_caught(
         ("(?i:a)", "not supported"),
     ],
 )
-def test_a_pattern_beyond_the_subset_is_refused(pattern: str, why: str) -> None:
-    """When the rule is made, with the reason."""
+def test_an_unsupported_pattern_is_refused(pattern: str, why: str) -> None:
+    """The error gives the reason."""
     with pytest.raises(ValueError, match=why):
         Rule(name="r", what=[re.compile(pattern)])
 
 
 def test_a_rule_without_a_pattern_is_refused() -> None:
-    """It would find nothing."""
     with pytest.raises(ValueError, match="has no pattern"):
         Rule(name="r", what=[])
 
 
 @pytest.mark.parametrize("flags", [re.DOTALL, re.VERBOSE, re.ASCII])
-def test_a_flag_beyond_the_subset_is_refused(flags: re.RegexFlag) -> None:
-    """But not `re.IGNORECASE`, which is known."""
+def test_an_unsupported_flag_is_refused(flags: re.RegexFlag) -> None:
+    """`re.IGNORECASE` is supported."""
     with pytest.raises(ValueError, match="IGNORECASE"):
         Rule(name="r", what=[re.compile("a.", flags)])
     assert "x" == shown([Rule(name="r", what=[re.compile("ä.", re.IGNORECASE)], by="x")], "Äé")

@@ -1,4 +1,4 @@
-"""Rules on the text of a parser, a machine and a stream: what is shown, what is told of it, and that nothing leaks."""
+"""Tests of `text_rules` in a parser, a machine and a stream: visible text, events, and no leaks."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ pieces = st.sampled_from([
 
 
 def feed(parser: Parser, deltas: Sequence[str]) -> list[UIEvent]:
-    """Return all that a parser says."""
+    """Return all events of a parser."""
     return [event for delta in deltas for event in parser.feed(delta)] + parser.close()
 
 
@@ -72,8 +72,8 @@ options = st.fixed_dictionaries(
 
 
 @given(texts, places, options, st.booleans())
-def test_what_is_shown_does_not_depend_on_the_cuts(text: str, at: list[int], chosen: Any, ends: bool) -> None:
-    """Nor do the matches, the calls, and where the answer ends."""
+def test_visible_text_and_matches_do_not_depend_on_cuts(text: str, at: list[int], chosen: Any, ends: bool) -> None:
+    """Nor do the calls, and the end of the answer."""
     chosen = chosen | {"text_rules": [*RULES, *([rules.stop("END"), rules.fail("FAIL")] if ends else [])]}
     whole = parse(text, **chosen)
     parser = Parser(**chosen)
@@ -86,8 +86,8 @@ def test_what_is_shown_does_not_depend_on_the_cuts(text: str, at: list[int], cho
 
 
 @given(texts, places, options)
-def test_all_of_the_text_is_shown_or_in_a_match(text: str, at: list[int], chosen: Any) -> None:
-    """Each character of what would be shown without rules, once, and where the events say."""
+def test_each_character_is_shown_or_in_a_match(text: str, at: list[int], chosen: Any) -> None:
+    """At the position that the events state."""
     plain = parse(text, **chosen).content
     events = feed(Parser(text_rules=RULES, **chosen), cut(text, at))
 
@@ -95,7 +95,7 @@ def test_all_of_the_text_is_shown_or_in_a_match(text: str, at: list[int], chosen
 
 
 def assert_conserved(plain: str, events: Sequence[UIEvent]) -> None:
-    """Raise AssertionError unless the events hold a text, in order."""
+    """Raise AssertionError unless the events hold the whole text, in order."""
     written, instead = "", 0
     for event in events:
         if isinstance(event, Matched):
@@ -111,7 +111,7 @@ def assert_conserved(plain: str, events: Sequence[UIEvent]) -> None:
 
 
 def no_candidate_ends(patch: pytest.MonkeyPatch) -> None:
-    """A match goes over the edge of a call."""
+    """Let a match continue across a call."""
     end = TextFilter.end
     patch.setattr(TextFilter, "take", _only_at_the_end(TextFilter.take, end))
 
@@ -128,12 +128,12 @@ def _only_at_the_end(take: Callable[..., Any], end: Callable[..., Any]) -> Calla
 
 
 def what_is_held_is_dropped(patch: pytest.MonkeyPatch) -> None:
-    """At the end of the text."""
+    """Drop pending text at the end."""
     patch.setattr(Matcher, "close", lambda matcher: "")
 
 
 def a_match_is_counted_wrong(patch: pytest.MonkeyPatch) -> None:
-    """Its position is that in what is shown."""
+    """Count the position of a match in the shown text."""
     show_all = TextFilter._show
 
     def show(guard: TextFilter, found: Any, out: list[UIEvent]) -> None:
@@ -147,7 +147,6 @@ def a_match_is_counted_wrong(patch: pytest.MonkeyPatch) -> None:
 def test_a_planted_fault_is_caught(
     plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By the laws above, in one text."""
     text = f"a secret, top {CALL}secret and sec"
 
     def check() -> None:
@@ -162,7 +161,7 @@ def test_a_planted_fault_is_caught(
 
 
 def test_a_call_and_reasoning_end_a_match() -> None:
-    """What was held leaves before them."""
+    """The pending text is shown before them."""
     parser = Parser(text_rules=[rules.remove("top secret")], reasoning="anywhere")
     events = feed(parser, [f"a top {CALL}secret top <think>secret</think>secret"])
 
@@ -171,8 +170,8 @@ def test_a_call_and_reasoning_end_a_match() -> None:
     ]
 
 
-def test_the_events_of_a_match() -> None:
-    """The match stands in no JSON, and what is shown for it follows."""
+def test_a_match_is_reported_before_its_replacement() -> None:
+    """No JSON holds the match."""
     found = parse(
         "my [1] secret", text_rules=[rules.mark(re.compile(r"\[(\d)\]"), lambda match: {"n": match[1]}), *RULES]
     )
@@ -190,7 +189,7 @@ def test_the_events_of_a_match() -> None:
 
 
 def test_no_event_holds_a_match() -> None:
-    """Neither the raw text of calls, of errors and of what nearly was one, nor data that nobody understands."""
+    """Including the raw text of calls, errors and near misses, and unknown data."""
     bad = '###:{"name": "f", "arguments": {"a": "secret"}'
     given: list[SourceEvent] = [
         TextDelta(f"say secret: {CALL.replace('b', 'x')} {bad} secret"),
@@ -210,8 +209,7 @@ def test_no_event_holds_a_match() -> None:
     assert all(each.raw is None for each in near)
 
 
-def test_a_call_that_is_too_long_is_cleaned_at_its_cut() -> None:
-    """Where half of a match may stand."""
+def test_half_a_match_at_the_end_of_a_long_call_is_removed() -> None:
     text = '###:{"name": "f", "arguments": {"a": "' + "secret" * 9
     found = parse(text, text_rules=[rules.replace("secret", "…")], limits=Limits(call=41))
 
@@ -230,7 +228,7 @@ STOP: list[tuple[Sequence[str], str, list[str]]] = [
 def test_stop_ends_the_turn_as_a_stop_sequence_does(
     deltas: list[str], shown: str, calls: list[str], native: bool | None
 ) -> None:
-    """Complete calls run, and what comes behind is neither shown nor run."""
+    """Complete calls run. Later text is not shown, and later calls do not run."""
     machine = StreamMachine(text_rules=[rules.stop("END")], native_tool_calls=native, execute="eager")
     events = [event for delta in deltas for event in machine.feed(TextDelta(delta))]
     due = machine.take_runnable()
@@ -250,7 +248,7 @@ def _ending(events: list[UIEvent]) -> tuple[str, str | None]:
 
 @pytest.mark.parametrize("tail", ["", " more"])
 def test_a_match_may_be_decided_at_the_end_of_the_turn(tail: str) -> None:
-    """Or by a native call, which then is none."""
+    """Or by a native call, which is then ignored."""
     ends = [rules.stop(re.compile(r"END\b"))]
     call = NativeToolCall("0", "f", "{}", "i")
     for behind in ([], [call], [TextDelta(tail)] if tail else []):
@@ -260,7 +258,7 @@ def test_a_match_may_be_decided_at_the_end_of_the_turn(tail: str) -> None:
 
 
 def test_fail_ends_the_run() -> None:
-    """With an error, and no call of the turn runs."""
+    """With an error. No call of the turn runs."""
     events = run([TextDelta(f"{CALL} a FAIL b"), TextDelta("c"), ProviderCompleted()], text_rules=[rules.fail("FAIL")])
 
     outputs.validate(events)
@@ -272,7 +270,7 @@ def test_fail_ends_the_run() -> None:
 
 
 def test_native_reasoning_and_calls_end_a_match() -> None:
-    """The numbers of events rise by one all the same."""
+    """The numbers of events rise by one."""
     given: list[SourceEvent] = [TextDelta("a sec"), ReasoningDelta("hm"), TextDelta("ret sec"), SourceRaw({}, "openai")]
     events = run([*given, TextDelta("ret"), ProviderCompleted()], text_rules=RULES)
 
@@ -283,8 +281,8 @@ def test_native_reasoning_and_calls_end_a_match() -> None:
 
 
 @given(machine_sources, machine_options, st.booleans())
-def test_a_run_with_rules_is_in_order(given: list[SourceEvent], chosen: Any, cancel: bool) -> None:
-    """Whatever comes, with rules that end it, or none of its text."""
+def test_a_run_with_rules_has_valid_events(given: list[SourceEvent], chosen: Any, cancel: bool) -> None:
+    """For any source events, and for rules that end the run."""
     ends = [rules.stop(re.compile(r"[a-f]\b")), rules.fail(re.compile(r"(?:H|```)(?!x)")), rules.remove("name")]
     for found in ([*RULES, *ends[2:]], ends):
         events = run(given, text_rules=found, cancel=cancel, **chosen)
@@ -293,8 +291,8 @@ def test_a_run_with_rules_is_in_order(given: list[SourceEvent], chosen: Any, can
 
 
 @pytest.mark.parametrize("at", [1, 12, 30, 31, 32, 40])
-def test_typed_values_are_those_that_are_shown(at: int) -> None:
-    """Also where what was held leaves for something else."""
+def test_typed_values_hold_the_shown_text(at: int) -> None:
+    """Also if pending text is shown before another event."""
     text = '{"who": "bob@example.org and sec", "n": 12}'
     given: list[SourceEvent] = [TextDelta(text[:at]), ReasoningDelta("hm"), TextDelta(text[at:]), ProviderCompleted()]
     events = run(given, text_rules=[rules.replace(re.compile("sec(?![a-z])"), "…")], output=OutputType(dict[str, Any]))
@@ -308,14 +306,14 @@ def test_typed_values_are_those_that_are_shown(at: int) -> None:
 
 @tool
 def now(a: str) -> str:
-    """Tell the time."""
+    """Return the time."""
     return f"{a} o'clock"
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("history", ["as_written", "as_shown"])
 async def test_the_history_is_as_written_or_as_shown(history: Any) -> None:
-    """Tools get what was written in either case, and the reader what is shown."""
+    """Tools get the original arguments in both cases."""
     call = CALL.replace('"b"', '"secret"')
     text = f"my secret [1] and {call} top secret"
     async with ToolStream(
@@ -332,8 +330,8 @@ async def test_the_history_is_as_written_or_as_shown(history: Any) -> None:
     assert said == (text if history == "as_written" else f"my …  {call.replace('secret', '…')} …")
 
 
-def test_what_are_no_rules_is_refused() -> None:
-    """Where they are given, and not when a text comes."""
+def test_values_that_are_no_rules_are_refused() -> None:
+    """When they are given, not when a text arrives."""
     with pytest.raises(ValueError, match="text_rules"):
         Parser(text_rules=rules.email())  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="text_rules"):

@@ -15,7 +15,7 @@ from streamtools.errors import Code
 from streamtools.events import Done, UIEvent
 from streamtools.parsing import BROKEN, DIALECTS, ENDED, Body, Opener, Span
 from streamtools.testing import assert_laws
-from tests.parsing.faults import hold_back_one_too_long, limits_forgotten, thinking_never_ends
+from tests.parsing.faults import a_failed_candidate_is_late, limits_are_ignored, thinking_never_ends
 
 Steps: TypeAlias = Generator[None, None, None]
 
@@ -185,12 +185,12 @@ def always_finish(patch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("plant", "law"),
     [
-        (hold_back_one_too_long, "promptness: buffered, but not the beginning of a marker"),
+        (a_failed_candidate_is_late, "promptness: buffered, but not the beginning of a marker"),
         (hide_pending_text, "promptness: neither shown nor buffered"),
         (thinking_never_ends, "paired lifecycle"),
         (end_twice, "one ending"),
         (always_finish, "one ending"),
-        pytest.param(limits_forgotten, "limits", marks=pytest.mark.deep),  # other laws find it sooner
+        pytest.param(limits_are_ignored, "limits", marks=pytest.mark.deep),  # other laws find it sooner
     ],
 )
 def test_a_fault_of_the_parser_breaks_the_expected_law(
