@@ -32,6 +32,16 @@ DEMO = ("--tools", "streamtools.apps.cli.demo:TOOLS")
 KEY = "sk-do-not-tell"
 
 
+class Keys(TerminalFile):
+    """Keys that a user types on a terminal. The line `^C` raises KeyboardInterrupt."""
+
+    def readline(self, size: int = -1, /) -> str:  # type: ignore[override]  # typeshed's StringIO has two bases
+        line = super().readline(size)
+        if line == "^C\n":
+            raise KeyboardInterrupt
+        return line
+
+
 @contextlib.contextmanager
 def serving(*answers: Loopback) -> Iterator[Provider]:
     """Serve these answers in a thread, one for each request."""
@@ -207,12 +217,8 @@ def test_a_terminal_shows_a_prompt(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_ctrl_c_at_the_prompt_ends_the_chat(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    class Interrupted(TerminalFile):
-        def readline(self, size: int = -1, /) -> str:  # type: ignore[override]  # typeshed's StringIO has two bases
-            raise KeyboardInterrupt
-
     screen = TerminalFile()
-    monkeypatch.setattr(sys, "stdin", Interrupted())
+    monkeypatch.setattr(sys, "stdin", Keys("^C\n"))
     monkeypatch.setattr(sys, "stdout", screen)
     assert 130 == main(["chat", "--model", "m"])
     assert screen.getvalue().endswith("\n\n❯ \n")
@@ -402,48 +408,25 @@ TOOLS = ToolRegistry(pay, pick_date)
 """
 
 
-def test_calls_are_decided_on_a_terminal(tmp_path: Path) -> None:
-    """Calls are approved, denied and answered, after their arguments were shown."""
-    pty = pytest.importorskip("pty")
+def test_calls_are_decided_on_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calls are approved, denied and answered, after their arguments were shown. Ctrl-C leaves a call pending."""
     (tmp_path / "paying.py").write_text(PAYING)
+    monkeypatch.syspath_prepend(tmp_path)
     pay = '###:{"tool":"pay","parameters":{"to":"%s","amount":50}}'
     pick = '###:{"tool":"pick_date","parameters":{"title":"\\u001b[2J"}}'
-    said = [pay % "Ann", "Ann has it.", pay % "Bob", "Bob has not.", pick, "In March."]
-    ours, theirs = pty.openpty()
-    with serving(*map(saying, said)) as server, os.fdopen(ours, "rb+", buffering=0) as terminal:
-        command = [*COMMAND, *to(server, "--tools", "paying:TOOLS")]
-        options: dict[str, Any] = {"cwd": tmp_path, "env": ENVIRONMENT | {"TERM": "dumb"}}
-        with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=subprocess.PIPE, **options) as process:
-            os.close(theirs)
-
-            left = b""
-
-            def say(line: str, *until: str) -> str:
-                nonlocal left
-                terminal.write(line.encode())
-                shown = ""
-                for text in until:
-                    while text.encode() not in left:
-                        left += os.read(terminal.fileno(), 4096)
-                    before, _, left = left.partition(text.encode())
-                    shown += before.decode() + text
-                return shown
-
-            say("", "/quit", "❯ ")
-            shown = say("Pay Ann.\n", "Run pay? [y/N] ")
-            assert '"amount": 50' in shown
-            assert "■ pending" in shown
-            assert "✔" not in shown
-            assert "paid 50 to Ann" in say("y\n", "Ann has it.", "✔ finished", "❯ ")
-            say("Pay Bob.\n", "Run pay? [y/N] ")
-            say("n\n", "Why not (for the model)? ")
-            assert "paid" not in say("too much\n", "Bob has not.", "✔ finished", "❯ ")
-            shown = say("When?\n", "What is the result (text or JSON)? ")
-            assert "\\u001b[2J" in shown  # JSON escapes the control characters of a model
-            say("2027-03-01\n", "In March.", "✔ finished", "❯ ")
-            terminal.write(b"/quit\n")
-            _, complaints = process.communicate(timeout=120)
-    assert (0, b"") == (process.returncode, complaints)
+    answers = [pay % "Ann", "Ann has it.", pay % "Bob", "Bob has not.", pick, "In March.", pay % "Cy"]
+    screen = TerminalFile()
+    keys = ["", "Pay Ann.", "y", "Pay Bob.", "n", "too much", "When?", "2027-03-01", "Pay Cy.", "^C", "/quit", ""]
+    monkeypatch.setattr(sys, "stdin", Keys("\n".join(keys)))
+    monkeypatch.setattr(sys, "stdout", screen)
+    with serving(*map(saying, answers)) as server:
+        assert 0 == main(to(server, "--tools", "paying:TOOLS"))
+    shown = screen.getvalue()
+    assert [3, 4, 3] == [shown.count(text) for text in ('"amount": 50', "■ pending", "✔ finished")]
+    positions = [shown.index(text) for text in ("paid 50 to Ann", "Ann has it.", "Bob has not.", "In March.")]
+    assert sorted(positions) == positions
+    assert "paid 50 to Bob" not in shown
+    assert "\\u001b[2J" in shown  # JSON escapes the control characters of a model
     asked = [body["messages"] for body in server.bodies]
     assert "too much" in str(asked[3][-1])
     assert "2027-03-01" in str(asked[5][-1])
