@@ -360,20 +360,6 @@ class Approvals:
         del self._open[call_id]
         waiting.decided.set()
 
-    async def wait(self, question: Question) -> Decision | None:
-        """Wait for the decision. Returns `Deny` if the question expires, and None if the run ends first."""
-        call_id = question.call.id
-        waiting = self._open[call_id] = _OpenQuestion(question)
-        seconds_left = None if question.expires is None else max(0.0, question.expires - self.clock())
-        try:
-            with anyio.move_on_after(seconds_left):
-                await waiting.decided.wait()
-        finally:
-            self._open.pop(call_id, None)
-        if waiting.decision is not None:
-            self._closed[call_id] = None
-        return waiting.decision
-
     async def ask(
         self, call: ToolCall, *, approval: bool, show: Callable[[Question], Awaitable[object]]
     ) -> Decision | None:
@@ -394,8 +380,16 @@ class Approvals:
                 await show(question)
             return self.default
         await show(question)
-        decision = await self.wait(question)
-        return None if decision is None else _bind(decision, question, call)
+        waiting = self._open[call.id] = _OpenQuestion(question)
+        try:
+            with anyio.move_on_after(None if question.expires is None else max(0.0, question.expires - self.clock())):
+                await waiting.decided.wait()
+        finally:
+            self._open.pop(call.id, None)
+        if waiting.decision is None:
+            return None
+        self._closed[call.id] = None
+        return _bind(waiting.decision, question, call)
 
     def _earlier_decision(self, question: Question) -> Decision | None:
         """Return the decision that was made before the run started, or None if the question is still open."""

@@ -18,15 +18,7 @@ from streamtools.calls import ARGUMENT_FIELDS, ID_FIELDS, NAME_FIELDS, NATIVE, T
 from streamtools.errors import Code, UnreadableSource
 from streamtools.json_values import Rejected, compact, whole
 from streamtools.limits import DEFAULT_LIMITS
-from streamtools.response_parts import (
-    ITEMS,
-    entry_type,
-    is_call_block,
-    legacy_call,
-    split_list,
-    split_response,
-    to_plain,
-)
+from streamtools.response_parts import ITEMS, entry_type, is_call_block, split_list, split_response, to_plain
 from streamtools.tools.results import ToolOutcome
 
 _NORMAL_ENDS = (None, "", "stop", "end_turn", "stop_sequence", "completed", "tool_calls", "tool_use", "function_call")
@@ -39,11 +31,13 @@ After any other finish reason, the arguments of a call may be incomplete. Stream
 class FinishedCall(NamedTuple):
     """One call of a response.
 
-    `rejected` is None for a valid call. For any other call it is the error, and the call has no arguments.
+    `rejected` is None for a valid call. For any other call it is the error, and the call has no arguments. `entry` is
+    the part of the response that holds the call.
     """
 
     call: ToolCall
     rejected: Rejected | None = None
+    entry: Any = None
 
 
 class FinishedResponse(NamedTuple):
@@ -67,7 +61,7 @@ def read_finished(response: object) -> FinishedResponse:
         return FinishedResponse("chat", {"content": response}, [])
     if isinstance(response, Sequence) and not isinstance(response, bytes | bytearray | memoryview):
         if all(isinstance(entry, ToolCall) for entry in response):
-            return FinishedResponse("calls", None, [FinishedCall(call) for call in response])
+            return FinishedResponse("calls", {}, [FinishedCall(call) for call in response])
         found = split_list(response)
     else:
         value = to_plain(response)
@@ -83,12 +77,7 @@ def read_finished(response: object) -> FinishedResponse:
         if not found.kind:
             members = ", ".join(map(str, value)) or "nothing"
             raise UnreadableSource(f"expected a finished response, got an object with {members}")
-    kind, written, entries, ending = found
-    if kind in ("chat", "ollama"):
-        if entries and isinstance(entries[-1], dict) and legacy_call(written):  # written as an entry of `tool_calls`
-            entries[-1] = {"type": "function", "function": entries[-1]}
-        written = {**written, "tool_calls": entries or None}
-    return FinishedResponse(kind, written, _number(entries, ending))
+    return FinishedResponse(found.kind, found.written, _number(found.calls, found.ending))
 
 
 def _number(entries: Iterable[Any], finish_reason: object) -> list[FinishedCall]:
@@ -112,7 +101,7 @@ def _number(entries: Iterable[Any], finish_reason: object) -> list[FinishedCall]
             why = f"the answer holds more than {DEFAULT_LIMITS.calls} calls"
             arguments, rejected = {}, Rejected(Code.TOO_MANY_CALLS, why)
         call = ToolCall(id=call_id, name=whole(name), arguments=arguments, dialect=NATIVE, provider_id=given)
-        calls.append(FinishedCall(call, rejected))
+        calls.append(FinishedCall(call, rejected, entry))
     return calls
 
 
@@ -174,11 +163,11 @@ def extend_messages(messages: Sequence[Any], response: object, outcomes: Sequenc
 
 
 def _write_chat(response: FinishedResponse, outcomes: Sequence[ToolOutcome]) -> Iterator[dict[str, Any]]:
-    message = {key: value for key, value in response.written.items() if value is not None and key not in _OUTPUT_ONLY}
+    written = response.written if isinstance(response.written, dict) else {}
+    message = {key: value for key, value in written.items() if value is not None and key not in _OUTPUT_ONLY}
     message = {"role": "assistant", "content": None, **message}
     if outcomes:
-        calls = zip(message["tool_calls"], response.calls, strict=True)
-        message["tool_calls"] = [_write_call(call, finished, response.kind) for call, finished in calls]
+        message["tool_calls"] = [_write_call(found, response.kind) for found in response.calls]
     if outcomes or message["content"]:
         yield message
     for outcome in outcomes:
@@ -188,30 +177,19 @@ def _write_chat(response: FinishedResponse, outcomes: Sequence[ToolOutcome]) -> 
             yield {"role": "tool", "tool_call_id": outcome.call.id, "content": whole(outcome.text)}
 
 
-def _write_call(call: Any, finished: FinishedCall, kind: str) -> dict[str, Any]:
-    if not isinstance(call, Mapping) or not call.keys().isdisjoint((*NAME_FIELDS, *ARGUMENT_FIELDS)):
-        return _write_chat_call(finished, kind)
-    written = {**call, "id": finished.call.id}
-    function = call.get("function")
-    if isinstance(function, Mapping):
-        given = function.get("arguments")
-        is_bad = finished.rejected is not None or not given
-        if not isinstance(given, Mapping):
-            written["function"] = {**function, "arguments": "{}" if is_bad else given}
-    elif not isinstance(call.get("custom"), Mapping):
-        return _write_chat_call(finished, kind)
-    return written
-
-
-def _write_chat_call(finished: FinishedCall, kind: str = "chat") -> dict[str, Any]:
-    """Return a call in the format of chat completions."""
-    call = finished.call
+def _write_call(found: FinishedCall, kind: str) -> dict[str, Any]:
+    call, entry = found.call, found.entry
+    if isinstance(entry, Mapping) and entry.keys().isdisjoint((*NAME_FIELDS, *ARGUMENT_FIELDS)):
+        function = entry.get("function")
+        if isinstance(function, Mapping):
+            given = function.get("arguments")
+            text = {} if isinstance(given, Mapping) else {"arguments": "{}" if found.rejected else given or "{}"}
+            return {**entry, "id": call.id, "function": {**function, **text}}
+        if isinstance(entry.get("custom"), Mapping):
+            return {**entry, "id": call.id}
     arguments = call.arguments if kind == "ollama" else whole(compact(call.arguments))
-    return {
-        "id": call.id,
-        "type": "function",
-        "function": {"name": whole(call.name) or _UNKNOWN, "arguments": arguments},
-    }
+    function = {"name": whole(call.name) or _UNKNOWN, "arguments": arguments}
+    return {"id": call.id, "type": "function", "function": function}
 
 
 def _write_responses(response: FinishedResponse, outcomes: Sequence[ToolOutcome]) -> Iterator[dict[str, Any]]:
@@ -250,15 +228,10 @@ def _write_result(outcome: ToolOutcome) -> dict[str, Any]:
     return result if outcome.error is None else {**result, "is_error": True}
 
 
-def _write_calls(response: FinishedResponse, outcomes: Sequence[ToolOutcome]) -> Iterator[dict[str, Any]]:
-    calls = [_write_chat_call(found) for found in response.calls]
-    return _write_chat(response._replace(kind="chat", written={"tool_calls": calls}), outcomes)
-
-
 _WRITERS = {
     "chat": _write_chat,
     "ollama": _write_chat,
     "responses": _write_responses,
     "anthropic": _write_anthropic,
-    "calls": _write_calls,
+    "calls": _write_chat,
 }

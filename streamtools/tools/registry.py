@@ -226,16 +226,16 @@ class ToolRegistry:
             trusted=lambda call: call.dialect == NATIVE,
             approvals=Approvals(default=Deny("no approver is available")),
         )
-        good = [call for call, rejected in calls if rejected is None]
+        good = [call for call, rejected, _ in calls if rejected is None]
         if fail_fast:
-            for call, rejected in calls:
+            for call, rejected, _ in calls:
                 if rejected is not None or (await runner.run([call], discard))[0].error is not None or runner.stopped:
                     break
         else:
             await runner.run(good, discard)
         outcomes, _ = runner.close_calls(good)
         ended = {outcome.call.id: outcome for outcome in outcomes}
-        return [ended[call.id] if rejected is None else refuse(call, rejected) for call, rejected in calls]
+        return [ended[call.id] if rejected is None else refuse(call, rejected) for call, rejected, _ in calls]
 
     extend_messages = staticmethod(extend_messages)
 

@@ -241,13 +241,13 @@ async def test_the_same_calls_are_found_as_by_extract_tool_calls(response: Any) 
     calls, errors = extract_tool_calls(response)
     asked = read_finished(response).calls
     assert [(each.name, each.arguments) for each in calls] == [
-        (call.name, call.arguments) for call, rejected in asked if rejected is None
+        (call.name, call.arguments) for call, rejected, _ in asked if rejected is None
     ]
-    assert [each.code for each in errors] == [rejected.code for _, rejected in asked if rejected is not None]
+    assert [each.code for each in errors] == [rejected.code for _, rejected, _ in asked if rejected is not None]
     assert asked
     outcomes = await REGISTRY.process_tool_calls(response)
     history = json.dumps(extend_messages([], response, outcomes))
-    names = [call.name or "unknown" for call, _ in asked]
+    names = [call.name or "unknown" for call, _, _ in asked]
     assert all(json.dumps(name) in history for name in names)
     assert all(outcome.call.id in history for outcome in outcomes) or "message" in response
 
