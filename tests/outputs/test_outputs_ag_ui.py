@@ -165,7 +165,7 @@ def test_calls_for_the_front_end_are_listed() -> None:
 
 
 def test_calls_that_wait_for_approval_interrupt_the_run() -> None:
-    """The outcome has the id of the call, for all versions."""
+    """The outcome has the id of the call in all versions."""
     done = Done("finished", "tool_calls", None, [WEATHER, TIME])
     run = Start("r"), StepStart(1), Call(WEATHER), ApprovalRequested(TIME), StepEnd(1, "tool_calls"), done
 

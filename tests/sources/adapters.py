@@ -19,15 +19,15 @@ _CUTS = 200
 
 
 def read(make: Make, *chunks: bytes) -> list[SourceEvent]:
-    """Return the events of a whole stream that comes in `chunks`; who answered is asked for by `who_answers` alone."""
+    """Return the events of a whole stream in `chunks`, without the ids of response and model."""
     return [
         replace(event, response_id=None, model=None) if isinstance(event, ProviderCompleted) else event
         for event in _events(make, chunks)
     ]
 
 
-def who_answers(make: Make, *chunks: bytes) -> tuple[str | None, str | None]:
-    """Return the id of the response, and the model, that the end of a stream tells."""
+def response_identity(make: Make, *chunks: bytes) -> tuple[str | None, str | None]:
+    """Return the id of the response and the model from the end of a stream."""
     (end,) = (event for event in _events(make, chunks) if isinstance(event, ProviderCompleted))
     return end.response_id, end.model
 

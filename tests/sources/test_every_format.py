@@ -98,7 +98,7 @@ def test_random_pieces_never_raise(format: str, pieces: list[tuple[int, int]], w
 
 
 def _values_of(frames: list[bytes]) -> list[Any]:
-    """Return the JSON values of server-sent events, or nothing if a frame holds anything else."""
+    """Return the JSON values of server-sent events, or an empty list if a frame has no JSON."""
     try:
         return [json.loads(frame.partition(b"data: ")[2]) for frame in frames]
     except ValueError:

@@ -113,7 +113,7 @@ CASES = {
 
 @together(("stream", "expected"), CASES.values(), ids=CASES)
 def test_cases_of_the_standard_give_the_same_frames_at_every_cut(stream: bytes, expected: list[Frame]) -> None:
-    """Each case is what it should be however it is cut, and the reference says the same."""
+    """The frames equal the expected frames and those of the reference."""
     assert expected == reference(stream)
     for chunks in usual_cuts(stream):
         assert expected == frames(SSEDecoder(), chunks), chunks
@@ -143,7 +143,7 @@ def test_any_stream_gives_the_frames_of_the_reference_at_any_cut(stream: bytes, 
 
 @given(_streams, places, st.integers(1, 20))
 def test_the_limit_skips_the_same_frames_at_any_cut(stream: bytes, where: list[int], limit: int) -> None:
-    """What is over the limit depends on the bytes alone; all else is as if there were none."""
+    """Only the size of a frame decides. Other frames are unaffected."""
     lines = re.sub(rb"\r\n?", b"\n", stream.removeprefix(b"\xef\xbb\xbf"))
     blocks = lines.split(b"\n\n")
     blocks[-1] = blocks[-1].removesuffix(b"\n")
@@ -169,7 +169,7 @@ def test_a_skipped_frame_at_the_end_of_the_stream_is_reported() -> None:
 
 @pytest.mark.parametrize(("make", "end"), [(SSEDecoder, b"\n\n"), (LineDecoder, b"\n")], ids=["SSE", "NDJSON"])
 def test_an_endless_line_takes_no_memory(make: type[SSEDecoder | LineDecoder], end: bytes) -> None:
-    """Fifty megabytes in one line are counted and not stored, and what follows them is read."""
+    """Fifty megabytes in one line are counted and not stored. The next frame is read."""
     decoder = make(1024 * 1024)
     chunk = b"x" * 65536
     tracemalloc.start()
@@ -183,7 +183,7 @@ def test_an_endless_line_takes_no_memory(make: type[SSEDecoder | LineDecoder], e
 
 
 def test_a_long_frame_that_arrives_in_small_chunks_is_one_frame() -> None:
-    """A megabyte that comes in pieces of seven bytes is put together once."""
+    """A megabyte that arrives in pieces of seven bytes is joined once."""
     value = b"0123456789" * 100_000
     stream = b"data: " + value + b"\n\n"
     assert [Frame(value)] == frames(SSEDecoder(), [stream[at : at + 7] for at in range(0, len(stream), 7)])

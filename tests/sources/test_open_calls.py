@@ -1,4 +1,4 @@
-"""As many native calls are open as a turn may have: one that is too many is told once, and not kept."""
+"""Tests of the limit of open native calls: an excess call is reported once and not stored."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ BEGINS: dict[str, Any] = {
 
 @pytest.mark.parametrize("name", BEGINS)
 def test_open_calls_are_bounded(name: str) -> None:
-    """A call that begins beside as many begins and ends at once, with the reason; with Anthropic, beside a thought."""
+    """The excess call begins and ends immediately. Anthropic allows a block of thinking besides."""
     events = fed(name, [BEGINS[name](n) for n in range(20)])
 
     started = [each.key for each in events if isinstance(each, ToolCallStart)]
@@ -60,7 +60,7 @@ def test_open_calls_are_bounded(name: str) -> None:
 
 @pytest.mark.parametrize("index", [None, 0, 7])
 def test_pieces_of_chat_calls_over_the_limit_are_dropped(index: int | None) -> None:
-    """They are dropped, wherever they stand; calls that were there before go on."""
+    """They are dropped at any position, and earlier calls continue."""
     begin = [BEGINS["openai"](n) for n in range(3)]
     place = {} if index is None else {"index": index}
     more = [chat(**place, id="x", function={"name": "g"}), chat(**place, function={"arguments": '"lost"'})]
@@ -74,7 +74,7 @@ def test_pieces_of_chat_calls_over_the_limit_are_dropped(index: int | None) -> N
 
 
 def test_a_stray_entry_makes_open_calls_faulty() -> None:
-    """Also the second time, when more has come in between."""
+    """This also holds for a repetition after other pieces."""
     stray = {"choices": [{"index": 0, "delta": {"tool_calls": [5, 5]}}]}
     end = {"choices": [{"finish_reason": "tool_calls"}]}
     closed = chat(index=0, id="a", function={"name": "f", "arguments": "{}"})

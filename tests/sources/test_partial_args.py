@@ -1,4 +1,4 @@
-"""Arguments in pieces with paths: the text that is written, and what is given where none can be."""
+"""Tests of arguments in pieces with paths: their JSON text, or the collected object."""
 
 from __future__ import annotations
 
@@ -140,13 +140,13 @@ def test_values_out_of_order_are_collected(pieces: list[Any], expected: dict[str
 
 @together("piece", UNREADABLE.values(), ids=UNREADABLE)
 def test_pieces_without_an_object_are_returned_unchanged(piece: Any) -> None:
-    """No call can come of it: it is in a list, which is no object."""
+    """The list with the piece is not an object, so the call is malformed."""
     before = [number("$.o.p", 1), number("$.l[0]", 1), text("$.a", "b")]
     assert ('{"o":{"p":1},"l":[1],"a":"b', [piece]) == write(*before, piece, text("$.a", "c"))
 
 
 def test_collected_arguments_are_bounded() -> None:
-    """Over the limit of a call nothing is kept, and the call cannot become one."""
+    """Arguments over the limit are dropped, and the call is malformed."""
     arguments = PartialArgs(Limits(call=1000))
     tracemalloc.start()
     for _ in range(20_000):

@@ -1,4 +1,4 @@
-"""Sources over real connections: what they read, what they make of responses that are no streams, how they close."""
+"""Tests of sources over real connections: reading, responses that are no streams, and closing."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def connect() -> httpx.AsyncClient:
 
 @asynccontextmanager
 async def request(server: Loopback) -> AsyncIterator[httpx.Response]:
-    """Give a response whose body is still to come."""
+    """Yield a response whose body was not read."""
     async with connect() as client, client.stream("POST", server.url, json={"stream": True}) as response:
         yield response
 
@@ -72,7 +72,7 @@ async def test_a_response_of_httpx_is_read() -> None:
 
 
 async def test_each_network_chunk_gives_one_batch() -> None:
-    """What one chunk brought is handed out before the next one is there."""
+    """The events of a chunk are delivered before the next chunk arrives."""
     first, second = anyio.Event(), anyio.Event()
     script: list[bytes | anyio.Event] = [STREAM[0], first, STREAM[1], second, STREAM[2]]
     async with Loopback(script) as server, request(server) as response:
@@ -89,7 +89,7 @@ async def test_each_network_chunk_gives_one_batch() -> None:
 
 
 async def test_an_event_source_of_httpx_sse_is_read() -> None:
-    """Its response is read, so that nothing of what its decoder loses is lost."""
+    """Its response is read, because its decoder loses events."""
     async with (
         Loopback([*STREAM[:-1], STREAM[-1].rstrip()]) as server,
         connect() as client,
@@ -111,7 +111,7 @@ async def test_server_sent_events_of_httpx_sse_are_read() -> None:
 
 
 async def test_iterables_of_bytes_are_read() -> None:
-    """Bytes come from anything that yields them, or are there at once."""
+    """Any iterable of bytes and a single `bytes` object are read."""
 
     async def stream() -> AsyncIterator[bytes]:
         for chunk in STREAM:
@@ -216,7 +216,7 @@ async def test_an_error_or_a_document_is_no_stream(
 
 
 async def test_an_event_stream_declared_as_json_is_read() -> None:
-    """What a response begins with counts for more than what it is declared to be."""
+    """The first byte of the response decides, not its content type."""
     async with Loopback([b"\n", b"\r\n", *STREAM], declared="application/json") as server:
         assert await fetch(server) == EVENTS
     async with Loopback([b"\n" * (MAX_BODY + 1), *STREAM], declared="application/json") as server:
@@ -234,7 +234,7 @@ async def test_an_endless_error_is_read_up_to_a_limit() -> None:
 
 
 async def test_an_error_response_may_break_off() -> None:
-    """The status is an error even if its body never comes."""
+    """The status is reported even if the body never arrives."""
     async with Loopback([b'{"error":'], status=500, drop=True) as server:
         assert [SourceError("Internal Server Error", status=500)] == await fetch(server)
 
@@ -262,7 +262,7 @@ async def test_a_connection_may_break_off_after_the_end() -> None:
 
 
 async def test_closing_disconnects() -> None:
-    """The provider sees that nobody listens any more; closing again, and reading on, is nothing."""
+    """The provider notices it. Further calls of `aclose` and reads have no effect."""
     async with Loopback(STREAM[:1], hold=True) as server, request(server) as response:
         source = sources.openai(response)
         assert [TextDelta("a")] == await anext(source)
@@ -275,7 +275,7 @@ async def test_closing_disconnects() -> None:
 
 
 async def test_closing_before_the_first_read_disconnects() -> None:
-    """A source that nobody read is closed like any other."""
+    """A source that was never read is closed, too."""
     async with Loopback(STREAM[:1], hold=True) as server, request(server) as response:
         await sources.openai(response).aclose()
         with anyio.fail_after(10):
@@ -308,7 +308,7 @@ async def test_closing_ends_the_read_of_another_task() -> None:
 
 
 async def test_a_cancelled_task_closes_in_a_shielded_scope() -> None:
-    """A `finally` can close what it read."""
+    """A `finally` block can close the source."""
     async with Loopback(STREAM[:1], hold=True) as server, request(server) as response:
         source = sources.openai(response)
         with anyio.CancelScope() as scope:
@@ -373,7 +373,7 @@ async def test_a_cancelled_read_continues_if_the_transport_allows_it() -> None:
 
 
 async def test_closing_closes_iterables() -> None:
-    """Generators of either kind run their `finally`, and what cannot be closed need not be."""
+    """Both kinds of generators run their `finally`. Other iterators need no closing."""
     closed = []
 
     async def stream() -> AsyncIterator[bytes]:
@@ -406,7 +406,7 @@ async def test_an_error_while_closing_is_suppressed() -> None:
 
 
 async def test_a_response_that_never_ends_is_closed() -> None:
-    """One that goes on after it was closed, without ever waiting, is left alone in the end."""
+    """An iterator that never waits and never ends is abandoned after a limit."""
 
     class Response:
         async def aiter_bytes(self) -> AsyncIterator[bytes]:
@@ -420,7 +420,7 @@ async def test_a_response_that_never_ends_is_closed() -> None:
 
 
 async def test_a_response_that_was_read_before_is_a_stream() -> None:
-    """Content that the client holds is a stream like any other."""
+    """Content that the client has stored is read as a stream."""
     async with Loopback(STREAM) as server, connect() as client:
         assert await collect(sources.openai(await client.get(server.url))) == EVENTS
 
@@ -431,7 +431,7 @@ def nothing() -> None:
 
 @pytest.mark.parametrize("origin", [None, 5, {"choices": []}, nothing, httpx.URL("http://x")])
 def test_unreadable_objects_are_refused(origin: Any) -> None:
-    """They are refused at once, in words that name the type."""
+    """They are refused immediately, and the message names the type."""
     with pytest.raises(UnreadableSource, match=r"has no `aiter_bytes|is a whole answer"):
         sources.openai(origin)
 

@@ -348,7 +348,7 @@ def test_frames_that_cannot_be_read_are_warnings() -> None:
 
 @pytest.mark.parametrize("make", [called, lambda id: part("tool-input-start", toolCallId=id, toolName="f")])
 def test_calls_over_the_limit_are_not_buffered(make: Any) -> None:
-    """What is held is bounded; the machine says that there are too many."""
+    """The buffer is bounded, and the machine reports the excess."""
     frames = [make(str(count)) for count in range(4)]
     adapter = AISDKMessages(Limits(calls=2))
     assert [0, 0, 3, 0] == [len(adapter.feed(frame)) for frame in frames]
@@ -403,13 +403,13 @@ NOT_OURS: dict[str, list[bytes]] = {
 
 @together("frames", NOT_OURS.values(), ids=NOT_OURS)
 def test_a_call_that_the_backend_may_run_never_runs_here(frames: list[bytes]) -> None:
-    """Neither one that was told early, nor one that was left to somebody before it came."""
+    """This holds for a call that was reported early and for one that was marked before it arrived."""
     *_, end = story(*read(AISDKMessages, *frames, part("finish", finishReason="tool-calls")))
     assert end.startswith("done finished")
     assert not [line for line in story(*read(AISDKMessages, *frames, FINISH)) if line.startswith("run ")]
 
 
 def test_calls_without_an_approval_run() -> None:
-    """What was left says nothing about its siblings."""
+    """A marked call does not affect the other calls."""
     told = story(*read(AISDKMessages, ASKED, called("c"), called("d"), part("finish", finishReason="tool-calls")))
     assert ["run d"] == [line for line in told if line.startswith("run ")]

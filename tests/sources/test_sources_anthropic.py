@@ -80,12 +80,12 @@ def frames(*events: Events, named: bool = True) -> list[bytes]:
 
 
 def own(kind: str, **members: Any) -> dict[str, Any]:
-    """Return what goes back of a call that Anthropic has run itself."""
+    """Return the fields of a call that Anthropic has run, for the next request."""
     return {"anthropic": {"type": kind, **members}}
 
 
 def item(kind: str, **members: Any) -> SourceRaw:
-    """Return a block that goes back as it came."""
+    """Return a block that the next request repeats."""
     return SourceRaw({"type": kind, **members}, "anthropic")
 
 
@@ -543,7 +543,7 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
 
 @pytest.mark.parametrize("kind", ["future", "error"])
 def test_numbers_with_too_many_digits_cannot_be_decoded(kind: str) -> None:
-    """What no decoder takes costs its event; an error stays one."""
+    """Only the event with the number is lost. An error is still reported."""
     first, *rest = read(Anthropic, sse('{"type":"' + kind + '","x":' + "1" * 5000 + "}"), *frames(end()))
     assert isinstance(first, SourceWarning)
     assert first.code is Code.BAD_FRAME

@@ -267,7 +267,7 @@ def test_events_of_boto3_are_read_like_bytes() -> None:
 
 
 def test_a_chunk_that_cannot_be_decoded_is_a_warning() -> None:
-    """It costs itself; a stream of which no chunk can be read is of another format."""
+    """Only the chunk is lost. A stream without a readable chunk has another format."""
     bad, unknown = event("chunk", {"bytes": "?"}), chunk({"generation": "a"})
     good = chunk({"type": "message_stop"})
     assert [SourceWarning, SourceRaw, ProviderCompleted] == [type(each) for each in read(Bedrock, bad, unknown, good)]
@@ -348,7 +348,7 @@ def test_damaged_messages_are_reported() -> None:
 
 
 def test_a_message_over_the_limit_is_skipped() -> None:
-    """It is not stored, and what follows is read; one that breaks off is told with what has come of it."""
+    """It is not stored, and the next message is read. If it breaks off, its received size is reported."""
     long, short = event("a", "x" * 2000), event("a", 1)
     for chunks in ([short + long + short], [(short + long + short)[at : at + 7] for at in range(0, 2400, 7)]):
         assert [Frame(b"1", "a"), Skipped(len(long)), Frame(b"1", "a")] == decode(*chunks)

@@ -1,4 +1,4 @@
-"""Cohere's chat, version 2: what stands deep in a delta, the plan before calls, and ends that hold an error."""
+"""Tests of Cohere's chat, version 2: nested deltas, the plan before calls, and ends with an error."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from streamtools.events import (
 )
 from streamtools.limits import Limits
 from streamtools.sources.wire_formats.cohere import Cohere
-from tests.sources.adapters import read, who_answers
+from tests.sources.adapters import read, response_identity
 from tests.support.chat_chunks import DONE, sse
 
 
@@ -140,5 +140,5 @@ def test_calls_over_the_limit_are_refused() -> None:
 
 
 def test_the_id_of_the_response_is_reported() -> None:
-    """The message has an id; which model it is of is not told."""
-    assert ("m1", None) == who_answers(Cohere, START, end())
+    """The message has an id, but Cohere does not name the model."""
+    assert ("m1", None) == response_identity(Cohere, START, end())

@@ -91,7 +91,7 @@ def test_each_format_is_detected(name: str, stream: bytes) -> None:
 
 
 def test_objects_of_an_sdk_are_detected() -> None:
-    """Objects are looked at as what they were on the wire."""
+    """Objects are converted back into frames."""
     adapter = Undecided()
 
     assert [] == adapter.take({"type": "ping"})
@@ -109,7 +109,7 @@ def test_unknown_values_have_no_format() -> None:
 
 
 def test_the_content_type_decides_the_format() -> None:
-    """NDJSON is Ollama's, before the first line has come."""
+    """NDJSON is detected as Ollama before the first line."""
     adapter = Undecided("application/x-ndjson; charset=utf-8")
 
     assert isinstance(adapter.take(line({"error": "no"}))[0], SourceError)
@@ -125,14 +125,14 @@ NOTHING: dict[str, tuple[bytes, str]] = {
 
 @pytest.mark.parametrize(("stream", "message"), NOTHING.values(), ids=NOTHING)
 def test_errors_are_reported_before_the_format_is_known(stream: bytes, message: str) -> None:
-    """An error shows no format, and is read all the same."""
+    """An error is read although it shows no format."""
     for chunks in pieces(stream):
         errors = [each for each in read(Undecided(), chunks) if isinstance(each, SourceError)]
         assert [message] == [each.message for each in errors]
 
 
 def test_an_empty_stream_gives_no_events() -> None:
-    """Nothing came, and nothing is made of it."""
+    """Without an event, there is nothing to report."""
     assert [] == Undecided().close()
     assert [] == read(Undecided(), [b"\n", b": nothing\n\n"])
 
@@ -147,7 +147,7 @@ def test_a_long_stream_without_a_known_event_gets_the_default_format() -> None:
 
 
 def test_a_stream_that_breaks_off_before_its_first_event_is_an_interruption() -> None:
-    """The fault is told as by any adapter."""
+    """The error equals that of other adapters."""
     error = SourceError("no", status=500)
 
     assert [error] == Undecided().fail(error)

@@ -72,7 +72,7 @@ ERROR = '{\n  "error": {\n    "code": 503,\n    "message": "Overloaded",\n    "s
 BROKEN: SourceEvent = SourceError("Overloaded", status=503, cause="503")
 
 Stream = tuple[list[bytes], list[SourceEvent]]
-"""Events as they are framed, and what they mean."""
+"""The frames of events and their source events."""
 
 TEXT: dict[str, Stream] = {
     # Each chunk has the counts so far, and the last ones are told. There is no sentinel.
@@ -568,7 +568,7 @@ STREAMS = TEXT | CALLS | INTERACTIONS
 
 
 def test_frames_that_cannot_be_read_are_warnings() -> None:
-    """Half a frame, one that nests too deep, and one over the limit cost themselves, and the stream goes on."""
+    """Each such frame is reported, and the stream continues."""
     deep: Any = 1
     for _ in range(100):
         deep = {"a": deep}
@@ -588,7 +588,7 @@ def test_frames_that_cannot_be_read_are_warnings() -> None:
 
 
 def test_steps_over_the_limits_are_forwarded() -> None:
-    """It passes as it came, or as far as it has come, and the next request lacks it."""
+    """The step is forwarded as raw data, and the next request does not contain it."""
     began = {"type": "google_search_call", "id": "t"}
     start, delta = step("start", step=began), step("delta", delta={"type": "google_search_call", "arguments": {"a": 1}})
     call = step("start", 1, step={"type": "function_call", "id": "c", "name": "f"})

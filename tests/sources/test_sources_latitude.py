@@ -1,4 +1,4 @@
-"""Latitude's runs: three envelopes, the eras of its names, and errors that are followed by what looks like success."""
+"""Tests of Latitude's runs: envelopes, versions, and errors before an apparent success."""
 
 from __future__ import annotations
 
@@ -456,13 +456,13 @@ PROXIES: dict[str, tuple[bytes, list[SourceEvent]]] = {
 
 @together(("stream", "expected"), PROXIES.values(), ids=PROXIES)
 def test_streams_of_proxies_give_the_same_events_at_every_cut(stream: bytes, expected: list[SourceEvent]) -> None:
-    """What proxies add of their own is read too."""
+    """Additional events of proxies are read, too."""
     for chunks in usual_cuts(stream):
         assert expected == read(*chunks), chunks
 
 
 def test_a_frame_that_cannot_be_decoded_is_a_warning() -> None:
-    """The run goes on after it; so it does after a number that no decoder takes."""
+    """The run continues after it, and after a number with too many digits."""
     stream = frame('{"type":', "latitude-event") + frame('{"type":"x","n":' + "1" * 5000 + "}")
     first, second, *rest = read(stream + native(chain("chain-completed")))
     for warning in (first, second):
@@ -475,7 +475,7 @@ def test_a_frame_that_cannot_be_decoded_is_a_warning() -> None:
     "name", ["a chain that ends in asking for tools", "calls that only the request for tools names"]
 )
 def test_calls_remain_pending(name: str) -> None:
-    """No result is posted to the service, so its calls are told and nobody runs them."""
+    """The service accepts no results, so its calls are reported and not run."""
     told = story(*read(native(*RUNS[name][0])))
     calls = ["thinking t", "t is f", "call t", "not thinking t"]
     assert calls == [line for line in told if line in calls]
@@ -484,7 +484,7 @@ def test_calls_remain_pending(name: str) -> None:
 
 
 def test_arguments_that_nest_too_deep_are_not_forwarded() -> None:
-    """A call that the service has run is told to nobody who could not write it."""
+    """A warning replaces the call, because it cannot be serialized."""
     deep: Any = 1
     for _ in range(100):
         deep = {"a": deep}
@@ -495,7 +495,7 @@ def test_arguments_that_nest_too_deep_are_not_forwarded() -> None:
 
 
 def test_nested_envelopes_are_not_opened() -> None:
-    """However deep a hostile event puts its data, it costs one event."""
+    """A hostile event with deeply nested data is one event."""
     for depth in (2, 40, 900, 100_000):
         stream = frame('{"type":"event","data":' * depth + "1" + "}" * depth)
         first, *unread = read(stream)

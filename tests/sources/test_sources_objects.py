@@ -120,7 +120,7 @@ class Told(Shape):
 
 
 def test_derived_events_of_an_sdk_helper_are_ignored() -> None:
-    """The chunk is in one of them; what the others say of it has been said, and nobody writes the snapshots again."""
+    """One event holds the chunk. The other events repeat it and are ignored."""
     told = [
         each
         for value in VALUES
@@ -208,7 +208,7 @@ def test_objects_that_nest_too_deep_are_warnings() -> None:
 
 
 class Stream:
-    """The shape of an SDK's asynchronous stream: an iterator over objects, and the response that they come from."""
+    """The shape of an SDK's asynchronous stream: an iterator over objects, with their response."""
 
     def __init__(self, response: Any) -> None:
         self.response = response
@@ -231,7 +231,7 @@ BODY = [f"data: {Chunk.model_validate(value).model_dump_json(exclude_unset=True)
 
 
 async def test_a_stream_of_an_sdk_is_read_as_bytes() -> None:
-    """They tell more than the objects: here of an error that the SDK does not know."""
+    """The bytes contain more than the objects, here an error that the SDK does not know."""
     async with (
         Loopback([*BODY, b'data: {"error":"no"}\n\n']) as server,
         httpx.AsyncClient(trust_env=False) as client,
@@ -292,7 +292,7 @@ async def test_a_synchronous_stream_of_an_sdk_is_an_iterable() -> None:
 
 
 class APIError(Exception):
-    """The shape of what openai, anthropic, groq and others raise."""
+    """The shape of the exceptions of openai, anthropic, groq and others."""
 
     def __init__(self, message: str, body: object = None, status_code: int | None = None) -> None:
         super().__init__(message)
@@ -303,7 +303,7 @@ class APIError(Exception):
 
 
 class ResponseError(Exception):
-    """The shape of what ollama raises: in mid-stream it has no status."""
+    """The shape of the exceptions of ollama. In mid-stream, they have no status."""
 
     def __init__(self, error: str, status_code: int = -1) -> None:
         super().__init__(error)
@@ -312,7 +312,7 @@ class ResponseError(Exception):
 
 
 class ClientError(Exception):
-    """The shape of what google-genai raises."""
+    """The shape of the exceptions of google-genai."""
 
     def __init__(self, code: int, details: Any) -> None:
         self.code = code
@@ -368,7 +368,7 @@ def failing(error: Exception, *items: object) -> Iterator[Any]:
 
 @together(("error", "expected"), RAISED.values(), ids=RAISED)
 async def test_an_exception_of_an_sdk_is_the_providers_error(error: Exception, expected: SourceError) -> None:
-    """It carries the provider's words, so that the connection was not lost; nothing comes behind it."""
+    """It has the message of the provider and is not an interruption. It is the last event."""
     assert await collect(sources.openai(failing(error, VALUES[0]))) == [*EVENTS[:2], expected]
     assert await collect(sources.text(failing(error, "a"))) == [TextDelta("a"), expected]
     assert await collect(sources.events(failing(error, TextDelta("a")))) == [TextDelta("a"), expected]
@@ -384,7 +384,7 @@ async def test_a_transport_exception_is_an_interruption(error: Exception) -> Non
 
 
 async def test_an_error_replaces_a_finish_reason() -> None:
-    """As in the bytes, where it would stand in the next chunk; behind the sentinel it means nothing."""
+    """In bytes, the error would be in the next chunk. After the terminator, it is ignored."""
     error = APIError("no", {"message": "no"})
     assert await collect(sources.openai(failing(error, *VALUES))) == [*EVENTS[:4], SourceError("no")]
     assert await collect(sources.openai(failing(error, *VALUES, b"data: [DONE]\n\n"))) == EVENTS
@@ -393,7 +393,7 @@ async def test_an_error_replaces_a_finish_reason() -> None:
 
 
 async def test_buffered_data_precedes_the_error_of_an_sdk() -> None:
-    """What waited for more is told first."""
+    """Buffered halves and names are reported first."""
     begun = {"choices": [{"delta": {"content": "\ud83d", "tool_calls": [{"id": "x", "function": {"name": "f"}}]}}]}
     assert [
         ToolCallStart("0", "x"),
@@ -404,7 +404,7 @@ async def test_buffered_data_precedes_the_error_of_an_sdk() -> None:
 
 
 async def test_groq_refuses_before_the_stream_begins() -> None:
-    """What the model wrote comes whole in the body of the response, however long it is."""
+    """The body of the response contains the whole text of the model, of any length."""
     body = b'{"error":{"message":"m","code":"tool_use_failed","failed_generation":"%s"}}' % (b"x" * 200_000)
     async with (
         Loopback([body], status=400, declared="application/json") as server,
@@ -423,7 +423,7 @@ async def test_groq_refuses_before_the_stream_begins() -> None:
 
 
 def test_other_refusals_contain_no_call() -> None:
-    """Groq's JSON mode sends what was written too; nobody asked for a call there."""
+    """Groq's JSON mode also sends the text. It contains no call."""
     error = {"message": "m", "code": "json_validate_failed", "failed_generation": "x"}
     assert take({"error": error}) == [SourceError("m", cause="json_validate_failed")]
     assert take({"error": {"message": "m", "code": "tool_use_failed", "failed_generation": 5}}) == [

@@ -1,4 +1,4 @@
-"""Ollama's chat: lines of JSON, whole calls, and ends that are told in the same line as the last text."""
+"""Tests of Ollama's chat: lines of JSON, whole calls, and an end in the line of the last text."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def came(text: str, *fields: str) -> ReasoningDelta:
 
 
 def details(*entries: dict[str, Any]) -> ReasoningDelta:
-    """Return what tells the details of a turn."""
+    """Return the event with the reasoning details of a turn."""
     return ReasoningDelta("", own={"openai": {"reasoning_details": [*entries]}})
 
 
@@ -422,7 +422,7 @@ STREAMS: dict[str, tuple[bytes, list[SourceEvent]]] = {
 
 
 def test_a_frame_that_cannot_be_decoded_is_a_warning() -> None:
-    """The stream goes on after it, and what it began with is told."""
+    """The stream continues after it. The warning contains the start of the frame."""
     long = "{" + "x" * 500
     first, second, third, *rest = read(sse('{"choices":[{"del'), sse(long), chunk({"content": "a"}), DONE)
     assert isinstance(first, SourceWarning)
@@ -449,7 +449,7 @@ def test_hostile_json_is_a_warning(data: str) -> None:
 
 
 def test_a_frame_over_the_limit_is_skipped() -> None:
-    """Its bytes are counted, and the stream goes on; after an error nobody counts any more."""
+    """Its bytes are counted, and the stream continues. After an error, nothing is counted."""
     limits = Limits(frame=100)
     stream = sse({"x": "y" * 200}) + sse({"error": "no"}) + sse({"x": "y" * 200})
     expected = [
@@ -469,7 +469,7 @@ def test_error_messages_are_bounded_and_on_one_line() -> None:
 
 
 def test_errors_contain_no_keys_and_logs_no_sentences() -> None:
-    """A key that a provider repeats is shown to nobody, and what is no code stays out of the log."""
+    """A key that the provider repeats is replaced. Only codes are logged."""
     told = {
         "message": "Incorrect API key provided: sk-proj-abc*****xyz.",
         "type": "auth sk-abcdefghij",

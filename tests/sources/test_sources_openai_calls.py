@@ -40,7 +40,7 @@ A, B = '{"a":1}', '{"b":2}'
 
 
 def piece(name: Any = None, arguments: Any = None, id: Any = None, *, index: Any = None, **more: Any) -> dict[str, Any]:
-    """Return an entry of `tool_calls` without what is None."""
+    """Return an entry of `tool_calls` without the fields that are None."""
     function = {key: value for key, value in (("name", name), ("arguments", arguments)) if value is not None}
     fields = {"index": index, "id": id, "function": function or None} | more
     return {key: value for key, value in fields.items() if value is not None}
@@ -52,7 +52,7 @@ def stream(lists: list[Any], finish: str | None = "tool_calls") -> bytes:
 
 
 def one(*pieces: dict[str, Any]) -> list[list[dict[str, Any]]]:
-    """Return each piece as a list of its own."""
+    """Return a list for each piece."""
     return [[each] for each in pieces]
 
 
@@ -372,14 +372,14 @@ def test_a_finish_reason_completes_calls(finish: str) -> None:
 
 @pytest.mark.parametrize("finish", ["length", "content_filter", "error", "abort", None])
 def test_a_truncated_turn_completes_no_call(finish: str | None) -> None:
-    """Nothing tells that the call had ended, so that nothing says so; the name is certain all the same."""
+    """No event ends the call, but its name is reported."""
     events = read(stream(one(piece("f", A, "x", index=0), piece("g", id="y", index=1)), finish))
     assert events[:-1] == [*WHOLE[:2], Start("1", "y"), Start("1", "y", "g")]
     assert isinstance(events[-1], ProviderCompleted)
 
 
 def test_an_error_completes_no_call() -> None:
-    """Not even behind a finish reason, and the names that waited come before it."""
+    """This also holds after a finish reason. Buffered names precede the error."""
     data = chunk({"tool_calls": [piece("f", id="x")]}, "tool_calls") + sse({"error": "no"}) + DONE
     assert [Start("0", "x"), Start("0", "x", "f"), SourceError("no")] == read(data)
 
@@ -413,7 +413,7 @@ def test_surrogate_pairs_that_were_cut_in_arguments_are_joined() -> None:
 
 
 def test_arguments_that_nest_too_deep_are_a_warning() -> None:
-    """The call does not begin: it could only be told with what it does not say."""
+    """The call does not begin, because it has neither a name nor an id."""
     value: Any = {}
     for _ in range(100):
         value = {"a": value}
@@ -482,7 +482,7 @@ _entries = st.one_of(
 
 @given(st.lists(st.one_of(_values, st.lists(_entries, max_size=3)), max_size=6), st.sampled_from(["stop", "length"]))
 def test_events_of_any_pieces_are_in_order(lists: list[Any], finish: str) -> None:
-    """Nothing is raised, a call begins before it goes on, each ends once or not at all, and no event is unwritable."""
+    """A call begins before its pieces and ends at most once. All events can be serialized."""
     data = b"".join(sse(_escaped({"choices": [{"delta": {"tool_calls": each}}]})) for each in lists)
     begun: set[str] = set()
     ended: list[str] = []

@@ -25,7 +25,7 @@ TELEMETRY = str(Path(streamtools.__file__).parent / "telemetry")
 
 
 def calls(deltas: int) -> Counter[CodeType]:
-    """Return how often the package's functions are called for a stream of so many deltas, one a network chunk."""
+    """Return how often each function of the package is called for a stream of `deltas` network chunks."""
     chunks = [*(chunk({"content": "word "}) for _ in range(deltas)), chunk(finish="stop"), DONE]
 
     async def read() -> Counter[CodeType]:
@@ -39,7 +39,7 @@ def calls(deltas: int) -> Counter[CodeType]:
 
 
 def test_a_delta_costs_three_more_calls() -> None:
-    """Between 100 and 200 deltas, all other functions are called as often, watched or not."""
+    """Between 100 and 200 deltas, the number of calls of all other functions is the same with telemetry."""
     calls(10)  # what is made once
     short, long = calls(100), calls(200)
     assert [] == [code for code in long if code.co_filename.startswith(TELEMETRY)]
@@ -58,7 +58,7 @@ def test_a_delta_costs_three_more_calls() -> None:
 
 
 def test_by_chunk_costs_calls_for_each_delta() -> None:
-    """The check above can fail."""
+    """The check of the previous test can fail."""
     with collecting(by_chunk=True):
         calls(10)
         on = calls(200) - calls(100)

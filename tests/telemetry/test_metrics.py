@@ -1,4 +1,4 @@
-"""What is counted and measured, and under which names."""
+"""Tests of the metrics and their names."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def get_weather(city: str) -> str:
 
 
 async def answered(by_chunk: bool = False) -> Collected:
-    """Return what is collected of a chat that calls a tool, and is answered in three pieces."""
+    """Return the metrics of a chat with a tool call and an answer in three pieces."""
     calls = [chunk({"content": CALL + "\n"}), chunk(finish="stop"), chunk(usage=USAGE), DONE]
     says = [chunk({"content": text}) for text in ("It ", "rains", ".")] + [chunk(finish="stop"), DONE]
     with collecting(by_chunk=by_chunk, content=True) as collected:
@@ -61,7 +61,7 @@ def constants(package: Any) -> set[str]:
 
 
 async def test_metric_names_are_from_the_conventions() -> None:
-    """The constants of the published package judge all that we tell; the few names that are newer stand here."""
+    """The published package defines the names, except for a few newer names in this test."""
     collected = await answered(by_chunk=True)
     known = constants(incubating) | constants(attributes)
     told = {name for span in collected.spans for name in span.attributes or {}}

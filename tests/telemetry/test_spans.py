@@ -1,4 +1,4 @@
-"""The spans of a run: which there are, where they stand, and how they end."""
+"""Tests of the spans of a run: their names, parents, attributes and ends."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ async def test_a_run_has_a_span_for_each_request_and_each_call() -> None:
 
 
 async def test_spans_in_a_tool_are_children_of_its_span() -> None:
-    """In the task of the tool it is current, also in a thread; in that of the consumer nothing of ours ever is."""
+    """The span is current in the task or thread of the tool, and never in that of the consumer."""
 
     @tool
     def in_thread(city: str) -> str:

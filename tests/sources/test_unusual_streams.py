@@ -44,7 +44,7 @@ from streamtools.sources.wire_formats.openai import ChatCompletions
 from streamtools.sources.wire_formats.responses import Responses
 from streamtools.stream.extraction import extract_tool_calls
 from tests.machine.test_machine import story
-from tests.sources.adapters import assert_same_at_every_cut, cuts, read, who_answers
+from tests.sources.adapters import assert_same_at_every_cut, cuts, read, response_identity
 from tests.support.cases import together
 from tests.support.chat_chunks import DONE, chunk, sse, stop
 
@@ -89,7 +89,7 @@ def content(*parts: dict[str, Any], finish: str | None = None) -> bytes:
 
 
 class Stream(NamedTuple):
-    """A stream, by whom it is read, and what its source events are, but for those that only tell of raw data."""
+    """A stream, its adapter, and its source events other than raw data."""
 
     make: Callable[[], FrameAdapter]
     body: bytes
@@ -263,13 +263,13 @@ def test_streams_give_the_same_events_at_every_cut(stream: Stream) -> None:
 
 
 def told(make: Callable[[], FrameAdapter], *chunks: bytes) -> list[UIEvent]:
-    """Return what a run over a stream tells."""
+    """Return the UI events of a run over a stream."""
     machine = StreamMachine(execute="never")
     return [out for event in read(make, *chunks) for out in machine.feed(event)] + machine.close()
 
 
 def test_a_custom_call_before_an_answer_was_run_by_the_provider() -> None:
-    """Whoever it is of, the provider has run it: it is no call to run, and in no history."""
+    """The provider has run the call. It is not run again and is in no history."""
     ended = told(Responses, asked("c1") + completed(custom("c1"), answer()))
     asks = told(Responses, asked("c1") + completed(custom("c1")))
     remarks = told(Responses, asked("c1") + completed(custom("c1"), answer(phase="commentary")))
@@ -286,7 +286,7 @@ def test_a_custom_call_before_an_answer_was_run_by_the_provider() -> None:
 
 @pytest.mark.anyio
 async def test_a_history_omits_the_calls_of_the_provider() -> None:
-    """What the provider has run itself is not answered."""
+    """Calls that the provider has run need no result."""
     chunks = [asked("c1"), completed(custom("c1"), answer())]
     async with ToolStream(sources.responses(chunks), runner=RunnerOptions(execute="never")) as events:
         _ = [event async for event in events]
@@ -332,7 +332,7 @@ def test_a_call_that_was_truncated_at_a_hidden_limit_does_not_run(native: str) -
 
 
 def test_a_connection_that_breaks_after_an_intermediate_stop_is_an_interruption() -> None:
-    """What Gemini says before its code is not the end of the answer, also where code and stop come together."""
+    """Text before executed code does not end the answer, even if the code has a finish reason."""
     for start in (
         content({"text": "a"}, finish="STOP") + content(CODE),
         content(CODE, finish="STOP"),
@@ -365,7 +365,7 @@ FOREIGN: dict[str, tuple[str, bytes, str]] = {
 @pytest.mark.parametrize(("name", "body", "words"), FOREIGN.values(), ids=FOREIGN)
 @pytest.mark.anyio
 async def test_a_stream_of_another_format_fails(name: str, body: bytes, words: str) -> None:
-    """It says what was declared, what was seen, and what reads it; and never that the run has finished."""
+    """The error names the declared type, the first event and the right source. The run fails."""
     declared = "text/html" if body.startswith(b"<") else "text/event-stream"
     response = httpx.Response(200, headers={"content-type": declared}, stream=Pieces(body))
     async with ToolStream(sources.Source(response, sources.adapter(name))) as stream:
@@ -380,14 +380,14 @@ async def test_a_stream_of_another_format_fails(name: str, body: bytes, words: s
 
 
 def test_one_understood_event_proves_the_format() -> None:
-    """One event is enough, whatever else there is; and so are chunks that hold nothing."""
+    """One event is enough, and so is an empty chunk."""
     for stream in (chunk({"content": "a"}), chunk({"role": "assistant"}), sse({"choices": []})):
         assert isinstance(read(ChatCompletions, COHERE + stream + DONE)[-1], ProviderCompleted)
     assert [] == read(ChatCompletions, b": PROCESSING\n\n")
 
 
 class Pieces(httpx.AsyncByteStream):
-    """A body that comes in two pieces."""
+    """A body that arrives in two pieces."""
 
     def __init__(self, body: bytes) -> None:
         self._body = body
@@ -401,7 +401,7 @@ class Pieces(httpx.AsyncByteStream):
 
 
 def test_a_finished_message_with_a_custom_call() -> None:
-    """Its input is text, and becomes an argument."""
+    """Its input is text and becomes an argument."""
     call = {"id": "c", "type": "custom", "custom": {"name": "patch", "input": "*** Begin"}}
     message = {"role": "assistant", "content": None, "tool_calls": [call]}
     (found,) = extract_tool_calls({"choices": [{"message": message, "finish_reason": "tool_calls"}]}).calls
@@ -409,7 +409,7 @@ def test_a_finished_message_with_a_custom_call() -> None:
 
 
 def test_a_finished_message_with_an_empty_function_call() -> None:
-    """Some servers put one beside every text."""
+    """Some servers send one with every text."""
     message = {"role": "assistant", "content": "Yes", "function_call": {"name": "", "arguments": ""}}
     assert ([], []) == extract_tool_calls({"choices": [{"message": message, "finish_reason": "stop"}]})
 
@@ -440,7 +440,7 @@ def test_an_array_of_chunks_at_every_cut(before: bytes) -> None:
 
 
 def test_an_array_may_break_off_or_contain_an_error() -> None:
-    """An element that has not closed is none; an error in the place of one is the error."""
+    """An incomplete element is dropped. An error in place of an element is reported."""
     cut = WRITTEN[: WRITTEN.rindex(b"finishReason")]
     assert Code.BAD_FRAME in [each.code for each in read(Gemini, cut) if isinstance(each, SourceWarning)]
     assert not any(isinstance(each, ProviderCompleted) for each in read(Gemini, cut))
@@ -494,7 +494,7 @@ NAMED: dict[str, tuple[str, list[bytes], tuple[str | None, str | None]]] = {
 async def test_each_format_reports_the_id_of_the_response_and_the_model(
     name: str, chunks: list[bytes], expected: tuple[str | None, str | None]
 ) -> None:
-    """They stand in the end of the step and in the result."""
+    """They are in the end of the step and in the result."""
     async with ToolStream(
         sources.Source(chunks, sources.adapter(name)), runner=RunnerOptions(execute="never")
     ) as stream:
@@ -502,12 +502,12 @@ async def test_each_format_reports_the_id_of_the_response_and_the_model(
     result = stream.result
     assert expected == (end.response_id, end.model) == (result.response_id, result.model)
     for pieces in cuts(b"".join(chunks)):
-        assert expected == who_answers(partial(sources.adapter, name), *pieces)
+        assert expected == response_identity(partial(sources.adapter, name), *pieces)
 
 
 @pytest.mark.parametrize(("cost", "expected"), [(0.00125, 0.00125), ({"total_cost": 2}, 2.0), ("much", None)])
 def test_the_cost_of_a_response_is_reported(cost: Any, expected: float | None) -> None:
-    """OpenRouter tells it with the tokens, Perplexity in parts."""
+    """OpenRouter sends it with the tokens, and Perplexity in parts."""
     usage = SourceUsage(Usage(input=7, output=3, total=10, cost=expected))
     stream = chunk({"content": "a"}, "stop", usage=COUNTS | {"cost": cost}) + DONE
     assert_same_at_every_cut(ChatCompletions, stream, [TextDelta("a"), usage, stop(usage=usage.usage)])

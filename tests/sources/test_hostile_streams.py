@@ -1,4 +1,4 @@
-"""Hostile streams that an attack on the sources found."""
+"""Tests of hostile streams: halves of characters, and pieces of the wrong type."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ def _read(adapter: FrameAdapter, *values: Any) -> list[SourceEvent]:
     ],
 )
 def test_half_a_character_in_a_key_or_value_raises_nothing(adapter: Callable[[], FrameAdapter], value: Any) -> None:
-    """Whatever holds half of a surrogate pair, the adapter goes on."""
+    """The adapter continues after half of a surrogate pair in any position."""
     for event in _read(adapter(), value, value):
         assert event.to_json()
 
 
 def test_text_is_read_if_another_key_holds_half_a_character() -> None:
-    """A key that is half a character costs nothing, and a text cut in mid-character is joined all the same."""
+    """The key is ignored, and a text that was cut in mid-character is joined."""
     first = {"choices": [{"delta": {"content": "hi\ud83d", "\ud83d": 1}}]}
     second = {"choices": [{"delta": {"content": "\ude00", "\udc00": 1}}]}
     events = _read(ChatCompletions(), first, second)
@@ -102,7 +102,7 @@ _STRAY: tuple[Any, ...] = ("x", 5, None, {"type": 5})
     ],
 )
 def test_a_block_with_a_piece_of_the_wrong_type_is_faulty(piece: dict[str, Any]) -> None:
-    """What cannot be read passes as it came, and the open call ends there as a fault; the next one survives."""
+    """The piece is forwarded, and its open call becomes faulty. The next call is unaffected."""
     after = (_piece(0, _JSON), _halt(0), _block(1, "g"), _piece(1, _JSON), _halt(1), {"type": "message_stop"})
     assert _ends(Anthropic, _block(0, "f"), piece, *after) == [_BAD, ("g", None, None)]
     assert SourceRaw(piece) in _read(Anthropic(), _block(0, "f"), piece, *after)
@@ -116,7 +116,7 @@ def test_the_number_of_a_block_may_be_a_string_or_a_float(index: Any) -> None:
 
 
 def test_a_piece_of_another_block_does_not_affect_a_call() -> None:
-    """An integer that is no block's is nobody's, and a piece that says what it is and is no JSON is none of a call."""
+    """The piece has an unknown number, or a type other than that of arguments."""
     pieces = (_piece(7, "x"), _piece(0, {"type": "citations_delta"}), _piece(0, _JSON), _halt(0))
     assert _ends(Anthropic, _block(0, "f"), *pieces) == [("f", None, None)]
 
@@ -170,7 +170,7 @@ def test_a_step_with_a_piece_of_the_wrong_type_is_faulty(piece: dict[str, Any]) 
 
 @pytest.mark.parametrize(("given", "told"), [([], []), (0, 0), (False, False), ({}, None), ("", None), (None, None)])
 def test_the_arguments_of_a_step_are_unchanged(given: Any, told: Any) -> None:
-    """Only an empty object, or nothing, means that there are none."""
+    """Only an empty object or a missing value means that there are no arguments."""
     start = _step("start", step=_function("f", arguments=given))
     assert _ends(Gemini, start, _step("delta", delta={"type": "x"}), _step("stop")) == [("f", told, None)]
 
@@ -221,7 +221,7 @@ def test_a_chat_call_with_an_unreadable_start_is_faulty() -> None:
 
 
 def test_a_function_call_with_a_piece_of_the_wrong_type_is_faulty() -> None:
-    """A `function_call` that is no object, behind one that is."""
+    """A `function_call` that is not an object follows a valid one."""
     frames = ({"choices": [{"delta": {"function_call": each}}]} for each in ({"name": "f"}, ["x"]))
     assert _ends(ChatCompletions, *frames, _calls(finish="function_call")) == [_BAD]
 

@@ -1,4 +1,4 @@
-"""What a thinking model has signed, through a history that its front end keeps: the provider gets it back, or refuses.
+"""Tests of signatures in a history that a front end stores. The provider receives each signature unchanged.
 
 The front ends here build their messages of a body as the packages do: `process-ui-message-stream` of `ai` 6.0.326, and
 `apply/default` of `@ag-ui/client` 1.0.0.

@@ -1,4 +1,4 @@
-"""Who has answered, and what that cost, as each provider tells it: at every cut, and on to the step and the result."""
+"""Tests of the response id, the model and the cost, from each provider to the step and the result."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from streamtools.events import StepEnd
 from streamtools.history import Origin
 from streamtools.limits import DEFAULT_LIMITS
 from streamtools.sources.detection import ADAPTERS
-from tests.sources.adapters import cuts, who_answers
+from tests.sources.adapters import cuts, response_identity
 from tests.support.cases import together
 
 pytestmark = pytest.mark.anyio
@@ -65,7 +65,7 @@ def test_the_end_of_a_turn_names_response_and_model(name: str) -> None:
     """The id of the response and its model, however the stream is cut."""
     stream, id = STREAMS[name]
     for chunks in cuts(stream):
-        assert (id, "m1") == who_answers(lambda: ADAPTERS[name](DEFAULT_LIMITS), *chunks)
+        assert (id, "m1") == response_identity(lambda: ADAPTERS[name](DEFAULT_LIMITS), *chunks)
 
 
 @together("name", STREAMS)
@@ -88,4 +88,4 @@ async def test_step_and_result_name_response_and_model(name: str) -> None:
 def test_names_of_a_wrong_type_are_ignored() -> None:
     """Only strings are names."""
     stream = sse(CHUNK | {"id": 5, "model": ["m"]}, {"choices": [{"delta": {}, "finish_reason": "stop"}]})
-    assert (None, None) == who_answers(lambda: ADAPTERS["openai"](DEFAULT_LIMITS), stream)
+    assert (None, None) == response_identity(lambda: ADAPTERS["openai"](DEFAULT_LIMITS), stream)
