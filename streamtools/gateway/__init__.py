@@ -16,9 +16,9 @@ If `client_of` returns None, forward the request unchanged. Check `head` after e
 certain. It is set when a streamed answer begins, and otherwise when the last `close` returns. If the gateway refuses
 the client's request, `request` is None, `head` is set from the start, and `close()` returns the body.
 
-While the upstream is silent, send `KEEP_ALIVE` of `outputs.sse` to keep the client's connection open. `begin(…,
-watch=function)` calls `function` with the events of the answer, except
-its text. No input of the client or the upstream makes an exchange raise.
+While the upstream is silent, send `KEEP_ALIVE` of `outputs.sse` to keep the client's connection open. With
+`begin(…, watch=function)`, `function` is called with the events of the answer, except its text. No input of the client
+or the upstream makes an exchange raise.
 """
 
 from typing import TYPE_CHECKING

@@ -191,10 +191,13 @@ class ClientAnswer:
         done = msgspec.structs.replace(done, pending=pending)
         if done.reason == "failed" or done.finish_reason in _CUT:
             return (done,)
-        return (*self._unanswerable(bool(pending)), done)
+        return (*self._malformed_call_error(bool(pending)), done)
 
-    def _unanswerable(self, has_calls: bool) -> Iterable[UIEvent]:
-        """Return an error for the first malformed call that is truncated, or without which the client has no call."""
+    def _malformed_call_error(self, has_calls: bool) -> Iterable[UIEvent]:
+        """Return an error for the first malformed call of which the client must learn.
+
+        The call is truncated, or the client gets neither this call nor a valid one.
+        """
         for error in self._malformed:
             shown = self.shows_malformed and error.call_id in self._named
             if error.code is Code.TRUNCATED or not (shown or has_calls):

@@ -264,7 +264,7 @@ def _passed_options(body: Body, known: set[str]) -> Body:
 
 
 def _dropped(body: Body, *names: str) -> tuple[str, ...]:
-    """Return those of `names` that the body sets to a value other than "disabled"."""
+    """Return the names in `names` that the body sets to a value other than "disabled"."""
     return tuple(name for name in names if body.get(name) not in (None, "disabled", {"type": "disabled"}))
 
 

@@ -42,7 +42,7 @@ _ABOUT_UPSTREAM = {
 }  # fmt: skip
 """Headers of the upstream that are not forwarded, because a browser or a proxy would apply them to this server."""
 
-_MOST_TOGETHER = 16384  # the maximum number of bytes that wait to be sent together
+_MAX_JOINED_BYTES = 16384  # the maximum number of bytes that wait to be sent together
 
 SHORTEST_SECRET = 16
 """The minimum length of a key that is overwritten in answers, in characters.
@@ -101,7 +101,7 @@ class Delivery:
         self._writer = writer = ResponseWriter(send, keep_alive=keep_alive, send_timeout=send_timeout)
 
         async def listen(group: TaskGroup) -> None:
-            group.start_soon(self._send_together)
+            group.start_soon(self._send_joined)
             while (await receive())["type"] != "http.disconnect":
                 pass
 
@@ -180,21 +180,21 @@ class Delivery:
             elif piece:
                 pieces.append(piece)
                 self._size += len(piece)
-                if self._size > _MOST_TOGETHER:
-                    await self._put(self._together)
+                if self._size > _MAX_JOINED_BYTES:
+                    await self._send_message(self._joined_message)
                 elif len(pieces) == 1:
                     self._has_pieces.set()
             if exchange.complete:
                 break
 
-    async def _send_together(self) -> None:
+    async def _send_joined(self) -> None:
         """Send the waiting pieces whenever the reading task waits for the network."""
         while True:
             await self._has_pieces.wait()
             self._has_pieces = anyio.Event()
-            await self._writer.send(self._together)
+            await self._writer.send(self._joined_message)
 
-    def _together(self, *, more: bool = True) -> Message | None:
+    def _joined_message(self, *, more: bool = True) -> Message | None:
         if more and not self._pieces:
             return None
         body = b"".join(self._pieces)
@@ -214,7 +214,7 @@ class Delivery:
         exchange.begin(fault.status_code, [("content-type", JSON)])
         return exchange.feed(error_body("openai", fault.status_code, fault.detail)) + exchange.close()
 
-    async def _put(self, message: Any) -> None:
+    async def _send_message(self, message: Any) -> None:
         """Send a message. If the deadline passes during the sending, no further message can be sent."""
         self._sending = True
         await self._writer.send(message)
@@ -224,7 +224,7 @@ class Delivery:
         if self._head_sent:
             if piece or not more:
                 self._pieces.append(piece)
-                await self._put(partial(self._together, more=more))
+                await self._send_message(partial(self._joined_message, more=more))
                 if piece and self.first_sent is None:
                     self.first_sent = monotonic()
             return
@@ -234,7 +234,7 @@ class Delivery:
         headers = encode_headers(head.headers)
         if not more:
             headers.append((b"content-length", b"%d" % len(piece)))
-        await self._put({"type": "http.response.start", "status": head.status, "headers": headers})
+        await self._send_message({"type": "http.response.start", "status": head.status, "headers": headers})
         self._head_sent, self.status = True, head.status
         self._streams = more and not self._unchanged and (b"content-type", EVENT_STREAM.encode()) in headers
         await self._send(piece, more=more)

@@ -197,7 +197,7 @@ class RewrittenExchange(Exchange):
                 return b""
             self.head = ResponseHead(self._status, [*self._headers, ("content-type", JSON)])
             return write_refusal(self.client, self._status, bytes(self._body))
-        if self._failed:  # the client already has a part of the answer, which this upstream was to continue
+        if self._failed:  # the client has the first part of the answer, which this upstream should have continued
             sent = self._send([read_fault(None).event()])
         else:
             sent = self._read_whole(cause) if self._reads_whole else self._send(self._adapter.close(cause))
@@ -391,7 +391,7 @@ def _unsupported_option(body: Mapping[str, Any]) -> InvalidRequest | None:
     """Return an error if the body has an option that a rewritten answer does not support, else None."""
     n, include = body.get("n"), body.get("include")
     if isinstance(n, int) and n > 1:
-        return InvalidRequest(f"`n` must be 1 where answers are rewritten, got {n}. Send several requests.", "n")
+        return InvalidRequest(f"`n` must be 1 if answers are rewritten, got {n}. Send several requests.", "n")
     names = [name for name in ("logprobs", "top_logprobs") if body.get(name)]
     if isinstance(include, list) and "message.output_text.logprobs" in include:
         names.append("include")

@@ -64,7 +64,7 @@ class AnswerFailover:
             self._answer.fault = SourceError(f"the upstream answered with status {status}", status=status)
 
     def read(self, events: Iterable[SourceEvent], *, may_continue: bool) -> list[SourceEvent]:
-        """Read events of an answer, and return those for the client.
+        """Read events of an answer, and return the events for the client.
 
         If an event is a failure, `may_continue` is True and another upstream is left, `has_failed` becomes True. Then
         the events from the failure on are dropped.

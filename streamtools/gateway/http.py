@@ -16,7 +16,7 @@ JSON = "application/json"
 IDEMPOTENCY_KEY = "idempotency-key"
 """The name of a header that is sent only with the first request of an exchange.
 
-An exchange's further requests differ from the first, so they must not have the same key."""
+An exchange's further requests differ from the first, so they must not have the same idempotency key."""
 
 UNREAD_ANSWER = (
     "no rule and no judge reads the answers of this path, but some are configured: use chat completions, Responses or "

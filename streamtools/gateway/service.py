@@ -78,7 +78,7 @@ _ORIGIN = re.compile(r"https?://[^/*\s]+")
 _PASSED_HEADERS = {
     "accept", "authorization", "user-agent", "x-api-key", "x-request-id", "idempotency-key", "traceparent",
 }  # fmt: skip
-"""Headers of the client that are forwarded to the upstream. Headers that begin with `openai-` are forwarded too."""
+"""Headers of the client that are forwarded to the upstream. So are headers that begin with `openai-`."""
 
 
 def app(

@@ -157,9 +157,8 @@ class AISDKEncoder(FrontEndEncoder):
 
     def _write_partial(self, partial: Partial) -> bytes:
         data = {"path": partial.path, "value": partial.value, "complete": partial.complete}
-        return encode_part(
-            "data-partial", data=data, transient=True
-        )  # only for `onData`, because the message already has the text
+        # The part is transient, so it reaches only `onData`: the message already has the text.
+        return encode_part("data-partial", data=data, transient=True)
 
     def _write_progress(self, open_call: SentCall, data: Any) -> bytes:
         if self._preliminary:

@@ -212,9 +212,8 @@ class _EventBody:
         if not self.begun:
             self.begun = True
             await self._writer.send(self._head)
-            await self._writer.send(
-                _body_message(self._encoder.keep_alive)
-            )  # some middlewares delay the head until the body starts
+            # Some middlewares delay the head until the body starts.
+            await self._writer.send(_body_message(self._encoder.keep_alive))
 
 
 def _body_message(data: bytes, *, more: bool = True) -> Message:

@@ -40,9 +40,10 @@ class Socket:
     """Wraps a framework's websocket. All frames are sent through `writer`."""
 
     def __init__(self, websocket: AnyWebSocket, *, send_timeout: float | None) -> None:
+        # There is no keep-alive, because servers send pings.
         self.writer = ResponseWriter(
             websocket.send, keep_alive=None, send_timeout=send_timeout, disconnect_errors=(Exception,)
-        )  # no heartbeat: servers send pings
+        )
         self._websocket = websocket
         self._closed = False
 

@@ -10,8 +10,8 @@ application can write: a changed suspension changes the calls that run.
 
 `need_of` returns the condition under which a call runs, for example an approval. In doubt, a call does not run: a tool
 with `trust="native"` or `"approved"` never directly runs a call that the model may have quoted from its input. Only
-native calls, and calls under a marker with a nonce, certainly come from the model. If a `requires_approval` function
-raises, the call needs approval. `Approvals` holds the questions and decisions of one run.
+native calls, and calls in text whose marker contains the conversation's nonce, certainly come from the model. If a
+`requires_approval` function raises, the call needs approval. `Approvals` holds the questions and decisions of one run.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
         (Approve(digest=None), Deny(reason='the approval timed out before a decision arrived'))
         """
         self.check(decision)
-        return Deny(EXPIRED) if self.is_late(now) else decision
+        return Deny(EXPIRED) if self.has_expired(now) else decision
 
     def check(self, decision: Decision) -> None:
         """Raise `DecisionRefused` for a decision of the wrong kind, or for an approval of a different call."""
@@ -105,7 +105,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
         if isinstance(decision, Approve) and (changed or decision.digest not in (None, self.digest)):
             raise DecisionRefused(f"{shown} is not the call that was shown: its arguments differ; show it again")
 
-    def is_late(self, now: float) -> bool:
+    def has_expired(self, now: float) -> bool:
         """Return whether the question has expired."""
         return self.expires is not None and now >= self.expires
 
@@ -263,7 +263,8 @@ async def need_of(
     """Return what the call needs. `is_trusted` returns True if the model certainly wrote the call.
 
     `asked_approval` is None if no question about the call is open. True means an open question about its approval, and
-    False one about its result. An open question decides what the call needs, even if the tool has changed since then.
+    False an open question about its result. An open question decides what the call needs, even if the tool has changed
+    since then.
 
     A call needs nothing if it fails anyway, because its tool is unknown or its arguments are invalid.
     """
@@ -368,7 +369,7 @@ class Approvals:
         `show` sends the question to the interface.
         """
         question = self.asked.get(call.id)
-        if question is None or (question.approval and not approval):  # or the earlier question asked only for approval
+        if question is None or (question.approval and not approval):  # after approval, the result is asked for
             now = self.clock()
             expires = None if self._timeout == math.inf else now + self._timeout
             question = ask(call, approval=approval, expires=expires, asked=now)
@@ -394,7 +395,7 @@ class Approvals:
     def _earlier_decision(self, question: Question) -> Decision | None:
         """Return the decision that was made before the run started, or None if the question is still open."""
         given, now = self._decisions.get(question.call.id), self.clock()
-        if given is None and not question.is_late(now):
+        if given is None and not question.has_expired(now):
             return None
         try:
             return question.judge(given or Deny(), now)

@@ -4,7 +4,7 @@
 But each call that it returns needs a result, which is sent back together with the call. So it differs in four ways:
 
 - It does not search the text for calls.
-- It returns malformed calls too, at their positions.
+- It also returns malformed calls, at their positions.
 - It rejects all calls of a response that did not end normally.
 - It refuses Gemini's responses.
 """

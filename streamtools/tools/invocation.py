@@ -39,7 +39,7 @@ log = Logger(__name__)
 
 @dataclass(slots=True, eq=False)
 class Threads:
-    """Counts abandoned threads. `left` is the number of those that still run."""
+    """Counts abandoned threads. `left` is the number of these threads that still run."""
 
     left: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False)

@@ -1,4 +1,4 @@
-"""Makes tools of the tools of an MCP server.
+"""Converts the tools of an MCP server to `Tool` objects.
 
 The session may come from any SDK. Any object with the methods `list_tools` and `call_tool` works. The returned objects
 must have the field names of the protocol (https://modelcontextprotocol.io/specification, "Tools"), in camel case or in

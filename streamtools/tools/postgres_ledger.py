@@ -77,7 +77,7 @@ class PostgresLedger(SQLLedger):
         self._options |= known
         self._free_connections = anyio.Semaphore(connections)
         self._idle: list[Any] = []  # idle connections
-        self._has_tables = threading.Event()  # the views of all owners share it
+        self._has_tables = threading.Event()  # the ledgers that `of` returns share it
 
     async def __aenter__(self) -> Self:
         return self
@@ -86,7 +86,8 @@ class PostgresLedger(SQLLedger):
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close the idle connections of this ledger and all its views. The ledger can be used again afterwards."""
+        """Close the idle connections, also of the ledgers that `of` returned. The ledger can be used again
+        afterwards."""
         while self._idle:
             self._idle.pop().close()
 

@@ -166,7 +166,7 @@ class RedisLedger(OwnerViews):
         self._prefix = f"{prefix}:ledger:"
         self._call_prefix, self._run_prefix = self._prefix + "call:", self._prefix + "run:"
         self._clock = clock
-        self._clients: list[RedisClient] = []  # one client while open, else none; the views share this list
+        self._clients: list[RedisClient] = []  # one client while open, else none; shared with the results of `of`
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:

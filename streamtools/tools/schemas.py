@@ -45,14 +45,13 @@ _Keywords: Any = TypedDict(
 """The types of the values of keywords. Other keywords may have any value."""
 
 _INLINED_LENGTH = 8 * 1024
-"""Part of the size limit of inlined definitions. The limit is this number of bytes plus four times the length of the
-schema."""
+"""The size limit of inlined definitions, in bytes, without four times the length of the schema, which is added."""
 
 
 def complete(schema: Any) -> Any:
     """Return the schema with `items: {}` added to each array without `items`, because OpenAI requires `items`."""
     if not isinstance(schema, dict):
-        return schema  # `true` and `false` are schemas too
+        return schema  # `true` and `false` are also schemas
     kind = schema.get("type")
     is_array = kind == "array" or (isinstance(kind, list) and "array" in kind)
     return _map_subschemas(schema, complete) | ({"items": {}} if is_array and "items" not in schema else {})

@@ -12,9 +12,8 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter  # imported on first use: the import is slow, and most streams have no type
 
 _KINDS = {dict: "object", list: "array", str: "string", int: "number", float: "number", bool: "boolean"}
-_ANNOTATIONS = frozenset(
-    ("$defs", "definitions", "title", "description", "default", "examples", "$schema", "$id")
-)  # keywords that do not restrict the value
+# Keywords that do not restrict the value.
+_ANNOTATIONS = frozenset(("$defs", "definitions", "title", "description", "default", "examples", "$schema", "$id"))
 _UNCHECKED = frozenset(("$ref", "anyOf", "oneOf", "allOf", "not", "if", "patternProperties", "prefixItems"))
 
 

@@ -214,7 +214,7 @@ def test_several_choices_are_refused_where_the_answer_is_rewritten() -> None:
     rewriting: list[dict[str, Any]] = [{}, {"mode": "native", "dialects": ["hermes_json"]}, by_rules]
     for options in rewriting:
         told = refusal("openai", several, **options)
-        assert told == (400, "`n` must be 1 where answers are rewritten, got 2. Send several requests."), options
+        assert told == (400, "`n` must be 1 if answers are rewritten, got 2. Send several requests."), options
     assert sent(begin("openai", several, mode="native")) == several
 
 

@@ -50,9 +50,8 @@ _CHUNK_KEYS = {
     "modelStatus",
 }
 _TEXT_FIELDS = {"text", "thought", "thoughtSignature"}
-_STANDARD_BASE64 = str.maketrans(
-    "-_", "+/"
-)  # the API sends signatures in standard base64; the SDK uses URL-safe base64
+# The API sends signatures in standard base64. The SDK converts them to URL-safe base64.
+_STANDARD_BASE64 = str.maketrans("-_", "+/")
 _EXECUTION_FIELDS = ("executableCode", "codeExecutionResult", "toolCall", "toolResponse")
 _METADATA_FIELDS = ("groundingMetadata", "citationMetadata", "urlContextMetadata")
 _IGNORED = ("interaction.created", "interaction.status_update")
