@@ -1,4 +1,4 @@
-"""The loop: which request follows an answer, what it holds, when none does, and how the run ends."""
+"""The chat loop: which request follows an answer, its messages, and the end of the run."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ PARIS = {"city": "Paris"}
 
 
 async def weather(city: str) -> dict[str, Any]:
-    """Tell how warm it is."""
+    """Return the weather."""
     return {"celsius": 21}
 
 
@@ -74,7 +74,7 @@ CALLED: list[dict[str, Any]] = [
 async def hold(
     answers: Iterable[ScriptedReply], *, tools: Any = TOOLS, native: bool | None = None, **options: Any
 ) -> tuple[list[UIEvent], ScriptedModel, Chat]:
-    """Return what a conversation tells, the model that it was held with, and the chat."""
+    """Run a conversation. Returns its events as text, its model and the chat."""
     model = ScriptedModel(answers, native_tool_calls=native)
     async with chat(model, [QUESTION], tools=tools, **grouped(**options)) as events:
         told = [event async for event in events]
@@ -93,11 +93,11 @@ def end(told: list[UIEvent]) -> Done:
     return told[-1]
 
 
-# Asked, called, told, answered.
+# Questions, calls, results, answers.
 
 
 async def test_results_lead_to_the_answer() -> None:
-    """The follow-up comes between two steps of one run, and holds what the model said and its results."""
+    """The `follow-up` event is between two steps of one run, and has the turn of the model and its results."""
     told, model, events = await hold([calls(("weather", PARIS), text="Let me see."), ANSWER])
 
     assert [
@@ -121,8 +121,8 @@ async def test_results_lead_to_the_answer() -> None:
     assert [each.name for each in TOOLS] == [tool.name for tool in model.asks[1].tools]
 
 
-async def test_a_call_in_the_text() -> None:
-    """Its result goes back in the dialect's form, in a message of the user's, and nothing of the interface's."""
+async def test_a_call_in_text() -> None:
+    """Its result is sent in the form of the dialect, in a user message without fields of the front end."""
     _, model, _ = await hold([IN_TEXT, ANSWER])
 
     assert [
@@ -135,8 +135,8 @@ async def test_a_call_in_the_text() -> None:
     ] == sent(model)
 
 
-async def test_malformed_calls_are_answered_and_may_be_written_again() -> None:
-    """The model is told what was wrong, natively and in text."""
+async def test_the_model_may_repeat_malformed_calls() -> None:
+    """The model gets the error, for native calls and for calls in text."""
     script = [calls(("weather", "{")), '###:{"name":"weather",}', PARIS_CALL, ANSWER]
     _, model, _ = await hold(script, dialects=("hash_marker", "tilde_fence"))
 
@@ -147,8 +147,8 @@ async def test_malformed_calls_are_answered_and_may_be_written_again() -> None:
     assert "user" == third[-1]["role"]
 
 
-async def test_the_callers_values_are_not_changed() -> None:
-    """Neither messages nor options; what is changed behind our back changes nothing."""
+async def test_messages_and_options_are_not_changed() -> None:
+    """Later changes by the caller have no effect either."""
     messages, request = [copy.deepcopy(QUESTION), *copy.deepcopy(CALLED)], {"stop": ["a"]}
     before = copy.deepcopy((messages, request))
     model = ScriptedModel([PARIS_CALL, ANSWER])
@@ -163,11 +163,11 @@ async def test_the_callers_values_are_not_changed() -> None:
     assert [3, 5] == [len(each) for each in sent(model)]
 
 
-# Where no request follows.
+# Answers after which no request follows.
 
 
-async def test_the_caller_decides_what_follows() -> None:
-    """With `follow_up="never"` calls are run and told, and the history has their results: one request."""
+async def test_no_follow_up() -> None:
+    """With `follow_up="never"`, calls run, the history has their results, and there is one request."""
     noticed: list[tuple[str, Any]] = []
 
     async def notice(call: ToolCall, outcome: ToolOutcome) -> None:
@@ -184,8 +184,8 @@ async def test_the_caller_decides_what_follows() -> None:
 @pytest.mark.parametrize(
     ("options", "pending"), [({"execute": "never"}, ["n0"]), ({"tools": None}, ["n0"]), ({"tool_choice": "none"}, [])]
 )
-async def test_nobody_has_run_the_calls(options: dict[str, Any], pending: list[str]) -> None:
-    """Then nobody has anything to say to the model, and the run has ended well."""
+async def test_calls_that_do_not_run_end_the_loop(options: dict[str, Any], pending: list[str]) -> None:
+    """No request follows, and the run has finished."""
     told, model, _ = await hold([PARIS_CALL], **options)
 
     assert ("finished", pending) == (end(told).reason, [call.id for call in end(told).pending])
@@ -193,7 +193,7 @@ async def test_nobody_has_run_the_calls(options: dict[str, Any], pending: list[s
 
 
 async def test_pending_calls_end_the_loop() -> None:
-    """A call that the provider takes no result for waits for the caller, whatever else was run."""
+    """A call without a result ends the loop, even if other calls ran."""
     answer = [*calls(("weather", PARIS)), ProviderCompleted()]  # type: ignore[misc]  # a list
     answer[1:] = [NativeToolCall("1", "weather", PARIS, "n1", answerable=False), ProviderCompleted()]
     told, model, events = await hold([answer])
@@ -202,22 +202,22 @@ async def test_pending_calls_end_the_loop() -> None:
     assert ["n0"] == [outcome.call.id for outcome in events.result.outcomes]
 
 
-# Choices.
+# Tool choices.
 
 
 async def test_a_forced_call_is_forced_once() -> None:
-    """The second request is free, or the loop would never end."""
+    """The second request has no tool choice, or the loop would never end."""
     told, model, _ = await hold([PARIS_CALL, ANSWER], tool_choice="weather")
 
     assert ["tool", "auto"] == [ask.tool_choice.mode for ask in model.asks]
     assert "finished" == end(told).reason
 
 
-# The review.
+# Reviews.
 
 
-async def test_a_review_that_changes_the_follow_up() -> None:
-    """What it returns is sent, told and remembered; sync and async alike."""
+async def test_a_review_may_change_the_messages() -> None:
+    """Its messages are sent, reported and kept. It may be asynchronous."""
     seen: list[Any] = []
 
     def change(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -238,8 +238,8 @@ async def test_a_review_that_changes_the_follow_up() -> None:
     assert [CALLED, CALLED] == seen
 
 
-async def test_a_review_that_stops_the_run() -> None:
-    """None ends it, and it has ended well; the history has the results."""
+async def test_a_review_may_stop_the_run() -> None:
+    """None finishes the run. The history has the results."""
     told, model, events = await hold([PARIS_CALL], review=lambda messages: None)
 
     assert "done finished: tool_calls (None)" == story(told)[-1]
@@ -247,8 +247,8 @@ async def test_a_review_that_stops_the_run() -> None:
     assert 1 == len(model.asks)
 
 
-async def test_a_review_keeps_what_it_cannot_see() -> None:
-    """Reasoning and its signature go back to the provider, unless what the model said is changed."""
+async def test_a_review_keeps_reasoning() -> None:
+    """Reasoning and its signature are sent to the provider, unless the review changed the turn."""
     thinking: list[Any] = [ReasoningDelta("Hm.", "signed"), *calls(("weather", PARIS))]  # type: ignore[misc]  # a list
 
     def change_result(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -269,8 +269,8 @@ async def test_a_review_keeps_what_it_cannot_see() -> None:
     [lambda messages: 1 / 0, lambda messages: [{"role": "robot"}]],
     ids=["raises", "returns what is no history"],
 )
-async def test_a_review_that_is_at_fault(review: Any) -> None:
-    """The run fails, and the caller is told why."""
+async def test_a_review_that_fails(review: Any) -> None:
+    """The run fails, and the exception is raised."""
     model = ScriptedModel([PARIS_CALL])
     told: list[UIEvent] = []
     events = chat(model, [QUESTION], tools=TOOLS, follow_up=review)
@@ -305,7 +305,7 @@ WRITTEN: list[dict[str, Any]] = [
     ids=["adds", "changes the result", "answers in words", "adds before", "changes what was said"],
 )
 async def test_a_review_of_calls_in_text(review: Any) -> None:
-    """What it returns is sent as it is, and nothing says that the call was not run."""
+    """Its messages are sent unchanged, without a message that the call did not run."""
     _, model, events = await hold([IN_TEXT, ANSWER], native=False, teach="never", review=review)
 
     assert [QUESTION, *review(WRITTEN)] == sent(model)[1]
@@ -320,8 +320,8 @@ async def test_a_review_of_calls_in_text(review: Any) -> None:
     ],
     ids=["with its result", "without"],
 )
-async def test_pending_calls_in_text_that_the_user_answers(said: str, told: str) -> None:
-    """A history goes on with the caller's own result, and the call is told as not run only if there is none."""
+async def test_the_caller_answers_pending_calls_in_text(said: str, told: str) -> None:
+    """The history has the result of the caller. Without one, it says that the call did not run."""
     _, _, pending = await hold([IN_TEXT], native=False, execute="never")
     model = ScriptedModel([ANSWER], native_tool_calls=False)
     async with chat(
@@ -333,8 +333,8 @@ async def test_pending_calls_in_text_that_the_user_answers(said: str, told: str)
     assert [*sent(model)[0], {"role": "assistant", "content": ANSWER}] == events.messages()
 
 
-async def test_nothing_is_open_during_a_review() -> None:
-    """A person may take a day, and the provider's response is not held for it."""
+async def test_the_response_is_closed_during_a_review() -> None:
+    """A person may review the messages for a day."""
     model = ScriptedModel([PARIS_CALL, ANSWER])
     open_then: list[int] = []
 
@@ -349,7 +349,7 @@ async def test_nothing_is_open_during_a_review() -> None:
 
 
 async def test_leaving_during_a_review() -> None:
-    """The run was not over: it is cancelled, or stopped if its time is up."""
+    """The run is cancelled, or stopped if its time is over."""
     reviewing = anyio.Event()
 
     async def never(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -366,11 +366,14 @@ async def test_leaving_during_a_review() -> None:
     assert [QUESTION, *CALLED] == left.messages() == stopped.messages()
 
 
-# Bounds.
+# Limits.
 
 
 async def test_the_last_step_runs_no_calls() -> None:
-    """No request could take their results; the run was stopped, and the history says what was not run."""
+    """No request could follow with their results.
+
+    The run is stopped, and the history says that the calls did not run.
+    """
     told, model, events = await hold([PARIS_CALL, PARIS_CALL], max_steps=2)
 
     assert ("stopped", "max_steps", ["n0_2"]) == (
@@ -397,15 +400,15 @@ def paid(total: int, *wanted: tuple[str, Any]) -> ScriptedReply:
         (Guards(tokens=5), [paid(5, ("weather", "{"))], "token_limit"),
     ],
 )
-async def test_guards_watch_all_steps(guards: Guards, answers: list[ScriptedReply], why: str) -> None:
-    """Bounds are those of the run, not of one answer."""
+async def test_guards_apply_to_the_whole_run(guards: Guards, answers: list[ScriptedReply], why: str) -> None:
+    """Their limits count all answers together."""
     told, model, events = await hold(answers, guards=guards)
 
     assert ("stopped", why, 0) == (end(told).reason, end(told).finish_reason, model.left)
     check_openai(events.messages())
 
 
-# What goes wrong.
+# Failures.
 
 
 @pytest.mark.parametrize(
@@ -417,7 +420,7 @@ async def test_guards_watch_all_steps(guards: Guards, answers: list[ScriptedRepl
     ],
 )
 async def test_the_second_request_fails(second: ScriptedReply, code: Code) -> None:
-    """The run has failed; what came before it stands, and can be sent again."""
+    """The run fails. The steps before the request stay valid, and can be sent again."""
     told, _, events = await hold([PARIS_CALL, second])
 
     assert ("failed", [code]) == (end(told).reason, [error.code for error in events.result.errors])
@@ -437,14 +440,14 @@ async def test_the_second_request_fails(second: ScriptedReply, code: Code) -> No
         ({"review": "yes"}, "follow_up must be one of 'auto', 'never'"),
     ],
 )
-def test_what_is_not_allowed(options: dict[str, Any], complaint: str) -> None:
-    """It is said at once, and not in the middle of a run."""
+def test_invalid_arguments(options: dict[str, Any], complaint: str) -> None:
+    """They raise immediately, not during the run."""
     with pytest.raises(ValueError, match=complaint):
         chat(ScriptedModel([]), **grouped(**{"messages": [QUESTION], "tools": TOOLS, **options}))
 
 
-def test_parameters_that_there_are_not() -> None:
-    """They are named, and it is said where those of the provider belong."""
+def test_unknown_parameters() -> None:
+    """The message names them, and says where options of the provider belong."""
     wrong: dict[str, Any] = {"temperature": 0}
     with pytest.raises(TypeError, match=r"chat\(\) has no parameter 'temperature'.* request=\{'temperature': \.\.\.\}"):
         chat(ScriptedModel([]), [QUESTION], **grouped(**wrong))
@@ -461,8 +464,8 @@ def taught(model: ScriptedModel) -> tuple[str, list[str], bool]:
     return prompt, roles, bool(model.asks[-1].tools)
 
 
-async def test_who_is_taught() -> None:
-    """A model that is declared to make no native calls, or whoever the caller says; who is not is offered the tools."""
+async def test_models_that_are_taught() -> None:
+    """The prompt teaches models without native calls. All others get the definitions of the tools."""
     for native, options, told, offered in (
         (None, {}, False, True),
         (True, {}, False, True),
@@ -480,8 +483,8 @@ async def test_who_is_taught() -> None:
         assert (told, offered, ["User"]) == ("weather" in prompt, tools, roles), (native, options)
 
 
-async def test_tools_that_nobody_tells_the_model_of_are_logged() -> None:
-    """No prompt can write the tokens of a chat template; the model's own template may."""
+async def test_tools_that_no_prompt_can_teach_are_logged() -> None:
+    """No prompt can contain the tokens of a chat template. The server's own template may."""
     for dialects, native, expected in (
         ("kimi_k2", False, ["kimi_k2"]),
         ("kimi_k2", None, []),
@@ -502,15 +505,15 @@ async def test_tools_that_nobody_tells_the_model_of_are_logged() -> None:
         ("hermes_json", "<tool_call>"),
     ],
 )
-async def test_which_dialect_is_taught(dialects: Any, opener: str) -> None:
-    """The first that the caller names, or the one that suits most models."""
+async def test_the_taught_dialect(dialects: Any, opener: str) -> None:
+    """It is the first one that the caller names, or the default."""
     _, model, _ = await hold([ANSWER], native=False, dialects=dialects)
 
     assert opener in taught(model)[0]
 
 
-async def test_every_request_is_taught_once() -> None:
-    """The prompt of the application stands first, and the history is that of the caller."""
+async def test_each_request_has_one_tool_section() -> None:
+    """The prompt of the application comes first, and the history is unchanged."""
     model = ScriptedModel([IN_TEXT, ANSWER], native_tool_calls=False)
     system = {"role": "system", "content": "Be brief."}
     async with chat(model, [system, QUESTION], tools=TOOLS) as events:
@@ -523,7 +526,7 @@ async def test_every_request_is_taught_once() -> None:
 
 
 async def test_examples_for_base_models() -> None:
-    """They stand between the system prompt and the conversation."""
+    """They follow the system prompt."""
     _, model, events = await hold([ANSWER], native=False, few_shot=True)
     _, roles, _ = taught(model)
 
@@ -532,8 +535,8 @@ async def test_examples_for_base_models() -> None:
     assert 2 == len(events.history)
 
 
-async def test_native_calls_of_a_model_that_is_taught() -> None:
-    """What another model called natively is shown as this one would write it."""
+async def test_a_taught_model_gets_native_calls_as_text() -> None:
+    """Native calls of another model are written in the taught dialect."""
     model = ScriptedModel([ANSWER], native_tool_calls=False)
     async with chat(model, [QUESTION, *CALLED], tools=TOOLS) as events:
         [event async for event in events]
@@ -544,4 +547,4 @@ async def test_native_calls_of_a_model_that_is_taught() -> None:
     assert QUESTION == events.messages()[0]
 
 
-# Names.
+# Public names.

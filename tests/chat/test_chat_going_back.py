@@ -1,4 +1,6 @@
-"""Chats with providers that refuse what real ones refuse: a second request without what came in the first answer."""
+"""Chats with simulated providers that refuse the same requests as the real ones, such as missing parts of an earlier
+answer.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,7 @@ def now(n: int = 1) -> str:
     return f"{n}:00"
 
 
-# Each provider: what it streams in a turn with a call and in one without, and what it looks for in a request.
+# For each provider: a turn with a call, a turn without one, and the parts that a request must contain.
 
 
 def chat_stream(number: int, calls: bool, field: str) -> list[Body]:
@@ -89,7 +91,7 @@ SIGNED = {"signature": "s"}
 def anthropic_complaint(body: Body, first: Body) -> str | None:
     for message in body["messages"]:
         if message["role"] == "assistant" and message["content"][0] != first:
-            return "a turn does not begin with what it began with"
+            return "a turn begins differently"
     return None
 
 
@@ -111,8 +113,12 @@ def responses_complaint(body: Body, item: Body) -> str | None:
     items = body["input"]
     for at, each in enumerate(items):
         if each.get("type") == "reasoning":
-            behind = items[at + 1] if at + 1 < len(items) else {}
-            if not each.get("encrypted_content") or behind.get("role") == "user" or behind.get("type") == "reasoning":
+            following = items[at + 1] if at + 1 < len(items) else {}
+            if (
+                not each.get("encrypted_content")
+                or following.get("role") == "user"
+                or following.get("type") == "reasoning"
+            ):
                 return "reasoning was provided without its required following item"
         elif each.get("role") == "assistant" and each.get("phase") != "final_answer":
             return "a message without its phase"
@@ -174,7 +180,7 @@ Complaint: TypeAlias = Callable[[Body], str | None]
 
 
 def provider(make: type[HTTPModel], stream: Callable[..., Any], complaint: Callable[..., Any], what: Any) -> Any:
-    """Return a provider that streams with `what` in each turn, and misses that in a request."""
+    """Return a provider whose answers contain `what`, and which refuses a request without it."""
     return make, partial(_streaming, stream, what), partial(_complaining, complaint, what)
 
 
@@ -197,20 +203,20 @@ PROVIDERS: dict[str, tuple[type[HTTPModel], Stream, Complaint]] = {
     "redacted thinking": CLAUDE(HIDDEN),
     "compaction": CLAUDE({"type": "compaction", "content": "all of it"}),
     "encrypted reasoning": ITEMS({}),
-    "a search behind reasoning": ITEMS(SEARCHED),
+    "a search after reasoning": ITEMS(SEARCHED),
     "thought signatures": GOOGLE(""),
     "code that Google runs": GOOGLE("code"),
     "steps of Interactions": STEPS({"type": "google_search_call", "arguments": {"queries": ["x"]}}),
 }
 
 
-AWAY: dict[str, list[str]] = {  # what each of them misses, by its type or its name
+AWAY: dict[str, list[str]] = {  # the parts without which each provider refuses a request
     **{field: [field] for field in ("reasoning_content", "reasoning", "reasoning_details")},
     "thinking": ["thinking", "signature"],
     "redacted thinking": ["redacted_thinking"],
     "compaction": ["compaction"],
     "encrypted reasoning": ["encrypted_content", "reasoning", "function_call", "phase"],
-    "a search behind reasoning": ["encrypted_content", "reasoning", "web_search_call"],
+    "a search after reasoning": ["encrypted_content", "reasoning", "web_search_call"],
     "thought signatures": ["thoughtSignature"],
     "code that Google runs": ["executableCode", "thoughtSignature"],
     "steps of Interactions": ["signature"],
@@ -218,7 +224,7 @@ AWAY: dict[str, list[str]] = {  # what each of them misses, by its type or its n
 
 
 def without(value: Any, name: str) -> Any:
-    """Return a request without the members of this name, and without the parts of this type."""
+    """Return a request without the fields of this name, and without the parts of this type."""
     if isinstance(value, list):
         return [without(each, name) for each in value if not (isinstance(each, dict) and each.get("type") == name)]
     return (
@@ -227,7 +233,7 @@ def without(value: Any, name: str) -> Any:
 
 
 async def converse(name: str, away: str | None = None, *, as_json: bool = False) -> tuple[list[Any], int]:
-    """Return how three turns have ended, and how many requests were accepted; `away` is lost on the way."""
+    """Return the end of three turns, and the number of accepted requests. `away` is removed from each request."""
     make, stream, complaint = PROVIDERS[name]
     format: Any = make.format
     answers = [True, False, False, True, True, False]
@@ -256,22 +262,20 @@ async def converse(name: str, away: str | None = None, *, as_json: bool = False)
 @together("as_json", [False, True])
 @together("name", PROVIDERS)
 async def test_three_turns_with_tools(name: str, as_json: bool) -> None:
-    """Each request is accepted: with a call and its result in the first and the last turn, and one without between;
-    also where the messages of the provider are kept in between.
-    """
+    """Each request is accepted, also if the application keeps the messages of the provider between turns."""
     assert (3 * [("finished", [])], 6) == await converse(name, as_json=as_json)
 
 
 @together("name", PROVIDERS)
-async def test_each_of_them_refuses(name: str) -> None:
-    """A request from which the thing is taken on its way fails: else it had accepted anything."""
+async def test_each_provider_refuses_incomplete_requests(name: str) -> None:
+    """A request without the part is refused. Otherwise the providers would accept anything."""
     for away in AWAY[name]:
         ends, asked = await converse(name, away)
         assert ("failed", [400]) in ends, away
         assert asked < 6, away
 
 
-# A turn that its provider pauses.
+# Paused turns.
 
 PAUSED: list[Body] = [
     {"type": "message_start", "message": {"id": "m", "content": []}},
@@ -289,8 +293,8 @@ PAUSED: list[Body] = [
 
 
 @pytest.mark.parametrize("tools", [None, [now]], ids=["no tools", "tools"])
-async def test_a_turn_that_is_paused_goes_on(tools: Any) -> None:
-    """The whole of it is sent back, nothing behind it, and what comes then is the next step."""
+async def test_a_paused_turn_is_continued(tools: Any) -> None:
+    """The whole turn is sent as the end of the history. The next answer is the next step."""
     end = anthropic_stream(1, False, {"type": "web_search_tool_result", "tool_use_id": "srv", "content": []})
     model = ScriptedModel([sse(PAUSED), sse(PAUSED), sse(end)], format="anthropic")
     async with chat(model, [{"role": "user", "content": "?"}], tools=tools, tool_choice="auto") as events:
@@ -306,7 +310,7 @@ async def test_a_turn_that_is_paused_goes_on(tools: Any) -> None:
 
 
 async def test_pauses_are_steps() -> None:
-    """Their number is bounded, and who asks for no follow-up gets none."""
+    """Their number is limited. With `follow_up="never"`, no request follows."""
     bounds: list[tuple[Any, int, str]] = [({"max_steps": 2}, 2, "stopped"), ({"follow_up": "never"}, 1, "finished")]
     for options, asks, reason in bounds:
         model = ScriptedModel([sse(PAUSED)] * 5, format="anthropic")
@@ -317,7 +321,7 @@ async def test_pauses_are_steps() -> None:
 
 
 def kept(id: str) -> list[Body]:
-    """Return what a front end with the AI SDK posts behind a turn with a call of this id."""
+    """Return the messages that a front end with the AI SDK posts after a turn with a call of this id."""
     call = {"type": "tool-clock", "toolCallId": id, "state": "output-available", "input": {}, "output": "11:00"}
     said = [call, {"type": "step-start"}, {"type": "text", "text": "Eleven."}]
     turns = (("user", [{"type": "text", "text": "What time is it?"}]), ("assistant", said))
@@ -327,16 +331,16 @@ def kept(id: str) -> list[Body]:
     ]
 
 
-async def test_a_provider_numbers_its_calls_anew_in_each_answer() -> None:
-    """Front ends find calls by their ids, and so they differ in the whole conversation."""
+async def test_ids_that_a_provider_repeats() -> None:
+    """Front ends find calls by their ids, so the ids differ in the whole conversation."""
     told = await talk(calls(("clock", {})), says("Noon."), messages=kept("n0"))
 
     assert ["n0", "n0_2"] == [each["tool_call_id"] for each in told.bodies[1]["messages"] if each["role"] == "tool"]
 
 
 @pytest.mark.parametrize(("id", "in_text"), [("call_4iNmq2vWZ0k3", True), ("emulated_5_0", True), ("n0", False)])
-async def test_a_front_end_does_not_say_how_its_calls_were_written(id: str, in_text: bool) -> None:
-    """With an id that we have made it may have been text, and text is searched for calls as in the first turn."""
+async def test_calls_from_a_front_end_may_have_been_text(id: str, in_text: bool) -> None:
+    """An id that this package made may belong to a call in text. Calls in text are then still found."""
     answers = [says('~~~tool_call\n{"name": "clock"}\n~~~\n'), says("Noon.")]
     told = await talk(*answers[: 1 + in_text], messages=kept(id))
 

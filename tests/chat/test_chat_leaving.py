@@ -1,4 +1,4 @@
-"""Leaving a conversation, at any event: what is open is closed, nothing runs on, and the history can be sent again."""
+"""Leaving a conversation at any event: all responses are closed, no tool continues, and the history is valid."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SCRIPT: list[ScriptedReply] = [TWO_CALLS, [*IN_TEXT, ProviderCompleted(finish_re
 
 
 class Slow:
-    """A tool that notes whether it is still at work."""
+    """A tool that records whether it is running."""
 
     def __init__(self) -> None:
         self.at_work = 0
@@ -42,7 +42,7 @@ class Slow:
         return "quick"
 
     async def slow(self) -> str:
-        """Take a few turns of the event loop."""
+        """Yield to the event loop a few times."""
         self.at_work += 1
         try:
             for _ in range(5):
@@ -53,7 +53,7 @@ class Slow:
 
 
 def check_history(events: Chat) -> None:
-    """Raise AssertionError if a provider would refuse the history, as it is or with a question behind it."""
+    """Raise AssertionError if a provider would refuse the history, alone or with a further question."""
     history = events.history
     for format in RULES:
         assert [] == breaches(write_messages([*history, User("And?")], format), format)
@@ -62,7 +62,7 @@ def check_history(events: Chat) -> None:
 
 
 async def left_at(event: int, how: str) -> tuple[list[UIEvent], Chat]:
-    """Return what a conversation tells that is left at an event, and the chat."""
+    """Leave a conversation at an event. Returns its events as text, and the chat."""
     slow, model = Slow(), ScriptedModel(SCRIPT)
     told: list[UIEvent] = []
 
@@ -89,7 +89,7 @@ async def left_at(event: int, how: str) -> tuple[list[UIEvent], Chat]:
 @OTHER_LOOP_DEEP
 @pytest.mark.parametrize("how", ["break", "cancel", "aclose"])
 async def test_leaving_at_every_event(how: str) -> None:
-    """There is one end and it is true, every call has one answer, and nothing is left running or open."""
+    """The run has one true end, each call has one result, and nothing stays open."""
     for event in itertools.count(1):
         told, events = await left_at(event, how)
         ends = [each for each in told if isinstance(each, Done)]
@@ -102,7 +102,7 @@ async def test_leaving_at_every_event(how: str) -> None:
             break
 
 
-async def test_cancelling_while_a_request_is_on_its_way() -> None:
+async def test_cancelling_a_request() -> None:
     """A provider that does not answer the follow-up is left, too."""
     silent = Loopback([], hold=True)
     silent._head = ""  # not even a status
@@ -119,8 +119,8 @@ async def test_cancelling_while_a_request_is_on_its_way() -> None:
 
 @together("step", [0, 1])
 @together("taken", [0, 1, 5])
-async def test_the_provider_sees_us_go(step: int, taken: int) -> None:
-    """Its connection closes when the conversation is left at its first event, a later one, or none."""
+async def test_the_connection_to_the_provider_is_closed(step: int, taken: int) -> None:
+    """This holds if the conversation is left at its first event, at a later one, or before any."""
     held = Loopback([chunk({"content": each}) for each in "abcdefgh"], hold=True)
     answers = [calls(("weather", PARIS)), held] if step else [held]
     async with Provider(*answers) as server:

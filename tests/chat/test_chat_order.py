@@ -1,4 +1,4 @@
-"""Whatever becomes of its calls, each request of a conversation is one that providers take, and so is its history."""
+"""Each request of a conversation, and its history, is valid for providers, whatever happens to the calls."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ Turn: TypeAlias = tuple[str, str, list[tuple[str, str]]]
 
 
 def check(model: ScriptedModel, events: Chat) -> None:
-    """Raise AssertionError where a provider would refuse a request, or the history with a question behind it."""
+    """Raise AssertionError if a provider would refuse a request, or the history with a further question."""
     histories = [*(ask.history for ask in model.asks), (*events.history, User("And?"))]
     for history, format in itertools.product(histories, RULES):
         assert [] == breaches(write_messages(history, format, dialects=DIALECTS), format)
 
 
 async def hold(model: ScriptedModel, left_at: int | None, emulation: Emulation | str, choice: str) -> Chat:
-    """Hold a conversation, and leave it at an event if that is asked for."""
+    """Run a conversation, and leave it at an event if one is given."""
     new_id = map("c{}".format, itertools.count(1)).__next__
     async with chat(
         model,
@@ -56,10 +56,10 @@ async def hold(model: ScriptedModel, left_at: int | None, emulation: Emulation |
     st.sampled_from(["auto", "none", "required"]),
     st.sampled_from([None, False]),
 )
-def test_each_request_and_the_history_are_accepted(
+def test_all_requests_are_valid(
     backend: str, said: list[Turn], left_at: int | None, choice: str, native: bool | None
 ) -> None:
-    """Success, failure, timeout, malformed and cancelled calls, native and in text, over several requests."""
+    """Calls succeed, fail, time out, are malformed or cancelled, natively and in text."""
     answers: list[ScriptedReply] = [source_of(turn, True) for turn in said]
     model = ScriptedModel([*answers, *["Well."] * 4], native_tool_calls=native)
 

@@ -1,4 +1,4 @@
-"""How a model is made to continue the answer of another, and which part of its answer is new."""
+"""Requests that make a model continue the answer of another, and the new text of its answer."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def test_the_request_of_a_prefill() -> None:
     assert prefill_of(thinking) is None
     assert prefill_of(AnthropicMessages("claude-sonnet-4-5")) is not None
     with pytest.raises(ValueError, match="prefill is one of"):
-        OpenAIChat("m", prefill="nobody")
+        OpenAIChat("m", prefill="unknown")
 
 
 SHOWN = "The capital of France is Paris. It lies on the Sei"
@@ -67,15 +67,15 @@ LONG = "it is so and so it is so and so "
 @together(
     ("kind", "shown", "answer", "whole"),
     [
-        ("goes on at once", SHOWN, REST, SHOWN + REST),
+        ("continues immediately", SHOWN, REST, SHOWN + REST),
         ("repeats the end", SHOWN, SHOWN[-18:] + REST, SHOWN + REST),
-        ("begins anew", SHOWN, SHOWN + REST, SHOWN + REST),
+        ("starts again", SHOWN, SHOWN + REST, SHOWN + REST),
         ("repeats too little", SHOWN, SHOWN[-15:] + REST, SHOWN + SHOWN[-15:] + REST),
         ("repeats half a word", SHOWN, SHOWN[-17:] + REST, SHOWN + SHOWN[-17:] + REST),
         ("a preamble", SHOWN, "Sure: " + SHOWN[-18:] + REST, SHOWN + "Sure: " + SHOWN[-18:] + REST),
         ("really repeats", LONG, LONG, LONG + LONG),
         ("ends in mid-repetition", SHOWN, SHOWN[:20], SHOWN + SHOWN[:20]),
-        ("ends behind it", SHOWN, SHOWN, SHOWN),
+        ("repeats only", SHOWN, SHOWN, SHOWN),
     ],
 )
 def test_an_instructed_continuation(kind: str, shown: str, answer: str, whole: str) -> None:
@@ -94,7 +94,7 @@ words = st.text("ab \n", max_size=60)
 
 @given(words, words, st.integers(1, 7), st.sampled_from(["prefilled", "echoed", "instructed"]))
 @example("a" * 40, "a" * 60, 1, "instructed")
-def test_however_it_is_cut(shown: str, answer: str, size: int, how: Any) -> None:
+def test_cuts_change_nothing(shown: str, answer: str, size: int, how: Any) -> None:
     """Each cut gives the same text: the answer after the longest removable repetition."""
     whole = read_on(Continuation(shown, how), answer, max(1, len(answer)))
 
@@ -111,8 +111,8 @@ def test_however_it_is_cut(shown: str, answer: str, size: int, how: Any) -> None
 
 
 @given(st.text("ab \n", min_size=1, max_size=60), words)
-def test_a_prefill_repeats_and_loses_nothing(shown: str, rest: str) -> None:
-    """One server continues without the white space at the end, and one repeats all of the text."""
+def test_prefilled_continuations(shown: str, rest: str) -> None:
+    """One server continues without the white space at the end, and one repeats the whole text."""
     whole = shown + rest
     sent = shown.rstrip()
 

@@ -62,11 +62,11 @@ def done(talked: Any) -> Done:
     return end
 
 
-# The sequence: which requests, in which order.
+# The order of the requests.
 
 
 async def test_decided_calls_are_the_calls_of_the_turn() -> None:
-    """Two requests; the calls have the ids of emulation, no text beside them, and are left to the caller."""
+    """There are two requests. The calls have ids of the emulation, and the turn has no text."""
     talked = await talk(
         says("It may be warm."), decides(PARIS_CALL, ("clock", {})), emulation=FALLBACK, execute="never"
     )
@@ -100,7 +100,7 @@ async def test_decided_calls_are_the_calls_of_the_turn() -> None:
 async def test_tool_choice_none_needs_no_decision(
     emulation: Emulation, answers: tuple[str, ...], bodies: list[Any]
 ) -> None:
-    """`none` makes no decision request, and no warning: nothing was emulated."""
+    """There is no decision request and no warning."""
     talked = await talk(*map(says, answers), emulation=emulation, tool_choice="none")
 
     assert bodies == talked.bodies
@@ -114,7 +114,7 @@ WANTED: dict[str, list[tuple[str, Any]]] = {
     "another tool": [("clock", {})],
     "a tool that does not exist": [("nope", {})],
 }
-ENDS: dict[str, dict[str, str]] = {  # what becomes of them under each choice
+ENDS: dict[str, dict[str, str]] = {  # the end under each tool choice
     "auto": {"no call": "answer", "one call": "1", "two calls": "2", "another tool": "1", "a tool": "answer"},
     "required": {"no call": "failed", "one call": "1", "two calls": "2", "another tool": "1", "a tool": "failed"},
     "weather": {
@@ -129,8 +129,8 @@ ENDS: dict[str, dict[str, str]] = {  # what becomes of them under each choice
 
 @together("wanted", WANTED)
 @together("choice", ENDS)
-async def test_decisions_have_to_satisfy_the_tool_choice(choice: str, wanted: str) -> None:
-    """Nothing runs where the choice is broken; the choice stands in the first request and in the decision's."""
+async def test_decisions_must_satisfy_the_tool_choice(choice: str, wanted: str) -> None:
+    """Otherwise no call runs. Both requests contain the tool choice."""
     expected = ENDS[choice][wanted if wanted in ENDS[choice] else "a tool"]
     answers = [says("One."), decides(*WANTED[wanted]), *([says("Two.")] if expected == "answer" else [])]
     talked = await talk(*answers, emulation=FALLBACK, tool_choice=choice, execute="never")
@@ -155,11 +155,11 @@ async def test_decisions_have_to_satisfy_the_tool_choice(choice: str, wanted: st
         assert ("finished", int(expected)) == (end.reason, len(end.pending))
 
 
-# The next turns.
+# Further turns.
 
 
 async def test_each_step_has_its_own_decision() -> None:
-    """The caller runs nothing by hand: the call is run, and its result leads to a decision of its own."""
+    """The call runs, and a new decision follows its result."""
     talked = await talk(
         says("One."), decides(PARIS_CALL), says("Two."), decides(), says("It is 21 °C."), emulation=FALLBACK
     )
@@ -179,25 +179,25 @@ async def test_each_step_has_its_own_decision() -> None:
     assert ["system", "user", "assistant", "user"] == [each["role"] for each in talked.bodies[3]["messages"]]
 
 
-# What is decided.
+# Decisions.
 
 
 @pytest.mark.parametrize(
     "answer", [says("I would rather not."), says('{"tools":[{"tool":"weather"}]}', finish="length")]
 )
 async def test_an_unreadable_decision_means_no_tools(answer: Loopback) -> None:
-    """It means no tools, with a warning; one that is cut off is none, because the half of a call may be missing."""
+    """There is a warning. A truncated decision is unreadable, because a call may be incomplete."""
     talked = await talk(answer, says("Two."), emulation=FORCE)
 
     assert [Code.EMULATED, Code.DECISION_UNREADABLE] == [each.code for each in talked.chat.result.warnings]
     assert "Two." == talked.chat.result.text
 
 
-# What stands in the requests.
+# Contents of the requests.
 
 
 async def test_options_of_the_answer_are_not_sent_with_the_decision() -> None:
-    """Stop words, formats and length limits are sent with the answer only, and no caller's options are changed."""
+    """Only the answer gets stop words, formats and length limits. The options of the caller are not changed."""
     request = {"stop": ["\n"], "response_format": {"type": "json_object"}, "tools": [{"type": "web_search"}], "seed": 1}
     before = copy.deepcopy(request)
     emulation = Emulation(decision_options={"temperature": 0, "max_completion_tokens": 300})
@@ -221,7 +221,7 @@ async def test_options_of_the_answer_are_not_sent_with_the_decision() -> None:
 
 @pytest.mark.parametrize(("keep", "quoted"), [("drop", ""), ("quote", "Be brief.\n\nNever call clock.")])
 async def test_the_application_prompt_is_dropped_or_quoted(keep: Any, quoted: str) -> None:
-    """The decision's own stands alone; the application's is left out, or quoted in it."""
+    """The decision request has its own system prompt, which may quote that of the application."""
     system = [{"role": "system", "content": "Be brief."}, {"role": "developer", "content": "Never call clock."}]
     talked = await talk(
         decides(), says("Two."), messages=[*system, QUESTION], emulation=Emulation(mode="force", keep_system=keep)
@@ -232,7 +232,7 @@ async def test_the_application_prompt_is_dropped_or_quoted(keep: Any, quoted: st
 
 
 async def test_a_taught_model_calls_in_text() -> None:
-    """It is taught in the first request alone, which offers no native tools; its call in the text is the answer."""
+    """Only the first request teaches, and has no native tools. A call in its text is the answer."""
     model = {"native_tool_calls": False}
     call = '~~~tool_call\n{"name":"clock"}\n~~~\n'
     hit = await talk(says(call), emulation=FALLBACK, execute="never", model=model)
@@ -249,11 +249,11 @@ async def test_a_taught_model_calls_in_text() -> None:
     assert [DECISION, LAST] == missed.bodies[1:]
 
 
-# What goes wrong.
+# Failures.
 
 
 async def test_a_provider_without_tools() -> None:
-    """Its refusal is no answer with calls, and no answer that could be taken."""
+    """Its refusal is neither an answer with calls nor an answer that can be reused."""
     refusal = refuses(400, "registry.example/phi3:latest does not support tools")
     talked = await talk(refusal, decides(), says("Two."), emulation=REUSE)
 
@@ -279,7 +279,7 @@ async def test_a_provider_without_tools() -> None:
     ],
 )
 def test_errors_that_refuse_tools(message: str, refused: bool) -> None:
-    """Servers say it in their own words."""
+    """The messages are those of real servers."""
     assert refused == refuses_tools(SourceError(message, status=400))
 
 
@@ -334,7 +334,7 @@ async def test_a_call_releases_the_buffered_answer() -> None:
 
 
 async def test_emulation_without_tools() -> None:
-    """Without function tools, force is an error, and the normal answer is shown otherwise."""
+    """With `force` this is an error. Otherwise the normal answer is shown."""
     with pytest.raises(ValueError, match="no function tools"):
         await talk(tools=None, emulation="force")
     plain = await talk(says("One."), tools=None, emulation="fallback")
@@ -347,7 +347,7 @@ async def test_emulation_without_tools() -> None:
 
 
 def test_invalid_options_of_emulation() -> None:
-    """The mistakes of a caller are named before anything is sent."""
+    """They raise before any request."""
     model = ScriptedModel([])
     with pytest.raises(ValueError, match="mode must be one of"):
         chat(model, [QUESTION], tools=TOOLS, request=RequestOptions(emulation="always"))  # type: ignore[arg-type]  # the mistake
@@ -365,7 +365,7 @@ def test_invalid_options_of_emulation() -> None:
         chat(model, [QUESTION], tools=TOOLS, request=RequestOptions(emulation="fallback"), tool_choice="nope")
 
 
-# What it costs.
+# Usage.
 
 
 @together(
@@ -383,7 +383,7 @@ def test_invalid_options_of_emulation() -> None:
     ],
 )
 async def test_usage_includes_all_requests(emulation: Emulation, answers: list[Loopback], total: Any) -> None:
-    """The usage of a step is that of all its requests, counted once."""
+    """The usage of a step includes all of its requests once."""
     talked = await talk(*answers, emulation=emulation, execute="never")
     usage = talked.chat.result.usage
 

@@ -1,4 +1,4 @@
-"""One model stands in for another: before the first byte, and wherever its answer breaks off."""
+"""The next model replaces one that fails, before its first byte or during its answer."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ async def test_statuses_that_are_failures(status: int) -> None:
 
 @pytest.mark.parametrize("on_break", ["continue", "restart_step", "fail"])
 async def test_failures_before_the_answer_begins(on_break: OnBreak) -> None:
-    """An unreachable server, a silent one, and a stream of one error, with all policies."""
+    """An unreachable server, a silent one, and a stream with only an error, with all policies."""
     silent = Loopback(hold=True)
     broken = Loopback([b'data: {"error": {"message": "overloaded"}}\n\n'])
     good = Loopback([lines("Hello"), chunk(finish="stop"), DONE])
@@ -104,7 +104,7 @@ async def test_failures_before_the_answer_begins(on_break: OnBreak) -> None:
 
 
 async def test_a_failing_model_rests() -> None:
-    """After several consecutive failures the others are asked first. One good answer closes the circuit."""
+    """After several consecutive failures, the others are called first. A good answer closes the circuit."""
     first = ScriptedModel([LOST, LOST, "back"], name="first")
     second = ScriptedModel(["a", "b", "c", LOST], name="second")
     fallback = Fallback(first, second, failures=2, rest=1000.0)
@@ -126,7 +126,7 @@ async def test_all_models_fail() -> None:
     assert [each.code for each in stream.result.errors] == [Code.STREAM_INTERRUPTED]
 
 
-# In mid-stream.
+# During the answer.
 
 
 def get_weather(city: str) -> str:
@@ -155,7 +155,7 @@ class Again(ScriptedModel):
 @together("prefill", ["vllm", None])
 @together("name", [each for each in shipped() if each != "cut-call"])
 async def test_every_cut_of_every_recording(name: str, prefill: str | None, most: int) -> None:
-    """No text is repeated or lost, and no call is made twice, whichever model continues."""
+    """No text is repeated or lost, and no call is made twice, with any model as the next."""
     body = read_recording(shipped()[name]).data
     events = [event for event in read(body) if isinstance(event, TextDelta)]
     raw = "".join(event.text for event in events)
@@ -174,18 +174,18 @@ async def test_every_cut_of_every_recording(name: str, prefill: str | None, most
 
 @pytest.mark.parametrize("on_break", ["continue", "restart_step", "fail"])
 async def test_the_policies(on_break: OnBreak) -> None:
-    """The step continues, starts again, or fails. An open native call counts in none of them."""
+    """The step continues, starts again, or fails. An open native call is always discarded."""
     begun: list[SourceEvent] = [ToolCallStart("0", "c0", "get_weather"), ToolCallDelta("0", '{"city": "Os')]
     whole = NativeToolCall("1", "get_weather", {"city": "Rome"}, "c1")
     cost = SourceUsage(Usage(input=7, output=1))
     first = ScriptedModel([[cost, ReasoningDelta("hm", "signed"), TextDelta("One, "), whole, *begun, LOST]], name="one")
-    rest = "two." if on_break == "continue" else "Begun anew."
+    rest = "two." if on_break == "continue" else "Started again."
     second = ScriptedModel([[rest, CALLS_COST]], name="two")
     stream = chat(Fallback(first, second, on_break=on_break), ASK, tools=[get_weather])
     events = await told(stream)
     result = stream.result
 
-    expected = {"continue": "One, two.", "restart_step": "Begun anew.", "fail": "One, "}
+    expected = {"continue": "One, two.", "restart_step": "Started again.", "fail": "One, "}
     assert result.text == expected[on_break]
     assert result.reason == ("failed" if on_break == "fail" else "finished")
     assert not [event for event in events if isinstance(event, Executed)]
@@ -245,7 +245,7 @@ async def test_a_call_never_runs_twice(on_break: OnBreak) -> None:
 
 
 async def test_native_and_text_models_together() -> None:
-    """Each model is asked in its own way of calling, and calls of both count."""
+    """Each model gets requests for its way of calling, and calls of both are valid."""
     first = ScriptedModel([["One, ", LOST]], name="one", native_tool_calls=True)
     called = ["two.\n", '~~~tool_call\n{"name": "get_weather", "arguments": {"city": "Oslo"}}\n~~~\n']
     second = ScriptedModel([called, "Rain."], name="two", native_tool_calls=False)
@@ -260,11 +260,11 @@ async def test_native_and_text_models_together() -> None:
     assert [outcome.result for outcome in stream.result.outcomes] == ["rain in Oslo"]
 
 
-# Who may show it.
+# Formats of responses.
 
 
 async def test_formats_that_cannot_replace_a_step() -> None:
-    """A response is not made whose format cannot supersede a step a step that was shown."""
+    """A response in a format without superseded steps raises an error."""
     for format, fits in [("native", True), ("ai_sdk", False), ("ag_ui", False), ("openai", False), ("text", False)]:
         for on_break in ("continue", "restart_step"):
             stream = chat(Fallback(ScriptedModel(["a"]), ScriptedModel(["b"]), on_break=on_break), ASK)
@@ -281,6 +281,6 @@ async def test_formats_that_cannot_replace_a_step() -> None:
     "wrong", [{"on_break": "stop"}, {"failures": 0}, {"rest": 0.0}], ids=["policy", "failures", "rest"]
 )
 def test_invalid_values(wrong: dict[str, Any]) -> None:
-    """The message says which value it is."""
+    """The message names the value."""
     with pytest.raises(ValueError, match=next(iter(wrong))):
         Fallback(ScriptedModel([]), **wrong)

@@ -1,4 +1,4 @@
-"""Bedrock and Cohere: bodies, where requests go and with what, signing in a thread, and an answer over a connection."""
+"""Bedrock and Cohere: bodies, URLs, signatures, and an answer over a connection."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def bedrock(**given: Any) -> BedrockConverse:
 
 
 def test_a_body_of_converse() -> None:
-    """The system's words, the tools and the sampling options have each an object of their own."""
+    """The system prompt, the tools and the sampling options are in separate objects."""
     body = bedrock(max_tokens=9, stop="END", additionalModelRequestFields={"a": 1}).body(Ask(HISTORY, TOOLS))
 
     assert [{"role": "user", "content": [{"text": "Hi"}]}] == body["messages"]
@@ -58,8 +58,8 @@ def test_a_body_of_converse() -> None:
     assert ["messages"] == list(bedrock().body(Ask((User("Hi"),))))
 
 
-def test_the_choice_of_a_tool() -> None:
-    """None has no word of its own, and a history with calls needs its tools."""
+def test_tool_choices() -> None:
+    """Converse has no `none`, and a history with calls needs its tools."""
 
     def config(mode: Any, history: tuple[Message, ...] = HISTORY) -> Any:
         name = "clock" if mode == "tool" else None
@@ -78,7 +78,7 @@ def test_the_choice_of_a_tool() -> None:
     (ARN, f"/model/{ARN.replace(':', '%3A').replace('/', '%2F')}/converse-stream"),
 ])  # fmt: skip
 def test_model_names_in_the_path(model: str, path: str) -> None:
-    """Colons and slashes are escaped, and the HTTP client leaves them so."""
+    """Colons and slashes are escaped, and the HTTP client does not change them."""
     url = BedrockConverse(model, region="us-east-1").url
     assert f"https://bedrock-runtime.us-east-1.amazonaws.com{path}" == url
     assert path.encode() == httpx.URL(url).raw_path
@@ -96,7 +96,7 @@ def test_the_region(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Provider:
-    """A transport that remembers its requests, and answers them with a stream."""
+    """A transport that records its requests, and answers them with a stream."""
 
     def __init__(self, body: bytes, declared: str) -> None:
         self.requests: list[httpx.Request] = []
@@ -119,7 +119,7 @@ async def ask(model: Any) -> Any:
 
 @pytest.mark.anyio
 async def test_the_key_is_a_bearer_token(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A key is sufficient, and the answer goes back in the next request."""
+    """A key is sufficient. The next request contains the answer."""
     monkeypatch.setenv("AWS_BEARER_TOKEN_BEDROCK", "key")
     provider = Provider(BY_NAME["bedrock"].body, BY_NAME["bedrock"].declared)
     async with provider.client:
@@ -134,7 +134,7 @@ async def test_the_key_is_a_bearer_token(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.anyio
 async def test_a_request_is_signed_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a key. Credentials may have to be fetched, so they are requested each time."""
+    """This happens without a key. The credentials are requested each time, because they may expire."""
     seen: list[Any] = []
 
     class Credentials:
@@ -178,7 +178,7 @@ async def test_a_request_is_signed_in_a_thread(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_body_of_cohere() -> None:
-    """Options go by Cohere's names; of a named tool only that one is sent, and it is required."""
+    """Options have Cohere's names. For a named tool, only this tool is sent, and a call is required."""
     body = CohereChat("m", stop="END", top_p=0.5).body(Ask(HISTORY, TOOLS, ToolChoice("tool", "clock")))
 
     assert [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}] == body["messages"]

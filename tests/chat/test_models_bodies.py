@@ -43,7 +43,7 @@ def offered(format: str, *tools: Any) -> list[dict[str, Any]]:
 
 
 def test_chat_completions() -> None:
-    """The request asks for a stream, with usage at its end."""
+    """The request asks for a stream with the usage at its end."""
     body = OpenAIChat("m").body(Ask(HISTORY, TOOLS))
 
     assert {
@@ -65,7 +65,7 @@ def test_responses() -> None:
 
 
 def test_anthropic_messages() -> None:
-    """The system's words stand beside the messages, and the tokens have a bound."""
+    """The system prompt is a separate field, and `max_tokens` is set."""
     body = AnthropicMessages("m").body(Ask(HISTORY, TOOLS))
 
     assert ["model", "max_tokens", "system", "messages", "stream", "tools"] == list(body)
@@ -76,7 +76,7 @@ def test_anthropic_messages() -> None:
 
 
 def test_ollama() -> None:
-    """Sampling options have an object of their own, whose members are merged; others stay beside it."""
+    """Sampling options are in `options`; other options are at the top level."""
     model = OllamaChat("m", temperature=0, max_tokens=5, think=True, options={"mirostat": 1})
     body = model.body(Ask(HISTORY, TOOLS, options={"stop": "END", "keep_alive": "5m", "max_tokens": None}))
 
@@ -90,7 +90,7 @@ def test_ollama() -> None:
 
 
 def test_gemini() -> None:
-    """The system's words stand beside the contents, and sampling options in the configuration of the generation."""
+    """The system prompt is a separate field, and sampling options are in `generationConfig`."""
     model = GeminiChat("m", generationConfig={"candidateCount": 1}, top_k=3, stop="END")
     body = model.body(Ask(HISTORY, TOOLS, options={"max_tokens": 5, "safetySettings": []}))
 
@@ -120,14 +120,14 @@ def named(name: str) -> ToolChoice:
     ],
 )
 def test_tool_choices_of_each_provider(client: type[HTTPModel], choice: ToolChoice, written: object) -> None:
-    """Each wish has the provider's own form, beside the tools."""
+    """Each tool choice has the form of the provider."""
     body = client("m").body(Ask(HISTORY, TOOLS, choice))
 
     assert (written, 2) == (body["tool_choice"], len(body["tools"]))
 
 
 def test_a_latitude_request() -> None:
-    """The seed's body: the whole history, the prompt, the run's id, extras of the application, and the tools."""
+    """It has the whole history, the prompt, the id of the run, extras of the application, and the tools."""
     messages = [{"role": "user", "content": "Weather in Rome?"}]
     body = latitude_request(messages, conversation_uuid="c1", tools=[weather], todos=[1], briefs=[])
 

@@ -1,4 +1,4 @@
-"""A model whose answers are written beforehand."""
+"""A model with prepared answers."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ async def answer(model: ScriptedModel, ask: Ask = ASK) -> list[SourceEvent]:
     ],
 )
 async def test_kinds_of_answers(written: ScriptedReply, events: list[SourceEvent]) -> None:
-    """Texts, events, bytes, and exceptions in place of any of them."""
+    """Texts, events, bytes, and exceptions at any position."""
     assert events == await answer(ScriptedModel([written]))
 
 
-async def test_answers_that_are_left() -> None:
-    """`open` counts the answers that are being read."""
+async def test_unused_answers() -> None:
+    """`open` is the number of answers that are being read."""
     model = ScriptedModel(["a"])
     async with model.stream(ASK) as source:
         await anext(source)

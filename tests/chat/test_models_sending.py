@@ -1,4 +1,4 @@
-"""Requests over real connections: where they go, with which key, how often, for how long, and how they end."""
+"""Requests over real connections: URLs, keys, retries, timeouts, and closed responses."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ KEY = "sk-secret"
 
 @pytest.fixture(autouse=True)
 def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No key and no proxy of this machine, and no time between attempts."""
+    """Use no key and no proxy of this machine, and do not wait between attempts."""
     for name in ("OPENAI", "ANTHROPIC", "OLLAMA", "GOOGLE", "GEMINI"):
         monkeypatch.delenv(f"{name}_API_KEY", raising=False)
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
@@ -85,7 +85,7 @@ async def collect(source: Source) -> list[SourceEvent]:
     return [msgspec.structs.replace(each, url=None) if isinstance(each, SourceError) else each for each in events]
 
 
-# Where it goes.
+# URLs, headers and keys.
 
 
 async def test_an_answer() -> None:
@@ -102,7 +102,7 @@ async def test_an_answer() -> None:
 
 
 async def test_certificates_are_loaded_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a client each request makes one; to read them for each stops the event loop for longer than all else."""
+    """Each request without a client creates one. Loading certificates each time would block the event loop."""
     read, make = list[object](), ssl.create_default_context
 
     def count(**options: Any) -> ssl.SSLContext:
@@ -130,7 +130,7 @@ async def test_certificates_are_loaded_once(monkeypatch: pytest.MonkeyPatch) -> 
 async def test_headers_of_each_provider(
     client: type[HTTPModel], line: str, variable: str, header: str, value: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The key is read from the provider's variable at the time of use, and goes where the provider looks for it."""
+    """The key is read from the provider's variable for each request, and sent in the provider's header."""
     async with Provider(Loopback(STREAM)) as server:
         asked = client("m", base_url=server.url)
         monkeypatch.setenv(variable, "k")
@@ -149,7 +149,7 @@ async def test_headers_of_each_provider(
 
 @pytest.mark.parametrize("key", [KEY, lambda: KEY])
 async def test_the_key_is_never_shown(key: Any) -> None:
-    """No `repr`, log or message holds the key, or other secrets in the URL or the headers."""
+    """No `repr`, log or message contains the key, or secrets in the URL or the headers."""
     asked = OpenAIChat(
         "m", base_url=f"http://u:{KEY}@127.0.0.1:1/v1?k={KEY}", api_key=key, headers={"a": KEY}, retries=1
     )
@@ -163,7 +163,7 @@ async def test_the_key_is_never_shown(key: Any) -> None:
 
 
 async def test_keys_that_headers_cannot_hold() -> None:
-    """Such a key is the caller's fault, and is not in the message."""
+    """They raise ValueError. The message does not contain the key."""
     for key in ("sk-schlüssel", "sk-\nsecret"):
         with pytest.raises(ValueError, match="holds characters") as raised:
             OpenAIChat("m", api_key=key).stream(ASK)
@@ -192,19 +192,19 @@ async def test_keys_that_headers_cannot_hold() -> None:
     ],
 )
 def test_urls(client: type[HTTPModel], name: str, base: str | None, url: str) -> None:
-    """The endpoint is found below the base URL, unless that is it; its query stays; names of models change no path."""
+    """The endpoint is below the base URL, unless the base URL is the endpoint. Its query is kept."""
     assert url == client(name, base_url=base).url
 
 
 @together("base", ["h/v1", "ftp://h", "http://", "//h", "http://[h", "http://h:99999", "http://xn--/", "http://h\t"])
 def test_invalid_base_urls(base: str) -> None:
-    """A wrong base URL is an error when the model is created."""
+    """They raise when the model is created."""
     with pytest.raises(ValueError, match="`base_url` must begin with http:// or https:// and a host"):
         OpenAIChat("m", base_url=base)
 
 
 def test_invalid_timeouts_and_retries() -> None:
-    """Times are above nothing, and retries not below."""
+    """Timeouts must be above 0, retries at least 0."""
     with pytest.raises(ValueError, match="`first_byte` must be above 0 seconds, got 0"):
         Timeouts(first_byte=0)
     with pytest.raises(ValueError, match="`retries` must be 0 or more, got -1"):
@@ -215,12 +215,12 @@ def test_invalid_timeouts_and_retries() -> None:
             OpenAIChat("m", **{name: wrong})
 
 
-# What comes back.
+# Answers.
 
 
 TOMORROW = format_datetime(datetime.now(UTC) + timedelta(days=1), usegmt=True)
 NOT_FOUND = b'{"error":{"message":"no such model","code":"model_not_found"}}'
-ANSWERS: dict[str, tuple[list[Loopback], Any, int]] = {  # the server's, the events, and the requests
+ANSWERS: dict[str, tuple[list[Loopback], Any, int]] = {  # answers of the server, events, number of requests
     "an error": (
         [Loopback([NOT_FOUND], status=404, declared="application/json")],
         says("no such model", 404, "model_not_found"),
@@ -267,7 +267,7 @@ async def test_answers_and_how_often_the_request_is_sent(answer: str) -> None:
     ],
 )
 async def test_a_redirect(location: str, shown: str) -> None:
-    """It is an error that names the target's host; nothing is sent there, even by a client that follows redirects."""
+    """It is an error with the host of the target. Nothing is sent there, even if the client follows redirects."""
     async with (
         Loopback([b"moved"], status=307, headers={"Location": location}) as server,
         httpx.AsyncClient(follow_redirects=True) as client,
@@ -278,12 +278,12 @@ async def test_a_redirect(location: str, shown: str) -> None:
         assert 2 == len(server.requests)
 
 
-# How often it is sent.
+# Retries.
 
 
 @together("status", [408, 409, 429, 500, 503, 529])
 async def test_statuses_that_are_retried(status: int) -> None:
-    """After these statuses the same request is sent again, and the response that failed is closed before."""
+    """The same request is sent again after the failed response is closed."""
     failed = busy(status)
     async with Provider(failed, Loopback(STREAM)) as server:
         events = await ask(model(server, api_key=KEY))
@@ -308,7 +308,7 @@ async def test_statuses_that_are_retried(status: int) -> None:
     ],
 )
 async def test_retry_after(wait: dict[str, str], seconds: float) -> None:
-    """As long as the provider says, in seconds, milliseconds or as a date; else as long as we think (here: not)."""
+    """The wait is given in seconds, in milliseconds or as a date. Without it, back-off applies (here: none)."""
     async with Provider(busy(429, **wait), Loopback(STREAM)) as server:
         with capture_logs() as logs:
             assert EVENTS == await ask(model(server))
@@ -318,7 +318,7 @@ async def test_retry_after(wait: dict[str, str], seconds: float) -> None:
 
 
 async def test_back_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without advice, the wait doubles up to a limit, and is random."""
+    """The wait doubles up to a limit, with a random part."""
     monkeypatch.setattr(sending, "BACKOFF", 0.002)
     monkeypatch.setattr(sending, "LONGEST_BACKOFF", 0.005)
     async with Provider(busy(Retry_After="")) as server:
@@ -330,11 +330,11 @@ async def test_back_off(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(least <= wait <= least + 0.002 for least, wait in zip([0.002, 0.004, 0.005, 0.005], waits, strict=True))
 
 
-# How long it takes.
+# Timeouts.
 
 
 async def test_between_bytes_timeout() -> None:
-    """The time between bytes is another one."""
+    """It differs from the timeout of the first byte."""
     async with Loopback([ONE], hold=True) as server:
         events = await ask(model(server, timeout=Timeouts(between_bytes=0.05)))
         with anyio.fail_after(10):
@@ -347,11 +347,11 @@ async def test_between_bytes_timeout() -> None:
     assert silence.message.startswith("the provider sent no data for 0.05 s")
 
 
-# What sends it.
+# Clients.
 
 
 class Noting:
-    """A client that is none of httpx: it has `stream`, and notes with what."""
+    """A client that is not one of httpx. It records the arguments of `stream`."""
 
     def __init__(self, client: httpx.AsyncClient) -> None:
         self.client = client
@@ -364,7 +364,7 @@ class Noting:
 
 @pytest.mark.parametrize(("connect", "handed"), [(10.0, 10.0), (float("inf"), None)])
 async def test_a_given_client(connect: float, handed: float | None) -> None:
-    """A client that is given is used and left open; it bounds the connection, and we the rest."""
+    """It is used and stays open. It limits the time to connect, and the model the other times."""
     async with Loopback(STREAM) as server, httpx.AsyncClient(timeout=0.001) as client:
         noting = Noting(client)
         assert EVENTS == await ask(model(server, client=noting, timeout=Timeouts(connect=connect)))
@@ -376,7 +376,7 @@ async def test_a_given_client(connect: float, handed: float | None) -> None:
 
 
 async def test_unusable_clients() -> None:
-    """A synchronous client, and one that is closed, are the caller's fault, before anything is sent."""
+    """A synchronous client and a closed one raise before anything is sent."""
     async with Loopback(STREAM) as server:
         with httpx.Client() as synchronous, pytest.raises(TypeError, match="is not an asynchronous HTTP client"):
             await ask(model(server, client=synchronous))
@@ -407,7 +407,7 @@ class Opened:
 
 
 async def test_an_unreadable_response() -> None:
-    """It is the caller's fault, and closed all the same."""
+    """The error is raised, and the response is closed."""
     opened = Opened()
     with pytest.raises(UnreadableSource):
         await ask(OpenAIChat("m", client=opened))
@@ -415,7 +415,7 @@ async def test_an_unreadable_response() -> None:
     assert opened.closed
 
 
-# How it ends.
+# Closing.
 
 
 async def leave_by_exception(source: Source) -> None:
@@ -438,7 +438,7 @@ async def leave_closed(source: Source) -> None:
 @together("leave", [leave_at_once, leave_by_break, leave_by_exception, leave_closed])
 @together("given", [True, False])
 async def test_the_response_is_closed(leave: Callable[[Source], Any], given: bool) -> None:
-    """However the answer is left, the provider sees the connection go, whether the client is ours or not."""
+    """The provider sees the disconnect however the answer is left, with any client."""
     async with Loopback([ONE], hold=True) as server, httpx.AsyncClient() as client:
         try:
             async with model(server, client=client if given else None).stream(ASK) as source:
@@ -451,7 +451,7 @@ async def test_the_response_is_closed(leave: Callable[[Source], Any], given: boo
 
 @pytest.mark.parametrize("script", [[], [ONE]])
 async def test_the_response_is_closed_by_cancellation(script: list[bytes]) -> None:
-    """Cancelled before and after the first byte, the response is closed."""
+    """This holds before and after the first byte."""
     async with Loopback(script, hold=True) as server:
 
         async def read() -> None:

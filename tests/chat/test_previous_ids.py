@@ -29,9 +29,9 @@ def now() -> str:
 
 
 class Keeper(Loopback):
-    """A provider that stores each answer with its history, and refuses the requests that a real one refuses.
+    """A provider that stores each answer with its history, and refuses the same requests as a real one.
 
-    It asks for the time where the last message is a question, and answers it where that is a result.
+    It calls `now` if the last message is a question, and answers after its result.
     """
 
     make: ClassVar[type[HTTPModel]] = OpenAIResponses
@@ -129,7 +129,7 @@ async def talk(keeper: Keeper, history: list[Message], *questions: str, **option
 
 @pytest.mark.parametrize("make", [Keeper, GoogleKeeper])
 async def test_requests_continue_the_last_response(make: type[Keeper]) -> None:
-    """A result, or the next question. A history that the provider lost is sent again once."""
+    """They contain a result or the next question. If the provider lost the response, the whole history is sent once."""
     async with make() as keeper:
         history = await talk(keeper, [System("Be brief.")], "What time is it?", "And now?")
         assert [None, "r1", "r2", "r3"] == [body.get(keeper.field) for body in keeper.bodies]
@@ -149,7 +149,7 @@ async def test_requests_continue_the_last_response(make: type[Keeper]) -> None:
 
 @pytest.mark.parametrize("make", [Keeper, GoogleKeeper])
 async def test_a_refused_whole_history_is_an_error(make: type[Keeper]) -> None:
-    """It is sent twice, and no more; where nothing was named, once."""
+    """There are two requests, or one if no response was named."""
     async with make() as keeper:
         history = await talk(keeper, [], "What time is it?")
         keeper.refuses, keeper.bodies = True, []
@@ -165,7 +165,7 @@ async def test_a_refused_whole_history_is_an_error(make: type[Keeper]) -> None:
 
 
 def test_the_response_that_a_request_names() -> None:
-    """The last response of this provider that something came after; none where all is to be sent."""
+    """It is the last response of this provider with a message after it. With `whole`, none is named."""
     model = OpenAIResponses("m", api_key="", previous_id=True)
     here, there = Origin("responses", "api.openai.com"), Origin("responses", "elsewhere.example")
 
@@ -190,7 +190,7 @@ def test_the_response_that_a_request_names() -> None:
 
 
 def test_previous_id_without_stored_responses() -> None:
-    """Naming a response is an error there."""
+    """This combination raises ValueError."""
     with pytest.raises(ValueError, match="AnthropicMessages does not support `previous_id`"):
         AnthropicMessages("m", previous_id=True)
     with pytest.raises(ValueError, match="store=False"):
@@ -199,7 +199,7 @@ def test_previous_id_without_stored_responses() -> None:
 
 
 def test_body_of_interactions() -> None:
-    """Instructions, tools, their choice and the options have each their place."""
+    """Instructions, tools, tool choice and options are in separate fields."""
     tools = tuple(ToolRegistry(now))
     history = (System("Be brief."), User("Hi"))
     options: Any = {"max_tokens": 9, "stop": "END"}

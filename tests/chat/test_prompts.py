@@ -1,4 +1,4 @@
-"""The tools in the prompt: the section of the system prompt, and the messages for a base model."""
+"""The tools in the prompt: the section of the system prompt, and example messages for a base model."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ASKED = Example("Will it rain in Oslo?", "get_weather", {"city": "Oslo"}, {"rain
 
 
 def planted(text: str) -> Tool:
-    """Return a tool that says this wherever a tool can say something."""
+    """Return a tool with this text wherever a tool can have text."""
     schema = {
         "type": "object",
         "description": text,
@@ -45,7 +45,7 @@ def planted(text: str) -> Tool:
 
 
 def test_the_section_follows_a_blank_line() -> None:
-    """Short, in the order of registration, with one call and one result as an example."""
+    """It describes the tools in the order of registration, with an example of a call and a result."""
     expected = """\
 Be kind.
 
@@ -73,7 +73,7 @@ message, in this form:
 
 
 def test_tools_are_described_as_compact_json() -> None:
-    """One line each: name, description and schema, in that order; the schema is the one that providers are sent."""
+    """Each line has the name, the description and the schema that providers get."""
     registry = ToolRegistry(now, get_weather)
     _, text, *_ = augment_system_prompt(None, registry).split("\n\n")
 
@@ -85,7 +85,7 @@ def test_tools_are_described_as_compact_json() -> None:
 
 @pytest.mark.parametrize("base", ["Be kind.", "Be kind.\n", "Two\n\nparagraphs\n\n", f"{BEGIN}\nnot closed"])
 def test_an_existing_section_is_replaced(base: str) -> None:
-    """Replaced once or often, by the same tools, others or none, which restores the prompt."""
+    """It may be replaced repeatedly, by the same tools or others. Without tools, the prompt is restored."""
     once = augment_system_prompt(base, get_weather)
 
     assert once == augment_system_prompt(once, get_weather)
@@ -96,7 +96,7 @@ def test_an_existing_section_is_replaced(base: str) -> None:
 
 @pytest.mark.parametrize("base", [None, "", "Be kind.", " \n", "Be kind.\n\n\n"])
 def test_no_section_without_tools(base: str | None) -> None:
-    """A prompt is returned unchanged, and no prompt is an empty one."""
+    """A prompt is returned unchanged, and None becomes an empty one."""
     assert (base or "") == augment_system_prompt(base, [])
     assert [] == few_shot("tilde_fence", None)
 
@@ -113,7 +113,7 @@ def test_a_section_stays_in_its_place() -> None:
 
 
 def test_worked_examples_are_a_transcript() -> None:
-    """Question, call, result and answer, in the forms of the dialect; a result is JSON or the text that it is."""
+    """Question, call, result and answer have the forms of the dialect. Results are JSON or text."""
     text = augment_system_prompt("", get_weather, "hash_marker", examples=[ASKED])
     call = '###:{"toolName":"get_weather","parameters":{"city":"Oslo"}}'
 
@@ -122,7 +122,7 @@ def test_worked_examples_are_a_transcript() -> None:
 
 
 def test_few_shot_examples_are_messages() -> None:
-    """Four for each example, and the call in them is one."""
+    """There are four for each example, and the call is valid."""
     told = Example("And in Rome?", "get_weather", {"city": "Rome"}, "sun ~~~", "Sun.")
     messages = few_shot("tilde_fence", [get_weather, now], [ASKED, told])
 
@@ -135,7 +135,7 @@ def test_few_shot_examples_are_messages() -> None:
 
 
 def test_examples_are_made_of_the_tools() -> None:
-    """The first sample of each tool comes before the second of any, and there are six at most."""
+    """The first sample of each tool comes before the second of any. There are at most six."""
     cities = [{"city": each} for each in ("Rome", "Oslo", "Bonn", "Lima", "Kiel", "Graz")]
     messages = few_shot("tilde_fence", [Tool(get_weather, examples=cities), now])
     calls = [(each.name, each.arguments) for message in messages for each in parse(message["content"]).calls]
@@ -150,7 +150,7 @@ def test_examples_are_made_of_the_tools() -> None:
 
 
 def test_examples_are_made_of_the_schema() -> None:
-    """Three different ones, so that copied values can be seen. Values that are not text are JSON."""
+    """There are three, so that copied values can be noticed. Values other than text are JSON."""
     nameless = Tool(lambda arguments: "", name="go", parameters={"properties": {"steps": {"type": "integer"}}})
     messages = few_shot("hash_marker", [get_weather, nameless])
 
@@ -159,7 +159,7 @@ def test_examples_are_made_of_the_schema() -> None:
 
 
 def test_dialects_that_cannot_be_taught() -> None:
-    """Dialects that are unknown or need tokens of a template, and examples of tools that are not there."""
+    """Unknown dialects, dialects with template tokens, and examples of unknown tools raise."""
     with pytest.raises(ValueError, match="no dialect 'nonsense'"):
         augment_system_prompt("", now, "nonsense")
     with pytest.raises(ValueError, match="is empty"):
@@ -182,7 +182,7 @@ PLANTED = (
 
 @pytest.mark.parametrize("dialect", [hash_marker(), tilde_fence(), hash_marker(nonce="k7"), tilde_fence(nonce="k7")])
 def test_tool_descriptions_are_data(dialect: Dialect) -> None:
-    """A call in a description is none when it is repeated, and no description ends the section or begins another."""
+    """A repeated call of a description is text, and no description ends the section or begins another."""
     with cases() as case:
         for text, compact in itertools.product(PLANTED, (False, True)):
             with case(repr(text), compact):
@@ -207,7 +207,7 @@ SCALARS: dict[str, st.SearchStrategy[Any]] = {
 
 @st.composite
 def schemas(draw: st.DrawFn) -> dict[str, Any]:
-    """The schema of a parameter, as tools have them."""
+    """Strategy: the schema of a parameter."""
     kind = draw(st.sampled_from([*SCALARS, "array", "object", "nullable"]))
     if kind == "nullable":
         return {"anyOf": [{"type": "null"}, draw(scalars())]}
@@ -220,7 +220,7 @@ def schemas(draw: st.DrawFn) -> dict[str, Any]:
 
 @st.composite
 def scalars(draw: st.DrawFn) -> dict[str, Any]:
-    """The schema of a scalar, with or without values that it gives itself."""
+    """Strategy: the schema of a scalar, with or without sample values."""
     kind = draw(st.sampled_from(list(SCALARS)))
     value = draw(SCALARS[kind])
     more: Mapping[str, Any] = draw(
@@ -235,7 +235,7 @@ def scalars(draw: st.DrawFn) -> dict[str, Any]:
     st.lists(st.sampled_from(["city", "count", "place", "a"]), unique=True),
 )
 def test_the_example_is_a_valid_call(dialect: str, properties: dict[str, Any], required: list[str]) -> None:
-    """In every dialect that can be taught, whatever the tool takes, the call in the prompt is a call of the tool."""
+    """In every teachable dialect, the example in the prompt is a call of the tool."""
     schema = {"type": "object", "properties": properties, "required": [each for each in required if each in properties]}
     tool = Tool(lambda arguments: "", name="look_up", description="Look.", parameters=schema)
     arguments = sample_arguments(tool)[0]
@@ -248,7 +248,7 @@ def test_the_example_is_a_valid_call(dialect: str, properties: dict[str, Any], r
 
 @together("dialect", TEACHABLE)
 def test_calls_at_the_places_that_the_prompt_allows(dialect: str) -> None:
-    """After a sentence, unless the prompt forbids it, and twice, unless the prompt forbids that."""
+    """After a sentence and twice, unless the prompt forbids it."""
     form, tools = DIALECTS[dialect], [Tool(get_weather)]
     text, call = form.instructions(), form.write_call("get_weather", {"city": "Paris"})
 
@@ -282,7 +282,7 @@ def test_calls_at_the_places_that_the_prompt_allows(dialect: str) -> None:
     ],
 )
 def test_samples(schema: Any, expected: dict[str, Any]) -> None:
-    """Values of the schema, or a value that shows the type. A recursive type ends."""
+    """Values of the schema, or a value of the type. Recursive types end."""
     place = {"type": "object", "properties": {"x": {"$ref": "#/$defs/Place"}, "y": {}}, "required": ["x"]}
     parameters = {"properties": {"a": schema, "b": {}}, "$defs": {"Place": place}}
     tool = Tool(lambda arguments: "", name="f", parameters=parameters)
@@ -292,7 +292,7 @@ def test_samples(schema: Any, expected: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("dialect", ["raw_json", "json_array", "xlam_json", "morph_xml", "pythonic"])
 def test_definitions_are_unchanged(dialect: str) -> None:
-    """Where calls have no marker, the keys of a definition are none of a call."""
+    """In dialects without markers, the keys of a definition are no call."""
     assert "\u2060" not in augment_system_prompt(None, [Tool(sample)], dialect)
 
 

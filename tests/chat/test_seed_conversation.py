@@ -1,7 +1,7 @@
-"""The conversation that the chat front ends before us promised: a question about the weather, in nine steps.
+"""A question about the weather in nine steps, as earlier chat front ends promised it.
 
-The model calls behind `###:` in its text, over an agent's event stream; a websocket gets the events, and what it shows
-is what its user sees.
+The model calls with `###:` in its text over an agent's event stream. A websocket gets the events, and shows them to its
+user.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ANSWER = "The weather in San Francisco is 65°F and sunny."
 
 
 class Agent(HTTPModel):
-    """A prompt that runs behind a chat front end's server."""
+    """A prompt that runs on the server of a chat front end."""
 
     format = "latitude"
     _home = "http://127.0.0.1"
@@ -48,7 +48,7 @@ class Agent(HTTPModel):
 
 
 class Websocket:
-    """What a web framework gives a handler, and the page behind it: it shows text, and beside it what is going on."""
+    """The websocket of a web framework, with its page, which shows text and the current activity."""
 
     def __init__(self) -> None:
         self.received: list[str] = []
@@ -79,7 +79,7 @@ def registry(called: list[str]) -> ToolRegistry:
 
 
 def says(*deltas: str) -> Loopback:
-    """Return a run of the agent's that answers with these deltas."""
+    """Return a run of the agent that answers with these deltas."""
     text = "".join(deltas)
     begin = [chain("chain-started"), chain("step-started"), chain("provider-started", config={"model": "m"})]
     told = [part("text-delta", id="t", textDelta=delta) for delta in deltas]
@@ -93,7 +93,7 @@ def says(*deltas: str) -> Loopback:
 
 
 def cuts(text: str) -> Iterable[list[str]]:
-    """Yield the ways in which a text may come: cut in two anywhere, whole, and in single characters."""
+    """Yield the deltas of a text: two pieces with each cut, the whole text, and single characters."""
     yield from ([text[:at], text[at:]] for at in range(1, len(text)))
     yield [text]
     yield [*text]
@@ -105,7 +105,7 @@ async def forward(events: Chat, websocket: Websocket) -> None:
 
 
 async def test_the_nine_steps() -> None:
-    """From the question to the answer that holds what the tool said."""
+    """From the question to the answer, which contains the result of the tool."""
     called: list[str] = []
     told: list[Any] = []
     websocket = Websocket()
@@ -123,16 +123,16 @@ async def test_the_nine_steps() -> None:
             await forward(events, websocket)
         first, second = server.bodies
 
-    # 2 and 3: the call in the answer is found, in whatever pieces it came; the page waits and never shows it
+    # 2 and 3: the call is found in any pieces; the page waits and never shows it
     assert f"I will look. \n{ANSWER}" == websocket.message
     assert "🔧 Waiting for tool call completion..." == websocket.beside[0]
     assert not websocket.thinking
-    # 4 and 5: it is taken apart and run
+    # 4 and 5: it is parsed and runs
     assert ["San Francisco"] == called
     assert ["🔧 Executing tool: getWeather...", "*🔧 Executed getWeather*"] == websocket.beside[1:]
-    # 6: the callback is told of the result before the page is
+    # 6: the callback gets the result before the page
     assert [("getWeather", WEATHER, False)] == told
-    # 7 and 8: a new message holds the result, and is sent with a new request
+    # 7 and 8: a new request contains the result in a message
     (follow_up,) = [event for event in map(read_ui_event, websocket.received) if isinstance(event, FollowUp)]
     assert [{"role": "assistant", "content": "I will look. \n" + CALL}, RESULT] == follow_up.messages
     assert [QUESTION] == first["messages"]
@@ -143,7 +143,7 @@ async def test_the_nine_steps() -> None:
             body["promptPath"],
             body["todos"],
         )
-    # 9: the answer, and nothing that only the page has said
+    # 9: the answer, without text that only the page has shown
     end = read_ui_event(websocket.received[-1])
     assert isinstance(end, Done)
     assert ("finished", "c-1") == (end.reason, end.conversation_id)
@@ -151,8 +151,7 @@ async def test_the_nine_steps() -> None:
 
 
 @OTHER_LOOP_DEEP
-async def test_the_call_may_come_in_any_pieces() -> None:
-    """Each cut of it gives the same conversation."""
+async def test_cuts_of_the_call_change_nothing() -> None:
     async with httpx.AsyncClient() as client:
         for deltas in cuts(CALL):
             called: list[str] = []
