@@ -27,7 +27,7 @@ async def test_one_goes_through_the_steps(browsing: Browsing) -> None:
     await expect(page.locator("#shown .prose")).to_have_count(0)
     while "~~~" not in await page.locator("#written .held").all_inner_texts():
         await page.keyboard.press("ArrowRight")
-    await expect(page.locator("#held")).to_have_text("3 characters are held back: a marker may begin so")
+    await expect(page.locator("#held")).to_have_text("3 characters are buffered: a marker may begin here")
     await expect(page.locator("#shown")).to_have_text("I will look up the weather in Paris.")
     assert '"~~~"' in await page.locator("#bytes .now").inner_text()
     await page.locator("#events li[data-type=call-start]").click()
@@ -39,7 +39,7 @@ async def test_one_goes_through_the_steps(browsing: Browsing) -> None:
     await page.locator("#cut").select_option("byte")
     await expect(page.locator("#where")).to_contain_text("step 10951 of 10951")
     await page.locator("#step").fill("4500")
-    await expect(page.locator("#waiting")).to_contain_text("have said nothing yet")
+    await expect(page.locator("#waiting")).to_contain_text("without an event yet")
     await page.locator("#of").select_option("quoted-markers")
     await expect(page.locator("#about")).to_contain_text("3 near misses")
     await expect(page.locator("#written .in-near").first).to_have_text("~~~tool_call")

@@ -3,33 +3,33 @@
 
 const hasRun = ({ state, call, code }) => call && (state === "executed" || (state === "failed" && code));
 
-function doings(turn) {
+function actionRow(turn) {
   const row = element("div", { class: "doings" });
-  const again = () => renew(row, turn, () => ask({ question: turn.question, replace: turn.run }));
+  const again = () => confirmAndRun(row, turn, () => ask({ question: turn.question, replace: turn.run }));
   row.append(
     button("Copy", (event) => copy(turn.markdown, event.currentTarget), { class: "quiet" }),
     button(turn.failed ? "Retry" : "Ask again", again, { class: "quiet" }),
-    button("Edit", () => renew(row, turn, () => edit(turn)), { class: "quiet edit" }),
+    button("Edit", () => confirmAndRun(row, turn, () => edit(turn)), { class: "quiet edit" }),
     records ? element("a", { href: `/debugger?of=${encodeURIComponent(turn.run)}` }, "Bytes and events") : "",
     element("span", {}, turn.pace()));
   return row;
 }
 
-// Runs `go`. If tools may run again, or later turns are removed, asks first.
-function renew(row, turn, go) {
+// Runs `action`. If tools may run again, or later turns are removed, asks the user first.
+function confirmAndRun(row, turn, action) {
   const later = [...turns.values()].slice([...turns.values()].indexOf(turn));
   const ran = new Set(later.flatMap((each) => each.calls).filter(hasRun).map(({ call }) => call.name));
-  if (!ran.size && later.length < 2) return go();
+  if (!ran.size && later.length < 2) return action();
   const all = [...row.childNodes];
   const back = () => row.replaceChildren(...all);
-  const yes = button("Go on", () => { back(); go(); }, { class: "primary" });
-  row.replaceChildren(element("span", { role: "alert" }, [ran.size ? `${[...ran].join(", ")} ran, and may run again.` : "", later.length > 1 ? "The later questions are removed from the conversation." : ""].filter(Boolean).join(" ")),
-    yes, button("Leave it", back));
+  const yes = button("Continue", () => { back(); action(); }, { class: "primary" });
+  row.replaceChildren(element("span", { role: "alert" }, [ran.size ? `${[...ran].join(", ")} has run, and may run again.` : "", later.length > 1 ? "The later questions are removed from the conversation." : ""].filter(Boolean).join(" ")),
+    yes, button("Cancel", back));
   yes.focus();
 }
 
-function whole() {
+function asMarkdown() {
   return [...turns.values()].map((turn) => `## ${turn.question.replace(/\n/g, "\n## ")}\n\n${turn.markdown.trim()}\n`).join("\n");
 }
 
-find("copy").addEventListener("click", (event) => copy(whole(), event.currentTarget));
+find("copy").addEventListener("click", (event) => copy(asMarkdown(), event.currentTarget));

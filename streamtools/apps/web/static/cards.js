@@ -82,7 +82,7 @@ class Card {
   unfold(summary, text) {
     if (this.unfolds.has(summary)) return;
     this.unfolds.add(summary);
-    this.folded.append(unfolding(summary, text));
+    this.folded.append(collapsible(summary, text));
   }
 
   progress(data) {
@@ -113,7 +113,7 @@ class Card {
 
   // Asks for the result of a client tool: JSON, or else text.
   askForResult({ id, call }) {
-    this.said.textContent = "You run this tool. What is its result??";
+    this.said.textContent = "You run this tool. What is its result?";
     const shown = element("pre", { class: "asked", tabindex: "0", "aria-label": "Arguments" }, pretty(call.arguments));
     const result = element("textarea", { rows: "2", placeholder: "The result: text, or JSON", "aria-label": "Result of the call" });
     const given = () => {
@@ -129,11 +129,11 @@ class Card {
   }
 
   async answer(call, decision) {
-    const held = [...this.actions.querySelectorAll("button, input, textarea")];
-    for (const each of held) each.disabled = true;
+    const controls = [...this.actions.querySelectorAll("button, input, textarea")];
+    for (const each of controls) each.disabled = true;
     const fault = await this.turn.decide(call, decision);
     if (!fault) return;
-    for (const each of held) each.disabled = false;
+    for (const each of controls) each.disabled = false;
     this.said.textContent = sentence(fault);
   }
 }

@@ -7,7 +7,7 @@
 const MOST_COLOURED = 20_000; // characters
 
 // Returns a node with a span of a class for each token.
-function coloured(text, language) {
+function highlighted(text, language) {
   if (text.length > MOST_COLOURED || !hljs.getLanguage(language)) return text;
   const { value } = hljs.highlight(text, { language, ignoreIllegals: true });
   return DOMPurify.sanitize(value, { ALLOWED_TAGS: ["span"], ALLOWED_ATTR: ["class"], RETURN_DOM_FRAGMENT: true });
@@ -19,7 +19,7 @@ function finishCode(made) {
     const code = pre.firstElementChild;
     const text = code.textContent;
     const language = pre.dataset.language ?? "";
-    code.replaceChildren(coloured(text, language));
+    code.replaceChildren(highlighted(text, language));
     const frame = element("div", { class: "code" });
     pre.replaceWith(frame);
     frame.append(element("div", { class: "head" }, element("span", {}, language),

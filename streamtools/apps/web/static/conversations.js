@@ -5,40 +5,40 @@ const KEY = "conversations"; // in localStorage: whether the list is open
 let drawn = ""; // the drawn list, as JSON
 
 // Puts the id of the conversation into the address.
-function go(id, how) {
+function setAddress(id, how) {
   chosen = id;
   history[how](null, "", `?of=${encodeURIComponent(id)}`);
 }
 
 // Shows another conversation. Both answers continue.
-async function visit(id, how = "pushState") {
-  if (how) go(id, how);
+async function openConversation(id, how = "pushState") {
+  if (how) setAddress(id, how);
   else chosen = id;
-  forget();
-  leaveEdit();
+  removeTurns();
+  cancelEdit();
   waiting.length = 0;
-  held = false;
-  unsent = "";
+  isBlocked = false;
+  sendError = "";
   banner("");
-  say("");
+  announce("");
   await refresh();
   question.focus();
 }
 
-function listed({ conversations }) {
+function drawConversations({ conversations }) {
   find("none").hidden = conversations.length > 0;
   const now = JSON.stringify([conversations, chosen]);
   if (now === drawn) return; // a button that is being pressed must stay
   drawn = now;
   find("kept").replaceChildren(...conversations.map(({ id, title, running }) => element("li", {},
-    element("button", { type: "button", class: "quiet title", "aria-current": id === chosen ? "true" : null, onclick: () => visit(id) },
+    element("button", { type: "button", class: "quiet title", "aria-current": id === chosen ? "true" : null, onclick: () => openConversation(id) },
       running ? element("span", { class: "runs" }, element("span", { "aria-hidden": "true" }, "● "), element("span", { class: "unseen" }, "Being answered: ")) : "",
       title.replace(/\s+/g, " ")),
-    button("Delete", (event) => drop(id, title, event.currentTarget), { class: "quiet", "aria-label": `Delete “${crop(title, 60)}”` }))));
+    button("Delete", (event) => deleteConversation(id, title, event.currentTarget), { class: "quiet", "aria-label": `Delete “${crop(title, 60)}”` }))));
 }
 
 // Deletes a conversation after a second click.
-async function drop(id, title, pressed) {
+async function deleteConversation(id, title, pressed) {
   if (!pressed.dataset.sure) {
     pressed.dataset.sure = "asked";
     pressed.textContent = "Really?";
@@ -46,17 +46,17 @@ async function drop(id, title, pressed) {
     return;
   }
   try {
-    await tell(`/conversation/${encodeURIComponent(id)}/delete`);
+    await postJson(`/conversation/${encodeURIComponent(id)}/delete`);
   } catch (error) {
     if (error.status !== 404) banner(error instanceof Refusal ? sentence(error.message) : "It was not deleted: there is no connection to the server.");
     if (error.status !== 404) return;
   }
   tabs.postMessage("changed");
-  if (id === chosen) await visit("", "replaceState");
+  if (id === chosen) await openConversation("", "replaceState");
   else await refresh();
 }
 
-function browse(shown) {
+function showConversations(shown) {
   find("conversations").hidden = !shown;
   find("browse").setAttribute("aria-pressed", shown);
   try {
@@ -66,10 +66,10 @@ function browse(shown) {
   }
 }
 
-find("browse").addEventListener("click", () => browse(find("conversations").hidden));
+find("browse").addEventListener("click", () => showConversations(find("conversations").hidden));
 try {
-  browse(localStorage.getItem(KEY) === "open");
+  showConversations(localStorage.getItem(KEY) === "open");
 } catch (error) {
-  browse(false);
+  showConversations(false);
 }
-window.addEventListener("popstate", () => visit(new URLSearchParams(location.search).get("of"), null));
+window.addEventListener("popstate", () => openConversation(new URLSearchParams(location.search).get("of"), null));

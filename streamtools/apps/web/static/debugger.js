@@ -5,8 +5,8 @@
 const ROWS = 5000; // listed events
 const AROUND = 20000; // characters of the body that are shown before and after the current position
 const PAUSE = 20; // milliseconds for a step without a recorded time
-const KINDS = { call: "a call", native: "a native call", error: "a malformed call", near: "a near miss", reasoning: "reasoning", markup: "markup", warning: "hidden", held: "held back" };
-const ENDS = { end: "", reset: "the connection broke", timeout: "nothing more came", left: "the reader left" };
+const KINDS = { call: "a call", native: "a native call", error: "a malformed call", near: "a near miss", reasoning: "reasoning", markup: "markup", warning: "hidden", held: "buffered" };
+const ENDS = { end: "", reset: "the connection broke", timeout: "the connection timed out", left: "the reader left" };
 
 let shown = null; // the dissection
 let at = 0; // the index of the step
@@ -24,7 +24,7 @@ async function load() {
   for (const name of ["of", "exchange", "cut"]) if (params.get(name)) asked.set(name, params.get(name));
   let loaded;
   try {
-    loaded = await answered(await fetch(`/dissection?${asked}`));
+    loaded = await readBody(await fetch(`/dissection?${asked}`));
   } catch (error) {
     find("banner").hidden = false;
     find("banner").textContent = sentence(error.message);
@@ -56,7 +56,7 @@ function name() {
   const near = shown.marks.filter(([, , kind]) => kind === "near").length;
   find("about").textContent = [shown.title || shown.question, shown.format,
     shown.dialects.length ? `calls in ${shown.dialects.join(", ")}` : "no calls in text",
-    near ? counted(near, "near miss", "near misses") : "", ENDS[shown.end] ?? "it breaks off"].filter(Boolean).join(" · ");
+    near ? countOf(near, "near miss", "near misses") : "", ENDS[shown.end] ?? "it is incomplete"].filter(Boolean).join(" · ");
   const kinds = new Set(["held", ...shown.marks.map(([, , kind]) => kind)]);
   find("legend").replaceChildren(...[...kinds].map((kind) => element("span", { class: kind === "held" ? "held" : `in-${kind}` }, KINDS[kind])));
 }
@@ -102,7 +102,7 @@ function drawBytes(before, now) {
   const mark = element("span", { class: silent < now ? "now waiting" : "now" }, text.slice(before, now));
   find("bytes").replaceChildren(text.slice(Math.max(0, from - AROUND), from), element("span", { class: "waiting" }, text.slice(from, before)),
     mark, element("span", { class: "later" }, text.slice(now, now + AROUND)));
-  find("waiting").textContent = silent < now ? `${counted(now - silent, "character has", "characters have")} said nothing yet` : `${now.toLocaleString("en")} of ${text.length.toLocaleString("en")} characters`;
+  find("waiting").textContent = silent < now ? `${countOf(now - silent, "character", "characters")} without an event yet` : `${now.toLocaleString("en")} of ${text.length.toLocaleString("en")} characters`;
   reveal(find("bytes"), mark);
 }
 
@@ -134,8 +134,8 @@ function drawWritten(now, held) {
     pieces.append(piece);
   }
   find("written").replaceChildren(pieces);
-  find("held").textContent = held ? `${counted(held, "character is", "characters are")} held back: a marker may begin so`
-    : hidden ? `${counted(now - hidden[0], "character is", "characters are")} hidden: ${KINDS[hidden[2]]} in ${hidden[3]}` : "nothing is held back";
+  find("held").textContent = held ? `${countOf(held, "character is", "characters are")} buffered: a marker may begin here`
+    : hidden ? `${countOf(now - hidden[0], "character is", "characters are")} hidden: ${KINDS[hidden[2]]} in ${hidden[3]}` : "nothing is buffered";
   reveal(find("written"), cursor ?? find("written").firstElementChild);
 }
 
@@ -145,7 +145,7 @@ function drawEvents(before, now) {
   for (const row of find("events").querySelectorAll(".now")) row.classList.remove("now");
   for (let index = before; index < Math.min(now, rows.length); index++) rows[index].classList.add("now");
   listed = now;
-  find("counted").textContent = `${now.toLocaleString("en")} of ${counted(shown.events.length, "event", "events")}`;
+  find("counted").textContent = `${now.toLocaleString("en")} of ${countOf(shown.events.length, "event", "events")}`;
   reveal(find("events"), rows[Math.min(now, rows.length) - 1]);
 }
 

@@ -45,7 +45,7 @@ class LongText {
       this.more = button("", () => this.showMore(), { class: "quiet more" });
       this.node.after(this.more);
     }
-    this.more.textContent = `Show ${counted(this.rest.length, "more character", "more characters")}`;
+    this.more.textContent = `Show ${countOf(this.rest.length, "more character", "more characters")}`;
   }
 
   showMore() {
@@ -58,7 +58,7 @@ class LongText {
   }
 }
 
-function unfolding(summary, text, attributes = {}) {
+function collapsible(summary, text, attributes = {}) {
   const pre = element("pre", { tabindex: "0", "aria-label": summary });
   const shown = element("details", attributes, element("summary", {}, summary), pre);
   shown.addEventListener("toggle", () => { if (shown.open && !pre.firstChild) new LongText(pre).append(text()); });

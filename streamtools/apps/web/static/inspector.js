@@ -42,7 +42,7 @@ class Inspector {
 
   count() {
     const hidden = Math.max(0, this.length - ROWS);
-    const said = counted(this.length, "event", "events");
+    const said = countOf(this.length, "event", "events");
     find("counted").textContent = hidden ? `${said}, the last ${ROWS.toLocaleString("en")} below` : said;
   }
 

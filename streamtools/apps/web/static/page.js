@@ -12,17 +12,17 @@ let server = null; // the id of the server that has these turns
 let suggestions = [];
 let records = false; // whether the server records answers
 const waiting = []; // questions that wait for the end of the answer
-let held = false; // a waiting question could not be sent, so the user must send it
-let unsent = ""; // why not
-let asking = false;
+let isBlocked = false; // a waiting question could not be sent, so the user must send it
+let sendError = ""; // why a question could not be sent
+let isSending = false;
 let editing = null; // the run whose question is edited
-let sent = 0; // when the last question was sent
+let sentAt = 0; // when the last question was sent
 let busy = null; // the running refresh
 let again = false;
 let drawing = 0;
 let retry = 0; // the timer of the next attempt to connect
 let follows = true; // whether the transcript stays scrolled to its end
-let place = 0; // the scroll position at the last frame
+let scrollPosition = 0; // the scroll position at the last frame
 let reading = Promise.resolve();
 
 const RESTARTED = "The server was restarted: the conversation below is lost, and the next question begins a new one.";
@@ -44,7 +44,7 @@ function paint(now) {
   for (const turn of turns.values()) left = turn.show(now) || left;
   inspector.show();
   if (follows && turns.size) talk.scrollTop = talk.scrollHeight;
-  place = talk.scrollTop;
+  scrollPosition = talk.scrollTop;
   if (left) draw();
 }
 
@@ -52,38 +52,37 @@ function running() {
   return [...turns.values()].findLast((turn) => !turn.ended);
 }
 
-function arrange() {
-  const goesOn = Boolean(running());
-  find("send").hidden = goesOn;
-  find("stop").hidden = !goesOn;
-  find("send").disabled = asking;
+function updateControls() {
+  const isRunning = Boolean(running());
+  find("send").hidden = isRunning;
+  find("stop").hidden = !isRunning;
+  find("send").disabled = isSending;
   find("empty").hidden = turns.size > 0;
   find("begin").hidden = find("copy").hidden = turns.size === 0;
   find("more").hidden = turns.size === 0 || suggestions.length === 0;
-  question.placeholder = goesOn ? "Your next message" : "Ask something";
+  question.placeholder = isRunning ? "Your next message" : "Ask something";
   find("queue").hidden = waiting.length === 0;
   find("queue").replaceChildren(...waiting.map(({ question: text }, at) => element("li", {}, element("span", {}, crop(text, 200)),
-    button("Remove", () => { waiting.splice(at, 1); arrange(); question.focus(); }, { "aria-label": `Remove “${crop(text, 60)}”` }))));
-  if (waiting.length && !goesOn && !asking && !held) ask(waiting.shift());
+    button("Remove", () => { waiting.splice(at, 1); updateControls(); question.focus(); }, { "aria-label": `Remove “${crop(text, 60)}”` }))));
+  if (waiting.length && !isRunning && !isSending && !isBlocked) ask(waiting.shift());
 }
 
 // Sends the question, or keeps it until the current answer has ended.
 function submit() {
   const text = question.value;
   if (!text.trim()) return;
-  if (!asking && !running()) {
+  if (!isSending && !running()) {
     ask({ question: text, ...(editing === null ? {} : { replace: editing }) });
     return;
   }
   waiting.push({ question: text });
   editing = null;
-  empty();
-  say("The message waits for the end of the answer.");
-  arrange();
+  clearInput();
+  announce("The message will be sent after the answer.");
+  updateControls();
 }
 
-// Clears the input.
-function empty() {
+function clearInput() {
   question.value = "";
   resize();
 }
@@ -93,11 +92,11 @@ function banner(text) {
   find("banner").textContent = text;
 }
 
-function say(text) {
+function announce(text) {
   find("status").textContent = text;
 }
 
-function offer(node) {
+function drawSuggestions(node) {
   node.replaceChildren(...suggestions.map(({ name, title, question: asked }) =>
     element("li", {}, element("button", { type: "button", "data-name": name, onclick: () => ask({ suggestion: name }) },
       element("span", { class: "asks" }, crop(asked.replace(/\s+/g, " "), 90)), element("span", { class: "title" }, title)))));
@@ -107,47 +106,47 @@ function offer(node) {
 
 function refresh() {
   again = Boolean(busy);
-  busy = busy || catchUp().finally(() => {
+  busy = busy || loadState().finally(() => {
     busy = null;
     if (again) refresh();
   });
   return busy;
 }
 
-async function catchUp() {
-  const asked = chosen;
+async function loadState() {
+  const requested = chosen;
   let known;
   try {
-    known = await conversation(asked);
+    known = await conversation(requested);
   } catch (error) {
     banner("There is no connection to the server. Trying again …");
     clearTimeout(retry);
     retry = setTimeout(refresh, 1000);
     return;
   }
-  if (asked !== chosen) return; // the user has opened another conversation
-  if (chosen === null && known.conversation) go(known.conversation, "replaceState");
+  if (requested !== chosen) return; // the user has opened another conversation
+  if (chosen === null && known.conversation) setAddress(known.conversation, "replaceState");
   if (server !== null && server !== known.server) {
     for (const turn of turns.values()) if (!turn.ended) turn.lose("The server was restarted and has lost this answer. The text above is what had arrived.");
   } else {
     const runs = new Set(known.turns.map((turn) => turn.run));
     const own = [...turns.values()].filter((turn) => turn.server === known.server);
-    if (!known.dropped && own.some((turn) => !runs.has(turn.run))) forget();
+    if (!known.dropped && own.some((turn) => !runs.has(turn.run))) removeTurns();
   }
   server = known.server;
   const isForgotten = turns.size > 0 && [...turns.values()].every((turn) => turn.server !== server);
-  banner(isForgotten && !known.turns.length ? RESTARTED : unsent);
+  banner(isForgotten && !known.turns.length ? RESTARTED : sendError);
   suggestions = known.suggestions;
   records = known.records;
   for (const name of known.client_tools) clientTools.add(name);
   find("label").textContent = known.label;
   find("note").textContent = known.note;
   find("tools").replaceChildren(...known.tools.map(({ name, about }) => element("li", {}, element("b", {}, name), ` ${about}`)));
-  offer(find("suggestions"));
-  listed(known);
-  offer(find("more").querySelector("ul"));
+  drawSuggestions(find("suggestions"));
+  drawConversations(known);
+  drawSuggestions(find("more").querySelector("ul"));
   for (const turn of known.turns) if (!turns.has(turn.run)) show(turn);
-  arrange();
+  updateControls();
 }
 
 function show({ run, question: asked }, begun = 0) {
@@ -167,11 +166,11 @@ async function read(turn) {
     if (!turn.take(event, line)) return;
     inspector.add({ event, line });
     draw();
-    if (event.type === "approval-requested") say(`${event.call.name} asks for your approval.`);
-    if (event.type === "executing") say(`${event.call.name} is executing.`);
+    if (event.type === "approval-requested") announce(`${event.call.name} asks for your approval.`);
+    if (event.type === "executing") announce(`${event.call.name} is executing.`);
     if (event.type === "done") {
       paint(performance.now()); // a background tab gets no frames
-      say(turn.said);
+      announce(turn.said);
     }
   };
   for (let wait = 250; !turn.ended; wait = Math.min(2 * wait, 4000)) {
@@ -190,14 +189,14 @@ async function read(turn) {
       if (!turn.ended) await new Promise((resolve) => setTimeout(resolve, wait));
     }
   }
-  if (!turn.left.signal.aborted) turn.node.append(doings(turn));
+  if (!turn.left.signal.aborted) turn.node.append(actionRow(turn));
   draw();
   if (!turn.left.signal.aborted && turn === [...turns.values()].at(-1)) await refresh(); // updates the list of conversations
-  arrange(); // sends a waiting question last, so that its error stays visible
+  updateControls(); // sends a waiting question last, so that its error stays visible
 }
 
 // Removes the turns from an index on.
-function forget(from = 0) {
+function removeTurns(from = 0) {
   for (const turn of [...turns.values()].slice(from)) {
     turn.leave();
     turn.node.remove();
@@ -209,34 +208,34 @@ function forget(from = 0) {
 // Actions.
 
 async function ask(asked) {
-  if (asking || running()) return;
-  asking = true;
-  sent = performance.now();
-  arrange();
+  if (isSending || running()) return;
+  isSending = true;
+  sentAt = performance.now();
+  updateControls();
   try {
-    const { run, question: text, conversation: id } = await tell("/runs", { ...asked, conversation: chosen || null });
-    if (id !== chosen) go(id, "replaceState");
-    held = false;
-    unsent = "";
+    const { run, question: text, conversation: id } = await postJson("/runs", { ...asked, conversation: chosen || null });
+    if (id !== chosen) setAddress(id, "replaceState");
+    isBlocked = false;
+    sendError = "";
     editing = null;
-    if (asked.question === question.value) empty();
+    if (asked.question === question.value) clearInput();
     find("more").open = false;
-    say("The answer is being written.");
-    if (asked.replace) forget([...turns.keys()].indexOf(asked.replace));
-    show({ run, question: text }, sent);
+    announce("The answer is being written.");
+    if (asked.replace) removeTurns([...turns.keys()].indexOf(asked.replace));
+    show({ run, question: text }, sentAt);
     tabs.postMessage("changed");
     await refresh();
   } catch (error) {
-    say("");
-    unsent = error instanceof Refusal ? sentence(`The question was not sent: ${error.message}`) : "The question was not sent: there is no connection to the server.";
-    banner(unsent);
-    held = true;
+    announce("");
+    sendError = error instanceof Refusal ? sentence(`The question was not sent: ${error.message}`) : "The question was not sent: there is no connection to the server.";
+    banner(sendError);
+    isBlocked = true;
     if (asked.question !== undefined && !question.value) question.value = asked.question;
     else if (asked.question !== undefined && asked.question !== question.value) waiting.unshift(asked);
     if (error.status === 409) refresh();
   } finally {
-    asking = false;
-    arrange();
+    isSending = false;
+    updateControls();
     question.focus();
   }
 }
@@ -246,26 +245,26 @@ function edit(turn) {
   editing = turn.run;
   question.value = turn.question;
   resize();
-  say("Sent, it takes the place of the question. Esc leaves it as it is.");
+  announce("Sending replaces the question. Esc cancels.");
   question.focus();
 }
 
-function leaveEdit() {
+function cancelEdit() {
   if (editing === null) return;
   editing = null;
-  empty();
-  say("");
+  clearInput();
+  announce("");
 }
 
 async function stop() {
   const turn = running();
   if (!turn || find("stop").disabled) return;
   find("stop").disabled = true;
-  say("Stopping …");
+  announce("Stopping …");
   try {
-    await tell(`/runs/${encodeURIComponent(turn.run)}/stop`);
+    await postJson(`/runs/${encodeURIComponent(turn.run)}/stop`);
   } catch (error) {
-    say(sentence(`It could not be stopped: ${error.message}`));
+    announce(sentence(`It could not be stopped: ${error.message}`));
   } finally {
     find("stop").disabled = false;
     question.focus();
@@ -274,7 +273,7 @@ async function stop() {
 
 async function decide(run, call, decision) {
   try {
-    await tell(`/runs/${encodeURIComponent(run)}/calls/${encodeURIComponent(call)}`, decision);
+    await postJson(`/runs/${encodeURIComponent(run)}/calls/${encodeURIComponent(call)}`, decision);
     question.focus();
     return "";
   } catch (error) {
@@ -303,9 +302,9 @@ question.addEventListener("keydown", (event) => {
   }
 });
 question.addEventListener("input", resize);
-document.addEventListener("keydown", (event) => { if (event.key === "Escape") (editing === null ? stop : leaveEdit)(); });
+document.addEventListener("keydown", (event) => { if (event.key === "Escape") (editing === null ? stop : cancelEdit)(); });
 talk.addEventListener("scroll", () => {
-  follows = talk.scrollHeight - talk.scrollTop - talk.clientHeight < 60 || (follows && place - talk.scrollTop < 60); // the page may just have grown
+  follows = talk.scrollHeight - talk.scrollTop - talk.clientHeight < 60 || (follows && scrollPosition - talk.scrollTop < 60); // the page may just have grown
   find("latest").hidden = follows || !turns.size;
 }, { passive: true });
 find("latest").addEventListener("click", () => {
@@ -315,7 +314,7 @@ find("latest").addEventListener("click", () => {
 });
 for (const each of [talk, find("transcript")]) new ResizeObserver(draw).observe(each);
 find("stop").addEventListener("click", stop);
-find("begin").addEventListener("click", () => visit(""));
+find("begin").addEventListener("click", () => openConversation(""));
 find("inspect").addEventListener("click", () => inspector.toggle(!inspector.open));
 tabs.addEventListener("message", refresh);
 document.addEventListener("visibilitychange", () => { if (!document.hidden) refresh(); });

@@ -8,26 +8,26 @@ class Refusal extends Error {
   }
 }
 
-async function answered(response) {
+async function readBody(response) {
   const body = await response.json().catch(() => ({}));
   if (!response.ok) throw new Refusal(response.status, body.error || `the server says ${response.status}`);
   return body;
 }
 
-async function tell(path, value = {}) {
+async function postJson(path, value = {}) {
   const headers = { "content-type": "application/json" };
-  return answered(await fetch(path, { method: "POST", headers, body: JSON.stringify(value) }));
+  return readBody(await fetch(path, { method: "POST", headers, body: JSON.stringify(value) }));
 }
 
 // Returns a conversation and the list of all. Without an id, returns the last used conversation.
 async function conversation(id) {
-  return answered(await fetch(id === null ? "/conversation" : `/conversation?of=${encodeURIComponent(id)}`));
+  return readBody(await fetch(id === null ? "/conversation" : `/conversation?of=${encodeURIComponent(id)}`));
 }
 
 // Passes each event of a run after `after` to `take`, with its JSON. Returns at the end of the body.
 async function follow(run, after, take, signal) {
   const response = await fetch(`/runs/${encodeURIComponent(run)}/events?after=${after}`, { signal });
-  if (!response.ok) await answered(response);
+  if (!response.ok) await readBody(response);
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   const frames = new FrameReader();
   for (;;) {

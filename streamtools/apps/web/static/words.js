@@ -3,15 +3,15 @@
 
 const UNSUCCESSFUL = {
   unknown_tool: "There is no such tool",
-  tool_input: "The arguments do not fit the tool",
+  tool_input: "The arguments are not valid for the tool",
   tool_failed: "The tool failed",
   tool_timeout: "The tool took too long",
   tool_denied: "Denied",
-  tool_cancelled: "Stopped while the tool was at work",
-  tool_output: "The tool returned what cannot be passed on",
+  tool_cancelled: "Stopped while the tool was running",
+  tool_output: "The tool returned an invalid value",
   outcome_unknown: "It is unknown what the tool has done",
-  tool_choice_violation: "The model was not to call this",
-  superseded: "Another call counts in its place",
+  tool_choice_violation: "The model was not allowed to call this",
+  superseded: "Another call replaces it",
   truncated: "Cut off, so it was not run",
   invalid_json: "Not valid JSON, so it was not run",
 };
@@ -22,9 +22,9 @@ const CUT = {
 };
 
 const LIMITS = {
-  max_steps: "Stopped: as many steps as are allowed have been made.",
+  max_steps: "Stopped: the limit of steps is reached.",
   repeated_call: "Stopped: the model kept making the same call.",
-  call_limit: "Stopped: as many calls as are allowed have been made.",
+  call_limit: "Stopped: the limit of calls is reached.",
   failed_turns: "Stopped: too many turns in a row failed.",
   token_limit: "Stopped: the limit of tokens is reached.",
   time_limit: "Stopped: the limit of time is reached.",
@@ -48,7 +48,7 @@ function sentence(text) {
   return /[.!?…]$/.test(text) ? text : `${text}.`;
 }
 
-function counted(number, one, many) {
+function countOf(number, one, many) {
   return `${number.toLocaleString("en")} ${number === 1 ? one : many}`;
 }
 
