@@ -1,4 +1,4 @@
-"""The security table of `docs/security.md`: one module a row, which holds the row's claim as it is stated there.
+"""The tests of `docs/security.md`. Each module tests one row of its table, and its docstring states the row's claim.
 
-Most rows are held by other tests as well, closer to the code; the page names them.
+Other tests check most rows too, closer to the code. The page names them.
 """

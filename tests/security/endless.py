@@ -61,7 +61,7 @@ def f(a: str = "") -> str:
 
 
 def run(name: str, size: int, limits: Limits = DEFAULT_LIMITS) -> list[str]:
-    """Return what a stream of that many bytes tells, event by event."""
+    """Return the events of a stream of this many bytes, one by one."""
     make, begin, more = STREAMS[name]
 
     def chunks() -> Iterator[bytes]:
@@ -80,12 +80,12 @@ def run(name: str, size: int, limits: Limits = DEFAULT_LIMITS) -> list[str]:
 
 
 def _resident() -> int:
-    """Return the most that the process has held in memory, in kibibytes (on Linux)."""
+    """Return the maximum resident memory of this process in kibibytes (on Linux)."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def main() -> None:
-    """Print it for each stream."""
+    """Print the growth of memory for each stream."""
     megabytes = int(sys.argv[1]) if len(sys.argv) > 1 else 1024
     for name in STREAMS:
         run(name, 1024 * 1024)

@@ -1,9 +1,9 @@
-"""All regular expressions of the package, and what in one of them can take more than linear time.
+"""All regular expressions of the package, and the parts of them that can take more than linear time.
 
     python -m tests.security.patterns
 
 prints them as JSON: the patterns that the package compiles while all of it is imported and each dialect is used, with
-the modules that do. `faults` then walks through one as `re` has parsed it.
+their modules. `faults` examines one pattern as `re` has parsed it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _unbounded(op: Any, value: Any) -> bool:
 
 
 def _parts(op: Any, value: Any) -> list[Sequence[Any]]:
-    """Return the sequences of which something is made."""
+    """Return the sequences inside a part of a pattern."""
     match str(op):
         case "MAX_REPEAT" | "MIN_REPEAT" | "POSSESSIVE_REPEAT":
             return [value[2]]
@@ -63,7 +63,7 @@ def _parts(op: Any, value: Any) -> list[Sequence[Any]]:
 
 
 def _characters(op: Any, value: Any, kind: int) -> frozenset[str]:
-    """Return which characters may stand in what something matches."""
+    """Return the characters that a part of a pattern can match."""
     match str(op):
         case "LITERAL":
             return frozenset([chr(value)])
@@ -98,7 +98,7 @@ def _in(members: Sequence[Any], character: str, kind: int) -> bool:
 
 
 def _least(sequence: Sequence[Any]) -> int:
-    """Return how few characters a sequence matches."""
+    """Return the length of the shortest text that a sequence matches."""
     return sum(_least_of(*each) for each in sequence)
 
 
@@ -112,7 +112,7 @@ def _least_of(op: Any, value: Any) -> int:
 
 
 def _inner(sequence: Sequence[Any], *, possessive: bool = False) -> Iterator[tuple[Any, Any]]:
-    """Yield the unbounded repetitions in a sequence: those that may be tried again, or all."""
+    """Yield the unbounded repetitions in a sequence: only those that can backtrack, or all."""
     for op, value in sequence:
         if str(op) in ("POSSESSIVE_REPEAT", "ATOMIC_GROUP") and not possessive:
             continue
@@ -123,7 +123,7 @@ def _inner(sequence: Sequence[Any], *, possessive: bool = False) -> Iterator[tup
 
 
 def _walk(sequence: Sequence[Any]) -> Iterator[Sequence[Any]]:
-    """Yield a sequence and all that stand in it."""
+    """Yield a sequence and all sequences inside it."""
     yield sequence
     for each in sequence:
         for part in _parts(*each):
@@ -146,7 +146,7 @@ def _nested(tree: Sequence[Any], kind: int) -> Iterator[str]:
 
 
 def _paths(sequence: Sequence[Any], *, possessive: bool = False) -> list[list[Any]]:
-    """Return the ways through a sequence: with and without what is optional, and by each branch that repeats."""
+    """Return the paths through a sequence: with and without optional parts, and by each branch that repeats."""
     ways: list[list[Any]] = [[]]
     for op, value in sequence:
         parts = _parts(op, value)
@@ -168,11 +168,11 @@ def _adjacent(tree: Sequence[Any], kind: int) -> Iterator[str]:
         for way in _paths(sequence):
             for at, one in enumerate(way):
                 if _unbounded(*one) and str(one[0]) != "POSSESSIVE_REPEAT":
-                    yield from _beside(one, way[at + 1 :], kind)
+                    yield from _shared_with_next(one, way[at + 1 :], kind)
 
 
-def _beside(one: tuple[Any, Any], behind: Sequence[Any], kind: int) -> Iterator[str]:
-    """Yield what a repetition may share its characters with, on one way after it."""
+def _shared_with_next(one: tuple[Any, Any], behind: Sequence[Any], kind: int) -> Iterator[str]:
+    """Yield the following parts of a path that can match the same characters as a repetition."""
     own = _characters(*one, kind)
     between: frozenset[str] = frozenset()
     for op, value in behind:
@@ -196,14 +196,14 @@ def _restarting(tree: Sequence[Any], kind: int) -> Iterator[str]:
         for at, (op, value) in enumerate(way):
             own = _characters(op, value, kind)
             if _unbounded(op, value):
-                if before <= own and _least(way[at + 1 :]) and not _at_an_edge(way[:at], own, kind):
+                if before <= own and _least(way[at + 1 :]) and not _starts_at_an_edge(way[:at], own, kind):
                     yield f"a search begins {_show((op, value), kind)} anew in its run"
                 break
             before |= own
 
 
-def _at_an_edge(before: Sequence[Any], own: frozenset[str], kind: int) -> bool:
-    """Whether a search can begin only where no character of a repetition stands before it."""
+def _starts_at_an_edge(before: Sequence[Any], own: frozenset[str], kind: int) -> bool:
+    """Return whether a search can start only where no character of the repetition precedes it."""
     for op, value in before:
         if str(op) == "ASSERT_NOT" and value[0] < 0:
             return own <= _characters("SUBPATTERN", (None, 0, 0, value[1]), kind)
@@ -216,7 +216,7 @@ def _show(each: tuple[Any, Any], kind: int) -> str:
 
 
 def collect() -> list[tuple[str | bytes, int, list[str]]]:
-    """Return each pattern that is compiled for a module of the package, its flags, and those modules."""
+    """Return each pattern that a module of the package compiles, its flags, and these modules."""
     seen: dict[tuple[str | bytes, int], set[str]] = {}
     compile_ = re._compile  # type: ignore[attr-defined]
 

@@ -1,7 +1,7 @@
-"""S2: what a model writes is never run as code, and never read by a loader that could be made to run any.
+"""S2: text of a model is never run as code, and never read by a loader that could run it.
 
-Held in two ways: nothing in the package names such a function, and what comes out of hostile text is text. The second
-runs in a process in which Python's own audit hook raises as soon as anything is compiled, imported, run or opened.
+The first tests search the package for such functions. The last one runs in a process whose audit hook raises when
+anything is compiled, imported, run or opened. There, hostile text is read as text.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ OF_OS = ("system", "popen", "spawn", "exec", "posix_spawn", "fork", "startfile")
 
 
 def forbidden(tree: ast.AST) -> Iterator[str]:
-    """Yield what a module names of all that."""
+    """Yield the forbidden functions and modules that a module names."""
     for node in ast.walk(tree):
         match node:
             case ast.Name(name) if name in FUNCTIONS:
@@ -50,8 +50,7 @@ def forbidden(tree: ast.AST) -> Iterator[str]:
                         yield f"{each} in line {node.lineno}"
 
 
-def test_nothing_in_the_package_runs_text() -> None:
-    """No module names a function or a module that does."""
+def test_no_module_can_run_text() -> None:
     with cases() as case:
         for file in FILES:
             with case(file.relative_to(PACKAGE)):
@@ -63,13 +62,12 @@ def test_nothing_in_the_package_runs_text() -> None:
     ["eval(text)", "exec(text)", "from ast import literal_eval", "import pickle", "import yaml", "os.system(text)",
      "__import__(text)", "from xml.etree import ElementTree", "import subprocess as s"],
 )  # fmt: skip
-def test_what_is_forbidden_is_found(line: str) -> None:
-    """Wherever it stands."""
+def test_forbidden_names_are_found(line: str) -> None:
     assert 1 <= len(list(forbidden(ast.parse(f"def f(text):\n    {line}\n"))))
 
 
-def test_lint_forbids_it_too() -> None:
-    """Ruff's rules on security are on for the package, and only tests and benchmarks are excepted."""
+def test_lint_forbids_running_text() -> None:
+    """Ruff's security rules apply to the package. Only tests and benchmarks are exempt."""
     lint = tomllib.loads((PACKAGE.parent / "pyproject.toml").read_text())["tool"]["ruff"]["lint"]
 
     assert "S" in lint["select"]
@@ -152,7 +150,7 @@ print(sum(told(*case) for case in cases))
 
 @pytest.mark.parametrize("share", [4, pytest.param(1, marks=pytest.mark.deep)])
 def test_hostile_payloads_are_text(share: int) -> None:
-    """In every dialect and every place of a call: what is read is the text, and nothing was done on the way."""
+    """In each dialect and each part of a call, the text is read, and has no effect."""
     command = [sys.executable, "-W", "error", "-c", PROBE, json.dumps(PAYLOADS), str(share)]
     unmeasured = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
     probe = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120, env=unmeasured)

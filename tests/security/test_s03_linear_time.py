@@ -1,8 +1,7 @@
-"""S3: no text makes a parser take more than linear time, and no regular expression can be made to.
+"""S3: no text makes a parser or a regular expression take more than linear time.
 
-Two counts, and no clock: how many functions are called while openers that never close are read, which must grow with
-the text and no faster; and what in the parsed form of each regular expression of the package could be tried again and
-again, which no such count would see.
+The tests use no clock. One counts function calls while text with unclosed openers is read: the count must grow
+linearly. The other examines the parsed form of each regular expression, because `re` calls no functions.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ TOOLS = [Tool(get_weather)]
 
 
 def calls_made(deltas: Sequence[str], dialect: Dialect) -> int:
-    """Return how many functions, of Python or of C, are called while the deltas are read."""
+    """Return the number of calls of Python and C functions while the deltas are read."""
     made = 0
 
     def count(frame: FrameType, what: str, _: object) -> None:
@@ -54,7 +53,7 @@ def calls_made(deltas: Sequence[str], dialect: Dialect) -> int:
 
 
 def openers(dialect: Dialect) -> dict[str, str]:
-    """Return what opens a call and never closes it, and what nearly does."""
+    """Return texts that open a call and never close it, and texts that nearly open one."""
     call = dialect.write_call("get_weather", {"city": "a", "days": 2})
     cuts = {"half of an opener": 5, "a third of a call": len(call) // 3, "all but its end": -1}
     return {name: call[:at] for name, at in cuts.items()} | {"one opener, and no end": ""}
@@ -63,8 +62,8 @@ def openers(dialect: Dialect) -> dict[str, str]:
 @pytest.mark.deep
 @pytest.mark.parametrize("dialect", KNOWN.values(), ids=KNOWN.keys())
 @pytest.mark.parametrize("size", [3, MIB], ids=["in threes", "at once"])
-def test_twice_the_openers_are_twice_the_work(dialect: Dialect, size: int) -> None:
-    """Of each dialect, whatever they lack."""
+def test_twice_the_openers_take_twice_the_work(dialect: Dialect, size: int) -> None:
+    """Holds for each dialect."""
     for name, piece in openers(dialect).items():
 
         def work(length: int, piece: str = piece) -> int:
@@ -79,7 +78,7 @@ def test_twice_the_openers_are_twice_the_work(dialect: Dialect, size: int) -> No
 
 @pytest.mark.deep
 def test_no_pattern_is_super_linear() -> None:
-    """None that a text from outside could meet; those that are used in a way that rules it out are named, with it."""
+    """No pattern for untrusted text is. The exceptions are listed with the reason."""
     command = [sys.executable, "-m", "tests.security.patterns"]
     rows = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     found = {
@@ -116,21 +115,21 @@ HARMLESS = {
     [r"(a*)*b", r"(?:a|b*)*c", r"(a+)+$", r"\s*\s*x", r"\d+(\.)?\d+x", r"[a-z]*_[a-z_]*!", r" +x", r"<[^>]*>",
      r"([^=]+)=x", r"(\d+(?:_\d+)*)?(\.)?(\d+)?"],
 )  # fmt: skip
-def test_what_is_super_linear_is_found(pattern: str) -> None:
-    """Repetitions in one another, side by side, and searched for in their own run."""
+def test_super_linear_patterns_are_found(pattern: str) -> None:
+    """They have nested or adjacent repetitions, or a search starts within its own repetition."""
     assert [] != list(faults(pattern))
 
 
 @pytest.mark.parametrize("pattern", [r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', r"\d+(?:_\d+)*", r"#{1,6}[ \t]", r"(?<!\w)\w++="])
-def test_what_is_linear_is_not(pattern: str) -> None:
-    """Possessive ones, those that something tells apart, and bounded ones."""
+def test_linear_patterns_are_not_reported(pattern: str) -> None:
+    """Their repetitions are possessive, separated or bounded."""
     assert [] == list(faults(pattern))
 
 
 @pytest.mark.deep
 @pytest.mark.parametrize("opener", ["###:{", "~~~tool_call\n{"])
 def test_a_megabyte_of_openers_is_read(opener: str) -> None:
-    """And shown or reported as what it is; with a sixteenth of it, it takes sixteen calls a character at most."""
+    """It is shown or reported. A sixteenth of it takes at most sixteen function calls for each character."""
     text = opener * (MIB // len(opener))
     result = parse([text[at : at + 4096] for at in range(0, len(text), 4096)])
 

@@ -1,4 +1,4 @@
-"""S4: JSON that is made to hurt is refused with the name of the limit that it breaks, wherever a model can write it."""
+"""S4: JSON bombs are refused with the name of the limit that they exceed, wherever a model can write them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ bombs = pytest.mark.parametrize(("value", "code"), BOMBS.values(), ids=BOMBS.key
 
 
 class Ran(Exception):
-    """A tool was called that should not have been."""
+    """Raised if a tool runs that must not run."""
 
 
 def f(a: Any = None) -> str:
@@ -51,8 +51,8 @@ FORMS = ["hash_marker", "tilde_fence", "hermes_json", "mistral_list"]
 
 
 @bombs
-def test_a_bomb_in_text(value: str, code: str) -> None:
-    """Its call is one error with its code, and the text after it is read."""
+def test_a_bomb_in_text_is_one_error(value: str, code: str) -> None:
+    """The text after it is read."""
     with cases() as case:
         for dialect, cut in itertools.product(FORMS, [False, True]):
             with case(dialect, "in pieces" if cut else "whole"):
@@ -67,8 +67,8 @@ def test_a_bomb_in_text(value: str, code: str) -> None:
 
 @bombs
 @pytest.mark.parametrize("as_text", [True, False], ids=["text", "object"])
-def test_a_bomb_in_a_native_call(as_text: bool, value: str, code: str) -> None:
-    """As JSON in a string, or as a part of the frame itself: the call is an error, and the tool is not run."""
+def test_a_bomb_in_a_native_call_is_an_error(as_text: bool, value: str, code: str) -> None:
+    """It is JSON in a string, or part of the frame. The tool does not run."""
     arguments = json.dumps(f'{{"a":{value}}}') if as_text else f'{{"a":{value}}}'
     call = f'{{"index":0,"id":"c","function":{{"name":"f","arguments":{arguments}}}}}'
     frames = [
@@ -97,7 +97,7 @@ the last counts, for everybody who sees the call. Frames are written by servers,
 
 @bombs
 @pytest.mark.anyio
-async def test_bombs_as_arguments_of_execute(value: str, code: str) -> None:
+async def test_execute_refuses_bombs(value: str, code: str) -> None:
     if code != "too_large":  # whoever calls by hand holds the text already
         with pytest.raises(ToolInputError):
             await ToolRegistry(f).execute("f", f'{{"a":{value}}}')

@@ -1,7 +1,7 @@
-"""S5: who approves, who logs and who runs a call see the same values, because there is one reading of it.
+"""S5: the approver, the log and the tool see the same values of a call, because it is read once.
 
-A key that stands twice means different things to different readers, so it is refused at any depth; and what is approved
-is a digest of the value that has been read, and not of how it was written.
+A duplicate key means different things to different readers, so it is refused at any depth. An approval refers to a
+digest of the values, not of the text.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ values: st.SearchStrategy[Any] = st.recursive(
 
 
 @given(values, values, names, st.lists(st.booleans(), max_size=20))
-def test_a_key_that_stands_twice_is_refused(one: Any, other: Any, key: str, places: list[bool]) -> None:
-    """At any depth, with the same value or another one, and however it is escaped."""
+def test_a_duplicate_key_is_refused(one: Any, other: Any, key: str, places: list[bool]) -> None:
+    """Holds at any depth, for equal and different values, and for each way to escape the key."""
     escaped = "".join(f"\\u{ord(char):04x}" if ord(char) < 0x10000 else char for char in key)
     text = f'{{{json.dumps(key)}:{json.dumps(one)},"{escaped}":{json.dumps(other)}}}'
     for in_array in places:
@@ -40,8 +40,8 @@ def test_a_key_that_stands_twice_is_refused(one: Any, other: Any, key: str, plac
         assert {each.code for each in result.errors} <= expected
 
 
-def test_an_argument_that_stands_twice_is_refused() -> None:
-    """In each dialect, also where arguments are no JSON."""
+def test_a_duplicate_argument_is_refused() -> None:
+    """Holds in each dialect, including those without JSON."""
     tool = {"name": "f", "parameters": {"properties": {"to": {}}}}
     with cases() as case:
         for dialect in DIALECTS.values():
@@ -54,8 +54,8 @@ def test_an_argument_that_stands_twice_is_refused() -> None:
 
 
 @given(st.dictionaries(names, values, max_size=4))
-def test_the_digest_is_that_of_the_value(arguments: dict[str, Any]) -> None:
-    """Order, white space and escapes change nothing; any other value, of any type, is another digest."""
+def test_a_digest_depends_only_on_the_value(arguments: dict[str, Any]) -> None:
+    """Order, white space and escapes do not matter. Another value, of any type, has another digest."""
     backwards = dict(reversed(arguments.items()))
     spellings = [
         json.dumps(arguments),
@@ -71,8 +71,8 @@ def test_the_digest_is_that_of_the_value(arguments: dict[str, Any]) -> None:
 
 
 @pytest.mark.anyio
-async def test_what_runs_is_what_was_shown() -> None:
-    """A call under approval: the question, the event and the tool have one value, what was neutralised restored."""
+async def test_the_shown_call_runs() -> None:
+    """The question, the event and the tool have the same values. Neutralised values are restored."""
     bank = Bank()
     shown: list[Any] = []
 
@@ -90,7 +90,7 @@ async def test_what_runs_is_what_was_shown() -> None:
 
 @pytest.mark.parametrize("other", [True, 1.5, "1", [1], {"a": 1}, None])
 def test_values_of_other_types_have_other_digests(other: Any) -> None:
-    """For Python, 1 equals True; an approver may see the difference."""
+    """In Python, 1 equals True, but an approver sees the difference."""
     one, two = (ToolCall(id="c", name="f", arguments={"a": each}, dialect="native") for each in (1, other))
 
     assert one.digest != two.digest

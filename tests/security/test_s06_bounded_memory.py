@@ -2,8 +2,8 @@
 
     python -m tests.security.endless
 
-sends a gigabyte of them through the pipeline and prints what the process has held; here it is 64 megabytes, and four in
-the quick tests.
+sends a gigabyte of them through the pipeline and prints the memory of the process. This module sends 64 megabytes, or
+four in the quick tests.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SMALL = Limits(call=64 * 1024, frame=MIB, text=MIB)
 @pytest.mark.parametrize("megabytes", [4, pytest.param(64, marks=pytest.mark.deep)])
 @pytest.mark.parametrize("name", STREAMS)
 def test_an_endless_stream_is_reported_once(name: str, megabytes: int) -> None:
-    """When it exceeds the limit. After that it is only counted."""
+    """It is reported when it exceeds the limit. After that, it is only counted."""
     told = run(name, megabytes * MIB)
     codes = [each for each in told if each.startswith(("error", "warning"))]
 
@@ -33,7 +33,7 @@ def test_an_endless_stream_is_reported_once(name: str, megabytes: int) -> None:
 @pytest.mark.parametrize("megabytes", [1, pytest.param(4, marks=pytest.mark.deep)])
 @pytest.mark.parametrize("name", STREAMS)
 def test_memory_does_not_grow(name: str, megabytes: int) -> None:
-    """Four times the stream takes no more room: that of the call, of a turn's text and of what is at hand."""
+    """A stream of four times the length needs no more memory."""
     size = megabytes * MIB
     run(name, MIB, SMALL)  # what is made once
     once, more = (peak(lambda size=size: run(name, size, SMALL)) for size in (size, 4 * size))  # type: ignore[misc]

@@ -1,7 +1,7 @@
-"""S7: nothing that a model, a tool or a provider says can begin another event in a front end's stream.
+"""S7: no text of a model, a tool or a provider can start another event in the stream to a front end.
 
-Every string of every event of a run is made hostile, each encoder writes it, and readers of different care read it: one
-that keeps to the standard, one that takes everything for a line end that looks like one, httpx-sse, and our own.
+Every string of every event of a run is hostile. Each encoder writes the run, and several readers read it: one that
+follows the standard, one that accepts each kind of line end, httpx-sse, and the reader of this package.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ FIXED = {"type", "code", "reason", "finish_reason", "dialect"}
 
 
 def hostile(value: Any, text: str, key: str = "") -> Any:
-    """Return an event with `text` in all of its strings, and in the keys of what tools and models have made."""
+    """Return an event with `text` in all its strings, and in the keys of values from tools and models."""
     if isinstance(value, dict):
         free = key in ("arguments", "result", "data")
         return {f"{name}{text}" if free else name: hostile(each, text, name) for name, each in value.items()}
@@ -65,8 +65,8 @@ def attack(event: UIEvent, text: str) -> UIEvent:
     return msgspec.convert(hostile(msgspec.to_builtins(event), text), type(event))
 
 
-def read_everywhere(body: bytes) -> list[Frame]:
-    """Return the events that all readers find in a body: the same."""
+def read_with_all_readers(body: bytes) -> list[Frame]:
+    """Return the events in a body. All readers must find the same ones."""
     decoder = SSEDecoder()
     ours = decoder.feed(body) + decoder.close()
     response = httpx.Response(200, headers={"content-type": "text/event-stream"}, content=body)
@@ -80,19 +80,19 @@ def read_everywhere(body: bytes) -> list[Frame]:
 
 
 def write(encoder: Encoder, events: list[UIEvent]) -> bytes:
-    """Return a whole body."""
+    """Return the whole body."""
     return b"".join(map(encoder.encode, events)) + encoder.close()
 
 
 @pytest.mark.parametrize("make", ENCODERS.values(), ids=ENCODERS.keys())
-def test_as_many_events_as_without(make: Callable[[], Encoder]) -> None:
-    """A run has the same number of events, with the same names and ids, whatever stands in its strings."""
+def test_hostile_strings_add_no_event(make: Callable[[], Encoder]) -> None:
+    """The run has the same number of events, with the same names and ids."""
     with cases() as case:
         for (name, events), (what, text) in itertools.product(RUNS.items(), {"": "", **HOSTILE}.items()):
             if len(text) > 1000 and name != next(iter(RUNS)):
                 continue
             with case(name, what):
-                told = read_everywhere(write(make(), [attack(each, text) for each in events]))
+                told = read_with_all_readers(write(make(), [attack(each, text) for each in events]))
                 if not what:
                     plain = [(frame.event, frame.id) for frame in told]
                 assert plain == [(frame.event, frame.id) for frame in told]
@@ -100,8 +100,8 @@ def test_as_many_events_as_without(make: Callable[[], Encoder]) -> None:
 
 
 @together("text", HOSTILE.values(), ids=HOSTILE.keys())
-def test_a_line_is_one_line(text: str) -> None:
-    """NDJSON and the frames of a websocket hold one event each, too, for a reader of lines of any kind."""
+def test_each_event_is_one_line(text: str) -> None:
+    """Holds for NDJSON and for websocket frames, and for readers that split at any kind of line end."""
     for events in list(RUNS.values())[: 1 if len(text) > 1000 else None]:
         attacked = [attack(event, text) for event in events]
         lines = write(outputs.native(framing="ndjson", exclude=()), attacked).decode().splitlines()

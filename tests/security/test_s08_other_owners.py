@@ -1,7 +1,7 @@
-"""S8: what one user's run says, no other user can read, whatever id, position or path he sends.
+"""S8: no other user can read a run, with any id, position or path.
 
-Over HTTP and over a websocket, as `docs/serving.md` builds them: the owner comes from the application's own login and
-never from what a client sends along.
+The tests use HTTP and a websocket as `docs/serving.md` does. The owner comes from the login of the application, never
+from data that a client sends.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ POSITIONS = ["0", "1", "-1", "9" * 5000, "1e3", "\u0661", "1\u2028", "*", "None"
 
 @pytest.fixture
 def anyio_backend() -> str:
-    """The event loop of uvicorn."""
+    """uvicorn runs on asyncio."""
     return "asyncio"
 
 
 @asynccontextmanager
 async def serving() -> AsyncIterator[tuple[Served, Run]]:
-    """Serve runs to whoever the header `User` names, with one of Ann's that is over."""
+    """Serve runs to the user in the header `User`, with one finished run of Ann."""
     async with Runs() as runs:
 
         async def events(request: Request) -> Response:
@@ -66,8 +66,8 @@ async def serving() -> AsyncIterator[tuple[Served, Run]]:
                 yield server, run
 
 
-async def test_over_http() -> None:
-    """Another's run is not found, from any position; the answer is that for a run which never was."""
+async def test_http_shows_no_run_of_another_user() -> None:
+    """From any position, the response equals the one for a run that does not exist."""
     async with serving() as (server, run), httpx.AsyncClient(base_url=server.url, trust_env=False) as client:
         own = await client.get(f"/runs/{run.id}", headers={"user": "ann"})
         assert SECRET in own.text
@@ -83,8 +83,8 @@ async def test_over_http() -> None:
                 )
 
 
-async def test_a_strange_position_of_ones_own() -> None:
-    """It counts as none: everything is told, once, and nothing is raised."""
+async def test_an_invalid_position_is_ignored() -> None:
+    """All events are sent once, and nothing is raised."""
     async with serving() as (server, run), httpx.AsyncClient(base_url=server.url, trust_env=False) as client:
         whole = (await client.get(f"/runs/{run.id}", headers={"user": "ann"})).text
         for position in POSITIONS[2:]:
@@ -92,8 +92,8 @@ async def test_a_strange_position_of_ones_own() -> None:
             assert whole == (await client.get(f"/runs/{run.id}", headers=headers)).text
 
 
-async def test_over_a_websocket() -> None:
-    """Another's run is neither sent, nor cancelled, nor answered; the code is that for a run which never was."""
+async def test_a_websocket_shows_no_run_of_another_user() -> None:
+    """The run is not sent, cancelled or answered. The code equals the one for a run that does not exist."""
     async with serving() as (server, run):
         url, headers = f"{server.websocket_url}/socket", {"user": "bob"}
         async with websockets.connect(url, additional_headers=headers, proxy=None) as client:
@@ -111,7 +111,7 @@ async def test_over_a_websocket() -> None:
 
 @together("told", [each for each in POSITIONS if each.isascii()])
 def test_positions_are_numbers_of_bounded_length(told: str) -> None:
-    """What is none is the beginning."""
+    """Any other value means the beginning."""
     number = last_event_id({"type": "http", "headers": [(b"last-event-id", told.encode())], "query_string": b""})
 
     assert number == (int(told) if told in ("0", "1") else 0)

@@ -1,7 +1,7 @@
 """S9: a name finds the tool of exactly that name, or none.
 
-What looks like a name, folds into one or begins like one is unknown, in each dialect and natively; names are ASCII, so
-that no two look alike; and a tool from outside never takes the place of another.
+Similar names are unknown, in each dialect and natively. Names are ASCII, so that no two look alike. A tool from outside
+never replaces another.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def get_weather(city: str = "") -> str:
 
 
 async def codes_of(*made: Any, dialects: Any = None) -> tuple[list[str], list[str]]:
-    """Return the names of the calls that have run, and the codes of errors."""
+    """Return the names of the calls that ran, and the error codes."""
     source = Script([*made, ProviderCompleted(finish_reason="stop")])
     async with ToolStream(source, tools=[get_weather], dialects=dialects) as events:
         told = [event async for event in events]
@@ -86,8 +86,8 @@ async def codes_of(*made: Any, dialects: Any = None) -> tuple[list[str], list[st
 
 
 @together("dialect", ["hash_marker", "tilde_fence", "hermes_json", "mistral_list"])
-async def test_in_text(dialect: str) -> None:
-    """JSON names the tool: what is not the name is an unknown tool, or no name at all."""
+async def test_json_with_a_similar_name_runs_nothing(dialect: str) -> None:
+    """The name is an unknown tool, or no name."""
     for what, name in STRANGE.items():
         call = DIALECTS[dialect].write_call("NAME", {}).replace('"NAME"', json.dumps(name))
         ran, codes = await codes_of(*texts(call), dialects=[dialect])
@@ -95,8 +95,7 @@ async def test_in_text(dialect: str) -> None:
         assert codes in ([Code.UNKNOWN_TOOL], [Code.MISSING_TOOL_NAME], [Code.LONE_SURROGATE]), what
 
 
-async def test_natively() -> None:
-    """As the provider tells it."""
+async def test_a_native_call_with_a_similar_name_runs_nothing() -> None:
     for what, name in STRANGE.items():
         ran, codes = await codes_of(NativeToolCall("0", name, {}, "n"))
         assert [] == ran, what
@@ -104,8 +103,7 @@ async def test_natively() -> None:
 
 
 @pytest.mark.parametrize("share", [4, pytest.param(1, marks=pytest.mark.deep)])
-def test_in_each_dialect(share: int) -> None:
-    """What is read is never the name of the tool, whatever else the text may be by then."""
+def test_no_dialect_changes_a_name_to_that_of_a_tool(share: int) -> None:
     with cases() as case:
         for dialect in [*DIALECTS.values()][::share]:
             for what, name in STRANGE.items():
@@ -116,8 +114,8 @@ def test_in_each_dialect(share: int) -> None:
 
 
 @strange
-def test_no_tool_can_be_named_so(name: str) -> None:
-    """Names are 1 to 64 of A-Z, a-z, 0-9, `_` and `-`: none of them is another's, folded or normalised."""
+def test_similar_names_are_invalid_for_tools(name: str) -> None:
+    """Names are 1 to 64 of A-Z, a-z, 0-9, `_` and `-`, so no two are equal after normalisation."""
     try:
         made = Tool(get_weather, name=name)
     except ValueError:
@@ -126,8 +124,8 @@ def test_no_tool_can_be_named_so(name: str) -> None:
     assert made.name == unicodedata.normalize("NFKC", made.name)
 
 
-async def test_a_server_shadows_nothing() -> None:
-    """Whatever an MCP server calls its tools, those that are there stay."""
+async def test_a_server_replaces_no_tool() -> None:
+    """Registered tools stay, whatever names an MCP server uses."""
 
     class Session:
         async def list_tools(self) -> Any:
@@ -146,8 +144,8 @@ async def test_a_server_shadows_nothing() -> None:
     assert all(each.isascii() for each in registry.names)
 
 
-async def test_a_registry_finds_no_strange_name() -> None:
-    """A similar name is only suggested."""
+async def test_a_registry_finds_no_similar_name() -> None:
+    """It only suggests one."""
     registry = ToolRegistry(get_weather)
     for name in STRANGE.values():
         assert registry.get(name) is None

@@ -1,8 +1,7 @@
-"""S10: tokens of chat templates in a tool's result: none survives intact where the result travels as text.
+"""S10: no chat template token in a tool's result survives where the result is sent as text.
 
-Of a model that is known to make native calls, results are left alone: there the provider keeps data and template apart,
-and no text is a call. It is defence in depth: a server that reads the tokens of its template out of any text is the
-place to mend.
+Results for a model with native calls stay unchanged: its provider separates data from template, and text is no call.
+This is defence in depth: a server that reads template tokens in any text must be fixed.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ AROUND = ["<", "<|", "|>", "[", "]", "~", "###:", "<｜", "a", " ", "\n", '"']
 
 
 def test_no_token_survives() -> None:
-    """Whatever stands around it, and even inside of another one; no one sees the difference, and it can be undone."""
+    """Holds for any text around it, and for a token inside a token. The change is invisible and can be undone."""
     with cases() as case:
         for token in TOKENS:
             around = (token, token * 3, f"<|{token}|>", f"[|{token}|]", f"a{token}b", f"<{token}>", f"|{token}|")
@@ -71,8 +70,8 @@ def test_no_token_survives_among_others(text: str) -> None:
 @pytest.mark.anyio
 @pytest.mark.parametrize("flag", [None, True])
 @pytest.mark.parametrize("native", [False, True], ids=["text", "native"])
-async def test_what_the_model_and_the_reader_get(native: bool, flag: bool | None) -> None:
-    """Where text may hold calls, the model gets no token; the interface gets the result as it was."""
+async def test_only_the_interface_gets_tokens(native: bool, flag: bool | None) -> None:
+    """If text may contain calls, the model gets no token. The interface gets the unchanged result."""
     page = "\n".join(TOKENS)
 
     def read() -> str:

@@ -1,6 +1,6 @@
 """S11: a key reaches only the host that it belongs to.
 
-Two servers on this machine, at two addresses, write down all that reaches them.
+Two servers on this machine, at two addresses, record all requests.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MODELS = [OpenAIChat, OpenAIResponses, AnthropicMessages, GeminiChat, OllamaChat
 
 
 class Witness:
-    """A server that writes down each request, and answers with `answer`."""
+    """A server that records each request, and responds with `answer`."""
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -55,7 +55,7 @@ class Witness:
 
 @asynccontextmanager
 async def serving() -> AsyncIterator[tuple[Witness, Witness]]:
-    """Run two of them, at two addresses of the loopback network."""
+    """Run two servers, at two addresses of the loopback network."""
     one, other = Witness("127.0.0.1"), Witness("127.0.0.2")
     async with anyio.create_task_group() as group:
         for server in (one, other):
@@ -65,14 +65,14 @@ async def serving() -> AsyncIterator[tuple[Witness, Witness]]:
 
 
 async def ask(model: Any) -> list[Error]:
-    """Return the errors of one question."""
+    """Return the errors of one request."""
     async with chat(model, [{"role": "user", "content": "Hi"}]) as events:
         return [event async for event in events if isinstance(event, Error)]
 
 
 @pytest.mark.parametrize("target", ["http://169.254.169.254/latest/", "//127.0.0.2:1/", "file:///etc/passwd", "\x01"])
-async def test_a_redirect_inside_is_refused(target: str) -> None:
-    """By a client that would follow it, too."""
+async def test_a_redirect_is_refused(target: str) -> None:
+    """The HTTP client would follow it."""
     async with serving() as (one, _):
         one.redirects_to(target)
         async with httpx.AsyncClient(follow_redirects=True) as client:
@@ -87,7 +87,7 @@ INJECTED = ["a\r\nX-Evil: 1", "a\nb", "a\0b", "a\r\n\r\nGET /evil HTTP/1.1\r\n\r
 
 @pytest.mark.parametrize("where", ["headers", "key", "url", "model"])
 async def test_nothing_is_injected_into_a_request(where: str) -> None:
-    """A line end in a header, a key or an address is refused or escaped: one request goes out, or none."""
+    """A line end in a header, a key or a URL is refused or escaped: one request is sent, or none."""
     with cases() as case:
         for value in INJECTED:
             with case(repr(value)):
@@ -112,8 +112,8 @@ async def test_nothing_is_injected_into_a_request(where: str) -> None:
                     assert all(value not in error.message for error in errors)
 
 
-async def test_the_user_of_an_address_is_shown_to_nobody() -> None:
-    """A password in the base URL goes to its host, and into no event and no `repr`."""
+async def test_a_password_in_the_url_is_not_shown() -> None:
+    """It is sent to its host, and is in no event and no `repr`."""
     async with serving() as (one, _):
         model = OpenAIChat("m", base_url=one.url.replace("//", "//ann:hunter2@") + "?key=hunter2", retries=0)
         one.answer = b"HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n"

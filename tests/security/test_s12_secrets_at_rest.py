@@ -1,7 +1,7 @@
-"""S12: keys and content are in no log and no recording; a line of a log stays one; recordings are their owner's alone.
+"""S12: keys and content are in no log and no recording, a log record is one line, and recordings are private.
 
-The canaries themselves are planted by `test_log_secrets.py`, `test_recording_secrets.py` and `test_tool_secrets.py`;
-here is what they do not look at: who may read the files, and what names can do to a log.
+`test_log_secrets.py`, `test_recording_secrets.py` and `test_tool_secrets.py` search for planted secrets. This module
+checks who may read the files, and what names can do to a log.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def answer() -> httpx.Response:
 
 
 @pytest.mark.parametrize("existed", [False, True])
-async def test_files_are_their_owners_alone(tmp_path: Path, existed: bool) -> None:
-    """By each way of recording, under any mask, and if the file was there before for everybody."""
+async def test_only_the_owner_can_read_a_recording(tmp_path: Path, existed: bool) -> None:
+    """Holds for each way of recording, any umask, and a file that everyone could read before."""
     paths = [tmp_path / name for name in ("transport", "wrapped", "written")]
     for path in paths if existed else ():
         path.write_text("old")
@@ -66,10 +66,10 @@ async def test_files_are_their_owners_alone(tmp_path: Path, existed: bool) -> No
 FORGED = "f\n2026-01-01 00:00:00 [info] approved\r\x1b[2J\x85\u2028x"
 
 
-async def test_a_name_forges_no_line_of_a_log(
+async def test_a_name_adds_no_line_to_a_log(
     capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What a model calls a tool, and what a provider calls a call, stands in one line, without control characters."""
+    """Names of tools and ids of calls are on one line, without control characters."""
     caplog.set_level(logging.DEBUG)
     call, end = NativeToolCall("0", FORGED, {}, FORGED), ProviderCompleted(finish_reason="stop")
     async with ToolStream(Script([call, end]), tools=[answer], run_id="r") as events:

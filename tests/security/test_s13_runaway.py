@@ -1,4 +1,4 @@
-"""S13: a model that calls without end is stopped at each bound, with the bound's own name; what was left is pending."""
+"""S13: each limit stops a model that calls without end. The reason is the limit's name, and open calls are pending."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Tireless(ScriptedModel):
-    """Calls the tool in each turn, so many times, with other arguments each time; or always the same call."""
+    """A model that calls the tool in each turn, with new arguments each time or always with the same."""
 
     def __init__(self, calls: int = 1, *, same: bool = False) -> None:
         super().__init__([])
@@ -41,7 +41,7 @@ class Tireless(ScriptedModel):
 
 
 class Work:
-    """What the tool has done, how much of it at once, and whether it ever ends."""
+    """Counts the executions of the tool, also concurrent ones. `forever` makes the tool never return."""
 
     def __init__(self, *, ends: bool = True, fails: bool = False, together: int = 0) -> None:
         self.done = self.now = self.most = 0
@@ -64,7 +64,7 @@ class Work:
 
 
 async def run(model: Tireless, work: Work, **options: Any) -> Done:
-    """Return how it ended."""
+    """Return the end of the run."""
     async with chat(model, [{"role": "user", "content": "Go."}], tools=[work.work], **grouped(**options)) as events:
         told = [event async for event in events]
     assert isinstance(told[-1], Done)
@@ -85,8 +85,8 @@ BOUNDS: dict[str, tuple[Tireless, Work, dict[str, Any], str, int]] = {
 
 
 @together("bound", BOUNDS)
-async def test_each_bound_stops_it(bound: str) -> None:
-    """With its own word, after so many executions; the calls that were not run are pending."""
+async def test_each_limit_stops_the_model(bound: str) -> None:
+    """The reason is the name of the limit. Calls that did not run are pending."""
     model, worked, options, why, runs = BOUNDS[bound]
     model, work = Tireless(model.calls, same=model.same), Work(ends=worked.ends, fails=worked.fails)
     with anyio.fail_after(60):
@@ -108,7 +108,7 @@ async def test_parallel_calls_are_limited(most: int) -> None:
 
 
 def test_default_limits() -> None:
-    """Tokens and seconds have no limit: only the application knows their price."""
+    """Tokens and seconds have no limit, because only the application knows their price."""
     guards = Guards()
 
     assert (5, 32, 100, 3) == (guards.repeated_calls, guards.calls_per_turn, guards.calls, guards.failed_turns)

@@ -1,7 +1,6 @@
-"""S14: what an exception says is in nothing that a front end gets, in no format; its kind goes to the log.
+"""S14: the text of an exception reaches no front end, in no format. Its type is logged.
 
-Tools are covered by `test_tool_secrets.py`; here it is each place in which code of the application or of the network
-can raise, and each encoder.
+`test_tool_secrets.py` tests tools. This module tests all other code that can raise, and each encoder.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ ENCODERS: list[Callable[[], Encoder]] = [
 
 
 class Leaky(Exception):
-    """Shows its secret however it is asked."""
+    """An exception that shows its secret in each representation."""
 
     def __init__(self) -> None:
         super().__init__(SECRET)
@@ -59,13 +58,13 @@ def tool() -> str:
 
 
 async def generator() -> AsyncIterator[int]:
-    """Raise in the middle."""
+    """Raise after the first value."""
     yield 1
     raise Leaky
 
 
 async def progress(context: ToolContext) -> None:
-    """Tell what cannot be told."""
+    """Report progress that cannot be serialized."""
     await context.progress({SECRET: Leaky()})
 
 
@@ -79,7 +78,7 @@ async def broken() -> AsyncIterator[bytes]:
 
 
 class Broken(ScriptedModel):
-    """Its network raises in mid-stream."""
+    """A response whose network fails in the middle."""
 
     def stream(self, ask: Any) -> Any:
         class Opened:
@@ -115,8 +114,8 @@ PLACES: dict[str, Callable[[], tuple[Any, dict[str, Any]]]] = {
 
 
 @together("place", PLACES)
-async def test_no_encoder_tells_it(place: str) -> None:
-    """Nor an event, nor the result, nor what goes back to the model."""
+async def test_no_encoder_writes_the_text_of_an_exception(place: str) -> None:
+    """It is not in an event, in the result, or in the messages for the model."""
     model, options = PLACES[place]()
     told: list[UIEvent] = []
     stream = chat(model, [{"role": "user", "content": "Hi"}], **grouped(**options))
@@ -137,8 +136,8 @@ async def test_no_encoder_tells_it(place: str) -> None:
     assert SECRET not in repr(getattr(stream, "result", ""))
 
 
-async def test_what_a_provider_says_is_for_who_asked() -> None:
-    """The words of an error response are the provider's own and reach the interface; they stay out of the log."""
+async def test_the_error_of_a_provider_reaches_the_interface() -> None:
+    """It stays out of the log."""
     response = httpx.Response(400, json={"error": {"message": "no such model"}})
     client = httpx.AsyncClient(transport=httpx.MockTransport(lambda _: response))
     model = OpenAIChat("m", base_url="http://x", api_key="", client=client, retries=0)

@@ -1,6 +1,6 @@
-"""S15: events carry data, and no markup of ours: no encoder writes HTML, and what is meant for a reader is escaped.
+"""S15: events contain data, and no encoder writes HTML. Sentences for readers are escaped.
 
-What a front end makes of a model's text is its own; the page of `streamtools serve` is held by `tests/browser`.
+A front end is responsible for how it shows a model's text. `tests/browser` tests the page of `streamtools serve`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _tag = re.compile(r"<[a-zA-Z/!]")
 
 @pytest.mark.parametrize("make", [*ENCODERS.values(), outputs.text], ids=[*ENCODERS, "text"])
 def test_no_encoder_writes_html(make: Any) -> None:
-    """No content type is HTML, and no run, however long, has a tag in it that no one has put there."""
+    """No content type is HTML, and no run contains a tag that was not in its data."""
     encoder = make()
     assert encoder.content_type.partition(";")[0] in ("text/event-stream", "text/plain", "application/json")
     for events in RUNS.values():
@@ -55,8 +55,8 @@ def collect(value: Any, strings: list[str]) -> None:
 
 
 @pytest.mark.parametrize("make", [each for name, each in ENCODERS.items()], ids=list(ENCODERS))
-def test_what_is_written_is_what_was_said(make: Any) -> None:
-    """Nothing is escaped twice or dropped: a front end that escapes what it shows gets what there is."""
+def test_texts_are_written_unchanged(make: Any) -> None:
+    """Nothing is escaped twice or dropped, so a front end that escapes shows the original text."""
     with cases() as case:
         for text in HOSTILE:
             with case(ascii(text)):
@@ -71,8 +71,8 @@ def test_what_is_written_is_what_was_said(make: Any) -> None:
 
 
 @together("text", HOSTILE, ids=ascii)
-def test_words_for_the_reader_are_escaped(text: str) -> None:
-    """A sentence of `UiTexts` holds names and messages as one line of text: neither Markdown nor HTML, nor a link."""
+def test_sentences_of_ui_texts_are_escaped(text: str) -> None:
+    """Names and messages in them are one line of text, without Markdown, HTML or links."""
     call = ToolCall(id="c", name=text, arguments={"a": text}, dialect="native")
     for event in (
         CallStart("c", text),
@@ -88,8 +88,8 @@ def test_words_for_the_reader_are_escaped(text: str) -> None:
         assert len(sentence.strip().splitlines()) < 2
 
 
-def test_the_page_allows_nothing_from_elsewhere() -> None:
-    """Its policy: scripts by their digests, connections to itself, and nothing of others."""
+def test_the_page_allows_no_other_origin() -> None:
+    """Its policy allows scripts by digest and connections to itself."""
     policy = dict(each.partition(" ")[::2] for each in make_documents().policy.split("; "))
 
     assert "'none'" == policy["default-src"] == policy["base-uri"] == policy["form-action"] == policy["frame-ancestors"]

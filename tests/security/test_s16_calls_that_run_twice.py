@@ -1,4 +1,4 @@
-"""S16: no call is run twice. What an attack on the ledger found, one test each; the name says what must hold."""
+"""S16: no call runs twice. Each test covers one attack on the ledger."""
 
 from __future__ import annotations
 
@@ -35,22 +35,22 @@ CALL = ToolCall(id="n0", name="pay", arguments={"to": "Ann"}, dialect="native")
 
 
 async def resume(held: EndedRun, bank: Bank, ledger: CallLedger, *answers: Any, **options: Any) -> EndedRun:
-    """The run that continues after `held`, in which the payment is allowed."""
+    """Return the run that continues after `held`, with the payment approved."""
     given = {"decisions": {"n0": True}, "resume": held.chat.suspension, "ledger": ledger, **options}
     return await run_chat(*(answers or ["Done."]), tools=bank.tools, messages=held.chat.messages(), **given)
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Where a ledger is."""
+    """The path of a ledger."""
     return tmp_path / "calls.sqlite"
 
 
-# What a ledger in memory keeps.
+# Entries that a ledger in memory keeps.
 
 
-async def test_a_flood_pushes_out_nothing_that_can_be_replayed() -> None:
-    """A decision that is sent again finds what it did, however many calls have come since."""
+async def test_many_calls_delete_no_entry_that_a_decision_may_need() -> None:
+    """A repeated decision finds its outcome after any number of other calls."""
     bank, ledger = Bank(), MemoryLedger(3)
     held = await run_chat(PAY, tools=bank.tools)
     first = await resume(held, bank, ledger)
@@ -61,8 +61,8 @@ async def test_a_flood_pushes_out_nothing_that_can_be_replayed() -> None:
     assert first.shown == again.shown
 
 
-async def test_a_flood_pushes_out_no_call_that_has_begun() -> None:
-    """No one knows what it has done, which must not be forgotten."""
+async def test_many_calls_delete_no_unfinished_call() -> None:
+    """Its effect is unknown, and must stay recorded."""
     bank, ledger = Bank(requires_approval=False), MemoryLedger(2)
     await ledger.begin("run", ToolCall(id="n0", name="pay", arguments=ANN, dialect="native"), Claim(until=0))
     for number in range(10):
@@ -72,8 +72,8 @@ async def test_a_flood_pushes_out_no_call_that_has_begun() -> None:
     assert [] == bank.paid
 
 
-async def test_who_is_over_the_own_bound_is_refused_alone() -> None:
-    """The error names the bound; what the owner has already is found all the same."""
+async def test_only_an_owner_over_the_limit_is_refused() -> None:
+    """The error names the limit. The owner's recorded calls are still found."""
     bank, ledger = Bank(), MemoryLedger(per_owner=2)
     ann, bob = ledger.of("ann"), ledger.of("bob")
     held = [await run_chat(PAY, tools=bank.tools) for _ in range(4)]
@@ -88,8 +88,8 @@ async def test_who_is_over_the_own_bound_is_refused_alone() -> None:
     assert 3 == len(bank.paid)
 
 
-async def test_a_full_ledger_refuses_and_names_its_bound() -> None:
-    """And has room again when a suspension has expired."""
+async def test_a_full_ledger_refuses_and_names_its_limit() -> None:
+    """It has room again when a suspension has expired."""
     now = [0.0]
     ledger = MemoryLedger(1, clock=lambda: now[0])
     await ledger.begin("run", CALL, Claim(until=100))
@@ -127,8 +127,8 @@ async def test_a_call_costs_the_same_in_a_full_ledger() -> None:
     assert await cost(1000) < 1.2 * await cost(10)
 
 
-async def test_an_approval_without_an_end_expires_with_the_ledger() -> None:
-    """What the ledger may have forgotten is refused, and never run; a moment before, it is found."""
+async def test_an_approval_without_expiry_expires_with_the_ledger() -> None:
+    """A call that the ledger may have deleted is refused. Shortly before that, it is found."""
     bank, ledger = Bank(), MemoryLedger(keep=1000)
     held = await run_chat(PAY, tools=bank.tools, decision_timeout=math.inf)
     assert held.chat.suspension is not None
@@ -136,7 +136,7 @@ async def test_an_approval_without_an_end_expires_with_the_ledger() -> None:
     assert question.asked is not None
 
     def asked(at: float | None) -> str:
-        """The suspension as one that was asked at another time."""
+        """Return the suspension with another time of its question."""
         return Suspension(run_id=held.chat.run_id, questions=[replace(question, asked=at)]).to_json()
 
     for at in (time.time() - 1001, None):
@@ -147,7 +147,7 @@ async def test_an_approval_without_an_end_expires_with_the_ledger() -> None:
     assert "executed n0: paid 5 to Ann" in in_time.shown
 
 
-# Two at once.
+# Concurrent runs.
 
 
 class Door(Bank):
@@ -164,7 +164,7 @@ class Door(Bank):
 
 
 class Seen:
-    """A ledger that tells how often it was asked about a call that another runs."""
+    """A ledger that counts the requests for a call that another process runs."""
 
     def __init__(self, ledger: CallLedger) -> None:
         self._ledger = ledger
@@ -195,8 +195,8 @@ def ledger(request: pytest.FixtureRequest, path: Path) -> Iterator[CallLedger]:
         yield made
 
 
-async def test_two_resumes_at_once_have_one_outcome(ledger: CallLedger) -> None:
-    """The second waits for the first; it does not say for ever that no one knows."""
+async def test_two_concurrent_resumes_have_one_outcome(ledger: CallLedger) -> None:
+    """The second waits for the first. It does not end as unknown."""
     bank, seen, told = Door(), Seen(ledger), []
     held = await run_chat(PAY, tools=bank.tools)
 
@@ -215,7 +215,7 @@ async def test_two_resumes_at_once_have_one_outcome(ledger: CallLedger) -> None:
 
 
 async def test_a_denial_of_a_running_call_gets_its_outcome(ledger: CallLedger) -> None:
-    """Of two decisions the first counts."""
+    """The first of two decisions counts."""
     bank, seen, told = Door(), Seen(ledger), []
     held = await run_chat(PAY, tools=bank.tools)
 
@@ -231,8 +231,8 @@ async def test_a_denial_of_a_running_call_gets_its_outcome(ledger: CallLedger) -
     assert "executed n0: paid 5 to Ann" in told
 
 
-async def test_no_one_waits_longer_than_the_tool_may_take(ledger: CallLedger) -> None:
-    """Another that does not end is told as that; it is not unknown."""
+async def test_a_resume_waits_no_longer_than_the_timeout_of_the_tool(ledger: CallLedger) -> None:
+    """Then the error is a timeout, not an unknown outcome."""
     bank = Bank()
     held = await run_chat(PAY, tools=bank.tools)
     await ledger.begin(held.chat.run_id, held.chat.result.pending[0], Claim(holder="h"))
@@ -256,8 +256,8 @@ async def test_a_waiting_run_can_be_cancelled(ledger: CallLedger) -> None:
     assert [("Ann", 5)] == bank.paid
 
 
-async def test_a_run_that_is_stopped_leaves_its_calls(ledger: CallLedger) -> None:
-    """Whoever comes next waits for no one, and is told that no one knows."""
+async def test_a_cancelled_run_releases_its_calls(ledger: CallLedger) -> None:
+    """The next run does not wait, and gets an unknown outcome."""
     bank = Door()
     held = await run_chat(PAY, tools=bank.tools)
     async with anyio.create_task_group() as tasks:
@@ -287,19 +287,19 @@ async def test_a_lease_is_renewed_while_the_tool_works(path: Path) -> None:
     assert "executed n0: paid 5 to Ann" in held.shown
 
 
-# A file that others use.
+# A file that other processes use.
 
 
 @asynccontextmanager
 async def locked(path: Path) -> AsyncIterator[None]:
-    """While somebody else writes to a file."""
+    """Lock a file as another writer."""
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         yield
 
 
 async def test_runs_stop_while_the_ledger_is_locked(path: Path) -> None:
-    """Three of them, at once: a wait for the file is cancelled, and holds up no other."""
+    """Three runs at once: each wait for the file is cancelled, and delays no other run."""
     bank = Bank(requires_approval=False)
     with closing(SQLiteLedger(path)) as ledger:
         tries = Counter[str]()
@@ -369,8 +369,8 @@ async def test_an_outcome_is_written_when_the_file_is_free(path: Path) -> None:
     [b"", b"{", b'{"text": 1}', b"[" * 100_000, "half", 5],
     ids=["empty", "cut", "other", "deep", "text", "number"],
 )
-async def test_a_row_that_cannot_be_read_is_unknown(path: Path, broken: Any) -> None:
-    """The call may have been run, so it is not told as one that was not; somebody can say how it ended."""
+async def test_an_unreadable_row_is_an_unknown_outcome(path: Path, broken: Any) -> None:
+    """The call may have run. A person can resolve it."""
     bank = Bank()
     held = await run_chat(PAY, tools=bank.tools)
     with closing(SQLiteLedger(path)) as ledger:
@@ -387,8 +387,8 @@ async def test_a_row_that_cannot_be_read_is_unknown(path: Path, broken: Any) -> 
 
 
 @pytest.mark.parametrize("broken", ["x", b"{"], ids=["text", "bytes"])
-async def test_a_lease_that_cannot_be_read_is_over(path: Path, broken: Any) -> None:
-    """No one knows who holds the call, so no one is waited for; a new call of the same id is not told as not run."""
+async def test_an_unreadable_lease_has_expired(path: Path, broken: Any) -> None:
+    """Its holder is unknown, so no run waits for it. A new call with this id is not reported as not run."""
     bank = Bank(requires_approval=False)
     with closing(SQLiteLedger(path)) as ledger:
         await ledger.begin("run", replace(CALL, arguments=ANN), Claim(holder="h"))
@@ -400,8 +400,8 @@ async def test_a_lease_that_cannot_be_read_is_over(path: Path, broken: Any) -> N
     assert ("n0", []) == (entry.call.id, bank.paid)
 
 
-def test_a_file_that_others_open_is_waited_for(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """SQLite says at once that it is locked, however long it was told to wait; counted: it is tried again."""
+def test_opening_a_locked_file_is_retried(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQLite fails immediately in this case, despite its timeout."""
     tried = []
 
     def fail_first(db: sqlite3.Connection) -> None:
@@ -429,7 +429,7 @@ def test_a_ledger_of_another_version(path: Path) -> None:
         SQLiteLedger(tmp)
 
 
-# A finished answer.
+# A finished response.
 
 ANSWER = {
     "choices": [
@@ -443,8 +443,8 @@ ANSWER = {
 }
 
 
-async def test_a_finished_answer_is_run_once(ledger: CallLedger) -> None:
-    """By its run; the same ids in another answer are other calls."""
+async def test_a_finished_response_runs_once(ledger: CallLedger) -> None:
+    """It is identified by its run. The same ids in another response are other calls."""
     bank = Bank(requires_approval=False)
 
     async def process(run_id: str) -> list[str]:
@@ -500,9 +500,9 @@ anyio.run(main)
 
 
 @pytest.mark.deep
-def test_four_processes_at_once(tmp_path: Path) -> None:
-    """They open new ledgers and resume the same runs at the same moment, and one is killed in the middle of a tool: one
-    effect each, one outcome for all, and unknown only what the dead one had begun.
+def test_four_processes_run_each_call_once(tmp_path: Path) -> None:
+    """They open new ledgers and resume the same runs at the same time, and one is killed within a tool. Each call
+    has one effect and one outcome. Only the calls of the killed process are unknown.
     """
     rounds, dies = 40, 23
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
