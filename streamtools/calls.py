@@ -220,7 +220,7 @@ def unwrap(value: Any) -> UnreadCall:
         names.append(function)
     name = _agree(names, "tool names")
     if not isinstance(name, str) or not name.strip():
-        raise Rejected(Code.MISSING_TOOL_NAME, "the call names no tool")
+        raise Rejected(Code.MISSING_TOOL_NAME, "the call has no tool name")
     return UnreadCall(name, found, provider_id)
 
 

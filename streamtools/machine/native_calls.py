@@ -37,7 +37,7 @@ from streamtools.parsing.options import Options
 
 _FAULTS = {
     Code.UNRECOGNISED_TOOL_CALL: "a call is an object, and this is none",
-    Code.MISSING_TOOL_NAME: "the call names no tool",
+    Code.MISSING_TOOL_NAME: "the call has no tool name",
     Code.CONFLICTING_FIELDS: "the call holds two different names, or arguments",
     Code.INVALID_ARGUMENTS: "the arguments are not a JSON object",
     Code.TRUNCATED: "the call was cut off",
@@ -299,7 +299,7 @@ class NativeCalls:
             if call.fault is not None:
                 raise call.fault
             if call.name is None or not call.name.strip():
-                raise Rejected(Code.MISSING_TOOL_NAME, "the call names no tool")
+                raise Rejected(Code.MISSING_TOOL_NAME, "the call has no tool name")
             if is_cut(text):
                 raise Rejected(Code.TRUNCATED, "the arguments break off")
             decoded = read_arguments(text, strict=self._options.strict, limits=self._options.limits)

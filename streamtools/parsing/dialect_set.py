@@ -125,7 +125,7 @@ def _near_misses(dialects: list[Dialect], calls: list[MarkerEntry], names: tuple
         if not entry.in_code and entry.marker.where != "start"
     ]
     prose = [
-        (near.marker, f"{near.says}: the text is not a call of the dialect {dialect.id}")
+        (near.marker, f"{near.message}: the text is not a call of the dialect {dialect.id}")
         for dialect in dialects
         for near in dialect.near
     ]

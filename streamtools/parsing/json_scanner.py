@@ -8,7 +8,17 @@ A call is a JSON object, alone or in an array. Its name and its arguments are me
 inner object under the key `function`. Only the outermost one to three levels can hold these members, so the scanner
 checks every token there. It adds the calls and their parts to `facts`. `text_kind` is the kind of the text that it is
 reading: a key or a name, or arguments. Facts are early reports only: when the call is complete, `streamtools.calls`
-reads the call from the decoded JSON.
+reads the call from the decoded JSON. For a call in three pieces, the scanner finds this:
+
+    {"name": "add", "ar           BEGIN 0, NAME "add"; then it reads a key (FIELD)
+    guments": {"a": [1            PIECE '{"a": [1'; then it reads arguments (RAW)
+    , 2]}}                        PIECE ', 2]}', END 43; the value is complete (ENDED)
+
+Most text is inside a string, or deep in the arguments. There are three ways to read text, from the fastest on:
+
+- `find_change` finds nothing, so the text only continues a string. The parser does not call the scanner.
+- `pass_over` matches the whole text with one regular expression, deep in the value or inside a string with escapes.
+- `scan` reads token by token.
 """
 
 from __future__ import annotations
@@ -172,7 +182,7 @@ class JsonScanner:
         self.escaped = False  # the next character belongs to the open string, whatever it is
         self.over_line = False  # the next character is the line feed at which `scan` returned LINE
         self.find_change: Callable[[str], Any] = always  # returns None for text that only continues the open string
-        self.passes = False  # whether `pass_over` may be called
+        self.can_pass_over = False  # whether `pass_over` may be called
         # The calls.
         self.facts: list[Fact] = []  # new facts; the caller clears the list
         self._call_depth = 0  # the depth at which calls begin: 0 for a single call, 1 in an array
@@ -397,13 +407,13 @@ class JsonScanner:
                 self.take(text[taken:at])
         if not self.in_string:
             self.find_change = always
-            self.passes = self._numeric and depth > self.outer
+            self.can_pass_over = self._numeric and depth > self.outer
         elif kind in (TEXT, FIELD):  # text of these kinds is decoded, so `scan` must read every escape
             self.find_change = always if self.escaped or self._escape else self._patterns.find_end_or_escape
-            self.passes = False
+            self.can_pass_over = False
         else:
             self.find_change = always if self.escaped else self._find_end
-            self.passes = True
+            self.can_pass_over = True
         reader.at = at
         return state
 
@@ -574,7 +584,7 @@ class CallsUnderNames(JsonScanner):
         if depth == self._call_depth:
             self.outer = depth
             if self._next == KEY and not self._begun:
-                self.facts += [(BEGIN, self._object), (FAULT, "the call names no tool"), (END, place)]
+                self.facts += [(BEGIN, self._object), (FAULT, "the call has no tool name"), (END, place)]
                 return True
             return self._next == AFTER_VALUE
         if kind == FIELD:

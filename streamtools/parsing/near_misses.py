@@ -37,7 +37,7 @@ Known: TypeAlias = tuple[Marker, str]
 _NEVER: Final = 2**62  # a position after the end of every text
 _WINDOW = 256  # the name of a declared tool must be within this number of characters
 _JSON_STARTS = "{`~"  # the brace of the JSON, or the first character of a fence around it
-_WITHOUT_MARKER = "the JSON of a declared tool without a marker is text"
+_WITHOUT_MARKER = "JSON of a declared tool without a marker is text"
 _LABEL = (BLANKS, Some("A-Za-z0-9_+-", 0, 16), BLANKS, LINE_END, SPACES, "{")
 
 

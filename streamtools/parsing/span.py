@@ -96,7 +96,9 @@ class Span(Reader):
         place = self._max_received - room
         scanner = self.scanner
         if scanner is not None:  # the scanner has read all earlier text
-            if scanner.passes and text and scanner.pass_over(text, place):  # `text` is empty at the end of the stream
+            if (
+                scanner.can_pass_over and text and scanner.pass_over(text, place)
+            ):  # `text` is empty at the end of the stream
                 self.find_change = scanner.find_change
                 if self.call_id is not None:
                     self._output.events.append(CallDelta(self.call_id, text))

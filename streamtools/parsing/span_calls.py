@@ -24,7 +24,7 @@ _MESSAGES = {
     Code.TOO_LARGE: "the call is too long",
     Code.TOO_DEEP: "the call nests too deeply",
     Code.TOO_MANY_CALLS: "the answer holds too many calls",
-    Code.UNRECOGNISED_TOOL_CALL: "no call follows the marker of a call",
+    Code.UNRECOGNISED_TOOL_CALL: "the text after the marker is not a call",
 }
 
 

@@ -37,7 +37,7 @@ from streamtools.json_values import with_texts
 from streamtools.parsing.options import Options
 from streamtools.parsing.reader import always
 from streamtools.rules.automaton import automaton_of
-from streamtools.rules.matcher import Match, Matcher, Pieces, in_place, shown
+from streamtools.rules.matcher import Match, Matcher, Pieces, replace_matches, shown
 from streamtools.rules.rule import Rule
 
 _SHORT = 16  # the length of the longest delta whose kind is cached
@@ -199,7 +199,7 @@ class TextFilter:
         """Return `text` without matches. With `cut`, also remove an incomplete match at its end."""
         if not cut:
             return shown(self._redacting, text)
-        return in_place(Matcher(automaton_of(self._redacting)).feed(text))
+        return replace_matches(Matcher(automaton_of(self._redacting)).feed(text))
 
     def _end_text(self, out: list[UIEvent]) -> None:
         if self._text.position != self._ended_at:

@@ -1,5 +1,13 @@
 """Reads a JSON value while its text arrives. It returns what each piece of text adds to the value, and where.
 
+    feed('{"city": "Par')      returns [([], {}, False), (["city"], "Par", False)]
+    feed('is", "days": [1')    returns [(["city"], "is", True), (["days"], [], False)]
+    feed(', 2]}')              returns [(["days", 0], 1, True), (["days", 1], 2, True), (["days"], [], True),
+                                        ([], {}, True)]
+
+An addition holds a path, a value, and whether the value at the path is complete. The number 1 is returned with the
+third piece, because a digit could have followed it.
+
 The reader reads each character once. It stores only the paths of the open containers, not the value. It buffers
 incomplete escapes, and buffers numbers and literals until they are complete.
 """

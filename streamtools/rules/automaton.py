@@ -1,17 +1,26 @@
 """Compiles all rules to one automaton, which reads each character of the text once.
 
 The automaton chooses the match that begins first. Of several matches that begin at the same character, it chooses the
-longest.
-The automaton has states of two levels. A rule is compiled to rule states, as in a nondeterministic automaton. A
-candidate is a match that has begun but not ended. It is a set of rule states. A match may begin at every character, so
-there may be several candidates, ordered by where they begin.
+longest. With rules for `cat` and `cats`, the text `a cats.` is read like this:
+
+    a, space    no match has begun
+    c, a        one candidate, which may become `cat` or `cats`
+    t           the candidate matches `cat`, but may still become longer
+    s           the candidate matches `cats` and cannot become longer, so this match is certain
+
+The automaton has states of two levels. A rule is compiled to rule states, as in a nondeterministic automaton: the rule
+`cat` has one state for each of its characters. A candidate is a match that has begun but not ended. It is the set of
+rule states that the text since its beginning has reached. A match may begin at every character, so there may be several
+candidates, ordered by where they begin.
 
 A rule state belongs only to the first candidate that reaches it. If the state leads to a match, the first candidate
 wins. If it does not, a later candidate could not match with it either. So there are never more candidates than rule
 states.
 
 An `AutomatonState` stands for all current candidates and for the class of the last character. The next character leads
-to the next `AutomatonState`. This transition is computed when it is first needed, and then stored.
+to the next `AutomatonState`. This transition is computed when it is first needed (`Automaton.step`), and then stored.
+So reading a character is usually one lookup in a dict. The state does not know positions: a `Matcher` stores where each
+candidate begins.
 
 A candidate that has matched may still become longer. Until that is decided, candidates that begin after its match are
 followed too. So no text is read twice.

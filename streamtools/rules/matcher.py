@@ -245,9 +245,9 @@ def _decide(candidate: list[Any]) -> list[tuple[int, int, int]]:
 def shown(rules: Sequence[Rule], text: str) -> str:
     """Apply rules to a complete text. Returns the text that a user would see."""
     matcher = Matcher(automaton_of(rules))
-    return in_place(matcher.feed(text)) + in_place(matcher.close())
+    return replace_matches(matcher.feed(text)) + replace_matches(matcher.close())
 
 
-def in_place(pieces: Pieces) -> str:
+def replace_matches(pieces: Pieces) -> str:
     """Join text and matches to the text that a user sees. Each match is replaced as its rule defines."""
     return "".join(piece if isinstance(piece, str) else piece.rule.text_for(piece.text) for piece in pieces)

@@ -16,7 +16,7 @@ from streamtools.calls import ToolCall
 from streamtools.events import ApprovalRequested, Call, Done, Error, Executed, Executing, Partial, UIEvent
 from streamtools.json_values import with_texts
 from streamtools.rules.automaton import automaton_of
-from streamtools.rules.matcher import Matcher, in_place, shown
+from streamtools.rules.matcher import Matcher, replace_matches, shown
 from streamtools.rules.rule import Rule
 
 
@@ -51,8 +51,8 @@ class ArgumentRules:
         if not isinstance(value, str):
             return value
         matcher = self._values.setdefault(call_id, Matcher(automaton_of(self._rules)))
-        text = in_place(matcher.feed(value))
-        return text + in_place(matcher.close()) if complete else text
+        text = replace_matches(matcher.feed(value))
+        return text + replace_matches(matcher.close()) if complete else text
 
     def call(self, call: ToolCall) -> ToolCall:
         """Return the call with the rules applied to its arguments.

@@ -134,7 +134,7 @@ MESSAGES: dict[str, tuple[str, list[tuple[str, str]]]] = {
         'a ###:{"name":1} b',
         [
             ("assistant", 'a ###:{"name":1} b'),
-            ("user", '###result error: {"result":"the call names no tool; send the call again"}'),
+            ("user", '###result error: {"result":"the call has no tool name; send the call again"}'),
         ],
     ),
     "a malformed call between good ones": (
@@ -144,7 +144,7 @@ MESSAGES: dict[str, tuple[str, list[tuple[str, str]]]] = {
             (
                 "user",
                 '###result say: {"result":"hi"}\n'
-                '###result error: {"result":"the call names no tool; send the call again"}\n'
+                '###result error: {"result":"the call has no tool name; send the call again"}\n'
                 '###result say: {"result":"hi"}',
             ),
         ],

@@ -91,12 +91,12 @@ class Tag:
 class NearMiss:
     """A faulty form of an opener: text that looks like a call but is not. It is kept as text, with a warning.
 
-    `says` is the text of the warning. The last of `parts` is the character that makes the text a near miss. To keep the
+    `message` is the text of the warning. The last of `parts` is the character that makes the text a near miss. To keep
     search in prose fast, a near miss must begin with the first character of an opener, or have `where="line_start"`.
     """
 
     parts: tuple[Part, ...]
-    says: str
+    message: str
     where: Where = "anywhere"
     not_after: str = ""
     marker: Marker = field(init=False)

@@ -136,8 +136,8 @@ def enabled_dialects(dialects: Dialects, native_tool_calls: bool | None) -> tupl
 
 
 @cache
-def auto_as_near_misses(*, tags: bool = False, says: str = _NATIVE) -> tuple[Dialect, ...]:
-    """Return the dialects of `"auto"` with a near miss in place of each opener. `says` is the text of the warning.
+def auto_as_near_misses(*, tags: bool = False, message: str = _NATIVE) -> tuple[Dialect, ...]:
+    """Return the dialects of `"auto"` with a near miss in place of each opener. `message` is the text of the warning.
 
     With `tags=True`, the tags of the dialects are kept, so that they are hidden as before the first native call.
     """
@@ -147,7 +147,7 @@ def auto_as_near_misses(*, tags: bool = False, says: str = _NATIVE) -> tuple[Dia
             openers=(),
             tags=dialect.tags if tags else (),
             near=tuple(
-                NearMiss(opener.parts + opener.ahead, says, opener.where, opener.not_after)
+                NearMiss(opener.parts + opener.ahead, message, opener.where, opener.not_after)
                 for opener in dialect.openers
                 if opener.kind == "call" and opener.where != "start"
             ),
@@ -159,4 +159,4 @@ def auto_as_near_misses(*, tags: bool = False, says: str = _NATIVE) -> tuple[Dia
 def others_as_near_misses(dialects: Sequence[Dialect]) -> list[Dialect]:
     """Return the dialects of `"auto"` that are not in `dialects`, as near misses. Returns [] if `dialects` is empty."""
     ids = {dialect.id for dialect in dialects}
-    return [dialect for dialect in auto_as_near_misses(says=_NOT_NAMED) if dialect.id not in ids] if ids else []
+    return [dialect for dialect in auto_as_near_misses(message=_NOT_NAMED) if dialect.id not in ids] if ids else []

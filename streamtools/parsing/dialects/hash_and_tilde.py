@@ -114,7 +114,7 @@ def _faulty_hashes(nonce: str) -> tuple[NearMiss, ...]:
             (("###result", _BLANK, _NAME, ":", SPACES, "{"), "the result lacks its nonce"),
             (("###result", _BLANK, _ANY_NONCE, _BLANK, _NAME, ":", SPACES, "{"), "the result has another nonce"),
         ]
-    return tuple(NearMiss(parts, says, not_after=_BEFORE_HASH) for parts, says in faults)
+    return tuple(NearMiss(parts, fault, not_after=_BEFORE_HASH) for parts, fault in faults)
 
 
 def _read_object(span: Span) -> Generator[None, None, None]:
@@ -187,7 +187,7 @@ def _faulty_fences(nonce: str) -> tuple[NearMiss, ...]:
             ((_RESULT, _BLANK, _NAME, BLANKS, LINE_END), "the result lacks its nonce"),
             ((_RESULT, _BLANK, _ANY_NONCE, _BLANK, _NAME, BLANKS, LINE_END), "the result has another nonce"),
         ]
-    return tuple(NearMiss(parts, says, where="line_start") for parts, says in faults)
+    return tuple(NearMiss(parts, fault, where="line_start") for parts, fault in faults)
 
 
 def _read_call(span: Span) -> Generator[None, None, None]:

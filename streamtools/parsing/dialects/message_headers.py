@@ -76,7 +76,7 @@ def harmony() -> Dialect:
             Tag(("<|start|>", OneOf(("assistant", "user", "system", "developer")), "<|message|>")),
             *(Tag((end,)) for end in _ENDS),
         ),
-        notes="Address a message of the commentary channel to the tool; its content is one JSON object.",
+        notes="Send a message of the commentary channel to the tool. Its content is one JSON object.",
     )
 
 

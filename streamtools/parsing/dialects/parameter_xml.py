@@ -270,5 +270,5 @@ def cwm_tool() -> Dialect:
         reserved=(opening.rstrip(), close, *both_tags("tool_response")),
         tags=(*closed_again(close), *ends_of_turn(end)),
         auto=False,  # in prose, people write `<tool: NAME>` to mention a tool
-        notes="Between the tags stands one JSON object, the arguments.",
+        notes="The text between the tags is one JSON object with the arguments.",
     )
