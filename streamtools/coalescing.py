@@ -30,7 +30,8 @@ from streamtools.events import (
 )
 
 EventT = TypeVar("EventT", bound=Event)
-_JOINED = (Text, Reasoning, CallDelta, Markup)
+_JOINED = (Text, Reasoning, CallDelta, Markup, Partial)
+_CONSTANT_FIELDS: dict[str, Any] = {"seq": 0, "elapsed": 0, "expires": None}
 _REPORTS = (ApprovalRequested, Executing, Progress, Executed)
 
 
@@ -68,23 +69,18 @@ def coalesce(events: Iterable[EventT]) -> list[EventT]:
     merged: list[EventT] = []
     for (kind, _), group in itertools.groupby(_in_call_order(events), identity):
         members = list(group)
-        if kind is Partial:
-            values = [member.value for member in members]  # type: ignore[attr-defined]  # as `kind` says
-            if len(values) == 1 or not isinstance(values[0], str):  # one event object may appear twice
-                merged += members
-            else:
-                merged.append(msgspec.structs.replace(members[-1], value="".join(values)))
-        elif kind in _JOINED:
-            joined = "".join(member.text for member in members)  # type: ignore[attr-defined]  # as `kind` says
-            last = members[-1]
-            if isinstance(last, Reasoning):
-                own = next((part.own for part in reversed(members) if isinstance(part, Reasoning) and part.own), None)
-                if joined or last.signature or last.id or own:
-                    merged.append(msgspec.structs.replace(last, text=joined, own=own))
-            elif joined or kind is CallDelta:
-                merged.append(msgspec.structs.replace(last, text=joined))
-        else:
-            merged.extend(members)
+        field = "value" if kind is Partial else "text"
+        pieces: list[Any] = [getattr(member, field, None) for member in members]
+        if kind not in _JOINED or not isinstance(pieces[0], str):  # a partial value that is not a string is complete
+            merged += members
+            continue
+        last, changes = members[-1], dict[str, Any]({field: "".join(pieces)})
+        is_empty = kind in (Text, Markup) and not changes["text"]
+        if isinstance(last, Reasoning):
+            changes["own"] = next((own for member in reversed(members) if (own := getattr(member, "own", None))), None)
+            is_empty = not (last.signature or last.id or any(changes.values()))
+        if not is_empty:
+            merged.append(msgspec.structs.replace(last, **changes))
     return [_anonymous(event, rename) for event in merged]
 
 
@@ -115,14 +111,10 @@ def _call_id(event: Event) -> str:
 
 
 def _anonymous(event: EventT, rename: Callable[[str, str | None], str | None]) -> EventT:
-    changes: dict[str, Any] = {}
+    changes = {name: value for name, value in _CONSTANT_FIELDS.items() if hasattr(event, name)}
     for name in event.__struct_fields__:
         value = getattr(event, name)
-        if name in ("seq", "elapsed"):
-            changes[name] = 0
-        elif name == "expires":
-            changes[name] = None
-        elif name == "run_id":
+        if name == "run_id":
             changes[name] = rename("run", value)
         elif name == "call_id":
             changes[name] = rename("call", value)

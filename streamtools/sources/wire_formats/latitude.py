@@ -85,10 +85,6 @@ class Latitude(TurnsAdapter):
             return
         outer_type, inner = envelope.get("type"), envelope.get("data")
         content = inner if isinstance(inner, dict) else envelope
-        if outer_type == "text-delta" and frame.event == "provider-event":
-            self._pass_fields(content, _FIELDS, events)
-            self._convert("text-delta", envelope, events)
-            return
         name: Any = frame.event
         event = envelope
         if outer_type in ("event", *_EVENTS) and content is inner:
