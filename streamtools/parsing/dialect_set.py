@@ -23,9 +23,9 @@ The white space belongs to the marker, but not to the opener or tag.
 
 # The kind of a position is a sum of these bits. The module `markdown` defines two more, LINE_START and IN_CODE.
 START = 4  # only white space precedes the position in the message
-AFTER_CALL = 8  # only white space stands between a call and the position
+AFTER_CALL = 8  # only white space separates the position from the call before it
 CALLS_ONLY = 16  # only markers of calls are recognized, not tags and tool results that the model wrote itself
-_PLACES = {"line_start": LINE_START, "start": START, "behind_call": AFTER_CALL}
+_POSITION_BITS = {"line_start": LINE_START, "start": START, "after_call": AFTER_CALL}
 
 
 class MarkerEntry(NamedTuple):
@@ -49,7 +49,7 @@ class DialectSet:
     ) -> None:
         """Collect the markers of `dialects`. `signatures` are the declared tools. The rest are parser options."""
         names = tuple(name for name, _ in signatures)
-        self.by_place: list[Markers[Meaning] | None] = [None for _ in range(2 * CALLS_ONLY)]
+        self.by_position_kind: list[Markers[Meaning] | None] = [None for _ in range(2 * CALLS_ONLY)]
         self._closings: dict[Tag, ReasoningEnd] = {}
         self._entries: list[MarkerEntry] = []
         ids = {dialect.id for dialect in dialects}
@@ -105,12 +105,12 @@ class DialectSet:
             self._closings[tag] = self.tags.closing(tag.closings, tag.before)
         return self._closings[tag]
 
-    def markers(self, place: int) -> Markers[Meaning]:
-        """Return the markers that are recognized at positions of the kind `place`, a sum of the bits above."""
-        markers = self.by_place[place]
+    def markers(self, kind: int) -> Markers[Meaning]:
+        """Return the markers that are recognized at positions of a `kind`, which is a sum of the bits above."""
+        markers = self.by_position_kind[kind]
         if markers is None:
-            found = [(entry.marker, entry.meaning) for entry in self._entries if _counts(entry, place)]
-            markers = self.by_place[place] = Markers(found)
+            found = [(entry.marker, entry.meaning) for entry in self._entries if _is_recognized(entry, kind)]
+            markers = self.by_position_kind[kind] = Markers(found)
         return markers
 
 
@@ -158,10 +158,10 @@ def _anywhere(opener: Opener) -> Opener:
     return replace(opener, where="anywhere") if opener.where == "start" and first in "{[" else opener
 
 
-def _counts(entry: MarkerEntry, place: int) -> bool:
+def _is_recognized(entry: MarkerEntry, kind: int) -> bool:
     where = entry.marker.where
-    here = where == "anywhere" or place & _PLACES[where] > 0
-    return here and (entry.in_code or not place & IN_CODE) and (_is_call(entry) or not place & CALLS_ONLY)
+    here = where == "anywhere" or kind & _POSITION_BITS[where] > 0
+    return here and (entry.in_code or not kind & IN_CODE) and (_is_call(entry) or not kind & CALLS_ONLY)
 
 
 def _run(entries: list[MarkerEntry], closings: set[str]) -> RunMarkers:

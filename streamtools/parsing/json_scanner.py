@@ -618,7 +618,7 @@ class CallsUnderNames(JsonScanner):
 class CallsInContainer(JsonScanner):
     """Scans calls inside a container object: `{"tools": [{"tool": "get_weather", "arguments": {...}}]}`.
 
-    A call, or an array of calls, without a container is accepted too. The first key of the outermost object shows
+    A call, or an array of calls, without a container is also accepted. The first key of the outermost object shows
     whether that object is a container or a call.
     """
 

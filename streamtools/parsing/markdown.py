@@ -47,8 +47,9 @@ _run_of_ticks = matcher(r"`*")
 class Markdown:
     """The Markdown context of the current position: the block and the code span around it.
 
-    `seek` moves to the next position where a marker may begin. `step` moves over one character. `place` returns the
-    kind of the current position. In the phase `BODY`, `search` returns None for text that does not change the state.
+    `seek` moves to the next position where a marker may begin. `step` moves over one character. `position_kind` returns
+    the kind of the current position. In the phase `BODY`, `search` returns None for text that does not change the
+    state.
     """
 
     search: Search
@@ -72,7 +73,7 @@ class Markdown:
         self._ticks = 0  # how many back-ticks opened the current code span; 0 outside of one
         self._choose()
 
-    def place(self, char: str) -> int:
+    def position_kind(self, char: str) -> int:
         """Return the kind of the current position, a sum of bits. `char` is the next character.
 
         A line feed has the kind of the next line, because a marker may begin with the line feed.

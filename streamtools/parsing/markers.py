@@ -6,7 +6,7 @@ marker is complete, more text is needed to decide, or there is no marker. Every 
 also limits pending text and backtracking.
 
 `Markers` searches for several markers in one pass. It groups the markers by their first characters. One expression
-decides whether any marker of a group may stand at a position. Only then is each marker of the group tried.
+decides whether any marker of a group may begin at a position. Only then is each marker of the group tried.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Some:
 
 @dataclass(frozen=True)
 class LineEnd:
-    """LF or CR LF. The end of the stream counts as a line end too."""
+    """LF or CR LF. The end of the stream also counts as a line end."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ LINE_END = LineEnd()
 Part: TypeAlias = str | Some | LineEnd | OneOf | Maybe
 PartPattern: TypeAlias = "Callable[[Part, Part | None], str]"
 """A function that returns the regular expression of a part. Its second argument is the part after it, or None."""
-Where: TypeAlias = Literal["anywhere", "line_start", "start", "behind_call"]
+Where: TypeAlias = Literal["anywhere", "line_start", "start", "after_call"]
 
 HEAD = 4  # markers are grouped by this number of first characters
 _MARK = "()"
@@ -75,7 +75,7 @@ class Marker:
     `parts` are the text of the marker. `ahead` must follow it, but is not read as a part of the marker.
 
     `where` is the position of the marker: "anywhere", "line_start" for the start of a line after indentation, "start"
-    for the start of a message after white space, or "behind_call" for the first text after a call and white space.
+    for the start of a message after white space, or "after_call" for the first text after a call and white space.
 
     `not_after` is a pattern for one character. The marker is not recognized after such a character.
 

@@ -75,7 +75,7 @@ class Visible:
         return not self._called or self._after_call == "show"
 
     @property
-    def refuses(self) -> bool:
+    def stops_at_text(self) -> bool:
         """Whether the next text other than white space stops the turn."""
         return self._called and self._after_call == "stop"
 
@@ -163,7 +163,7 @@ The id is "" for a tag.
 _Mark: TypeAlias = tuple[Meaning | ReasoningEnd | None, int] | Literal[False] | None
 """The meaning of the marker at a position, and the position of its end.
 
-False if no marker stands there, None if more text is needed to decide. A meaning of None in the tuple is a marker that
+False if there is no marker, None if more text is needed to decide. A meaning of None in the tuple is a marker that
 is only hidden: a closing tag without an opening tag, or a token of a chat template at the end of the stream.
 """
 
@@ -220,7 +220,7 @@ class Prose:
         if last != "\n":
             self.markdown.phase = BODY
         self.find_change = always
-        self._fresh = self.direct or not self._visible.refuses
+        self._fresh = self.direct or not self._visible.stops_at_text
         self._after_call = True
 
     def read(self, delta: str, ended: bool) -> MarkerFound | None:
@@ -390,15 +390,15 @@ class Prose:
     # The marker at one position.
     def _marker_at(self, text: str, at: int) -> _Mark:
         char = text[at]
-        place = self.markdown.place(char)
-        if char == "\n" and at + 1 == len(text) and self._holds_line_feeds and not (place & IN_CODE or self._ended):
+        kind = self.markdown.position_kind(char)
+        if char == "\n" and at + 1 == len(text) and self._holds_line_feeds and not (kind & IN_CODE or self._ended):
             self._possible = None
             return None
         if self._fresh:
-            place |= (START if self._start else 0) | (AFTER_CALL if self._after_call else 0)
-        if not self.direct and self._visible.refuses:
-            place |= CALLS_ONLY
-        markers = self._dialects.by_place[place] or self._dialects.markers(place)
+            kind |= (START if self._start else 0) | (AFTER_CALL if self._after_call else 0)
+        if not self.direct and self._visible.stops_at_text:
+            kind |= CALLS_ONLY
+        markers = self._dialects.by_position_kind[kind] or self._dialects.markers(kind)
         back = not at and self.last != ""
         found = markers.find(self.last[-1] + text, 1, self._ended) if back else markers.find(text, at, self._ended)
         if found is False and self._ended:
@@ -412,7 +412,7 @@ class Prose:
         if (
             found is False
             and self._reasoning_anywhere
-            and not (self._fresh or place & IN_CODE or self._visible.refuses)
+            and not (self._fresh or kind & IN_CODE or self._visible.stops_at_text)
         ):
             self._possible = None
             return self._tag_at(text, at)
@@ -447,8 +447,8 @@ class Prose:
     # Candidates for near misses.
     def _add_candidate(self, text: str, at: int) -> None:
         if self._candidates.left and (self.direct or self._visible.shows):
-            near, place = self._dialects.near, self.markdown.place(text[at])
-            recognisers = near.in_code if place & IN_CODE else near.in_prose
+            near, kind = self._dialects.near, self.markdown.position_kind(text[at])
+            recognisers = near.in_code if kind & IN_CODE else near.in_prose
             if (recognise := recognisers[self.markdown.phase in BEFORE_BODY]) is not None:
                 self._candidates.add(recognise, self.last, text, at, self._ended)
 

@@ -1,6 +1,6 @@
 """Reads the text of a span for a grammar. The reads are generators that pause until enough text has arrived.
 
-A grammar is a generator too. It calls the reads in order, as if all text were there. The line at which the grammar is
+A grammar is also a generator. It calls the reads in order, as if all text were there. The line at which the grammar is
 paused is its whole state, so a new dialect needs only a few lines of code. `Reader.ended` is True after the end of the
 stream.
 
@@ -47,7 +47,7 @@ class Closing:
         """The section ends after one of `ends`, or before one of `before`. The text of `before` is left unread.
 
         `last` is the first part of an end. It is enough if the stream ends after it. With `line_feed`, a line feed
-        before the end belongs to the end. With `blank_line`, the line feed before a blank line is an end too.
+        before the end belongs to the end. With `blank_line`, the line feed before a blank line is also an end.
         """
         self._ends, self._before = list(map(_marker, ends)), list(map(_marker, before))
         self._line_feed, self._blank_line = line_feed, blank_line
@@ -183,7 +183,7 @@ class Reader:
 
     @property
     def at_line_start(self) -> bool:
-        """Whether only spaces and tabs stand between the last line feed and the current position."""
+        """Whether only spaces and tabs precede the current position in its line."""
         before = self.text[: self.at]
         parts = iter(reversed(self.parts))
         unread = len(self.text) - self.at

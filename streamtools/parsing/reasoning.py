@@ -104,7 +104,7 @@ class ReasoningTags:
         """Return the end of the tag at index `at`, and the `ReasoningEnd` of the tag. A space may belong to the tag.
 
         Returns None if more text is needed to decide, and False if there is no tag. With `strays`, closing tags are
-        recognized too, and their `ReasoningEnd` is None.
+        also recognized, and their `ReasoningEnd` is None.
         """
         if not ended and at < len(text) and self._begins(text, at) is None:  # Fast path: saves a dozen searches
             return False
@@ -359,7 +359,7 @@ class CallRun:
         """Begin a run. `closing` finds the tags that end the reasoning."""
         self._markers = markers
         self._closing = closing
-        self._before = ""  # the last characters of the call so far, in which a closing tag may begin
+        self._before = ""  # the last characters of the call's text, in which a closing tag may begin
         self._tag: tuple[JsonScanner, int] | None = None  # a closing tag in a JSON string: scanner and position
         self._output = CallEvents(output.options)  # receives the events of the run, which are dropped
         self._declared = declared

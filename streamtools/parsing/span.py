@@ -258,7 +258,7 @@ class Span(Reader):
     def close(self, code: Code | None = None, *, survivors: bool = False) -> None:
         """End the span at the current position, and turn each draft into a call or an error.
 
-        With `code`, all calls become errors of that code. With `survivors` too, complete calls do not become errors.
+        With `code`, all calls become errors of that code. With `survivors=True`, complete calls do not become errors.
         """
         if self.stores:
             raw = "".join(self.parts)[: self.place - self.kept_from]
@@ -322,8 +322,8 @@ class Span(Reader):
     def recover(self) -> Generator[None, None, None]:
         """After broken JSON, read until its brackets balance, or up to a blank line or the end of the stream.
 
-        A blank line ends the reading in strings too, because a missing quote must not hide the rest of the answer. A
-        line of more than 256 spaces does not count as blank.
+        A blank line also ends the reading inside a string, because a missing quote must not hide the rest of the
+        answer. A line of more than 256 spaces does not count as blank.
         """
         assert self._broken is not None
         depth, in_string = self._broken.depth, self._broken.in_string

@@ -67,7 +67,7 @@ class SpanCalls(msgspec.Struct, eq=False):
     ) -> None:
         """Turn each draft into a call or an error. `raw` is the text of the span from the position `begin` on.
 
-        With `code`, all calls become errors of that code. With `survivors` too, complete calls do not become errors.
+        With `code`, all calls become errors of that code. With `survivors=True`, complete calls do not become errors.
         `ended` is True if the stream has ended. `closing` is the position before the most recent closing tag.
         """
         output, drafts = self.output, self.drafts

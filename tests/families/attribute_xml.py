@@ -98,7 +98,7 @@ FAMILY = Family(
             Tag(("<|start|>assistant to=self<|message|>",), closings=_ATEM_ENDS),
             Tag(("<|start|>assistant to=user<|message|>",)),
             *(Tag((end,)) for end in _ATEM_ENDS),
-            Tag(("</atem:function_calls>",), where="behind_call"),
+            Tag(("</atem:function_calls>",), where="after_call"),
         ),
     },
 )  # fmt: skip

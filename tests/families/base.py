@@ -43,7 +43,7 @@ class Marker(NamedTuple):
 
     parts: tuple[Part, ...]
     kind: Literal["call", "result"] = "call"
-    where: Literal["anywhere", "line_start", "start", "behind_call"] = "anywhere"
+    where: Literal["anywhere", "line_start", "start", "after_call"] = "anywhere"
     apart: bool = False
     """Not after a letter, a digit or a hash."""
     line_feeds: int = 0
@@ -60,7 +60,7 @@ class Tag(NamedTuple):
     parts: tuple[Part, ...]
     closings: tuple[str, ...] = ()
     before: tuple[str, ...] = ()
-    where: Literal["anywhere", "line_start", "start", "behind_call"] = "anywhere"
+    where: Literal["anywhere", "line_start", "start", "after_call"] = "anywhere"
     line_feeds: int = 0
 
 
@@ -70,7 +70,7 @@ SPACE_AT_START = frozenset({"harmony", "atem_xml"})
 
 def ends_of_turn(*tokens: str) -> tuple[Tag, ...]:
     """Return tags for tokens that end a message. They are hidden after a call."""
-    return tuple(Tag((token,), where="behind_call") for token in tokens)
+    return tuple(Tag((token,), where="after_call") for token in tokens)
 
 
 CLOSED_AGAIN: Mapping[str, tuple[str, ...]] = {

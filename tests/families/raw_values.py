@@ -68,7 +68,7 @@ _QWEN = (
         ends_reasoning=True,
     ),
 )
-_QWEN_TAGS = (Tag(("</tool_call>",), where="behind_call", line_feeds=1), *ends_of_turn("<|im_end|>", "<|endoftext|>"))
+_QWEN_TAGS = (Tag(("</tool_call>",), where="after_call", line_feeds=1), *ends_of_turn("<|im_end|>", "<|endoftext|>"))
 
 FAMILY = Family(
     markup={
@@ -165,7 +165,7 @@ FAMILY = Family(
         "hunyuan_xml": (
             Tag(("<think:opensource>",), closings=("</think:opensource>",), where="start"),
             *ends_of_turn("</tool_call>", "</tool_calls>"),
-            *(Tag((end, *_SUFFIXES[1]), where="behind_call") for end in ("</tool_call", "</tool_calls")),
+            *(Tag((end, *_SUFFIXES[1]), where="after_call") for end in ("</tool_call", "</tool_calls")),
         ),
         "qwen3_coder_xml": _QWEN_TAGS,
         "k_exaone2_xml": _QWEN_TAGS,

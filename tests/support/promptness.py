@@ -92,7 +92,7 @@ def _read(found: Iterable[InputSection], options: dict[str, Any], *, strays: boo
             if kind == "tag" and any(is_whole(text.removeprefix("\n"), (each,)) for each in _closings(tags)):
                 continue
         tag = _tag(text, tags) if kind == "tag" else None
-        if tag is not None and tag.where == "behind_call" and not strays:
+        if tag is not None and tag.where == "after_call" and not strays:
             tag = None
         if kind in ("text", "space"):
             before, since = before + text, since + text
@@ -179,7 +179,7 @@ def _may_follow(context: Context, pending: str, options: dict[str, Any]) -> bool
 def _counts(marker: Marker | Tag, place: Place, *, at_start: bool, after_call: bool) -> bool:
     if isinstance(marker, Marker) and marker.apart and (place.after.isalnum() or place.after == "#"):
         return False
-    places = {"anywhere": True, "line_start": place.line_start, "start": at_start, "behind_call": after_call}
+    places = {"anywhere": True, "line_start": place.line_start, "start": at_start, "after_call": after_call}
     return places[marker.where]
 
 

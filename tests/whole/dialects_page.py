@@ -96,7 +96,7 @@ def white_space(dialect: Dialect) -> Iterator[str]:
     for tag in dialect.tags:
         first, *others = tag.parts
         if tag.line_feeds:
-            repeated = "a repeated " * (tag.where == "behind_call")
+            repeated = "a repeated " * (tag.where == "after_call")
             yield f"A line feed before {repeated}`{first}` is hidden{', and one after it' * bool(others)}."
         elif OneOf(("\n", "")) in others:
             yield f"A line feed after `{first}` is hidden."

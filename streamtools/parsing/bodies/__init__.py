@@ -40,7 +40,7 @@ class CallEnd(Enum):
 
     CLOSED = "closed"
     UNCLOSED = "unclosed"  # the closing tag is missing, and another tag or the end of the message follows
-    INSIDE = "inside"  # the closing tag of the call stands inside a value
+    INSIDE = "inside"  # the closing tag of the call is inside a value
     BROKEN = "broken"  # the call contains text that is not allowed
     BROKEN_JSON = "broken JSON"
     CUT = "cut"  # the stream ends inside the call
@@ -101,7 +101,7 @@ def cut_in_value(span: Span, begin: int, closing: Closing) -> CallEnd:
 
 
 def report_end(span: Span, end: CallEnd, tag: str, *, last: bool = True) -> None:
-    """Report the end of a call. `tag` is its closing tag. With `last=True`, the span ends too."""
+    """Report the end of a call. `tag` is its closing tag. With `last=True`, the span also ends."""
     if last:
         span.close(end.code)
     else:
@@ -116,10 +116,10 @@ def warn_unclosed(span: Span, tag: str) -> None:
 
 
 def read_close(span: Span, tag: str, *tags: Pattern, cut: tuple[str, ...] = ()) -> Generator[None, None, bool]:
-    """Read the closing tag of a call and close the span. Returns False, and reads nothing, if it is not there.
+    """Read the closing tag of a call and close the span. Returns False, and reads nothing, if another text follows.
 
-    `tag` is its text, and the first of `tags` its pattern. The span also closes, with a warning, if another of `tags`
-    follows, which is not read. The same is true if the stream ends here, or inside `tag` or one of `cut`.
+    `tag` is the text of the closing tag, and the first of `tags` its pattern. If another of `tags` follows, it is not
+    read, and the span closes with a warning. The same is true if the stream ends here, or inside `tag` or one of `cut`.
     """
     found = yield from span.expect(*tags)
     if found < 0 and not span.at_end_in(tag, *cut):

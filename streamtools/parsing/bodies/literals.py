@@ -6,8 +6,8 @@ JSON for any input. It does not use `eval` or `ast`, because the input is the ou
 
 A syntax may be loose. It then has sets, which become arrays, and strings may contain unescaped quotes. A quote is
 unescaped content if no structure, such as a comma or a bracket, follows it. After the first unescaped quote, a string
-ends only where its brackets are balanced too. The bracket or tag that ends the call always ends the string as well, so
-that the string cannot contain the rest of the answer.
+ends only at a quote before which all its brackets are closed. The bracket or tag that ends the call always ends the
+string as well, so that the string cannot contain the rest of the answer.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Quotes:
     escapes: bool = True
     """True if a back-slash begins an escape."""
     raw: bool = False
-    """True for a raw string. In it, a back-slash is content, and the quote after a back-slash is content too."""
+    """True for a raw string. In it, a back-slash and the quote after it are content."""
 
     @cached_property
     def content(self) -> Callable[[str, int], re.Match[str]]:

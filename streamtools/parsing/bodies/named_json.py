@@ -1,6 +1,6 @@
 """Reads calls that consist of a name and the JSON of the arguments: `NAME[ARGS]{"city": "Paris"}`.
 
-The name stands before the JSON, between tags of the chat template. A wrapper may contain several calls. The dialect
+The name precedes the JSON, between tags of the chat template. A wrapper may contain several calls. The dialect
 configures the tags in the constructors below. Malformed text ends at the closing tag of the call. If the dialect has no
 closing tag, a span is one call, and ends with its JSON.
 """
@@ -69,7 +69,7 @@ class NamedCall:
 
         - `name_tag`, `id_tag` and `separator`: the tags before the name, the id and the JSON. "" for none.
         - `optional`: whether the separator may be missing. The id may always be missing.
-        - `fenced`: whether the JSON may stand in a fence of back-ticks.
+        - `fenced`: whether the JSON may be in a fence of back-ticks.
         - `type_word`: a word, such as `function`, that may stand in the position of the name. The name then follows the
           separator.
         - `identify`: a function that reads the name from the word before the arguments. It returns None if the word
@@ -238,7 +238,7 @@ class Enclosed:
                 return False
 
     def _skip(self, span: Span, until: Closing) -> Generator[None, None, bool]:
-        """Read malformed text up to the next tag. If this is the closing tag of the call, read it too.
+        """Read malformed text up to the next tag. If this is the closing tag of the call, also read it.
 
         Returns False if the stream ends first.
         """
@@ -249,7 +249,7 @@ class Enclosed:
         return found
 
     def _end_call(self, span: Span, code: Code | None = None, *, continues: bool) -> bool:
-        """End the call. The span ends too, unless `continues` is True and the call stands in a wrapper.
+        """End the call. The span also ends, unless `continues` is True and the call is in a wrapper.
 
         Returns True if the span continues.
         """

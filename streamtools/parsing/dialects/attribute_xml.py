@@ -74,7 +74,7 @@ def atem_xml() -> Dialect:
             Tag((f"{start}to=self<|message|>",), closings=ends),
             Tag((f"{start}to=user<|message|>",)),
             *(Tag((end,)) for end in ends),
-            Tag(form.unwrap, where="behind_call"),
+            Tag(form.unwrap, where="after_call"),
         ),
         auto=False,
     )

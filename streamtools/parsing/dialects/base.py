@@ -217,12 +217,12 @@ NO_JSON: Final = Some(r"^ \t\r\n\[{<", 1, 1)
 
 def ends_of_turn(*tokens: str) -> tuple[Tag, ...]:
     """Return tags for the tokens that end a message. The parser hides them only after a call."""
-    return tuple(Tag((token,), where="behind_call", ends_turn=True) for token in tokens)
+    return tuple(Tag((token,), where="after_call", ends_turn=True) for token in tokens)
 
 
 def closed_again(*tags: str) -> tuple[Tag, ...]:
     """Return tags for the closing tags that some models repeat after a call. The parser hides them only there."""
-    return tuple(Tag((tag,), where="behind_call") for tag in tags if tag)
+    return tuple(Tag((tag,), where="after_call") for tag in tags if tag)
 
 
 ROLE_END = Tag(("<|role_end|>",))

@@ -44,7 +44,7 @@ def qwen3_coder_xml() -> Dialect:
         write_call=_function_writer("<tool_call>", "</tool_call>", lambda value: f"\n{value}\n"),
         in_reasoning="call",
         reserved=(*both_tags("tool_call", "tool_response"), *_FUNCTION_TAGS),
-        tags=(Tag(("</tool_call>",), where="behind_call", line_feeds=1), *ends_of_turn(*ends)),
+        tags=(Tag(("</tool_call>",), where="after_call", line_feeds=1), *ends_of_turn(*ends)),
     )
 
 
@@ -191,8 +191,8 @@ def hunyuan_xml() -> Dialect:
         reserved=(*both_tags("tool_calls"), "<tool_sep", *_PAIR_TAGS),
         tags=(
             Tag(("<think:opensource>",), closings=("</think:opensource>",), where="start"),
-            Tag(pairs.close, where="behind_call"),
-            Tag(pairs.unwrap, where="behind_call"),
+            Tag(pairs.close, where="after_call"),
+            Tag(pairs.unwrap, where="after_call"),
         ),
     )
 
