@@ -11,7 +11,6 @@ another kind starts. A reasoning part also ends with its signature.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from msgspec.structs import replace
@@ -85,16 +84,15 @@ class Collector:
         self._max_size = max_size
         self._shown_call = shown_call
         self._source: object = None
-        self._text = TextPieces()
-        self._reasoning = TextPieces()
-        self._text_length = self._reasoning_length = 0  # lengths of `_text` and `_reasoning` in characters
+        self._text: list[str] = []
+        self._reasoning: list[str] = []
         self._unassigned_usage: Usage | None = None  # usage in this step of a model whose name is not known
         self._previous_step_start = self._step_start = (0, 0, 0)
         self._start_step()
 
     def _start_step(self) -> None:
         self._previous_step_start = self._step_start
-        self._step_start = (self._text_length, self._reasoning_length, len(self.result.errors))
+        self._step_start = (len(self._text), len(self._reasoning), len(self.result.errors))
         self._parts = StepParts()
         self._results: dict[str, CallResult | None] = {}  # by call id: the results; None for a call that has not run
         self._names: dict[str, str] = {}  # by call id: the tool names of the calls that have started
@@ -127,8 +125,8 @@ class Collector:
     def read(self) -> TurnResult:
         """Process the recorded events, and return the current result."""
         self.collect()
-        self.result.text = self._text.join()
-        self.result.reasoning = self._reasoning.join()
+        self.result.text = "".join(self._text)
+        self.result.reasoning = "".join(self._reasoning)
         return self.result
 
     def collect(self) -> None:
@@ -149,15 +147,11 @@ class Collector:
             self._add_text(texts)
         self.is_too_large = self._max_size is not None and self.size > self._max_size
         self.recorded.clear()
-        for pieces in (self._text, self._parts.written, self._reasoning):
-            if pieces.recent:
-                pieces.pack()
 
     def _add_text(self, texts: list[str]) -> None:
         text = "".join(texts)
         self.size += len(text)
-        self._text_length += len(text)
-        self._text.recent.append(text)
+        self._text.append(text)
         self._parts.write(text[self._replacement :] if self._replacement else text)
         self._replacement = max(0, self._replacement - len(text))
         texts.clear()
@@ -173,8 +167,7 @@ class Collector:
         match event:
             case Reasoning(text):
                 self.size += len(text) + len(event.signature or "")
-                self._reasoning_length += len(text)
-                self._reasoning.recent.append(text)
+                self._reasoning.append(text)
                 original = getattr(event, "written", None) or event
                 if self._reasoning_replacement:
                     original = replace(original, text=original.text[self._reasoning_replacement :])
@@ -250,11 +243,8 @@ class Collector:
         result = self.result
         result.steps.pop()
         self.draft, result.output = Draft(), None
-        length, reasoning, errors = self._step_start = self._previous_step_start
-        self._text.cut(length)
-        self._reasoning.cut(reasoning)
-        self._text_length, self._reasoning_length = length, reasoning
-        del result.errors[errors:]
+        texts, thoughts, errors = self._step_start = self._previous_step_start
+        del self._text[texts:], self._reasoning[thoughts:], result.errors[errors:]
 
     def _add_error(self, error: Error) -> None:
         """Record an error event. Errors of tools are skipped, because their outcomes are recorded."""
@@ -291,36 +281,11 @@ def _result(call: ToolCall, text: str, neutralise: bool = True, *, is_error: boo
     return CallResult(call.dialect, call.name, text, call.id, neutralise, is_error)
 
 
-@dataclass(slots=True)
-class TextPieces:
-    """A text that grows by small pieces. `pack` joins the pieces in `recent` to one block, which saves memory."""
-
-    _blocks: list[str] = field(default_factory=list)
-    recent: list[str] = field(default_factory=list)
-
-    def __bool__(self) -> bool:
-        return bool(self._blocks or self.recent)
-
-    def pack(self) -> None:
-        self._blocks.append("".join(self.recent))
-        self.recent.clear()
-
-    def join(self) -> str:
-        """Return the whole text."""
-        self._blocks = ["".join(self._blocks + self.recent)]
-        self.recent.clear()
-        return self._blocks[0]
-
-    def cut(self, length: int) -> None:
-        """Keep only the first `length` characters."""
-        self._blocks = [self.join()[:length]]
-
-
 class StepParts:
-    """Collects the parts of one turn. `written` is the text since the last part, with the raw text of its calls."""
+    """Collects the parts of one turn."""
 
     def __init__(self) -> None:
-        self.written = TextPieces()
+        self._written: list[str] = []  # the text since the last part, with the raw text of its calls
         self._parts: list[Part] = []
         self._reasoning: list[str] = []  # the pieces of the open block of reasoning
         self._reasoning_fields: dict[str, dict[str, Any]] = {}  # by format: the provider's JSON fields for reasoning
@@ -333,7 +298,7 @@ class StepParts:
             self._end_reasoning()
         self._has_gaps = self._has_gaps or text is None
         if text:
-            self.written.recent.append(text)
+            self._written.append(text)
 
     def think(self, event: Reasoning) -> None:
         """Add reasoning. A signature, or an id without text, ends the block of reasoning."""
@@ -360,7 +325,7 @@ class StepParts:
     def keep_text_only(self) -> None:
         """Remove all parts except the text. Another model continues the turn, so the calls so far are not used."""
         self._end_text()
-        self.written.recent += [part.text for part in self._parts if isinstance(part, TextPart)]
+        self._written += [part.text for part in self._parts if isinstance(part, TextPart)]
         self._parts.clear()
         self._reasoning.clear()
         self._reasoning_fields.clear()
@@ -407,10 +372,8 @@ class StepParts:
         return parts
 
     def _end_text(self, extra: ProviderItem | None = None) -> None:
-        if extra is None and not self.written:
-            return
-        text = self.written.join()
-        self.written = TextPieces()
+        text = "".join(self._written)
+        self._written.clear()
         extra = extra if extra is not None and extra.data else None
         if text or extra:
             self._parts.append(TextPart(text, extra))
