@@ -32,8 +32,7 @@ from streamtools.machine.state_machine import StreamMachine
 from streamtools.parsing.dialects import TAUGHT_DIALECTS, for_model
 from streamtools.parsing.dialects.neutralising import neutralise
 from streamtools.sources import events
-from streamtools.stream.options import OutputOptions, StreamOptions, parser_keywords, refuse_unknown
-from streamtools.stream.output import output_type
+from streamtools.stream.options import OutputOptions, StreamOptions, output_type, parser_keywords, refuse_unknown
 from streamtools.stream.reading import EventSource
 from streamtools.stream.tool_stream import DEFAULT_PARSER, DEFAULT_RUNNER, DEFAULT_TEXT, ToolStream
 from streamtools.tools import ToolRegistry

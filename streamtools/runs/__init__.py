@@ -19,7 +19,7 @@ from streamtools.serving.event_log import EventLog, MemoryEventLog, log_key
 from streamtools.serving.journal import Attachment
 from streamtools.serving.run import Run
 from streamtools.serving.runs import Runs
-from streamtools.stream.driver import Startable
+from streamtools.stream.reading import Startable
 
 __all__ = ["Attachment", "EventLog", "MemoryEventLog", "RedisStore", "Run", "Runs", "Startable", "log_key"]
 

@@ -16,8 +16,7 @@ from streamtools.errors import RunNotFound, check_word
 from streamtools.events import Done, UIEvent
 from streamtools.serving.journal import Attachment
 from streamtools.serving.run import Run
-from streamtools.stream.driver import Driver, Startable
-from streamtools.stream.reading import close
+from streamtools.stream.reading import Driver, Startable, close
 from streamtools.stream.tool_stream import ToolStream
 from streamtools.tools.approvals import Decidable
 
@@ -137,7 +136,7 @@ class EventReader:
                 raise
 
     async def begin(self) -> None:
-        """Start the sink. Implements `streamtools.stream.driver.Sink`."""
+        """Start the sink. Implements `streamtools.stream.reading.Sink`."""
         events = self._events
         # `take_ready` bypasses `__anext__`. A subclass of ToolStream may override `__anext__` to change events.
         if isinstance(events, Attachment) or getattr(type(events), "__anext__", None) is ToolStream.__anext__:

@@ -34,8 +34,7 @@ from streamtools.serving.redis_server import RedisServer, StoreSettings, millise
 from streamtools.serving.run import Run
 from streamtools.stream import stored_result
 from streamtools.stream.collector import Collector
-from streamtools.stream.driver import Startable
-from streamtools.stream.reading import close
+from streamtools.stream.reading import Startable, close
 from streamtools.stream.result import TurnResult
 from streamtools.tools import CallLedger, Decision, Question, ToolOutcome
 from streamtools.tools.redis_client import RedisClient, open_client

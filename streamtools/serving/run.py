@@ -22,8 +22,7 @@ from streamtools.logs import Logger
 from streamtools.serving.event_log import ReadableLog
 from streamtools.serving.journal import Attachment, Journal
 from streamtools.stream.collector import Collector
-from streamtools.stream.driver import Driver, Startable
-from streamtools.stream.reading import close
+from streamtools.stream.reading import Driver, Startable, close
 from streamtools.stream.result import TurnResult
 from streamtools.tools.approvals import Answer, Approve, Decidable, Decision, Deny, Question, Suspension
 from streamtools.tools.failures import is_failure
@@ -218,7 +217,7 @@ class Run:
             await self._end()
 
     async def begin(self) -> None:
-        """Stop collecting a result if the stream provides one. Part of `streamtools.stream.driver.Sink`."""
+        """Stop collecting a result if the stream provides one. Part of `streamtools.stream.reading.Sink`."""
         if isinstance(getattr(self._events, "result", None), TurnResult):
             self._collector = None
 

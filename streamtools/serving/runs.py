@@ -21,8 +21,7 @@ from streamtools.errors import ClosedError, Draining, RunNotFound, TooManyRuns
 from streamtools.serving.event_log import EventLog, MemoryEventLog, ReadableLog, log_key
 from streamtools.serving.run import Run
 from streamtools.serving.shutdown import Shutdown
-from streamtools.stream.driver import Startable
-from streamtools.stream.reading import close
+from streamtools.stream.reading import Startable, close
 
 if TYPE_CHECKING:
     from streamtools.serving.redis_store import RedisStore

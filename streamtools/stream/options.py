@@ -14,10 +14,12 @@ from streamtools.tools.approvals import Decision, Suspension
 from streamtools.tools.guards import Guards, GuardTracker
 from streamtools.tools.ledger import CallLedger
 from streamtools.tools.runner import RESULT_LIMIT, OnToolError, OnToolResult
+from streamtools.tools.schemas import check_keywords
 
 if TYPE_CHECKING:
     from streamtools.rules.rule import Rule
     from streamtools.stream.text_judge import TextJudge
+    from streamtools.typed import OutputType
 
 Decisions: TypeAlias = Mapping[str, Decision | bool]
 """A mapping of call ids to decisions. True approves a call, False denies it."""
@@ -131,6 +133,20 @@ class OutputOptions:
     def of(cls, given: Any) -> OutputOptions:
         """Convert `given` to options. A value that is no `OutputOptions` is the type of the answer."""
         return given if isinstance(given, OutputOptions) else cls(given)
+
+
+def output_type(kind: Any) -> OutputType | None:
+    """Convert the parameter `output` to an `OutputType`. Returns None for None.
+
+    Raises ValueError for a JSON schema with a keyword whose value JSON Schema does not allow.
+    """
+    if kind is None:
+        return None
+    if isinstance(kind, Mapping):
+        check_keywords(kind)
+    from streamtools.typed import OutputType  # few streams have a typed answer, and importing this takes time
+
+    return kind if isinstance(kind, OutputType) else OutputType(kind)
 
 
 class StreamOptions(TypedDict, total=False):

@@ -1,13 +1,22 @@
-"""Reads and closes a source or another asynchronous iterable."""
+"""Enters, reads, leaves and closes the streams of a run or of a connection.
+
+In `streamtools.serving`, each run and each connection uses a `Driver` for its `ToolStream` or other iterator of events.
+A `Driver` enters, reads and leaves a stream in one task, even if another task stops it. The other task cancels a scope
+around entering or reading. The driver then leaves the stream as after a `break`, which closes the source within a time
+limit.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol, Self
+import math
+from collections.abc import AsyncIterable, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol, Self, TypeAlias
 
 import anyio
+import anyio.lowlevel
 
-from streamtools.events import SourceEvent
+from streamtools.events import SourceEvent, UIEvent
 from streamtools.logs import Logger, loggable
 from streamtools.tools.failures import is_failure
 
@@ -47,3 +56,97 @@ async def close(
             log.warning(complaint, **fields, **loggable(error))
     if scope.cancelled_caught:
         log.warning(complaint, **fields, error="it takes too long")
+
+
+Startable: TypeAlias = AbstractAsyncContextManager[AsyncIterable[UIEvent]]
+"""An asynchronous context manager that returns an iterator of events.
+
+It is a `ToolStream`, a chat, a replay, or the result of a function with `@asynccontextmanager` that yields one of them.
+"""
+
+
+class Sink(Protocol):
+    """Receives the events that a driver reads."""
+
+    async def begin(self) -> None:
+        """Called once, after the stream has been entered and before the first event."""
+
+    async def take(self, event: UIEvent, /) -> bool | None:
+        """Receive the next event. Return True to end the reading."""
+
+    async def finish(self) -> None:
+        """Called after the last event, before the stream is left. `Driver.cancel` cancels this method too."""
+
+
+class Driver:
+    """Drives one stream in the task that calls `drive`. Any task may call the other methods.
+
+    With `shield=True`, cancelling the task does not stop the stream; only `cancel` does. The shield is opened before
+    the stream is entered, because the stream may open cancel scopes and task groups, and scopes must be nested. Leaving
+    the stream is cancelled after `closing` seconds.
+    """
+
+    def __init__(self, stream: Startable, *, shield: bool = False, closing: float = math.inf) -> None:
+        self.events: AsyncIterable[UIEvent] | None = None
+        """The iterator of events that the stream returned; None before the stream was entered."""
+        self.is_exhausted = False
+        """True after all events have been read."""
+        self.cancel_requested = False
+        """True after a call of `cancel`."""
+        self.stream = stream
+        self._closing = closing
+        self._whole = anyio.CancelScope(shield=shield)
+        self._reading = anyio.CancelScope()
+        self.scope = self._whole
+        """The cancel scope of the current phase: entering, reading, or `finish`. `cancel` cancels it.
+
+        A caller may set its `deadline`, which ends entering or reading.
+        """
+
+    @property
+    def is_cancelled(self) -> bool:
+        """True if `cancel` or the deadline has ended entering or reading."""
+        return self.cancel_requested or (self._whole if self.events is None else self._reading).cancel_called
+
+    def cancel(self, *, cancel_cleanup: bool = False) -> None:
+        """Stop entering or reading, so that the task leaves the stream. With `cancel_cleanup`, cancel leaving too."""
+        self.cancel_requested = True
+        self.scope.cancel()
+        if cancel_cleanup:
+            self._whole.cancel()
+
+    async def drive(self, sink: Sink) -> None:
+        """Enter the stream, read it to its end, and leave it. Raises the exceptions of the stream and of the sink.
+
+        An exception during reading is raised after `sink.finish()`.
+        """
+        with self._whole:
+            async with self.stream as events:
+                self.events = events
+                self._reading.deadline, self._whole.deadline = self._whole.deadline, math.inf
+                self.scope = self._reading
+                fault: Exception | None = None
+                count = 0
+                try:
+                    with self._reading:
+                        await sink.begin()
+                        take = sink.take
+                        try:
+                            async for event in events:
+                                if await take(event):
+                                    break
+                                count += 1
+                                if not count % YIELD_EVERY:
+                                    await anyio.lowlevel.checkpoint()
+                            else:
+                                self.is_exhausted = True
+                        except Exception as error:
+                            fault = error
+                    with anyio.CancelScope(shield=True) as self.scope:
+                        await sink.finish()
+                    if fault is not None:
+                        raise fault
+                finally:
+                    self._whole.deadline = anyio.current_time() + self._closing
+        if self._whole.cancelled_caught and self._whole.deadline <= anyio.current_time():
+            log.warning("stream_not_closed", error="it takes too long")

@@ -27,7 +27,8 @@ from anyio.abc import TaskGroup
 from streamtools import observing
 from streamtools.calls import ToolChoice
 from streamtools.errors import ClosedError, Code, UnreadableSource
-from streamtools.events import LARGE, Progress, SourceError, Text, UIEvent, weigh
+from streamtools.events import LARGE, Partial, Progress, SourceError, Text, UIEvent, weigh
+from streamtools.json_values import Draft, compact
 from streamtools.machine.state_machine import StreamMachine
 from streamtools.parsing.dialects import Dialects, choose_dialects, enabled_dialects
 from streamtools.parsing.options import ParserOptions
@@ -42,10 +43,10 @@ from streamtools.stream.options import (
     StreamOptions,
     TextOptions,
     check_kind,
+    output_type,
     parser_keywords,
     refuse_unknown,
 )
-from streamtools.stream.output import items_of, output_type
 from streamtools.stream.reading import YIELD_EVERY, EventSource, close
 from streamtools.stream.result import TurnResult
 from streamtools.stream.step_runner import StepRunner
@@ -215,13 +216,29 @@ class ToolStream(Decidable):
         self._run.collector.collect()
         return self._run.collector.draft.value
 
-    def items(self, kind: Any, *, path: Sequence[str | int] | None = None) -> AsyncIterator[Any]:
+    async def items(self, kind: Any, *, path: Sequence[str | int] | None = None) -> AsyncIterator[Any]:
         """Yield the items of a list in the answer. Each item is validated as the type `kind` as soon as it is complete.
 
         `path` is the path of the list. None means the first list of the answer. This reads all events of the stream and
         skips the other events. Invalid items are skipped too. The warning about the invalid answer reports them.
         """
-        return items_of(self, kind, path)
+        item_type, draft, list_path = output_type(kind), Draft(), None if path is None else list(path)
+        async for event in self:
+            if type(event) is not Partial or event.call_id is not None or item_type is None:
+                continue
+            draft.add(event.path, event.value, event.complete)
+            if not event.complete:
+                if path is None and not event.path:
+                    list_path = None  # an empty path: another answer starts
+                if list_path is None and type(event.value) is list:
+                    list_path = event.path
+            elif list_path is not None and event.path and event.path[:-1] == list_path and type(event.path[-1]) is int:
+                item = draft.at(event.path)
+                try:
+                    valid = item_type.validate(compact(item))
+                except ValueError:
+                    continue
+                yield valid
 
     @property
     def threads(self) -> Threads:

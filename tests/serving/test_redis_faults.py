@@ -18,7 +18,7 @@ from streamtools.events import Done, Error, ProviderCompleted, Start, StepStart,
 from streamtools.outputs import validate
 from streamtools.runs import RedisStore, Run, Runs
 from streamtools.serving.owned_run import OwnedRun
-from streamtools.stream.driver import Startable
+from streamtools.stream.reading import Startable
 from streamtools.tools import MemoryLedger
 from streamtools.tools.redis_client import open_client
 from tests.serving.test_runs import held, read
