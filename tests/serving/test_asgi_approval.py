@@ -141,7 +141,7 @@ async def test_an_approval_of_another_call_is_refused() -> None:
     assert [("Ann", 5)] == counted.bank.paid
 
 
-async def test_approved_twice() -> None:
+async def test_a_second_approval_is_refused() -> None:
     """The tool runs once, and every other approval is refused."""
     async with counter(PAY, "Done.") as (counted, server), visiting(server) as client:
         await ask(client)
@@ -219,7 +219,7 @@ async def test_a_result_is_no_approval() -> None:
     assert ("unknown_call", []) == (refused["error"]["code"], counted.bank.paid)
 
 
-async def test_events_that_are_no_longer_a_stream() -> None:
+async def test_plain_events_cannot_be_decided() -> None:
     """If the handler returns plain events, no call can be decided."""
     bank = Bank()
 
@@ -240,7 +240,7 @@ async def test_events_that_are_no_longer_a_stream() -> None:
         assert "unknown_call" == (await hear(client, "error"))[0]["error"]["code"]
 
 
-async def test_a_run_that_asks_later() -> None:
+async def test_a_suspended_run_accepts_no_decision() -> None:
     """A run that ends with its questions accepts no decision."""
     async with counter(PAY, ask="later") as (_, server), visiting(server) as client:
         await ask(client)

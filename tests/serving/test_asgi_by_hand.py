@@ -48,11 +48,11 @@ class Socket:
         self.more = anyio.Event()
 
     async def accept(self) -> None:
-        """Accept what is accepted already."""
+        """Do nothing: the websocket is already accepted."""
         raise AssertionError("it is accepted")
 
     async def receive(self) -> Any:
-        """Give the next frame."""
+        """Return the next frame."""
         if self._raises:
             raise RuntimeError("there is no client")
         if not self._frames:
@@ -61,12 +61,12 @@ class Socket:
         return {"type": "websocket.receive", "text": self._frames.pop(0)}
 
     def say(self, frame: str) -> None:
-        """Give one more frame."""
+        """Add a frame."""
         self._frames.append(frame)
         self.more.set()
 
     async def send(self, message: Any) -> None:
-        """Take a message."""
+        """Record a message."""
         if self._refuses is not None and len(self.sent) >= self._refuses:
             raise RuntimeError("there is no client")
         self.sent.append(message)
@@ -93,7 +93,7 @@ class Struck:
         return self._native.keep_alive
 
 
-async def test_messages_go_out_one_at_a_time() -> None:
+async def test_messages_do_not_overlap() -> None:
     """Messages of several tasks do not overlap. A cancelled one lets the others continue."""
     gates = {name: anyio.Event() for name in "abc"}
     begun = list[str]()
@@ -113,7 +113,7 @@ async def test_messages_go_out_one_at_a_time() -> None:
     assert ["a", "b", "c"] == sorted(begun)
 
 
-async def test_events_that_need_not_be_closed() -> None:
+async def test_iterables_without_aclose() -> None:
     """An iterable without `aclose` is read to its end, also without timeouts."""
     exchange = Exchange()
     with anyio.move_on_after(5):
@@ -141,7 +141,7 @@ async def test_a_stream_that_is_slow_to_close() -> None:
 
 
 @pytest.mark.parametrize("stuck", [0, 2, 4])
-async def test_a_middleware_that_says_that_the_client_has_gone(stuck: int) -> None:
+async def test_a_middleware_reports_the_disconnect(stuck: int) -> None:
     """ClientDisconnect from any message ends the response, as with Starlette's middlewares."""
     exchange = Exchange(silent=True)
 
@@ -183,7 +183,7 @@ async def test_a_websocket_that_cannot_receive() -> None:
     assert [] == socket.sent
 
 
-async def test_a_message_that_is_cancelled_at_once() -> None:
+async def test_a_waiting_message_can_be_cancelled() -> None:
     """A message can be cancelled before its answer starts. The next message is answered."""
     socket = Socket("{}", '{"cancel": true}')
 

@@ -78,7 +78,7 @@ async def answer(response: EventStreamResponse, exchange: Exchange) -> None:
         pass
 
 
-async def test_what_came_at_once_goes_out_at_once() -> None:
+async def test_events_of_one_read_are_one_message() -> None:
     """Headers, a comment, each read of the source, and the end are one message each."""
     events, source = stream(*texts("Hello", " there"), [STOP])
     exchange = Exchange()
@@ -106,7 +106,7 @@ class Louder(ToolStream):
         return replace(event, text=event.text.upper()) if isinstance(event, Text) else event
 
 
-async def test_what_a_subclass_makes_of_each_event_is_sent() -> None:
+async def test_events_of_a_subclass_are_sent() -> None:
     """No event bypasses the `__anext__` of a subclass, neither in a response nor in a run."""
     exchange = Exchange()
     await answer(event_stream_response(Louder(Script(*texts("Hello", " there"), [STOP]))), exchange)
@@ -132,7 +132,7 @@ async def test_each_format(format: str) -> None:
         assert encoder.keep_alive == exchange.chunks[0]
 
 
-async def test_own_headers_replace() -> None:
+async def test_given_headers_replace_others() -> None:
     """Names are compared without case."""
     response = event_stream_response(listed(HELLO), headers={"Cache-Control": "no-store"})
 
@@ -178,7 +178,7 @@ async def test_the_first_text_is_sent_without_delay(format: str, as_run: bool, a
     assert abs(turns[1] - turns[0] - woken) <= unsure
 
 
-async def test_first_bytes_come_before_a_stream_that_is_slow_to_open() -> None:
+async def test_a_slow_stream_does_not_delay_the_headers() -> None:
     """A stream that is slow to open does not delay the headers, and its client may leave."""
     left = anyio.Event()
 
@@ -200,7 +200,7 @@ async def test_first_bytes_come_before_a_stream_that_is_slow_to_open() -> None:
 
 @pytest.mark.parametrize("refuses", [False, True])
 @pytest.mark.parametrize("place", range(3, 8))
-async def test_a_client_that_goes(place: int, refuses: bool) -> None:
+async def test_a_client_may_leave_at_any_event(place: int, refuses: bool) -> None:
     """At any point and with any server, the stream is left and its source is closed."""
     holds = [anyio.Event() for _ in range(6)]
     events, source = stream(*itertools.chain.from_iterable(zip(texts(*"abcdef"), holds, strict=True)), hold=True)
@@ -231,7 +231,7 @@ async def test_a_stream_that_never_waits() -> None:
     assert len(exchange.sent) < 1000
 
 
-async def test_what_closes_is_shielded_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_exit_is_shielded_and_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     """The exit of a context manager is shielded from the disconnect, and has a time limit."""
     monkeypatch.setattr(event_reader, "_CLOSE_TIMEOUT_S", 0.01)
     steps: list[str] = []
@@ -261,7 +261,7 @@ async def test_what_closes_is_shielded_and_bounded(monkeypatch: pytest.MonkeyPat
     assert ["left", "closed"] == steps
 
 
-async def test_a_response_that_is_cancelled_before_it_begins() -> None:
+async def test_a_response_that_is_cancelled_before_its_start() -> None:
     """Its stream is closed, entered or not."""
     events, source = stream(*texts("a"))
     exchange = Exchange()
@@ -308,7 +308,7 @@ async def test_no_keep_alive(options: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("stuck", [0, 1, 2, 4])
-async def test_a_client_that_takes_nothing(stuck: int) -> None:
+async def test_a_client_that_stops_reading(stuck: int) -> None:
     """A client that stops reading at the head or in the middle counts as gone after `send_timeout`."""
     events, source = stream(*texts("a"), [STOP])
     exchange = Exchange(stuck=stuck, silent=True)
@@ -316,7 +316,7 @@ async def test_a_client_that_takes_nothing(stuck: int) -> None:
     assert (stuck, 1) == (len(exchange.sent), source.closed)
 
 
-async def test_a_client_that_takes_no_comment() -> None:
+async def test_a_client_that_accepts_no_comment() -> None:
     """A comment has the same timeout as an event."""
     events, source = stream(hold=True)
     exchange = Exchange(stuck=3, silent=True)
@@ -343,7 +343,7 @@ class Held(Exchange):
         self.held, self.let = anyio.Event(), anyio.Event()
 
     async def send(self, message: MutableMapping[str, Any]) -> None:
-        """Take a message."""
+        """Record a message."""
         if b'"text":"a"' in message.get("body", b""):
             self.held.set()
             await self.let.wait()
@@ -351,7 +351,7 @@ class Held(Exchange):
 
 
 @pytest.mark.parametrize("stops", ["the stream", "the client"])
-async def test_who_stops_amid_a_message(stops: str) -> None:
+async def test_stop_during_a_message(stops: str) -> None:
     """A stopped run ends after the message in progress. A client that leaves waits for nothing."""
     events, source = stream(*texts("a"), [STOP])
     exchange = Held()
@@ -371,7 +371,7 @@ async def test_who_stops_amid_a_message(stops: str) -> None:
     assert (1, stops != "the client") == (source.closed, exchange.ended)
 
 
-async def test_a_server_that_fails_amid_a_message() -> None:
+async def test_a_server_that_fails_during_a_message() -> None:
     """The response raises the exception of the server, and the source is closed."""
 
     class Failing(Exchange):
@@ -420,7 +420,7 @@ async def test_a_stream_that_raises_in_the_middle() -> None:
     assert [encoder.close(), b""] == exchange.chunks[-2:]
 
 
-async def test_what_raises_when_it_is_left() -> None:
+async def test_an_exception_on_exit() -> None:
     """The body has ended before the exception."""
 
     @asynccontextmanager
@@ -451,7 +451,7 @@ async def test_background_tasks() -> None:
 @pytest.mark.parametrize(
     "make", [outputs.native, outputs.ai_sdk, outputs.ag_ui, partial(outputs.openai, id="x", created=1), outputs.text]
 )
-async def test_shutdown_ends_what_cannot_say_so(make: Callable[[], outputs.Encoder], said: int) -> None:
+async def test_shutdown_ends_plain_iterables(make: Callable[[], outputs.Encoder], said: int) -> None:
     """An iterable is closed, and every format ends with `done(cancelled)`."""
     shutdown, closed = asgi.Shutdown(), anyio.Event()
 
@@ -499,7 +499,7 @@ async def test_shutdown_while_a_stream_opens() -> None:
 @pytest.mark.parametrize(
     ("on_disconnect", "reason"), [(None, "finished"), ("detach", "finished"), ("stop", "cancelled")]
 )
-async def test_a_run_and_a_client_that_goes(on_disconnect: Any, reason: str) -> None:
+async def test_a_run_continues_after_its_client_has_left(on_disconnect: Any, reason: str) -> None:
     """The run continues, unless `on_disconnect` is `stop`."""
     go_on = anyio.Event()
     events, source = stream(*texts("a"), go_on, [STOP])
@@ -531,7 +531,7 @@ async def test_a_run_that_is_forgotten_before_it_is_read(format: Any) -> None:
     assert outputs.make_encoder(format).close() == b"".join(exchange.chunks).replace(b": keep-alive\n\n", b"")
 
 
-# What is asked for.
+# Requests.
 
 
 def connection(headers: Mapping[str, str], query: str = "") -> HTTPConnection:
@@ -565,7 +565,7 @@ def test_positions(headers: dict[str, str], query: str, expected: int) -> None:
     assert (expected, expected) == (asgi.last_event_id(request), asgi.last_event_id(request.scope))
 
 
-async def test_a_request_tells_the_position_of_a_run_alone() -> None:
+async def test_a_position_applies_to_runs_only() -> None:
     """For a stream, the number belongs to an earlier run and is ignored."""
     events, _ = stream(*texts("a"), [STOP])
     request = connection({"Last-Event-ID": "2"})
@@ -599,7 +599,7 @@ def test_wrong_values(options: dict[str, Any], words: str) -> None:
         event_stream_response(listed(HELLO), **options)
 
 
-def test_what_gives_no_events() -> None:
+def test_an_object_without_events_is_refused() -> None:
     """It raises TypeError."""
     with pytest.raises(TypeError, match="Expected a run, a stream"):
         event_stream_response(["no", "events"])  # type: ignore[arg-type]

@@ -132,7 +132,7 @@ class Mute(Loopback):
 @pytest.mark.parametrize("provider", [Mute(), Loopback(hold=True)], ids=["mute", "silent"])
 @pytest.mark.parametrize("middleware", MIDDLEWARES)
 @pytest.mark.parametrize("method", ["GET", "POST"])
-async def test_before_the_first_event(provider: Loopback, middleware: list[Middleware], method: str) -> None:
+async def test_a_silent_provider_delays_no_byte(provider: Loopback, middleware: list[Middleware], method: str) -> None:
     """The first byte is sent, and a disconnect is noticed, before the provider answers."""
     provider.disconnected = anyio.Event()
     async with provider, Served(app(provider, *middleware)) as server:
@@ -145,7 +145,7 @@ async def test_before_the_first_event(provider: Loopback, middleware: list[Middl
 
 @pytest.mark.parametrize("middleware", MIDDLEWARES)
 @pytest.mark.parametrize("place", range(1, 5))
-async def test_a_client_that_goes_after_any_event(middleware: list[Middleware], place: int) -> None:
+async def test_a_client_may_leave_after_any_event(middleware: list[Middleware], place: int) -> None:
     """The connection to the provider is closed."""
     async with (
         Loopback(map(chunk, "abcd"[:place]), hold=True) as provider,
@@ -158,7 +158,7 @@ async def test_a_client_that_goes_after_any_event(middleware: list[Middleware], 
 
 
 @pytest.mark.parametrize("middleware", MIDDLEWARES)
-async def test_comments_while_a_tool_takes_its_time(middleware: list[Middleware]) -> None:
+async def test_comments_during_a_slow_tool(middleware: list[Middleware]) -> None:
     """Comments pass the middlewares. The tool ends after the client has seen two of them."""
     go_on = anyio.Event()
 
@@ -184,7 +184,7 @@ async def test_comments_while_a_tool_takes_its_time(middleware: list[Middleware]
 
 
 @pytest.mark.deep
-async def test_connections_leave_nothing_behind() -> None:
+async def test_connections_leave_no_resources() -> None:
     """After a thousand clients, there are as many tasks, files and bytes as after a few."""
     async with (
         Loopback([chunk("a")], hold=True) as provider,
@@ -236,7 +236,7 @@ async def asking_with(client: httpx.AsyncClient, url: str) -> AsyncIterator[Tool
         yield events
 
 
-async def test_a_client_that_is_gone_abruptly_is_no_noise(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_abrupt_disconnect_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     """The server notices it after a few messages, and logs nothing."""
     given = 0
 

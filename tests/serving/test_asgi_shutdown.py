@@ -70,7 +70,7 @@ Server(uvicorn.Config(app, port=0, log_level="error")).run()
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_a_server_that_is_asked_to_end(number: signal.Signals) -> None:
+async def test_a_signal_ends_a_server_with_open_streams(number: signal.Signals) -> None:
     """Its streams report `cancelled`, their provider is closed, and the server exits normally."""
     async with Loopback([chunk("a")], hold=True) as provider:
         command = [sys.executable, "-c", PROGRAM, provider.url]
@@ -93,7 +93,7 @@ async def test_a_server_that_is_asked_to_end(number: signal.Signals) -> None:
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
-async def test_a_server_whose_patience_ends() -> None:
+async def test_a_server_that_cancels_its_tasks() -> None:
     """The server cancels its tasks, and the provider is closed."""
     async with (
         Loopback([chunk("a")], hold=True) as provider,
@@ -113,7 +113,7 @@ async def raised(number: signal.Signals, shutdown: Shutdown) -> None:
         await shutdown.wait()
 
 
-async def test_handlers_that_were_there_are_called() -> None:
+async def test_earlier_handlers_are_called() -> None:
     """They are restored afterwards. Several signals count as one."""
     heard = list[int]()
 
@@ -133,7 +133,7 @@ async def test_handlers_that_were_there_are_called() -> None:
     assert [signal.SIGUSR1] * 1001 == heard
 
 
-async def test_a_handler_that_came_later_stays() -> None:
+async def test_a_later_handler_is_kept() -> None:
     """Only our own handler is replaced."""
     before = signal.getsignal(signal.SIGUSR1)
     try:
@@ -145,7 +145,7 @@ async def test_a_handler_that_came_later_stays() -> None:
         signal.signal(signal.SIGUSR1, before)
 
 
-async def test_a_signal_that_nobody_handled() -> None:
+async def test_a_signal_without_a_handler() -> None:
     """Its default action follows: here, nothing."""
     assert signal.SIG_DFL is signal.getsignal(signal.SIGURG)
     async with shutdown_signal([signal.SIGURG]) as shutdown:

@@ -79,7 +79,7 @@ def kinds(frames: list[dict[str, Any]]) -> list[str]:
     return [frame["type"] for frame in frames]
 
 
-# What goes out.
+# Frames of the server.
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ async def test_an_accepted_websocket_keeps_its_subprotocol() -> None:
         assert ("events", "done") == (client.subprotocol, (await hear(client))[-1]["type"])
 
 
-async def test_a_client_that_goes() -> None:
+async def test_a_client_may_leave_at_any_event() -> None:
     """The stream stops at any event."""
     events, source = stream(*texts("a"), hold=True)
     over = anyio.Event()
@@ -249,7 +249,7 @@ def answering(*pieces: str, **options: Any) -> Callable[[WebSocket], Awaitable[N
     return endpoint
 
 
-async def test_messages_are_answered_one_after_the_other() -> None:
+async def test_messages_are_answered_in_order() -> None:
     """Messages wait during an answer. A handler may return None."""
     async with talking(answering("You said ")) as client:
         for text in ("one", "two"):
@@ -314,7 +314,7 @@ async def test_wrong_frames_are_answered() -> None:
 
 
 @pytest.mark.parametrize(("frame", "code"), [("[]", 1008), (b"\0", 1003), ('"' + "a" * 100 + '"', 1009)])
-async def test_a_client_that_is_always_wrong(frame: str | bytes, code: int) -> None:
+async def test_a_client_with_many_invalid_frames_is_disconnected(frame: str | bytes, code: int) -> None:
     """The connection is closed after 32 frames."""
     async with talking(answering(max_frame=100)) as client:
         for _ in range(32):
@@ -366,7 +366,7 @@ async def test_cancel() -> None:
 
 
 @pytest.mark.parametrize("entered", [False, True])
-async def test_cancel_before_there_is_a_stream(entered: bool) -> None:
+async def test_cancel_before_the_stream_exists(entered: bool) -> None:
     """The client gets `done` even if the handler has not returned a stream yet."""
     asked, go_on = anyio.Event(), anyio.Event()
 
@@ -404,7 +404,7 @@ async def test_cancel_before_there_is_a_stream(entered: bool) -> None:
         ({"text": "a"}, (1011, ""), []),
         ({"ours": True}, (1011, ""), []),
     ],
-    ids=["in the handler", "as its stream is opened", "behind the first event", "of ours"],
+    ids=["in the handler", "as its stream is opened", "after the first event", "an error of the package"],
 )
 async def test_what_a_handler_raises(
     message: dict[str, Any], closed: tuple[int, str], logged: list[str], caplog: pytest.LogCaptureFixture
@@ -538,7 +538,7 @@ async def test_a_run_is_resumed_after_any_event(place: int) -> None:
     assert ["start", "step-start", "text", "text", "text", "step-end", "done"] == kinds(whole)
 
 
-async def test_what_there_is_no_run_to_resume_of() -> None:
+async def test_unknown_runs_cannot_be_resumed() -> None:
     """The message says whether to name a run, or that the server keeps none."""
     async with running(*texts("a"), STOP) as (server, _), visiting(server) as client:
         await say(client, {"resume": 0})

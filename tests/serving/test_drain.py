@@ -83,14 +83,14 @@ async def test_runs_may_finish(by: str, ends: str) -> None:
     assert ("finished" if ends == "itself" else "cancelled") == await reason(run)
 
 
-async def test_a_drain_that_is_over() -> None:
+async def test_runs_are_cancelled_after_the_drain() -> None:
     """Unfinished runs are cancelled."""
     async with Runs(drain=0.01) as runs:
         run = await runs.start(held()[0], owner="ann")
     assert "cancelled" == await reason(run)
 
 
-async def test_whoever_fails_drains_nothing() -> None:
+async def test_an_exception_ends_runs_without_a_drain() -> None:
     """An exception in the block ends the runs without a drain."""
     started = list[Run]()
 
@@ -105,7 +105,7 @@ async def test_whoever_fails_drains_nothing() -> None:
 
 
 @pytest.mark.parametrize("drain", [-1, math.inf, math.nan, "20", True])
-def test_a_drain_that_is_none(drain: Any) -> None:
+def test_invalid_drains(drain: Any) -> None:
     """It raises, and so do two drains."""
     for make in (asgi.Shutdown, lambda drain: Runs(drain=drain), lambda drain: asgi.shutdown_signal(drain=drain)):
         with pytest.raises(ValueError, match="`drain` must be a number of seconds"):
@@ -148,7 +148,7 @@ async def test_a_response_may_finish(ends: str, told: str) -> None:
     assert (200, told) == (exchange.status, read_frames(exchange.chunks)[-1]["reason"])
 
 
-async def test_a_response_that_comes_too_late() -> None:
+async def test_no_stream_starts_after_the_shutdown_has_begun() -> None:
     """A stream is not started: 503 with `Retry-After`, also after `begin`."""
     shutdown = asgi.Shutdown(LONG)
     shutdown.begin()
@@ -172,7 +172,7 @@ async def test_a_run_is_read_in_the_drain() -> None:
 
 @ONE_LOOP
 @pytest.mark.parametrize("full", [True, False])
-async def test_runs_that_cannot_be_started(full: bool) -> None:
+async def test_refused_runs_get_503(full: bool) -> None:
     """With the exception handlers, the response is 503 with `Retry-After`."""
     shutdown = asgi.Shutdown(LONG)
     runs = Runs(shutdown=shutdown, max_running=1)
@@ -232,7 +232,7 @@ async def test_an_open_websocket() -> None:
 @ONE_LOOP
 @pytest.mark.parametrize("both_ways", [True, False])
 @pytest.mark.parametrize("accepted", [True, False])
-async def test_a_websocket_that_comes_too_late(both_ways: bool, accepted: bool) -> None:
+async def test_a_websocket_after_the_shutdown_has_begun(both_ways: bool, accepted: bool) -> None:
     """It gets 503 before it is accepted, 1001 afterwards."""
     shutdown = asgi.Shutdown(LONG)
     shutdown.begin()
@@ -258,8 +258,8 @@ async def test_a_websocket_that_comes_too_late(both_ways: bool, accepted: bool) 
 
 
 @ONE_LOOP
-async def test_runs_end_under_a_websocket_that_is_open() -> None:
-    """Without a shutdown of its own too: the message is answered, and the connection is not at fault."""
+async def test_runs_end_before_a_websocket() -> None:
+    """Also without a `shutdown` for the websocket: the message is answered, and the connection stays valid."""
     runs = Runs(drain=LONG)
 
     async def handler(message: dict[str, Any], session: asgi.Session) -> Run:
@@ -341,7 +341,7 @@ Server(uvicorn.Config(app, port=0, log_level="error", timeout_graceful_shutdown=
 @ONE_LOOP
 @pytest.mark.parametrize("ends", ["itself", "the second signal"])
 async def test_uvicorn(ends: str) -> None:
-    """SIGTERM lets what was begun finish, with and without a reader, or a second one ends it; then the server ends."""
+    """After SIGTERM, running answers finish, with and without a reader. A second signal ends them."""
     goes_on = anyio.Event()
     async with Loopback([chunk("a"), goes_on, END]) as provider:
         command = [sys.executable, "-c", PROGRAM, provider.url]
@@ -358,7 +358,7 @@ async def test_uvicorn(ends: str) -> None:
                     reading[path] = response.aiter_raw()
                     while b"event: text" not in body[path]:
                         body[path] += await anext(reading[path])
-                async with client.stream("GET", address + "/run") as left:  # whom nobody reads when the signal comes
+                async with client.stream("GET", address + "/run") as left:  # without a reader when the signal arrives
                     assert b"keep-alive" in await anext(left.aiter_raw())
                 server.send_signal(signal.SIGTERM)
                 while "heard" not in await says.receive():
@@ -377,8 +377,8 @@ async def test_uvicorn(ends: str) -> None:
     assert [reason] * 2 == [each for each in told if each != "heard"]
 
 
-async def test_a_signal_behind_the_end() -> None:
-    """Somebody has put a handler of their own around ours, which is called for ever: nothing is raised out of it."""
+async def test_a_signal_after_the_end() -> None:
+    """A handler that wraps ours still calls it after the end. Nothing is raised."""
     heard: list[int] = []
     before = signal.signal(signal.SIGUSR1, lambda number, frame: heard.append(number))
     try:

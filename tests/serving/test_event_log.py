@@ -57,7 +57,7 @@ class Table:
 
 
 @pytest.mark.parametrize("make", [MemoryEventLog, Table])
-async def test_the_contract_of_logs(make: Callable[[], EventLog]) -> None:
+async def test_the_laws_of_minimal_logs(make: Callable[[], EventLog]) -> None:
     """A repeated event changes nothing, and each key has its own events."""
     log = make()
     events = await write(log, "a", 1, 2)
@@ -75,7 +75,7 @@ async def test_the_contract_of_logs(make: Callable[[], EventLog]) -> None:
         await read(log.read("c"))
 
 
-async def test_an_event_without_a_number() -> None:
+async def test_an_event_without_a_seq() -> None:
     """It is refused and not kept."""
     log = MemoryEventLog()
     with pytest.raises(ValueError, match="from 1"):
@@ -106,7 +106,7 @@ async def test_readers_wait_for_what_comes() -> None:
     assert [events, events[1:], events[2:]] == taken
 
 
-async def test_events_of_one_moment_wake_a_reader_once() -> None:
+async def test_several_events_wake_a_reader_once() -> None:
     """Several appended events wake it once."""
     log, wakes = MemoryEventLog(), list[int]()
     await write(log, "a", 1, 1)
@@ -159,7 +159,7 @@ async def test_the_last_bytes_are_kept(events: int, most: int, kept: int) -> Non
     assert reader.take() is None
 
 
-async def test_bytes_are_those_of_memory() -> None:
+async def test_sizes_are_those_in_memory() -> None:
     """One byte for an ASCII character, four in a text with an emoji."""
     log = MemoryEventLog(max_bytes=40_000)
     for seq in range(1, 400):
@@ -174,7 +174,7 @@ async def test_bytes_are_those_of_memory() -> None:
 
 @pytest.mark.parametrize("most", [None, 2**24])
 @pytest.mark.parametrize(("length", "taken"), [(100, 64), (16_000, 16), (BATCH_BYTES, 1), (2**20, 1)])
-async def test_a_reader_takes_no_more_at_once(length: int, taken: int, most: int | None) -> None:
+async def test_the_size_of_batches_is_limited(length: int, taken: int, most: int | None) -> None:
     """It takes at most 64 events, and at most 256 KiB or one event."""
     log = MemoryEventLog(max_bytes=most)
     for seq in range(1, 200 if length < BATCH_BYTES else 13):
@@ -190,7 +190,7 @@ async def test_a_reader_takes_no_more_at_once(length: int, taken: int, most: int
     assert seq == 1 + taken + rest
 
 
-async def test_an_event_whose_bytes_cannot_be_counted() -> None:
+async def test_an_event_of_unknown_size() -> None:
     """It is kept, and counts as four kilobytes."""
     log = MemoryEventLog(max_bytes=10_000)
     for seq in range(100, 110):
@@ -202,7 +202,7 @@ async def test_an_event_whose_bytes_cannot_be_counted() -> None:
 
 
 @pytest.mark.parametrize("position", [-1, 7, 10**18])
-async def test_a_position_that_there_never_was(position: int) -> None:
+async def test_an_unknown_position(position: int) -> None:
     """A warning precedes all events."""
     log = MemoryEventLog()
     await write(log, "a", 1, 5, done=True)
@@ -210,7 +210,7 @@ async def test_a_position_that_there_never_was(position: int) -> None:
     assert ["resync 0", 1, 2, 3, 4, 5, 6] == ids(await read(log.read("a", position)))
 
 
-async def test_a_log_that_begins_in_mid_run() -> None:
+async def test_a_log_that_starts_during_a_run() -> None:
     """Earlier events count as dropped."""
     log = MemoryEventLog()
     await write(log, "a", 4, 5, done=True)
@@ -219,7 +219,7 @@ async def test_a_log_that_begins_in_mid_run() -> None:
     assert [4, 5, 6] == ids(await read(log.read("a", 3)))
 
 
-async def test_a_run_that_is_not_there() -> None:
+async def test_an_unknown_run() -> None:
     """Reading raises RunNotFound."""
     log = MemoryEventLog()
     await write(log, log_key("ann", "r"), 1, 1, done=True)
@@ -229,12 +229,12 @@ async def test_a_run_that_is_not_there() -> None:
 
 
 @given(st.tuples(st.text(), st.text()), st.tuples(st.text(), st.text()))
-def test_each_owner_and_run_have_a_key_of_their_own(one: tuple[str, str], other: tuple[str, str]) -> None:
+def test_log_keys_are_unique(one: tuple[str, str], other: tuple[str, str]) -> None:
     """Also if their names contain separators."""
     assert (one == other) == (log_key(*one) == log_key(*other))
 
 
-async def test_a_run_is_forgotten_on_demand() -> None:
+async def test_a_log_forgets_a_run() -> None:
     """Its readers reach the end of its events."""
     log, taken = MemoryEventLog(), list[UIEvent]()
     await write(log, "a", 1, 3)
@@ -255,7 +255,7 @@ async def test_a_run_is_forgotten_on_demand() -> None:
     assert 0 == len(log)
 
 
-async def test_a_reader_that_is_closed() -> None:
+async def test_a_closed_reader_ends() -> None:
     """It ends, also for tasks that wait in it; other readers continue."""
     log, ends = MemoryEventLog(), list[str]()
     await write(log, "a", 1, 1)
@@ -279,7 +279,7 @@ async def test_a_reader_that_is_closed() -> None:
 
 
 @pytest.mark.parametrize("bounds", [{"max_events": 0}, {"max_bytes": 0}])
-def test_bounds_that_are_none(bounds: dict[str, Any]) -> None:
+def test_invalid_limits(bounds: dict[str, Any]) -> None:
     """The error names the value."""
     with pytest.raises(ValueError, match=f"{next(iter(bounds))} must be .*got {next(iter(bounds.values()))}"):
         MemoryEventLog(**bounds)

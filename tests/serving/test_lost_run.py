@@ -56,7 +56,7 @@ def numbered(events: list[UIEvent]) -> list[UIEvent]:
 
 @pytest.mark.parametrize("knows", ["nothing", "not begun", "begun", "ended"])
 @pytest.mark.parametrize("name", [*sorted(shipped()), "approval"])
-async def test_the_end_fits_behind_every_event(name: str, knows: str) -> None:
+async def test_a_lost_run_ends_validly_after_any_event(name: str, knows: str) -> None:
     """It keeps the order, reports a failure, and gives each started call an outcome."""
     events = await told(name)
     every = {event.call.id: event.call for event in events if isinstance(event, Executing)}
@@ -87,7 +87,7 @@ async def test_the_end_fits_behind_every_event(name: str, knows: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(shipped()))
-async def test_a_result_comes_back_as_it_was(name: str) -> None:
+async def test_a_stored_result_is_equal(name: str) -> None:
     """Its messages are the same in every format."""
     async with replay(shipped()[name], tools=TOOLS) as stream:
         async for _ in stream:
@@ -100,7 +100,7 @@ async def test_a_result_comes_back_as_it_was(name: str) -> None:
         assert stream.result.messages(form) == read.result.messages(form)
 
 
-async def test_what_a_chat_waits_for_comes_back_as_it_was() -> None:
+async def test_a_stored_suspension_is_equal() -> None:
     """With its suspension and its history."""
     bank, ledger = Bank(), MemoryLedger()
     model = ScriptedModel([calls(("look", {}), ("pay", ANN))])
@@ -121,7 +121,7 @@ async def test_what_a_chat_waits_for_comes_back_as_it_was() -> None:
     assert (stream.result, stream.suspension, stream.history) == tuple(read)
 
 
-def test_a_value_comes_back_as_plain_data() -> None:
+def test_a_stored_value_is_plain_data() -> None:
     """By the names of its type; unserializable values are omitted."""
 
     class Invoice(BaseModel):

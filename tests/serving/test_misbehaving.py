@@ -185,10 +185,9 @@ async def test_a_decompression_bomb() -> None:
 
 
 async def test_an_event_source_comes_back() -> None:
-    """A browser names the last id it was given, and gets what is behind it: nothing twice, nothing lost.
+    """A browser sends the last id that it received, and gets the events after it, once and completely.
 
-    As the specification of `EventSource` has it: an event's id counts once the empty line behind it has come, and what
-    was cut before that is asked for again.
+    As in the specification of `EventSource`, an id counts after the empty line that ends its event.
     """
     goes_on = anyio.Event()
     async with Runs() as runs:
@@ -221,7 +220,7 @@ async def test_an_event_source_comes_back() -> None:
 @pytest.mark.parametrize(
     ("packed", "is_read"), [("gzip", True), ("Identity", True), ("gzip, gzip", False), ("zstd", False), ("br", False)]
 )
-async def test_a_provider_packs_its_answer(packed: str, is_read: bool) -> None:
+async def test_content_encodings_of_a_provider(packed: str, is_read: bool) -> None:
     """An unexpected content encoding is refused."""
     body = chunk("a") + END
     for _ in range(packed.count("gzip")):

@@ -63,9 +63,10 @@ async def cuttable(server: RedisServer, **options: Any) -> AsyncIterator[tuple[R
             yield here, there, cut
 
 
-async def test_an_owner_that_is_cut_off_loses_its_run(server: RedisServer, prefix: str) -> None:
-    """Another ends it; when the owner is back, what it still says is written nowhere, and its run ends as well, with
-    what the other wrote for who reads it there.
+async def test_a_disconnected_owner_loses_its_run(server: RedisServer, prefix: str) -> None:
+    """Another process ends the run.
+
+    Later events of the owner are not written, and its readers get the end of the other process.
     """
     gate = anyio.Event()
     there_too = list[UIEvent]()
@@ -136,7 +137,7 @@ async def test_a_call_that_may_have_begun_is_unknown(server: RedisServer, prefix
     assert [] == bank.paid
 
 
-async def test_an_owner_that_cannot_be_reached(server: RedisServer, prefix: str) -> None:
+async def test_an_unreachable_owner(server: RedisServer, prefix: str) -> None:
     """The caller gets an error within a lease."""
     async with cuttable(server, prefix=prefix, lease=1.0) as (here, there, cut):
         run = await here.start(held("a"), owner="ann")
@@ -150,7 +151,7 @@ async def test_an_owner_that_cannot_be_reached(server: RedisServer, prefix: str)
         cut.restore()
 
 
-async def test_a_run_that_its_own_process_takes_over(
+async def test_a_process_takes_over_its_own_lost_run(
     server: RedisServer, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Pending events of the lost run do not prevent its end."""
@@ -180,7 +181,7 @@ async def test_a_run_that_its_own_process_takes_over(
 UNREADABLE = ("", "no JSON", "[]", "{}", '{"kind": 1}', '{"kind": "answer", "id": ["a"]}', '{"kind": "stop"}')
 
 
-async def test_messages_that_nobody_can_read(server: RedisServer, prefix: str) -> None:
+async def test_unreadable_messages_are_ignored(server: RedisServer, prefix: str) -> None:
     """They are ignored, and messages after them are read."""
     async with cuttable(server, prefix=prefix) as (here, there, _), open_client(server.url) as client:
 
@@ -205,7 +206,7 @@ async def test_messages_that_nobody_can_read(server: RedisServer, prefix: str) -
         assert "cancelled" == found.result.reason
 
 
-async def test_who_reads_a_run_where_it_is_driven_does_not_ask_for_it(server: RedisServer, prefix: str) -> None:
+async def test_readers_of_the_driving_process_cost_no_commands(server: RedisServer, prefix: str) -> None:
     """Readers in the same process cost no commands."""
     gates = {each: anyio.Event() for each in "abcdef"}
     source = Script(*(part for each, gate in gates.items() for part in (texts(each), gate)), [STOP])
@@ -262,7 +263,7 @@ async def test_the_server_is_killed(lost: int, prefix: str) -> None:
             assert "abcdef" == (await run.wait()).text
 
 
-async def test_a_server_that_has_forgotten_the_end(prefix: str) -> None:
+async def test_a_server_that_lost_the_end_of_a_run(prefix: str) -> None:
     """The owner writes it again, and readers get the same events as before."""
     gate = anyio.Event()
     with RedisServer(fsync="always") as server:
@@ -331,7 +332,7 @@ ANSWERED = ["start", "step 1", "text 'b'", "step 1 ends: stop", "done finished: 
 
 
 @pytest.mark.parametrize("shown", [1, 2])
-async def test_a_run_that_has_shown_nothing_is_begun_anew(server: RedisServer, prefix: str, shown: int) -> None:
+async def test_a_lost_run_without_output_is_restarted(server: RedisServer, prefix: str, shown: int) -> None:
     """The stream of the application answers it, as one run for its readers."""
     asked: list[tuple[Any, ...]] = []
     every: list[UIEvent] = [Start("", seq=1), StepStart(1, seq=2)]
@@ -346,7 +347,7 @@ async def test_a_run_that_has_shown_nothing_is_begun_anew(server: RedisServer, p
     assert [("ann", "c", {"asked": "Hello?"})] == asked
 
 
-async def test_what_is_not_begun_anew(server: RedisServer, prefix: str) -> None:
+async def test_lost_runs_that_are_not_restarted(server: RedisServer, prefix: str) -> None:
     """A run that was seen, was refused, has another id, or has a started call."""
     source, begins = Script(), (Start("", seq=1), StepStart(1, seq=2))
     ledger = MemoryLedger()
@@ -380,7 +381,7 @@ class Named(AbstractAsyncContextManager[AsyncIterator[UIEvent]]):
         return await self._stream.__aexit__(*of_error)
 
 
-async def test_a_run_is_begun_anew_once(server: RedisServer, prefix: str) -> None:
+async def test_a_lost_run_is_restarted_once(server: RedisServer, prefix: str) -> None:
     """A run that two processes have lost is not started again."""
     begun, is_begun = list[str](), anyio.Event()
 
@@ -409,10 +410,8 @@ async def test_a_run_is_begun_anew_once(server: RedisServer, prefix: str) -> Non
     assert [run.id] == begun
 
 
-async def test_a_reader_that_has_read_what_another_owner_wrote_is_not_disturbed(
-    server: RedisServer, prefix: str
-) -> None:
-    """When its connection breaks after that: it has everything, from the owner before and from this one."""
+async def test_a_change_of_owner_does_not_disturb_a_reader(server: RedisServer, prefix: str) -> None:
+    """Its connection breaks after the change, and it still gets all events once."""
     async with open_client(server.url) as client:
         reads, writes = CutClient(client), CutClient(client)
 

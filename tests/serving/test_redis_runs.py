@@ -1,4 +1,4 @@
-"""Runs that processes share on Redis: two of them, each with its own connections, on a server of Debian's."""
+"""Runs that two processes share on Redis, each with its own connections."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ STOP = ProviderCompleted(finish_reason="stop")
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[RedisServer]:
-    """One server for all of these tests; each has keys of its own."""
+    """One server for all tests; each has its own keys."""
     with RedisServer() as server:
         yield server
 
 
 @pytest.fixture
 def prefix(request: pytest.FixtureRequest) -> str:
-    """What the keys of a test begin with."""
+    """The prefix of a test's keys."""
     return str(request.node.name)
 
 
@@ -111,7 +111,7 @@ async def test_a_run_is_stopped_elsewhere(server: RedisServer, prefix: str) -> N
         assert found.result == await run.wait()
 
 
-async def test_calls_are_decided_about_elsewhere(server: RedisServer, prefix: str) -> None:
+async def test_another_process_decides_calls(server: RedisServer, prefix: str) -> None:
     """Questions are reported, a decision counts when it returns, and a wrong one is refused."""
     bank = Bank()
     async with two(server, prefix) as (here, there):
@@ -148,7 +148,7 @@ async def test_both_logs_keep_the_laws(server: RedisServer, prefix: str) -> None
     await assert_log_laws(lambda: redis_log(server.url, f"{prefix}{next(numbers)}"))
 
 
-async def test_a_log_that_breaks_a_law_is_told(server: RedisServer) -> None:
+async def test_a_broken_law_of_logs_is_named(server: RedisServer) -> None:
     """The error names the broken law."""
 
     class Faulty(MemoryEventLog):
@@ -167,7 +167,7 @@ async def test_a_log_that_breaks_a_law_is_told(server: RedisServer) -> None:
             await assert_log_laws(lambda fault=fault: nullcontext(Faulty(**fault)))  # type: ignore[misc]
 
 
-async def test_bounds_of_an_owner(server: RedisServer, prefix: str) -> None:
+async def test_the_runs_of_an_owner_are_limited(server: RedisServer, prefix: str) -> None:
     """The limit holds for all processes together, and nothing remains of a refused run."""
     async with two(server, prefix, max_per_owner=2) as (here, there):
         first = await here.start(held("a"), owner="ann")
@@ -185,7 +185,7 @@ async def test_bounds_of_an_owner(server: RedisServer, prefix: str) -> None:
             await here.start(ToolStream(Script([STOP]), run_id=again.id), owner="ann")
 
 
-async def test_what_is_kept_and_for_how_long(server: RedisServer, prefix: str) -> None:
+async def test_ended_runs_expire(server: RedisServer, prefix: str) -> None:
     """After its time, nothing remains of an ended run."""
     async with Runs(RedisStore(server.url, prefix=prefix, keep=0.3, lease=1.0), max_kept=0) as runs:
         run = await runs.start(ToolStream(Script([*texts("a"), STOP])), owner="ann", conversation="c")
@@ -232,7 +232,7 @@ def test_a_client_of_the_application_on_trio(server: RedisServer, prefix: str) -
     anyio.run(share, backend="trio")
 
 
-async def test_what_cannot_be_mended_is_said_when_the_runs_are_entered(server: RedisServer, prefix: str) -> None:
+async def test_invalid_servers_are_refused_on_entry(server: RedisServer, prefix: str) -> None:
     """A cluster and wrong clients are refused on entry, wrong values earlier."""
     with RedisServer("--cluster-enabled", "yes") as cluster, pytest.raises(ValueError, match="this is a Redis Cluster"):
         async with Runs(RedisStore(cluster.url)):

@@ -30,33 +30,33 @@ def anyio_backend() -> str:
 
 
 MODULES = (test_runs, test_runs_approval, test_runs_keeping, test_runs_resuming, test_runs_faults)
-RAISES = "what a stream raises is raised by `wait()` where it is driven; elsewhere its events and its result tell of it"
-TIME = "how long runs are kept, and how many events, is up to the store, whose clock and bounds are the server's"
-BEGINS = "a run begins before `start` has returned from the server"
-ASYNCIO = "asyncio's own cancellation, and not that of this library, of a task which is one process's"
-COMES = "what it expects to be there once all tasks wait may still be on its way from the server"
-LEFT = "where its runs have been left, a process reads nothing of the server any more"
+RAISES = "`wait()` raises the exception of a stream only in the driving process"
+TIME = "the limits of the store and the clock of the server decide how long runs and events are kept"
+BEGINS = "a run may start before `start` returns"
+ASYNCIO = "asyncio cancels a task of the driving process"
+COMES = "events may still be on their way from the server when all tasks wait"
+LEFT = "a process cannot read runs after it has left the context of its `Runs`"
 LEFT_OUT = {
-    "test_detaching_wakes_who_waits_there": COMES,
+    "test_detach_ends_waiting_reads": COMES,
     "test_a_tool_may_stop_its_own_run": BEGINS,
-    "test_runs_are_started_between_entering_and_leaving": LEFT,
+    "test_runs_start_only_inside_the_context": LEFT,
     "test_an_exception_for_the_program": LEFT,
-    "test_the_app_is_cancelled": LEFT,
-    "test_a_run_that_does_not_let_go": LEFT,
+    "test_the_application_is_cancelled": LEFT,
+    "test_a_slow_exit_is_cancelled_after_the_grace": LEFT,
     "test_a_stream_that_cannot_be_entered": RAISES,
-    "test_a_fault_of_ones_own_is_found": RAISES,
+    "test_the_error_of_a_run_is_logged": RAISES,
     "test_a_source_that_raises": RAISES,
     "test_a_failed_run_does_not_end_other_runs": RAISES,
     "test_dropped_events_are_replaced_by_one_warning": TIME,
-    "test_a_fault_that_comes_with_the_leaving": RAISES,
+    "test_an_exception_after_the_last_event": RAISES,
     "test_ended_runs_are_kept_for_a_time": TIME,
     "test_only_some_ended_runs_are_kept": TIME,
     "test_the_conversation_of_another_owner": TIME,
-    "test_stop_before_the_run_has_begun": BEGINS,
+    "test_stop_before_the_start": BEGINS,
     "test_stop_at_each_event": BEGINS,
-    "test_those_who_read_the_past_let_others_have_their_turn": "how often a reader waits is another matter on Redis",
+    "test_a_long_read_yields_to_other_tasks": "readers on Redis yield at other times",
     "test_tasks_that_are_cancelled_before_their_first_step": ASYNCIO,
-    "test_a_cancellation_that_nobody_sent": ASYNCIO,
+    "test_a_stray_cancellation_fails_the_run": ASYNCIO,
 }
 
 
@@ -142,7 +142,7 @@ def server() -> Iterator[RedisServer]:
 
 
 @pytest.mark.parametrize(("module", "function", "given"), [*_cases()])
-async def test_of_two(
+async def test_runs_behave_the_same_in_another_process(
     module: ModuleType,
     function: Callable[..., Any],
     given: dict[str, Any],
@@ -156,6 +156,6 @@ async def test_of_two(
         await function(**given)
 
 
-def test_what_is_left_out_is_there() -> None:
+def test_each_exception_names_a_test() -> None:
     """Each is the name of a test."""
     assert {name for name in LEFT_OUT if not any(hasattr(module, name) for module in MODULES)} == set()

@@ -82,7 +82,7 @@ async def test_a_body_that_is_too_long() -> None:
     assert 413 == await refused(lying, json.loads, max_body=10)
 
 
-async def test_bodies_that_come_together_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_size_of_concurrent_bodies_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     """One body too many gets 503. It is accepted after others have been read or refused."""
     monkeypatch.setattr("streamtools.serving.requests.MAX_TOTAL_BODIES", 100)
     ends = [anyio.Event(), anyio.Event()]
@@ -152,7 +152,7 @@ def ask(body: bytes) -> Chat:
         (ask, b"{}"),
     ],
 )
-async def test_what_is_the_clients_fault(
+async def test_invalid_bodies_get_400(
     read: Callable[[bytes], Any], body: bytes, length: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The status is 400, and the log names the line that raised."""
@@ -163,7 +163,7 @@ async def test_what_is_the_clients_fault(
     assert ":" in told[0]["raised_at"]
 
 
-async def test_what_is_not() -> None:
+async def test_errors_that_are_not_the_clients() -> None:
     """Errors of this package keep their meaning, and other exceptions are server errors."""
 
     def fail(error: Exception, body: bytes) -> None:
@@ -220,7 +220,7 @@ async def test_another_client_is_answered_meanwhile() -> None:
 
 @ONE_LOOP
 @pytest.mark.parametrize("is_on", [True, False])
-async def test_no_garbage_is_looked_for_while_a_long_body_is_read(is_on: bool) -> None:
+async def test_long_bodies_are_read_without_garbage_collection(is_on: bool) -> None:
     """The collector is restored afterwards, also after errors and with several readers."""
     first, second = threading.Event(), threading.Event()
 

@@ -55,7 +55,7 @@ async def read(events: AsyncIterator[UIEvent], taken: list[UIEvent] | None = Non
     return taken
 
 
-async def test_a_run_without_readers_comes_to_its_end() -> None:
+async def test_a_run_without_readers_finishes() -> None:
     """Later readers get all of its events."""
     looked = anyio.Event()
     async with Runs() as runs:
@@ -74,7 +74,7 @@ async def test_a_run_without_readers_comes_to_its_end() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(shipped()))
-async def test_a_run_says_what_its_stream_says(name: str) -> None:
+async def test_a_run_has_the_events_of_its_stream(name: str) -> None:
     """The events of recordings are equal except for ids and times."""
     tools: list[Callable[..., Any]] = [get_weather, add]
     plain = await replay(shipped()[name], tools=tools)
@@ -92,7 +92,7 @@ async def test_a_run_says_what_its_stream_says(name: str) -> None:
     assert run.id == events[0].run_id
 
 
-async def test_detach_leaves_the_run_alone() -> None:
+async def test_detach_does_not_stop_the_run() -> None:
     """The run continues to its end, and can be read from the same position."""
     gate = anyio.Event()
     tool_ran = list[str]()
@@ -118,7 +118,7 @@ async def test_detach_leaves_the_run_alone() -> None:
     assert 1 == source.closed
 
 
-async def test_detaching_wakes_who_waits_there() -> None:
+async def test_detach_ends_waiting_reads() -> None:
     """A waiting read of that attachment ends; other attachments continue."""
     one_read, other_read = list[UIEvent](), list[UIEvent]()
     async with Runs() as runs, anyio.create_task_group() as group:
@@ -165,7 +165,7 @@ async def test_stop_ends_a_run_for_all_its_readers() -> None:
     assert "cancelled" in run.result.messages()[-1]["content"]
 
 
-async def test_stop_before_the_run_has_begun() -> None:
+async def test_stop_before_the_start() -> None:
     """The stream is closed, and the run has a start and an end."""
     source = Script(texts("a"), hold=True)
     async with Runs() as runs:
@@ -197,7 +197,7 @@ async def test_stop_at_each_event() -> None:
         assert list(range(1, len(every) + 1)) == [event.seq for event in every]
 
 
-async def test_those_who_read_the_past_let_others_have_their_turn() -> None:
+async def test_a_long_read_yields_to_other_tasks() -> None:
     """A long read yields to other tasks, and a cancellation takes nothing."""
     turns = 0
 
@@ -238,7 +238,7 @@ async def test_a_tool_may_stop_its_own_run() -> None:
         assert "cancelled" == (await found[0].wait()).reason
 
 
-async def test_whoever_is_cancelled_while_he_stops_a_run() -> None:
+async def test_a_cancelled_stop_still_stops_the_run() -> None:
     """The run stops nevertheless."""
     async with Runs() as runs:
         run = await runs.start(held("a"), owner="ann")
@@ -250,7 +250,7 @@ async def test_whoever_is_cancelled_while_he_stops_a_run() -> None:
         assert "cancelled" == (await run.wait()).reason
 
 
-async def test_a_read_that_is_cancelled_takes_nothing() -> None:
+async def test_a_cancelled_read_takes_nothing() -> None:
     """The next read gets the event, and no event is repeated."""
     gates = [anyio.Event() for _ in range(5)]
     batches = [each for gate, letter in zip(gates, "abcde", strict=True) for each in (gate, texts(letter))]
@@ -270,7 +270,7 @@ async def test_a_read_that_is_cancelled_takes_nothing() -> None:
     assert "abcde" == "".join(event.text for event in taken if isinstance(event, Text))
 
 
-async def test_runs_that_are_abandoned_are_stopped_if_asked() -> None:
+async def test_abandoned_runs_are_stopped() -> None:
     """They stop some time after the last reader left, or after the start."""
     tool = WaitingTool()
     async with Runs(stop_when_abandoned=0) as runs:
@@ -288,7 +288,7 @@ async def test_runs_that_are_abandoned_are_stopped_if_asked() -> None:
         assert 1 == tool.stopped
 
 
-async def test_a_reader_that_is_forgotten_has_left() -> None:
+async def test_a_collected_reader_has_left() -> None:
     """It counts as left when it is collected, in any thread."""
     async with Runs(stop_when_abandoned=0) as runs:
         run = await runs.start(held("a"), owner="ann")

@@ -39,7 +39,7 @@ async def held(bank: Bank, decide: Any) -> Any:
         return run
 
 
-async def test_a_run_passes_decisions_on() -> None:
+async def test_decisions_of_a_run() -> None:
     """It reports the questions of its stream, approves and answers."""
     bank = Bank()
 
@@ -54,7 +54,7 @@ async def test_a_run_passes_decisions_on() -> None:
     assert [("Ann", 5)] == bank.paid
 
 
-async def test_a_run_passes_refusals_on() -> None:
+async def test_denials_and_errors_of_a_run() -> None:
     """It denies a call, or reports why it could not be carried out."""
     bank = Bank()
 
@@ -69,7 +69,7 @@ async def test_a_run_passes_refusals_on() -> None:
     assert [] == bank.paid
 
 
-async def test_a_run_of_something_that_never_asks() -> None:
+async def test_a_run_without_questions() -> None:
     """It has no questions and refuses decisions, also before it is entered."""
     async with Runs() as runs:
         run = await runs.start(replay(shipped()["tilde-call"]), owner="ann")

@@ -62,7 +62,7 @@ async def test_a_stream_that_cannot_be_entered() -> None:
 
 
 @pytest.mark.parametrize("in_group", [True, False])
-async def test_a_fault_of_ones_own_is_found(in_group: bool) -> None:
+async def test_the_error_of_a_run_is_logged(in_group: bool) -> None:
     """The error in the log has the type of the exception, the line and the traceback."""
 
     def look_up(notes: dict[str, str]) -> str:
@@ -103,7 +103,7 @@ async def test_a_source_that_raises() -> None:
     assert "mine" not in str(events)
 
 
-async def test_a_fault_that_comes_with_the_leaving() -> None:
+async def test_an_exception_after_the_last_event() -> None:
     """The events are those of a good run, and `wait` raises the exception."""
 
     @asynccontextmanager
@@ -120,7 +120,7 @@ async def test_a_fault_that_comes_with_the_leaving() -> None:
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
-async def test_a_cancellation_that_nobody_sent(anyio_backend: str) -> None:
+async def test_a_stray_cancellation_fails_the_run(anyio_backend: str) -> None:
     """A stream that awaits a cancelled task has failed; it was not stopped."""
     async with Runs() as runs:
         run = await runs.start(giving(error=asyncio.CancelledError()), owner="ann")
@@ -146,7 +146,7 @@ async def test_an_exception_for_the_program() -> None:
     assert LEFT == story(await read(started[0].attach()))
 
 
-# Streams of another make.
+# Other streams.
 
 
 async def test_the_events_of_any_iterator() -> None:
@@ -199,7 +199,7 @@ async def test_a_stream_that_never_waits() -> None:
         assert "done cancelled: None (None)" == story(await read(run.attach()))[-1]
 
 
-async def test_what_cannot_be_read_once_it_was_left() -> None:
+async def test_a_stream_that_is_closed_on_exit() -> None:
     """A stream that is closed on exit has no more events, which is not an error."""
 
     @asynccontextmanager
@@ -218,14 +218,14 @@ async def test_what_cannot_be_read_once_it_was_left() -> None:
 
 
 @pytest.mark.parametrize("wrong", [None, [Text("a")], object()])
-async def test_what_is_no_stream(wrong: Any) -> None:
+async def test_an_object_that_is_no_stream(wrong: Any) -> None:
     """It raises TypeError."""
     async with Runs() as runs:
         with pytest.raises(TypeError, match="context manager"):
             await runs.start(wrong, owner="ann")
 
 
-async def test_stop_while_the_stream_is_being_entered() -> None:
+async def test_stop_while_the_stream_opens() -> None:
     """Entering is cancelled, and the run has its end."""
     entering = anyio.Event()
 
@@ -270,10 +270,10 @@ async def test_a_refused_stream_that_does_not_close() -> None:
         assert [("stream_not_closed", "OSError")] == [(each["event"], each["error"]) for each in logs]
 
 
-# The end of the app.
+# The end of the application.
 
 
-async def test_the_app_ends_in_mid_run() -> None:
+async def test_the_application_ends_during_a_run() -> None:
     """All runs are stopped and closed, and their readers get `done`."""
     tools, scripts = (
         [WaitingTool() for _ in range(3)],
@@ -292,7 +292,7 @@ async def test_the_app_ends_in_mid_run() -> None:
     assert "done cancelled: stop (None)" == story(taken)[-1]
 
 
-async def test_the_app_is_cancelled() -> None:
+async def test_the_application_is_cancelled() -> None:
     """The runs end in order, and the exception of the application is raised unchanged."""
     source = Script(texts("a"), hold=True)
     with anyio.CancelScope() as scope:
@@ -313,7 +313,7 @@ async def test_the_app_is_cancelled() -> None:
         await app()
 
 
-async def test_a_run_that_does_not_let_go() -> None:
+async def test_a_slow_exit_is_cancelled_after_the_grace() -> None:
     """Its exit is cancelled after the grace."""
     cancelled = list[str]()
 

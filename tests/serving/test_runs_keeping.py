@@ -71,7 +71,7 @@ async def test_the_conversation_of_another_owner() -> None:
         assert 1 == len(runs._latest)
 
 
-async def test_what_an_ended_run_waits_for() -> None:
+async def test_a_suspension_is_kept_with_its_run() -> None:
     """The suspension and the history are kept with the run."""
     bank = Bank()
     async with Runs() as runs:
@@ -93,7 +93,7 @@ async def test_what_an_ended_run_waits_for() -> None:
     assert [("Ann", 5)] == bank.paid
 
 
-async def test_two_owners_may_have_runs_of_one_name() -> None:
+async def test_run_ids_are_unique_for_each_owner() -> None:
     """One owner may not, and the second stream is closed."""
     async with Runs() as runs:
         for name in ("ann", "bob"):
@@ -188,13 +188,13 @@ async def test_a_run_is_forgotten() -> None:
 @pytest.mark.parametrize(
     "bounds", [{"max_running": 0}, {"keep": -1}, {"max_kept": -1}, {"grace": -1}, {"stop_when_abandoned": -1}]
 )
-def test_bounds_that_are_none(bounds: dict[str, Any]) -> None:
+def test_invalid_limits(bounds: dict[str, Any]) -> None:
     """The error names the value."""
     with pytest.raises(ValueError, match=f"{next(iter(bounds))} must be .*got {next(iter(bounds.values()))}"):
         Runs(**bounds)
 
 
-async def test_runs_are_started_between_entering_and_leaving() -> None:
+async def test_runs_start_only_inside_the_context() -> None:
     """Otherwise `start` raises and closes the stream. Ended runs can still be read."""
     runs, sources = Runs(), [Script([STOP]) for _ in range(3)]
     with pytest.raises(ClosedError):

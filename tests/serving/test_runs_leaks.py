@@ -1,7 +1,6 @@
-"""What runs and their readers leave behind: nothing, however many there were.
+"""Runs and their readers leave no resources:
 
-Counted are the tasks of the event loop, open files, the objects that the garbage collector knows, and the bytes that
-Python has allocated. What a thousand cycles leave, were it one small object each, is beyond the tolerances below.
+tasks, open files, objects and memory. The tolerances are smaller than one small object for each of a thousand cycles.
 """
 
 from __future__ import annotations

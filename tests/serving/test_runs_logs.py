@@ -79,7 +79,7 @@ async def test_a_log_that_reads_through_a_generator() -> None:
     assert list(range(1, len(taken) + 1)) == [event.seq for event in taken]
 
 
-async def test_a_log_that_forgets_a_run_that_goes_on() -> None:
+async def test_a_log_that_forgets_a_running_run() -> None:
     """Readers reach an end without `done`."""
     async with Runs() as runs, anyio.create_task_group() as group:
         taken = list[UIEvent]()
@@ -116,7 +116,7 @@ async def test_a_log_that_fails_for_a_while(letters: str, away: list[int]) -> No
     assert {Code.RESYNC} == {event.code for event in taken if isinstance(event, Warning)}
 
 
-async def test_a_log_whose_answer_is_lost() -> None:
+async def test_a_log_that_fails_after_storing() -> None:
     """The log has the event, and the warning in its place changes nothing."""
     away = [4, 5]
 
@@ -137,7 +137,7 @@ async def test_a_log_whose_answer_is_lost() -> None:
 
 
 @pytest.mark.parametrize("first", [1, 4, 7])
-async def test_a_log_that_does_not_come_back(first: int) -> None:
+async def test_a_log_that_fails_until_the_end(first: int) -> None:
     """The run ends, and all readers get its end from this process."""
     log = Log()
     log.fails = lambda event: event.seq >= first

@@ -64,7 +64,7 @@ async def test_dropped_after_each_event(name: str) -> None:
     pieces=st.lists(st.lists(st.text("ab #:\n", min_size=1), min_size=1), min_size=1, max_size=8),
     drops=st.lists(st.lists(st.integers(0, 9), max_size=6), min_size=1, max_size=3),
 )
-def test_several_readers_resume_at_any_places(backend: str, pieces: list[list[str]], drops: list[list[int]]) -> None:
+def test_several_readers_resume(backend: str, pieces: list[list[str]], drops: list[list[int]]) -> None:
     """All of them have the same events in the end."""
 
     async def run_it() -> None:
@@ -94,7 +94,7 @@ def test_several_readers_resume_at_any_places(backend: str, pieces: list[list[st
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 @given(most=st.integers(1, 20), count=st.integers(1, 40), after=st.integers(-2, 50))
-def test_from_any_position_of_a_log_that_is_too_short(backend: str, most: int, count: int, after: int) -> None:
+def test_any_position_of_a_short_log(backend: str, most: int, count: int, after: int) -> None:
     """A reader gets at most one warning, first, then events without a gap."""
 
     async def run_it() -> None:

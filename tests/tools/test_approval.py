@@ -59,7 +59,7 @@ async def resumed(held: EndedRun, bank: Bank, decisions: Any, *, resume: Any = N
 # Now.
 
 
-async def test_approved_twice() -> None:
+async def test_a_second_approval_is_refused() -> None:
     """The second approval is refused, and the tool runs once."""
     bank = Bank()
     refused: list[str] = []
