@@ -110,13 +110,13 @@ def _opened(request: pytest.FixtureRequest, defaults: Mapping[str, Any]) -> Iter
     item: pytest.Item = request.node
     recorded_paths = item.config.stash.setdefault(_RECORDED_PATHS, set())
     name, settings = _settings(item, defaults, getattr(request, "param", None))
-    path = place_of(item, name)
-    mode = _mode(item.config.getoption("--record-streams"), path, again=path in recorded_paths)
-    here = _short(path)
+    path = path_of(item, name)
+    mode = _mode(item.config.getoption("--record-streams"), path, was_recorded=path in recorded_paths)
+    shown_path = _relative(path)
     owner = owner_of(path, item)
     if mode == "replay" and not path.exists():
         has_fault = Playback(**settings.playback).fault is not None
-        _fail(f"{here} does not exist: {_how_to_record(item, owner, has_fault=has_fault)}")
+        _fail(f"{shown_path} does not exist: {_how_to_record(item, owner, has_fault=has_fault)}")
     test = owner or item.nodeid
     stream = RecordingFixture(
         path,
@@ -125,7 +125,7 @@ def _opened(request: pytest.FixtureRequest, defaults: Mapping[str, Any]) -> Iter
         f"`pytest --record-streams=new '{test}'` records the missing requests, `--record-streams=rewrite` records all",
     )
     advice = (
-        f"requests through `recording.transport` are replayed from {here}, and "
+        f"requests through `recording.transport` are replayed from {shown_path}, and "
         f"`pytest --record-streams=rewrite '{test}'` records them again; `allow_hosts` allows a host"
     )
     guard = blocked(advice, allow=settings.allow_hosts) if mode == "replay" else nullcontext()
@@ -134,7 +134,7 @@ def _opened(request: pytest.FixtureRequest, defaults: Mapping[str, Any]) -> Iter
             yield stream
     finally:
         if why := stream.save():
-            item.add_report_section("teardown", "recording", f"{here} is not recorded: {why}")
+            item.add_report_section("teardown", "recording", f"{shown_path} is not recorded: {why}")
         elif mode != "replay":
             recorded_paths.add(path)
 
@@ -157,18 +157,18 @@ def _settings(item: pytest.Item, defaults: Mapping[str, Any], cut: Any) -> tuple
     if cut is not None:
         chosen["cut"] = cut
     playback: Any = {key: value for key, value in chosen.items() if key in PLAYBACK_OPTIONS}
-    own = {key: value for key, value in chosen.items() if key not in PLAYBACK_OPTIONS}
+    options = {key: value for key, value in chosen.items() if key not in PLAYBACK_OPTIONS}
     known = {field.name for field in fields(RecordingSettings)} - {"playback"}
-    if unknown := own.keys() - known:
+    if unknown := options.keys() - known:
         names = ", ".join(sorted(known | PLAYBACK_OPTIONS))
         _fail(f"unknown option {', '.join(sorted(unknown))} of a recording; the options are {names}")
     try:
-        return name, RecordingSettings(**own, playback=playback)
+        return name, RecordingSettings(**options, playback=playback)
     except (ValueError, TypeError) as error:
         _fail(f"invalid options of the recording: {error}")
 
 
-def place_of(item: pytest.Item, name: str | Path | None) -> Path:
+def path_of(item: pytest.Item, name: str | Path | None) -> Path:
     """Return the path of the recording of a test.
 
     A `name` without a folder and suffix is the name of a file in the recordings folder of the test's module. It may be
@@ -187,15 +187,15 @@ def owner_of(path: Path, item: pytest.Item) -> str | None:
         for other in (item, *reversed(item.session.items)):
             is_named = any(marker.args for marker in other.iter_markers(_NAME))
             if _NAME in getattr(other, "fixturenames", ()) and not is_named:
-                owners[place_of(other, None)] = other.nodeid
+                owners[path_of(other, None)] = other.nodeid
         owners.setdefault(path, "")
     return owners[path] or None
 
 
 def _name_of(item: pytest.Item) -> str:
-    own = getattr(item, "originalname", None) or item.name
-    kind = getattr(item, "cls", None)
-    name = own if kind is None else f"{kind.__name__}.{own}"
+    function = getattr(item, "originalname", None) or item.name
+    test_class = getattr(item, "cls", None)
+    name = function if test_class is None else f"{test_class.__name__}.{function}"
     callspec: Any = getattr(item, "callspec", None)
     if callspec is None:
         return name
@@ -223,15 +223,15 @@ def _how_to_record(item: pytest.Item, owner: str | None, *, has_fault: bool) -> 
     return f"`pytest --record-streams=once '{owner}'` records the requests through `recording.transport`{complete}"
 
 
-def _mode(option: str, path: Path, *, again: bool) -> Mode:
-    if option == "rewrite" and not again:
+def _mode(option: str, path: Path, *, was_recorded: bool) -> Mode:
+    if option == "rewrite" and not was_recorded:
         return "record"
-    if option == "new" and path.suffix in ("", ".jsonl") and not again:
+    if option == "new" and path.suffix in ("", ".jsonl") and not was_recorded:
         return "extend"
     return "record" if option == "once" and not path.exists() else "replay"
 
 
-def _short(path: Path) -> str:
+def _relative(path: Path) -> str:
     """Return `path` relative to the current directory. A path outside of it is returned unchanged."""
     short = os.path.relpath(path)
     return str(path) if short.startswith("..") else short

@@ -161,7 +161,7 @@ class Playback:
     @property
     def fault(self) -> tuple[str, int] | None:
         """The name of the option that injects a fault, and the byte offset of the fault. None without a fault."""
-        return next(((name, place) for name in _FAULTS if (place := getattr(self, name)) is not None), None)
+        return next(((name, offset) for name in _FAULTS if (offset := getattr(self, name)) is not None), None)
 
 
 _FAULTS = ("cut_after", "reset_after", "stall_after")
@@ -177,21 +177,21 @@ def inject_fault(chunks: Iterable[Chunk], playback: Playback, name: str) -> Iter
     if playback.fault is None:
         yield from chunks
         return
-    fault, place = playback.fault
+    fault, offset = playback.fault
     count = 0
-    for at, data in chunks if place else ():
-        if count + len(data) >= place:
-            yield Chunk(at, data[: place - count])
+    for at, data in chunks if offset else ():
+        if count + len(data) >= offset:
+            yield Chunk(at, data[: offset - count])
             return
         count += len(data)
         yield Chunk(at, data)
-    if place:
-        raise RecordingError(unreached_fault(name, fault, place, count))
+    if offset:
+        raise RecordingError(unreached_fault(name, fault, offset, count))
 
 
-def unreached_fault(name: str, fault: str, place: int, size: int) -> str:
-    """Return the error message for a fault whose offset `place` is after the end of the response."""
-    return f"{name}: {fault}={place} was not reached: the response has {size:,} bytes"
+def unreached_fault(name: str, fault: str, offset: int, size: int) -> str:
+    """Return the error message for a fault whose `offset` is after the end of the response."""
+    return f"{name}: {fault}={offset} was not reached: the response has {size:,} bytes"
 
 
 # Number of bytes between two checkpoints. They allow cancellation. More of them would slow chunks of one byte down.

@@ -39,7 +39,7 @@ from streamtools.recording.format import (
     read_end,
 )
 from streamtools.recording.redaction import redact_request
-from streamtools.recording.scrubbing import Secret, know
+from streamtools.recording.scrubbing import Secret, encode_secrets
 
 DETECT = "detect"
 """The value of `ExchangeHead.source` for an unknown wire format, which is detected when the stream is read."""
@@ -287,7 +287,7 @@ def exchanges_of(where: PathLike, redact: Iterable[Secret] = ()) -> list[Recorde
     The secrets in `redact` are overwritten in the requests. Raises RecordingError for a file that cannot be read, an
     exchange without an end line, and a directory without recordings. Raises ValueError for an invalid secret.
     """
-    secrets = know(redact)
+    secrets = encode_secrets(redact)
     path = Path(where)
     files = [os.fspath(where)]
     if path.is_dir():

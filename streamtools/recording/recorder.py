@@ -19,7 +19,7 @@ from typing import Any, Self, TypedDict, Unpack
 from streamtools.recording.format import EndKind, ExchangeHead, RecordedRequest, RecordedResponse
 from streamtools.recording.reader import DETECT
 from streamtools.recording.redaction import credentials_in, describe_request, describe_response
-from streamtools.recording.scrubbing import Secret, know
+from streamtools.recording.scrubbing import Secret, encode_secrets
 from streamtools.recording.writer import RecordingTarget, RecordingWriter, create_private_file
 
 Edit = Callable[[ExchangeHead], ExchangeHead]
@@ -185,7 +185,7 @@ class ExchangeFile:
 
     def __post_init__(self) -> None:
         self.redact = list(self.redact)
-        know(self.redact)  # raises for an invalid secret, before the file is emptied
+        encode_secrets(self.redact)  # raises for an invalid secret, before the file is emptied
         self.fault: OSError | None = None
         self.lock = threading.RLock()
         self._owns_file = isinstance(self.target, str | os.PathLike)

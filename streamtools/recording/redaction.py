@@ -20,7 +20,7 @@ import msgspec
 
 from streamtools.json_values import fits, with_texts
 from streamtools.recording.format import ExchangeHead, RecordedRequest, RecordedResponse
-from streamtools.recording.scrubbing import LONGEST, KnownSecrets, Secret, Secrets, know, scrub
+from streamtools.recording.scrubbing import LONGEST, EncodedSecrets, Secret, Secrets, encode_secrets, scrub
 
 HEADERS = frozenset(
     {
@@ -75,12 +75,12 @@ def describe_request(
         request = msgspec.structs.replace(request, left_out=f"{len(content)} bytes")
     elif content:
         request = _with_body(request, content)
-    return redact_request(request, know([*redact, *credentials_in(headers, url)]))
+    return redact_request(request, encode_secrets([*redact, *credentials_in(headers, url)]))
 
 
 def describe_response(status: int, headers: Headers, *, redact: Iterable[Secret] = ()) -> RecordedResponse:
     """Return the redacted status and headers of a response for a recording."""
-    return _redact_response(RecordedResponse(status=status, headers=keep_headers(headers)), know(redact))
+    return _redact_response(RecordedResponse(status=status, headers=keep_headers(headers)), encode_secrets(redact))
 
 
 def credentials_in(headers: Headers, url: str = "") -> list[str]:
@@ -107,7 +107,7 @@ def credentials_in(headers: Headers, url: str = "") -> list[str]:
 
 def redact_head(head: ExchangeHead, redact: Iterable[Secret] = ()) -> ExchangeHead:
     """Return a head in which keys of known formats and the secrets in `redact` are overwritten."""
-    secrets = know(redact)
+    secrets = encode_secrets(redact)
     return msgspec.structs.replace(
         head,
         title=redact_text(head.title, secrets),
@@ -144,7 +144,7 @@ def redact_text(text: str, redact: Secrets = ()) -> str:
     return text if clean == data else clean.decode(errors="replace")
 
 
-def redact_request(request: RecordedRequest, secrets: KnownSecrets) -> RecordedRequest:
+def redact_request(request: RecordedRequest, secrets: EncodedSecrets) -> RecordedRequest:
     """Return a request in which keys of known formats and `secrets` are overwritten."""
     body = request.body if fits(request.body, _MAX_DEPTH) else REDACTED
     return msgspec.structs.replace(
@@ -177,12 +177,12 @@ def _redact_parameters(text: str) -> str:
     return "&".join(parameters)
 
 
-def _redact_response(response: RecordedResponse, secrets: KnownSecrets) -> RecordedResponse:
+def _redact_response(response: RecordedResponse, secrets: EncodedSecrets) -> RecordedResponse:
     headers = {name: redact_text(value, secrets) for name, value in response.headers.items()}
     return msgspec.structs.replace(response, headers=headers)
 
 
-def _redact_escaped(url: str, secrets: KnownSecrets) -> str:
+def _redact_escaped(url: str, secrets: EncodedSecrets) -> str:
     """Return `url` in which secrets are overwritten, also percent-encoded secrets."""
 
     def clean(part: re.Match[str]) -> str:

@@ -41,20 +41,23 @@ _TOKEN = rb"[A-Za-z0-9_-]"
 _WIDE = rb"(?:[A-Za-z0-9._~+/=-]|\\/)"
 _BEGIN = rb"(?:(?<![A-Za-z0-9_-])|(?<=\\[bfnrt])|(?<=\\u[0-9A-Fa-f]{4})|(?<=%[0-9A-Fa-f]{2}))"
 _FORMATS: list[tuple[bytes, int, list[bytes]]] = [
-    *((more.encode(), least, [prefix.encode() for prefix in prefixes]) for more, least, prefixes in FORMATS),
+    *(
+        (character.encode(), minimum, [prefix.encode() for prefix in prefixes])
+        for character, minimum, prefixes in FORMATS
+    ),
     (_WIDE, 16, [b"[Bb]earer ", b"BEARER ", b"[Bb]earer%20"]),
 ]
 _JWT = rb"eyJ(?=[A-Za-z0-9_-]{8,%d}\.[A-Za-z0-9_-]{8})([A-Za-z0-9_.-]*)" % (LONGEST - 16)
-_JWT_BEGUN = rb"[A-Za-z0-9_-]*(?:(?<=[A-Za-z0-9_-]{8})\.[A-Za-z0-9_-]{0,7})?"
+_PARTIAL_JWT = rb"[A-Za-z0-9_-]*(?:(?<=[A-Za-z0-9_-]{8})\.[A-Za-z0-9_-]{0,7})?"
 
 
-def _whole(more: bytes, least: int, prefix: bytes) -> bytes:
-    return rb"%s(?=%s{%d})(%s*)" % (prefix, more, least, _WIDE if more == _WIDE else _TOKEN)
+def _complete(character: bytes, minimum: int, prefix: bytes) -> bytes:
+    return rb"%s(?=%s{%d})(%s*)" % (prefix, character, minimum, _WIDE if character == _WIDE else _TOKEN)
 
 
-def _begun(prefix: bytes, more: bytes) -> bytes:
-    """Return a pattern that matches any beginning of `prefix`, or the whole prefix followed by `more`."""
-    pattern = rb"(%s\\?)" % more  # a trailing backslash may begin an escaped slash
+def _partial(prefix: bytes, character: bytes) -> bytes:
+    """Return a pattern that matches any beginning of `prefix`, or the whole prefix followed by `character`."""
+    pattern = rb"(%s\\?)" % character  # a trailing backslash may begin an escaped slash
     for atom in reversed(re.findall(rb"\[[^]]*\]|.", prefix)):
         pattern = rb"%s(?:%s)?" % (atom, pattern)
     return pattern
@@ -64,11 +67,11 @@ def _any(patterns: Iterable[bytes]) -> re.Pattern[bytes]:
     return re.compile(_BEGIN + b"(?:" + b"|".join(patterns) + b")")
 
 
-_ROWS = [(more, least, prefix) for more, least, prefixes in _FORMATS for prefix in prefixes]
-_KEY = _any([*(_whole(*row) for row in _ROWS), _JWT])
+_ROWS = [(character, minimum, prefix) for character, minimum, prefixes in _FORMATS for prefix in prefixes]
+_KEY = _any([*(_complete(*row) for row in _ROWS), _JWT])
 # Patterns of the beginnings of keys. They are sorted, so that `hf_` precedes `hf_oauth_`: "hf_oa" may begin either key.
-_BEGINNINGS = sorted((prefix, b"%s{0,%d}" % (more, least - 1)) for more, least, prefix in _ROWS)
-_KEY_BEGUN = _any(b"(?:%s)\\Z" % _begun(*row) for row in [*_BEGINNINGS, (b"eyJ", _JWT_BEGUN)])
+_BEGINNINGS = sorted((prefix, b"%s{0,%d}" % (character, minimum - 1)) for character, minimum, prefix in _ROWS)
+_PARTIAL_KEY = _any(b"(?:%s)\\Z" % _partial(*row) for row in [*_BEGINNINGS, (b"eyJ", _PARTIAL_JWT)])
 _HINTS = {max(re.sub(rb"\[.*?\]", b"|", prefix).split(b"|"), key=len) for _, _, prefix in _ROWS} | {b"eyJ"}
 """Each key contains one of these texts. Fast path: a search for them is 20 times as fast as a search for patterns."""
 
@@ -78,15 +81,15 @@ ASCII characters, and `.` matches one byte. Matches that contain a line end or m
 """
 
 
-class KnownSecrets(NamedTuple):
+class EncodedSecrets(NamedTuple):
     """Secrets in bytes. `texts` holds every encoding of each secret text."""
 
     texts: list[bytes]
     patterns: list[re.Pattern[bytes]]
 
 
-Secrets: TypeAlias = Iterable[Secret] | KnownSecrets
-"""Secrets, or the result of `know`. With the result, the secrets are encoded only once for many searches."""
+Secrets: TypeAlias = Iterable[Secret] | EncodedSecrets
+"""Secrets, or the result of `encode_secrets`. With the result, the secrets are encoded only once for many searches."""
 
 _FIELDS = (
     *("content", "text", "delta", "arguments", "partial_json", "thinking", "reasoning", "reasoning_content"),
@@ -109,7 +112,7 @@ class Scrubber:
     """
 
     def __init__(self, secrets: Secrets = ()) -> None:
-        known = know(secrets)
+        known = encode_secrets(secrets)
         self._texts, patterns = known
         # After a secret is overwritten, the bytes after it may begin a word and match a key format. Search again.
         self._second_pass = Scrubber() if any(known) else None
@@ -204,8 +207,8 @@ class _SearchedText:
         text, start, decided, size = self._text, self._search_from, self._decided, len(self._text)
         has_hint = size - start >= _SHORTEST_KEY and any(text.find(hint, start) >= 0 for hint in _HINTS)
         keys = list(_KEY.finditer(text, start)) if start < decided or has_hint else []
-        begun = self._find_begun_key()
-        self._search_from = tail = begun.start() if begun else size
+        partial = self._find_partial_key()
+        self._search_from = tail = partial.start() if partial else size
         # A key at the end of the text may continue in the next data, so it is searched again from its beginning. A
         # backslash after it may begin an escaped slash.
         for key in keys:
@@ -218,13 +221,13 @@ class _SearchedText:
             self._search_from, tail = min(self._search_from, line_start), min(tail, line_start)
         spans = [key.span(key.lastindex or 0) for key in keys]
         spans += [*self._find_texts(), *self._find_patterns(start, size if is_last else tail)]
-        self._decided = min(tail, self._begun_text())
+        self._decided = min(tail, self._find_partial_text())
         return [item for first, last in spans for item in self._positions[max(first, decided) : last]]
 
     def find_cut_secret(self) -> Sequence[int]:
         """Return the positions of an incomplete secret at the end of the text."""
-        size, text_start, begun = len(self._text), self._begun_text(), self._find_begun_key()
-        key_start = begun.start(begun.lastindex) if begun and begun.lastindex else size
+        size, text_start, partial = len(self._text), self._find_partial_text(), self._find_partial_key()
+        key_start = partial.start(partial.lastindex) if partial and partial.lastindex else size
         return self._positions[min(key_start, text_start) if size - text_start > _MAX_SHOWN else key_start :]
 
     def _forget(self, start: int, stop: int) -> None:
@@ -242,8 +245,8 @@ class _SearchedText:
         """
         return max(self._decided, self._text.rfind(b"\n") + 1, len(self._text) - LONGEST)
 
-    def _find_begun_key(self) -> re.Match[bytes] | None:
-        return _KEY_BEGUN.search(self._text, self._unfinished_line())
+    def _find_partial_key(self) -> re.Match[bytes] | None:
+        return _PARTIAL_KEY.search(self._text, self._unfinished_line())
 
     def _find_texts(self) -> Iterator[tuple[int, int]]:
         """Yield the spans of the secret texts. Overlapping spans are cut, so that they do not overlap."""
@@ -253,15 +256,15 @@ class _SearchedText:
                 yield max(start, index), index + len(text)
                 start, index = index + len(text), self._text.find(text, index + 1)
 
-    def _begun_text(self) -> int:
+    def _find_partial_text(self) -> int:
         """Return the index at which an incomplete secret text at the end begins. Without one, return the length."""
-        begun = size = len(self._text)
+        partial = size = len(self._text)
         for text in self._texts:
             index = self._text.find(text[:1], max(self._decided, size - len(text) + 1))
-            while 0 <= index < begun and not text.startswith(self._text[index:]):
+            while 0 <= index < partial and not text.startswith(self._text[index:]):
                 index = self._text.find(text[:1], index + 1)
-            begun = index if 0 <= index < begun else begun
-        return begun
+            partial = index if 0 <= index < partial else partial
+        return partial
 
     def _find_patterns(self, start: int, tail: int) -> Iterator[tuple[int, int]]:
         """Yield the spans of the matches of patterns that begin before `tail`. Each line is searched separately."""
@@ -273,20 +276,20 @@ class _SearchedText:
 
 def scrub(data: bytes, secrets: Secrets = ()) -> bytes:
     """Return `data` with its secrets overwritten. `data` must be complete."""
-    known = know(secrets)
+    known = encode_secrets(secrets)
     clean = bytearray(data)
     for position in _SearchedText(*known, joined=False).add(data, 0, is_last=True):
         clean[position] = _ASTERISK
     return scrub(bytes(clean)) if any(known) else bytes(clean)
 
 
-def know(secrets: Secrets) -> KnownSecrets:
+def encode_secrets(secrets: Secrets) -> EncodedSecrets:
     """Encode secrets for searching. Raises ValueError for a secret that is empty, too long, or an invalid pattern."""
-    if isinstance(secrets, KnownSecrets):
+    if isinstance(secrets, EncodedSecrets):
         return secrets
     secrets = list(secrets)
     texts = {encoded for secret in secrets if isinstance(secret, str) for encoded in _encodings(secret)}
-    return KnownSecrets(list(texts), [_in_bytes(secret) for secret in secrets if isinstance(secret, re.Pattern)])
+    return EncodedSecrets(list(texts), [_in_bytes(secret) for secret in secrets if isinstance(secret, re.Pattern)])
 
 
 def _encodings(secret: str) -> set[bytes]:

@@ -214,13 +214,13 @@ class ReplayTransport(ClientTransport):
         for exchange, body in self._with_faults:
             if (missed := body.missed()) is None:
                 continue
-            fault, place = missed
+            fault, offset = missed
             with exchange.open() as opened:
                 size = sum(len(chunk.data) for chunk in opened)
-            if place > size:
-                messages.append(unreached_fault(str(exchange), fault, place, size))
+            if offset > size:
+                messages.append(unreached_fault(str(exchange), fault, offset, size))
             elif fault != "stall_after":  # a stall does not affect a reader that stopped before it
-                messages.append(f"{exchange}: {fault}={place} was not reached: the reader left earlier")
+                messages.append(f"{exchange}: {fault}={offset} was not reached: the reader left earlier")
         return messages
 
     def check(self) -> None:
