@@ -76,12 +76,14 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     try:
         outcome = yield
     except BaseException:
-        if (stream := item.stash.get(_FIXTURE, None)) is not None and (faults := stream.faults(check_unplayed=False)):
-            item.add_report_section("call", "recording", "\n".join(faults))
+        if (stream := item.stash.get(_FIXTURE, None)) is not None and (
+            problems := stream.problems(check_unplayed=False)
+        ):
+            item.add_report_section("call", "recording", "\n".join(problems))
         raise
     if (stream := item.stash.get(_FIXTURE, None)) is not None:
-        if faults := stream.faults(check_unplayed=True):
-            _fail("\n".join(faults))
+        if problems := stream.problems(check_unplayed=True):
+            _fail("\n".join(problems))
         stream.test_passed = True
     return outcome
 

@@ -120,9 +120,9 @@ class RecordedStream(RecordedBytes):
         super().__init__(pieces, _begin_exchange(file, response), [pieces, stream])
 
     @property
-    def fault(self) -> OSError | None:
+    def write_error(self) -> OSError | None:
         """The error that stopped the recording. None if the file could be written. The stream continues in any case."""
-        return self._file.fault
+        return self._file.write_error
 
     def aiter_bytes(self) -> Self:
         """Return the iterator of the bytes, which is this object. Only one reader can use it."""
@@ -171,7 +171,7 @@ class ExchangeFile:
 
     The oldest open exchange is written while it is read. Later exchanges are buffered until it has ended. If `target`
     is a path, the file is overwritten. A file object is not closed. If the file cannot be written, the recording stops
-    and `fault` is the error, but the streams continue.
+    and `write_error` is the error, but the streams continue.
 
     Raises OSError for a path that cannot be opened, and ValueError for an invalid secret.
     """
@@ -186,7 +186,7 @@ class ExchangeFile:
     def __post_init__(self) -> None:
         self.redact = list(self.redact)
         encode_secrets(self.redact)  # raises for an invalid secret, before the file is emptied
-        self.fault: OSError | None = None
+        self.write_error: OSError | None = None
         self.lock = threading.RLock()
         self._owns_file = isinstance(self.target, str | os.PathLike)
         self._file = create_private_file(self.target) if isinstance(self.target, str | os.PathLike) else self.target
@@ -211,11 +211,11 @@ class ExchangeFile:
         while self._unwritten:
             exchange = self._unwritten[0]
             try:
-                if self.fault is None and (lines := exchange.take_lines()):
+                if self.write_error is None and (lines := exchange.take_lines()):
                     self._file.write(lines)
                     self._file.flush()
             except OSError as error:
-                self.fault = error
+                self.write_error = error
             if not exchange.ended:
                 return
             self._unwritten.popleft()

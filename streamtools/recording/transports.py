@@ -116,7 +116,8 @@ class RecordingTransport(ClientTransport):
     `edit` is called with each head and returns the head to write. `clock` returns the time in seconds. A request that
     gets no response is recorded too.
 
-    If the file cannot be written, the recording stops and `fault` is the error. The client still gets its responses.
+    If the file cannot be written, the recording stops, and `write_error` holds the error. The client still gets its
+    responses.
     """
 
     def __init__(self, inner: Any, target: RecordingTarget, **options: Unpack[RecordOptions]) -> None:
@@ -125,9 +126,9 @@ class RecordingTransport(ClientTransport):
         self._file = ExchangeFile(target, **options)
 
     @property
-    def fault(self) -> OSError | None:
+    def write_error(self) -> OSError | None:
         """The error that stopped the recording. None if the file could be written."""
-        return self._file.fault
+        return self._file.write_error
 
     async def _close(self, *, blocking: bool) -> None:
         try:
@@ -199,7 +200,7 @@ class ReplayTransport(ClientTransport):
         self._lock = Lock()  # several threads may use one blocking client
         self._open_bodies: set[ReplayBytes] = set()
         self._with_faults: list[tuple[RecordedExchange, ReplayBytes]] = []
-        self.faults: list[RecordingError] = []
+        self.errors: list[RecordingError] = []
         """The errors of requests without a recording, and of recordings that could not be read to their end."""
 
     @property
@@ -224,12 +225,12 @@ class ReplayTransport(ClientTransport):
         return messages
 
     def check(self) -> None:
-        """Raise the first error in `faults`, if there is one.
+        """Raise the first error in `errors`, if there is one.
 
         Otherwise raise RecordingError if an injected fault was not reached, or if an exchange was not requested.
         """
-        if self.faults:
-            raise self.faults[0]
+        if self.errors:
+            raise self.errors[0]
         if missed := self.missed:
             raise RecordingError(missed[0])
         if unplayed := self.unplayed:
@@ -264,7 +265,7 @@ class ReplayTransport(ClientTransport):
         opened = exchange.open()
         try:
             library = library_of(request)
-            body: _ReplayedBody = stream_class(_ReplayedBody, library)(opened, library, self.faults, options)
+            body: _ReplayedBody = stream_class(_ReplayedBody, library)(opened, library, self.errors, options)
         except BaseException:
             opened.close()
             raise
@@ -281,20 +282,20 @@ class ReplayTransport(ClientTransport):
                 return exchange
         explanation = explain(sent, self.unplayed, self._played)
         explanation = explanation or f": all of its {len(self._exchanges)} exchanges have been played"
-        fault = UnrecordedRequest(f"{describe(sent.with_body)} is not recorded in {self._where}{explanation}")
-        self.faults.append(fault)
-        raise fault
+        error = UnrecordedRequest(f"{describe(sent.with_body)} is not recorded in {self._where}{explanation}")
+        self.errors.append(error)
+        raise error
 
 
 class _ReplayedBody(ReplayBytes):
     """The body of an open exchange for a client of `library`. It raises the exceptions of this library."""
 
     def __init__(
-        self, opened: OpenRecording, library: ModuleType, faults: list[RecordingError], options: PlaybackOptions
+        self, opened: OpenRecording, library: ModuleType, errors: list[RecordingError], options: PlaybackOptions
     ) -> None:
         super().__init__(opened, waits_after_reader_left=True, **options)
         self._library = library
-        self._faults = faults
+        self._errors = errors
 
     def response(self) -> Any:
         """Return the response, with this object as its unread body. Raises RecordingError for an invalid head."""
@@ -305,8 +306,8 @@ class _ReplayedBody(ReplayBytes):
             return self._library.Response(head.status, headers=headers, stream=self)
         except UnicodeEncodeError as error:
             self.close()
-            fault = RecordingError(f"{self.recording.name} has an invalid header: {error}")
-            raise self._translate(fault) from None
+            problem = RecordingError(f"{self.recording.name} has an invalid header: {error}")
+            raise self._translate(problem) from None
 
     async def __anext__(self) -> bytes:
         try:
@@ -326,7 +327,7 @@ class _ReplayedBody(ReplayBytes):
         A RecordingError is added to the faults and returned unchanged.
         """
         if isinstance(error, RecordingError):
-            self._faults.append(error)
+            self._errors.append(error)
             return error
         is_timeout = isinstance(error, TimeoutError)
         library, end = self._library, None if self.playback.fault else self.recording.end

@@ -91,19 +91,19 @@ class FixtureTransport(ClientTransport):
         try:
             if self._replay is not None:
                 return await send(self._replay)
-        except UnrecordedRequest as fault:
+        except UnrecordedRequest as error:
             assert self._replay is not None
             if self._only_replays:
-                fault.args = (f"{fault}\n{self._advice}".strip(),)
+                error.args = (f"{error}\n{self._advice}".strip(),)
                 raise
-            self._replay.faults.remove(fault)
+            self._replay.errors.remove(error)
         return await send(self._open_recorder())
 
     async def _close(self, *, blocking: bool) -> None:
         for transport in filter(None, (self._replay, self._recorder)):
             await transport._close(blocking=blocking)
 
-    def faults(self, *, check_unplayed: bool) -> list[str]:
+    def problems(self, *, check_unplayed: bool) -> list[str]:
         """Return messages about requests that are not recorded.
 
         If there are none and `check_unplayed` is True, return messages about injected faults that were not reached, or
@@ -111,15 +111,15 @@ class FixtureTransport(ClientTransport):
         """
         if self._replay is None or not self._only_replays:
             return []
-        faults = [str(fault) for fault in self._replay.faults]
-        if not faults and check_unplayed:
-            faults += self._replay.missed
-            if not faults and self._settings.unplayed == "fail":
+        problems = [str(error) for error in self._replay.errors]
+        if not problems and check_unplayed:
+            problems += self._replay.missed
+            if not problems and self._settings.unplayed == "fail":
                 try:
                     self._replay.check()
-                except RecordingError as fault:
-                    faults.append(f"{fault}\n{self._advice}".strip())
-        return faults
+                except RecordingError as error:
+                    problems.append(f"{error}\n{self._advice}".strip())
+        return problems
 
     def save(self, *, test_passed: bool) -> str | None:
         """Replace the old recording by the new recording, if there is one.
@@ -142,13 +142,13 @@ class FixtureTransport(ClientTransport):
 
     def _find_problem(self, *, test_passed: bool) -> str | None:
         assert self._recorder is not None
-        fault = self._recorder.fault
+        write_error = self._recorder.write_error
         try:
             self._file.close()
         except OSError as error:
-            fault = error
-        if fault is not None:
-            return f"it could not be written: {fault}"
+            write_error = error
+        if write_error is not None:
+            return f"it could not be written: {write_error}"
         for exchange in read_recordings(self._temporary_path, strict=False):
             request, response = exchange.head.request, exchange.head.response
             assert request is not None
@@ -251,10 +251,10 @@ class RecordingFixture:
         """The exchanges in the file. Raises RecordingError if the file cannot be read."""
         return read_recordings(self.path)
 
-    def faults(self, *, check_unplayed: bool) -> list[str]:
+    def problems(self, *, check_unplayed: bool) -> list[str]:
         """Return messages about unrecorded requests. With `check_unplayed=True`, also report unused recordings."""
         if self._transport is not None:
-            return self._transport.faults(check_unplayed=check_unplayed)
+            return self._transport.problems(check_unplayed=check_unplayed)
         if self._path_was_used or not check_unplayed or self._settings.unplayed == "ignore":
             return []
         return [

@@ -67,7 +67,7 @@ async def test_an_asynchronous_iterable_is_recorded(tmp_path: Path) -> None:
     assert [(1000.0, CHUNKS[0]), (2000.0, CHUNKS[1]), (3000.0, CHUNKS[2])] == list(recording.chunks)
     assert ("end", 4000.0, "") == ending(recording)
     assert ("openai", None, None) == (recording.head.source, recording.head.request, recording.head.response)
-    assert (None, None, None) == (stream.status_code, stream.headers, stream.fault)
+    assert (None, None, None) == (stream.status_code, stream.headers, stream.write_error)
     await stream.aclose()
     assert recording == read_recording(path)
 

@@ -57,7 +57,7 @@ async def test_an_error_shows_the_difference_to_the_nearest_request(tmp_path: Pa
     error = str(raised.value)
     assert error.startswith(f"POST {URL} is not recorded in {path}; the nearest is {path}, exchange 2:\n    body")
     assert message in error
-    assert [raised.value] == transport.faults
+    assert [raised.value] == transport.errors
     with pytest.raises(UnrecordedRequest):
         transport.check()
 

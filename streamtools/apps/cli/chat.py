@@ -61,7 +61,7 @@ class _ChatSession:
         self._args = args
         self.view = view
         self._recording = recording
-        self._recording_fault: OSError | None = None
+        self._write_error: OSError | None = None
         self._errors = errors
         self._ledger = MemoryLedger()
         self._model = CommandModel(args, import_tools(args.tools) if args.tools is not None else None)
@@ -83,8 +83,8 @@ class _ChatSession:
                 break
             result = anyio.run(self._show_turn, self._history, {"resume": suspension, "approvals": decisions})
         status = self._errors.report_result(self.label, result)
-        if (fault := self._recording_fault) is not None:
-            raise CommandError(f"the recording cannot be written: {reason_of(fault)}", status=1)
+        if (error := self._write_error) is not None:
+            raise CommandError(f"the recording cannot be written: {reason_of(error)}", status=1)
         return status
 
     async def _show_turn(self, history: list[Message], resume_options: dict[str, Any]) -> TurnResult:
@@ -123,7 +123,7 @@ class _ChatSession:
         )
         async with httpx.AsyncClient(transport=transport) as client:
             yield client
-        self._recording_fault = self._recording_fault or transport.fault
+        self._write_error = self._write_error or transport.write_error
 
 
 @contextlib.contextmanager

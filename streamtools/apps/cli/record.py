@@ -73,8 +73,8 @@ async def _record(args: Namespace, content: bytes | None, file: BinaryIO, view: 
         async for event in events:
             view.show(event)
     view.summarize(events.result, time.perf_counter() - start)
-    if (fault := transport.fault) is not None:
-        raise CommandError(f"the recording cannot be written: {reason_of(fault)}", status=1)
+    if (error := transport.write_error) is not None:
+        raise CommandError(f"the recording cannot be written: {reason_of(error)}", status=1)
     return events.result
 
 
