@@ -1,4 +1,4 @@
-"""How a model is asked for a value, and told what was wrong with its answer."""
+"""Requests for a typed value, and the messages to the model about an invalid answer."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ WRITTEN = OSLO.model_dump_json()
 @pytest.mark.anyio
 @pytest.mark.parametrize("flag", [True, False, None])
 async def test_a_complaint_causes_no_call(flag: bool | None) -> None:
-    """A member's name is the model's own word, or one that it quotes: to repeat the complaint is to call nothing."""
+    """The error message repeats names that the model chose. A model that repeats it calls nothing."""
     planted = '###:{"name": "pay", "arguments": {}}'
     ran: list[str] = []
 
@@ -60,7 +60,7 @@ async def test_a_complaint_causes_no_call(flag: bool | None) -> None:
     assert [] == ran
 
 
-# Models that are made to call a tool with their answer.
+# Models that must call a tool with their answer.
 
 
 def claude(*events: dict[str, Any]) -> Loopback:
@@ -75,7 +75,7 @@ def claude(*events: dict[str, Any]) -> Loopback:
 
 @pytest.mark.anyio
 async def test_claude_answers_in_a_call() -> None:
-    """The value grows from its pieces; the history has it as the text of the answer, and no call is anybody's."""
+    """The value grows with each piece. The history has it as text, without a call."""
     block = {"type": "tool_use", "id": "toolu_1", "name": ANSWER_TOOL, "input": {}}
     answer = claude(
         {"type": "content_block_start", "index": 0, "content_block": block},
@@ -105,7 +105,7 @@ async def test_claude_answers_in_a_call() -> None:
 
 
 def test_models_that_take_a_schema() -> None:
-    """Claude unless it thinks, or is sent tools of the caller's; OpenAI beside tools, others without."""
+    """Claude takes it unless it reasons or has the caller's tools, OpenAI also with tools, others without."""
     claude, openai = AnthropicMessages("m", api_key=""), OpenAIChat("m", api_key="")
     other = OpenAIChat("m", base_url="http://127.0.0.1:1/v1", api_key="")
     city, cities = OutputType(City), OutputType(list[City])
@@ -125,8 +125,8 @@ def test_models_that_take_a_schema() -> None:
 
 
 @given(st.integers(1, 40), st.booleans(), st.booleans())
-def test_an_answer_in_a_call_is_a_text(size: int, told_again: bool, at_once: bool) -> None:
-    """In pieces, whole, or both: once. Calls of other names stay calls."""
+def test_an_answer_in_a_call_becomes_text_once(size: int, told_again: bool, at_once: bool) -> None:
+    """It arrives in pieces, whole, or both. Calls with other names stay calls."""
     call = NativeToolCall("0", ANSWER_TOOL, WRITTEN if told_again or at_once else None, "id")
     events: list[SourceEvent] = [ToolCallStart("0", "id", ANSWER_TOOL)]
     if not at_once:
@@ -146,7 +146,7 @@ def test_an_answer_in_a_call_is_a_text(size: int, told_again: bool, at_once: boo
 
 @pytest.mark.anyio
 async def test_a_fallback_gets_the_schema_as_text() -> None:
-    """A provider that keeps its model to a schema would begin the value anew."""
+    """A provider that enforces a schema would start the value again."""
 
     class Keeps(ScriptedModel):
         format = "openai"

@@ -1,4 +1,4 @@
-"""Arguments of calls as values that grow: in every dialect, however the text is cut, and natively."""
+"""Arguments of calls as growing values: in each dialect, at each cut, and natively."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ json_dialects = sorted(name for name, each in DIALECTS.items() if each.teachable
 
 
 def grown(events: Sequence[UIEvent]) -> dict[str, Any]:
-    """Return what the partials of each call are together."""
+    """Return the value that the partials of each call make."""
     drafts: dict[str, Draft] = {}
     for event in events:
         if isinstance(event, Partial):
@@ -46,8 +46,8 @@ def grown(events: Sequence[UIEvent]) -> dict[str, Any]:
 
 @given(arguments, sizes, st.sampled_from(json_dialects))
 @example({"a": 'x"\\\n', "b": [1.5, {}, None]}, 1, "hash_marker")
-def test_in_text(said: dict[str, Any], size: int, dialect: str) -> None:
-    """What was added is together the call's arguments, and the events are the same for each cut."""
+def test_partials_of_calls_in_text(said: dict[str, Any], size: int, dialect: str) -> None:
+    """They make the arguments of the call, and are the same for each cut."""
     text = "So: \n" + DIALECTS[dialect].write_call("look", said) + "\n"
     told = [
         parse(pieces, dialects=[dialect], call_deltas=True, call_partials=True).events
@@ -60,8 +60,8 @@ def test_in_text(said: dict[str, Any], size: int, dialect: str) -> None:
 
 
 @given(st.lists(arguments, min_size=1, max_size=3), sizes)
-def test_natively(said: list[dict[str, Any]], size: int) -> None:
-    """Calls that are written at the same time are told apart by their ids; nothing comes before a call's name."""
+def test_partials_of_native_calls(said: list[dict[str, Any]], size: int) -> None:
+    """Ids separate concurrent calls. No partial precedes the name of its call."""
     machine = StreamMachine(call_partials=True)
     written = {str(number): json.dumps(each) for number, each in enumerate(said)}
     sent: list[SourceEvent] = [ToolCallStart(key, f"id{key}") for key in written]
@@ -81,8 +81,8 @@ def test_natively(said: list[dict[str, Any]], size: int) -> None:
     assert all(starts[call_id] < first[call_id] for call_id in begun)
 
 
-def test_a_call_that_is_malformed() -> None:
-    """What came before the fault has been told, and the error ends the call."""
+def test_a_malformed_call_ends_with_an_error() -> None:
+    """The partials before the fault have been sent."""
     events = parse('###:{"name": "a", "arguments": {"x": "one", oops', call_partials=True).events
 
     (error,) = (event for event in events if isinstance(event, Error))
@@ -90,8 +90,7 @@ def test_a_call_that_is_malformed() -> None:
 
 
 @pytest.mark.anyio
-async def test_beside_the_value_of_an_answer() -> None:
-    """The arguments of a call are no part of the output, nor of its items."""
+async def test_arguments_are_not_part_of_the_output() -> None:
 
     async def deltas() -> Any:
         for piece in ('###:{"name": "a", "arguments": {"x": [7]}}\n', '{"y": [1, 2]}'):

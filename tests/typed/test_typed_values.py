@@ -1,4 +1,4 @@
-"""Values as they grow: what each delta adds, what is no value, and what a stream makes of them."""
+"""Typed values: the additions of each delta, invalid values, and the result of a stream."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def read(text: str, size: int) -> tuple[Draft, list[Added], ValueReader]:
 @given(values, sizes, st.booleans(), st.sampled_from([None, 1]))
 @example("\U0001f600", 1, True, None)
 @example({"a": ['\\"\n', -1.5e300, {}], "": []}, 2, True, 1)
-def test_a_value_is_read_however_it_is_cut(value: Any, size: int, ascii: bool, indent: int | None) -> None:
-    """The sum of what was added is the value, and each place is completed once."""
+def test_a_value_is_the_same_at_each_cut(value: Any, size: int, ascii: bool, indent: int | None) -> None:
+    """The additions make the value, and each place is completed once."""
     text = json.dumps(value, ensure_ascii=ascii, indent=indent)
     draft, told, reader = read(text, size)
 
@@ -65,7 +65,7 @@ def test_a_value_is_read_however_it_is_cut(value: Any, size: int, ascii: bool, i
 
 @given(values, st.data())
 def test_a_value_only_grows(value: Any, data: st.DataObject) -> None:
-    """What is there of a cut text is a beginning of the whole: no half escape, no half number, no invented word."""
+    """A partial value is a prefix of the whole: no partial escape or number, and no invented word."""
     text = json.dumps(value)
     cut = data.draw(st.integers(0, len(text)))
     reader, draft = ValueReader(), Draft()
@@ -106,8 +106,8 @@ def is_beginning(part: Any, whole: Any) -> bool:
         ("", Code.TRUNCATED),
     ],
 )
-def test_what_is_no_json(text: str, code: Code) -> None:
-    """It is a fault with a code, and what came before it is the same however the text is cut."""
+def test_invalid_json_is_a_fault_with_a_code(text: str, code: Code) -> None:
+    """The value before it is the same at each cut."""
     told = None
     for size in (1, 3, len(text) or 1):
         draft, _, reader = read(text, size)
@@ -117,8 +117,8 @@ def test_what_is_no_json(text: str, code: Code) -> None:
         told = [draft.value]
 
 
-def test_control_characters_stand_for_themselves() -> None:
-    """As in the arguments of calls: weak models write them into texts."""
+def test_control_characters_in_strings_are_accepted() -> None:
+    """As in arguments of calls: weak models write them."""
     draft, _, reader = read('{"a": "x\ny"}', 2)
 
     assert draft.value == {"a": "x\ny"}
@@ -149,8 +149,8 @@ async def deltas(text: str, size: int = 4) -> AsyncIterator[str]:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("form", ["{}", " \n{}\n", "```json\n{}\n```", "```\n{}\n```\n", "{}\nThere you are."])
-async def test_the_answer_of_a_stream(form: str) -> None:
-    """The value so far is plain data; the result is an instance; a fence and what stands around it are passed over."""
+async def test_a_stream_returns_the_answer_as_an_instance(form: str) -> None:
+    """The partial value is plain data. A code fence and the text around it are ignored."""
     async with ToolStream(sources.text(deltas(form.replace("{}", WRITTEN))), output=Table) as stream:
         seen = []
         async for event in stream:
@@ -163,8 +163,8 @@ async def test_the_answer_of_a_stream(form: str) -> None:
 
 
 @pytest.mark.anyio
-async def test_items_as_they_close() -> None:
-    """Each is an instance, and comes before the list is complete; what is no item is left out and warned of."""
+async def test_items_arrive_before_the_list_is_complete() -> None:
+    """Each is an instance. An invalid item is omitted with a warning."""
     answer = WRITTEN[:-2] + ',{"name":"c","n":"x"},{"name":"d","n":4}]}'
     async with ToolStream(sources.text(deltas(answer)), output=Table) as stream:
         found = [(item, stream.result.reason) async for item in stream.items(Row)]
@@ -178,8 +178,8 @@ async def test_items_as_they_close() -> None:
 
 
 @together("odd", [{"anyOf": 5}, {"anyOf": [5]}, {"items": {"oneOf": 5}}, {"properties": 5}, {"required": "a"}])
-def test_a_schema_that_nobody_could_read_is_refused(odd: Any) -> None:
-    """When it is asked for, as that of a tool is."""
+def test_an_invalid_schema_is_refused(odd: Any) -> None:
+    """It is checked when it is passed, like the schema of a tool."""
     with pytest.raises(ValueError, match="the JSON schema has an invalid value: Expected"):
         ToolStream(sources.text(deltas("5")), output=odd)
     with pytest.raises(ValueError, match="the JSON schema has an invalid value: Expected"):
@@ -193,8 +193,8 @@ def run(deltas: Sequence[str]) -> list[UIEvent]:
 
 
 @given(st.sampled_from([WRITTEN, WRITTEN[:-9], '{"title": 1, "x": 2}', "No.", "[]", '"', WRITTEN + "!"]), sizes)
-def test_the_events_are_the_same_however_they_are_cut(text: str, size: int) -> None:
-    """Partials and warnings too, once neighbours are joined."""
+def test_events_are_the_same_at_each_cut(text: str, size: int) -> None:
+    """Partials and warnings are compared after coalescing."""
     whole = coalesce(run([text]))
 
     assert coalesce(run([text[at : at + size] for at in range(0, len(text), size)])) == whole
@@ -211,13 +211,13 @@ def test_the_events_are_the_same_however_they_are_cut(text: str, size: int) -> N
         ('I look.\n~~~tool_call\n{"name": "a"}\n~~~\n', []),
     ],
 )
-def test_what_a_warning_tells(text: str, told: list[Code]) -> None:
-    """One for each answer that is not what was asked for; a turn with a call may say anything before it."""
+def test_each_invalid_answer_gets_one_warning(text: str, told: list[Code]) -> None:
+    """A turn with a call may have any text before it."""
     assert [event.code for event in run([text]) if isinstance(event, Warning)] == told
 
 
 def test_a_json_schema_is_checked() -> None:
-    """Types, words, items, and required and forbidden members are checked; a valid answer becomes plain data."""
+    """Types, words, items, and required and forbidden fields are checked. A valid answer is plain data."""
     word = {"enum": ["red", "green"]}
     members = {
         "a": {"type": "integer"},
@@ -266,7 +266,7 @@ def test_the_message_of_an_invalid_answer_does_not_repeat_the_tag_of_a_union() -
 
 
 def test_each_reference_of_a_json_schema_is_followed_once() -> None:
-    """A chain in which each definition refers to the next one twice costs as many steps as it has definitions."""
+    """A chain in which each definition refers to the next one twice takes one step for each definition."""
     names = [f"d{at}" for at in range(60)]
     both = {one: {"anyOf": [{"$ref": f"#/$defs/{other}"}] * 2} for one, other in pairwise(names)}
     kind = OutputType({"$defs": both | {names[-1]: {"enum": ["a", "b"]}}, "$ref": "#/$defs/d0"})
@@ -274,12 +274,12 @@ def test_each_reference_of_a_json_schema_is_followed_once() -> None:
         kind.validate('"c"')
 
 
-# Asked of a model.
+# Requests to a model.
 
 
 @pytest.mark.anyio
-async def test_a_chat_asks_for_the_type() -> None:
-    """In words, where the provider takes no schema or tools are sent; and again, as often as allowed."""
+async def test_a_chat_describes_the_type_in_words() -> None:
+    """This is for providers without schemas and requests with tools. It repeats up to the limit."""
     model = ScriptedModel(["No.", '{"title": 1}', WRITTEN])
     messages = [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "A table, please"}]
     async with chat(model, messages, output=OutputOptions(Table, retries=2)) as stream:
@@ -308,8 +308,8 @@ def ask_of(model: HTTPModel, **options: Any) -> dict[str, Any]:
     return dict(json.loads(model._request(ask).content))
 
 
-def test_a_provider_is_given_the_schema() -> None:
-    """By its own means; what the request says of the same thing counts."""
+def test_a_provider_gets_the_schema() -> None:
+    """The request has the provider's field for it. An explicit option of the caller has precedence."""
     schema = OutputType(Table).schema
     openai = ask_of(OpenAIChat("m", api_key=""))
     assert openai["response_format"]["json_schema"] == {"name": "Table", "schema": schema, "strict": False}
@@ -321,8 +321,8 @@ def test_a_provider_is_given_the_schema() -> None:
 
 
 @pytest.mark.anyio
-async def test_tools_and_a_type() -> None:
-    """The turn that calls may say anything; the last answer is the value."""
+async def test_a_turn_with_calls_may_have_any_text() -> None:
+    """The last answer is the value."""
 
     def rows() -> list[int]:
         """Count the rows."""
@@ -337,8 +337,7 @@ async def test_tools_and_a_type() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_model_that_breaks_off() -> None:
-    """The value goes on where another model goes on."""
+async def test_a_value_continues_with_the_next_model() -> None:
     second = ScriptedModel([WRITTEN[30:]])
     fallback = Fallback(ScriptedModel([[WRITTEN[:30], OSError()]]), second)
     async with chat(fallback, [{"role": "user", "content": "Hi"}], output=Table) as stream:

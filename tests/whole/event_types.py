@@ -1,4 +1,4 @@
-"""The events as types of TypeScript, made of their JSON schema: `python -m tests.whole.event_types` writes them."""
+"""The events as TypeScript types, from their JSON schema: `python -m tests.whole.event_types` writes them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TYPES = {"string": "string", "integer": "number", "number": "number", "boolean"
 
 
 def make_types() -> str:
-    """Return the module: an interface for each event and for what events hold, and the union of the events."""
+    """Return the module: an interface for each event and each object in an event, and the union of the events."""
     named: dict[str, str] = {}
     written = [_interface(each, f"{each['title']}Event", named) for each in events.json_schema()["anyOf"]]
     union = "".join(f"\n  | {each['title']}Event" for each in events.json_schema()["anyOf"])

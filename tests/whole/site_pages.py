@@ -1,5 +1,6 @@
-"""The pages of the documentation in the order of its navigation, and `docs/llms.txt`, the list of them for models:
-`python -m tests.whole.site_pages` writes it.
+"""The pages of the documentation in the order of its navigation, and `docs/llms.txt`, the list of pages for models.
+
+`python -m tests.whole.site_pages` writes that list.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ CONFIGURATION = tomllib.loads((ROOT / "zensical.toml").read_text(encoding="utf-8
 
 
 def pages(part: Any) -> Iterator[Path]:
-    """Yield the pages of a part of the navigation: a path, a list of parts, or one with a title."""
+    """Yield the pages of a part of the navigation: a path, a list of parts, or a part with a title."""
     if isinstance(part, str):
         yield DOCS / part
     else:
@@ -27,7 +28,7 @@ def pages(part: Any) -> Iterator[Path]:
 
 
 def entry(page: Path) -> str:
-    """Return a page's line: its title, with a link, and the first sentence of its text."""
+    """Return the line of a page: its title as a link, and the first sentence of its text."""
     title, *paragraphs = re.sub(r"(?ms)^```.*?^```$", "", page.read_text(encoding="utf-8")).split("\n\n")
     text = next(each for each in paragraphs if re.match(r"[A-Z`\[]", each))
     sentence = re.split(r"(?<=[.:])\s", re.sub(r"\[([^\]]+)\]\([^)]*\)", r"\1", " ".join(text.split())))[0]
@@ -35,7 +36,7 @@ def entry(page: Path) -> str:
 
 
 def write_list() -> str:
-    """Return what `llms.txt` holds, by the convention of that name."""
+    """Return the text of `llms.txt`, in the format of llmstxt.org."""
     lines = [f"# {CONFIGURATION['site_name']}", "", f"> {CONFIGURATION['site_description']}"]
     for section in CONFIGURATION["nav"]:
         for title, part in section.items():

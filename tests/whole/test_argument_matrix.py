@@ -1,6 +1,6 @@
-"""One rule for the arguments of every call: an object, or a string that holds one. Missing arguments are `{}`.
+"""One rule for the arguments of each call: an object, or a string with an object. Missing arguments are `{}`.
 
-Never does something else become `{}`: a tool must not run with arguments that the model did not write.
+No other value becomes `{}`, because a tool must not run with arguments that the model did not write.
 """
 
 from __future__ import annotations
@@ -64,8 +64,7 @@ def outcome_of(calls: list[Any], errors: list[Any]) -> Any:
 
 
 @pytest.mark.parametrize("dialect", MARKERS)
-def test_calls_in_text(dialect: str) -> None:
-    """The two dialects of the seeds, and the one that most models write."""
+def test_arguments_of_calls_in_text(dialect: str) -> None:
     with cases() as case:
         for name, (written, expected) in MATRIX.items():
             with case(name):
@@ -74,8 +73,7 @@ def test_calls_in_text(dialect: str) -> None:
                 assert "" == result.content
 
 
-def test_native_calls() -> None:
-    """As an adapter hands them to the machine."""
+def test_arguments_of_native_calls() -> None:
     with cases() as case:
         for name, (written, expected) in MATRIX.items():
             with case(name):
@@ -90,8 +88,8 @@ def test_native_calls() -> None:
 
 
 @pytest.mark.parametrize("provider", ["openai", "anthropic", "responses"])
-async def test_calls_of_finished_answers(provider: str) -> None:
-    """Each call has its outcome, and only a good one runs."""
+async def test_arguments_of_calls_in_finished_responses(provider: str) -> None:
+    """Each call has an outcome, and only a valid one runs."""
     with cases() as case:
         for name, (written, expected) in MATRIX.items():
             with case(name):

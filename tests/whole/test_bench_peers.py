@@ -1,4 +1,4 @@
-"""The comparison with peers: its judge, our own rows, and its installation."""
+"""The comparison with peers: its judge, the rows of this package, and its installation."""
 
 from __future__ import annotations
 
@@ -51,21 +51,19 @@ def right_answer(number: int = 0) -> list[Told]:
     ids=["lost", "leaked", "no call", "cut arguments", "one call more", "failed", "other arguments"],
 )
 def test_faults_are_counted(answer: list[Told], expected: tuple[int, int, int]) -> None:
-    """Lost characters, leaked characters and wrong calls are counted each for itself."""
+    """Lost characters, leaked characters and wrong calls are counted separately."""
     verdict = judge(one_call(), answer)
     assert expected == (verdict.lost, verdict.leaked, verdict.wrong)
 
 
 @together("row", OURS, ids=[f"{row.choice or 'defaults'}-{row.format}" for row in OURS])
-def test_our_rows_are_right_in_every_case(row: Row) -> None:
-    """The measured streams, shortened, come out as they were written."""
+def test_the_rows_of_this_package_have_no_fault(row: Row) -> None:
     peer = load(row.choice)
     for stream in filter(None, (case(name, FORMATS[row.format], small=True) for name in CASES)):
         assert judge(stream, tell(peer, deltas_of(stream.text, [3] * (len(stream.text) // 3 + 1)))).right, stream.name
 
 
-def test_nothing_else_is_overwritten_by_the_environment(tmp_path: Path) -> None:
-    """A folder with something in it that is no virtual environment is left alone."""
+def test_a_folder_without_a_virtual_environment_is_kept(tmp_path: Path) -> None:
     kept = tmp_path / "letter.txt"
     kept.write_text("Dear", encoding="utf-8")
     with pytest.raises(FileExistsError, match="not empty"):
@@ -73,8 +71,8 @@ def test_nothing_else_is_overwritten_by_the_environment(tmp_path: Path) -> None:
     assert "Dear" == kept.read_text(encoding="utf-8")
 
 
-def test_peers_in_the_conformance_suite() -> None:
-    """Each is asked about dialects that there are; what one says becomes what the suite takes."""
+def test_peers_run_in_the_conformance_suite() -> None:
+    """Each is tested in the dialects that it has, and its output is converted."""
     assert {*conforming.SGLANG, *conforming.VLLM, *conforming.WHOLE_TEXT} <= DIALECTS.keys()
     told = conforming.answer(load("hermes_json"), list(one_call().text))
     (call,) = told.pop("calls")

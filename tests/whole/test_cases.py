@@ -1,4 +1,4 @@
-"""Many cases in one test: none hides another, and those that fail are named."""
+"""Many cases in one test: none hides another, and the failed ones are named."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ NUMBERS = [1, pytest.param(2, id="two"), 3, 4]
 
 @pytest.mark.anyio
 @ONE_LOOP
-async def test_each_case_that_fails_is_named() -> None:
-    """As with `pytest.mark.parametrize`, by its id or its value; other arguments stay those of the test."""
+async def test_each_failed_case_is_named() -> None:
+    """By its id or its value, as with `pytest.mark.parametrize`."""
     tried: list[tuple[int, str, str]] = []
 
     @together("number", NUMBERS)
@@ -40,7 +40,7 @@ async def test_each_case_that_fails_is_named() -> None:
 
 
 def test_a_case_with_a_mark_is_refused() -> None:
-    """It would be run where it is not to be."""
+    """The mark would have no effect."""
     marked: Any = pytest.param(1, marks=pytest.mark.deep)
     with pytest.raises(TypeError, match="a separate test"):
         together("number", [marked])

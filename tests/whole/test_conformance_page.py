@@ -1,4 +1,4 @@
-"""The page docs/conformance.md: its commands print what it shows, and its tables are those of the suite."""
+"""The page docs/conformance.md: its commands print the output that it shows, and its tables match the suite."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BLOCKS = read_blocks(TEXT)
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with the files of the page, as the working directory."""
+    """A working directory with the files of the page."""
     for block in BLOCKS:
         if "file" in block.notes:
             (tmp_path / block.notes["file"]).write_text(block.text, encoding="utf-8")
@@ -38,7 +38,7 @@ def arguments(command: str) -> list[str]:
     return [word.replace("python ", f"{sys.executable} ") for word in words[3:]]
 
 
-def test_commands_print_what_the_page_shows(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands_print_the_output_of_the_page(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """For a function, a program and a server, with the addresses of this test."""
     for block in (block for block in BLOCKS if block.language == "console"):
         if "--server" in block.text:
@@ -64,8 +64,8 @@ def test_the_rest_of_the_code_runs(folder: Path, capsys: pytest.CaptureFixture[s
     names["test_one_call"]()
 
 
-def test_its_tables_are_those_of_the_suite() -> None:
-    """The faults, the rules, and the number of cases. The figures of the peers are not checked."""
+def test_the_tables_match_the_suite() -> None:
+    """The faults, the rules, and the number of cases. The figures of peers are not checked."""
     assert read_tables(TEXT)["faults"] == write_table(
         ["fault", "what it is"], [[f"`{key}`", FAULTS[key]] for key in FAULTS]
     )

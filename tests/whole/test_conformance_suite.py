@@ -38,7 +38,7 @@ ONE_CALL = next(case for case in HERMES if case.rule == "one call")
 
 
 def test_cases_are_data() -> None:
-    """They are the same each time, survive a line of JSON, and match the schema. Cuts lose nothing."""
+    """They are the same each time, survive JSON, and match the schema. Cuts lose nothing."""
     assert SOME == list(read_lines([*map(to_line, SOME), ""]))
     assert SOME == list(cases(["hermes_json", "hash_marker", "raw_json"], every_place=False))
     assert len(SOME) == len({case.id for case in SOME})
@@ -49,7 +49,7 @@ def test_cases_are_data() -> None:
 
 
 def test_a_cut_off_call_counts_if_more_text_cannot_change_it() -> None:
-    """Up to its last argument it may become another call. After that it may count without its closing tag."""
+    """Up to its last argument it may become another call. Later it counts without its closing tag."""
     by_text = {case.text: case.expected for case in cases(["hermes_json"]) if case.rule == "cut off"}
     before, begin = "I will look it up.\n", '<tool_call>\n{"name":"write_file","arguments":{"path":"a.py"'
     written = WrittenCall("write_file", {"path": "a.py", "content": "x"})
@@ -61,20 +61,18 @@ def test_a_cut_off_call_counts_if_more_text_cannot_change_it() -> None:
     assert (Outcome((before,), (written,)), refused) == by_text[before + begin + ',"content":"x"}']
 
 
-def test_the_example_of_the_package() -> None:
-    """It prints what its docstring says."""
+def test_the_example_prints_its_output() -> None:
     assert (0, 3) == doctest.testmod(conformance)
 
 
-def test_our_parser_is_right() -> None:
-    """In the quick cuts."""
+def test_this_parser_is_right_in_the_quick_cuts() -> None:
     wrong = [result for result in run(function(ours), SOME, ["tokens", "characters"]) if not result.right]
     assert [] == wrong
 
 
 @pytest.mark.deep
-def test_our_parser_is_right_in_every_dialect_and_cut() -> None:
-    """In every cut, and cut off after each character."""
+def test_this_parser_is_right_in_every_dialect_and_cut() -> None:
+    """Also when the text is cut off after each character."""
     every = cases(every_place=False)
     wrong = [result for result in run(function(ours), every) if not result.right]
     cut_off = (case for case in cases() if case.rule == "cut off")
@@ -166,7 +164,7 @@ def answers_malformed(deltas: Sequence[str], dialect: str, tools: Sequence[Mappi
         (answers_malformed, "one call", {"raised"}),
     ],
 )
-def test_a_fault_is_named(parser: Parse, rule: str, kinds: set[str]) -> None:
+def test_each_planted_fault_is_named(parser: Parse, rule: str, kinds: set[str]) -> None:
     """A parser with one fault has that fault and no other."""
     found = [result for result in run(function(parser), HERMES, ["tokens", "characters"]) if result.case.rule == rule]
     assert kinds == {kind for result in found for kind in result.kinds}
@@ -174,7 +172,7 @@ def test_a_fault_is_named(parser: Parse, rule: str, kinds: set[str]) -> None:
 
 
 def test_a_fault_at_a_cut_is_no_fault_by_tokens() -> None:
-    """By tokens the parser is right. A parser that reports no reasoning is not tested on it."""
+    """A parser that reports no reasoning is not tested on it."""
     (result,) = run(function(leaks_at_a_cut), [ONE_CALL])
     score = Score()
     score.add(result)

@@ -1,4 +1,4 @@
-"""The examples in the docstrings of the package print what they say."""
+"""The examples in the docstrings of the package print the stated output."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ PACKAGE = Path(__file__).parents[2] / "streamtools"
 WITH_EXAMPLES = sorted(path for path in PACKAGE.rglob("*.py") if ">>> " in path.read_text("utf-8"))
 
 
-def test_the_examples_of_docstrings() -> None:
-    """In each module that holds one: read as text first, because to look through all of them takes three seconds."""
+def test_examples_in_docstrings() -> None:
+    """Only modules with an example are imported, because the search in all of them takes three seconds."""
     failed, tried = {}, 0
     for path in WITH_EXAMPLES:
         parts = path.relative_to(PACKAGE.parent).with_suffix("").parts

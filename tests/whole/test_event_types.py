@@ -1,4 +1,4 @@
-"""The types of `@streamtools/client` are those of the events, and its version is the package's."""
+"""The types of `@streamtools/client` match the events, and its version is that of the package."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from tests.support.readme import ROOT
 from tests.whole.event_types import PAGE, make_types
 
 
-def test_they_are_current() -> None:
+def test_the_types_are_current() -> None:
     """`python -m tests.whole.event_types` writes them."""
     assert make_types() == PAGE.read_text(encoding="utf-8")
 
 
-def test_the_version() -> None:
-    """The native format of one version is read by the client of the same."""
+def test_the_version_is_that_of_the_package() -> None:
+    """The native format of a version is read by the client of that version."""
     package = json.loads((ROOT / "clients" / "typescript" / "package.json").read_text(encoding="utf-8"))
     assert version("streamtools") == package["version"]

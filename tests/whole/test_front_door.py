@@ -1,5 +1,5 @@
-"""The README's first screen holds: its program answers a client with a recording and with a model, what it shows comes,
-its figures are those of the pages behind them, and it stays short.
+"""The first screen of the README: its program responds with a recording and with a model, its output is correct, its
+figures match the linked pages, and it stays short.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ ASKED = [{"role": "user", "content": "Weather in Paris?"}]
 
 @pytest.fixture
 def anyio_backend() -> str:
-    """The event loop that uvicorn runs on."""
+    """uvicorn runs on asyncio."""
     return "asyncio"
 
 
 async def ask(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Return what the README's program sends to a client."""
+    """Return the response of the README's program to a client."""
     (program,) = [block.text for block in BLOCKS if block.notes.get("app") == "readme"]
     module = ModuleType("app")
     monkeypatch.setitem(__import__("sys").modules, module.__name__, module)
@@ -45,7 +45,7 @@ async def ask(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 @pytest.mark.anyio
 async def test_the_program_plays_a_recording(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a model it shows what the README says, in that order; `…` stands for what is left out there."""
+    """Without a model, it prints the lines of the README in order. `…` marks omitted text."""
     monkeypatch.delenv("MODEL_URL", raising=False)
     events = await ask(monkeypatch)
     (shown,) = [block.text for block in BLOCKS if block.notes.get("shows") == "readme"]
@@ -58,8 +58,8 @@ async def test_the_program_plays_a_recording(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.anyio
-async def test_the_program_asks_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the address of one, its tool runs on what that model writes."""
+async def test_the_program_calls_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its tool runs on a call of that model."""
     async with Provider(Loopback(stream("tilde-call")), Loopback(stream("no-call"))) as provider:
         monkeypatch.setenv("MODEL_URL", provider.url)
         events = await ask(monkeypatch)
@@ -69,13 +69,13 @@ async def test_the_program_asks_a_model(monkeypatch: pytest.MonkeyPatch) -> None
     assert 2 == len(provider.requests)
 
 
-def test_the_readme_is_read_to_its_end() -> None:
+def test_the_readme_is_short() -> None:
     """It has at most 160 lines."""
     assert 160 >= len(TEXT.splitlines())
 
 
-def test_its_figures_are_those_of_the_pages_behind_them() -> None:
-    """What it says in numbers is counted, or stands in the table of the page that it links to."""
+def test_its_figures_match_the_linked_pages() -> None:
+    """They are counted, or are in the table of the linked page."""
     pages = {name: (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") for name in ("conformance", "comparison")}
     suite = [line.split("|") for line in pages["conformance"].split("cut in every way |")[1].splitlines()]
     scores = {row[1].strip(): (row[2].strip(), row[3].strip()) for row in suite if len(row) > 3}

@@ -1,4 +1,4 @@
-"""The ids of tests are the same in every process, or those who share the work could not name them to one another."""
+"""The ids of tests are the same in each process. Otherwise processes could not share the tests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.readme import ROOT
 
 @pytest.mark.deep
 def test_ids_are_stable() -> None:
-    """In whatever order sets stand, and wherever objects lie; and each test has one of its own."""
+    """They do not depend on the order of sets or on addresses of objects, and are unique."""
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-m", ""]
     first, second = (
         re.findall(r"^\S+::.*$", each.stdout, re.MULTILINE)

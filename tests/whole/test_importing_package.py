@@ -1,4 +1,4 @@
-"""What importing the package brings with it. A fresh interpreter is asked, as this one has imported everything."""
+"""The modules that importing the package imports. The tests run fresh interpreters."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ assert written < 4000, written
 """What fails if the first parser of a process compiles more patterns than it enables dialects, or many for a `<`."""
 
 
-def modules_behind(code: str) -> set[str]:
-    """Return the names of all modules that are there once `code` has run."""
+def modules_after(code: str) -> set[str]:
+    """Return the names of all modules that are imported after `code` has run."""
     told = f"{code}\nimport json, sys\nprint(json.dumps(sorted(sys.modules)))"
     ran = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
     return set(json.loads(ran.stdout))
@@ -61,29 +61,29 @@ def modules_behind(code: str) -> set[str]:
 
 @pytest.fixture(scope="module")
 def imported() -> set[str]:
-    """What `import streamtools` brings beyond what the core dependencies bring by themselves."""
-    return modules_behind("import streamtools") - modules_behind(f"import {CORE}")
+    """The modules that `import streamtools` imports in addition to the core dependencies."""
+    return modules_after("import streamtools") - modules_after(f"import {CORE}")
 
 
 def test_no_extra_is_imported(imported: set[str]) -> None:
-    """None of what an extra installs, but for what a core dependency looks for itself (structlog's `rich`)."""
+    """No module of an extra is, except for those that a core dependency imports (structlog: `rich`)."""
     assert set() == EXTRAS & {name.partition(".")[0] for name in imported}
 
 
-def test_no_module_is_imported_that_few_use(imported: set[str]) -> None:
-    """Not the command line, the page, the helpers for tests, the endpoints; each is imported by who asks for it."""
+def test_rare_modules_are_imported_on_first_use(imported: set[str]) -> None:
+    """The command line, the page, the helpers for tests, and the endpoints."""
     assert [] == [name for name in imported if name.removeprefix("streamtools.").startswith(LATER)]
 
 
 def test_a_stream_loads_no_rare_module(imported: set[str]) -> None:
-    """Each costs its part of a millisecond, in every process that begins."""
+    """Each costs part of a millisecond in every process."""
     ours = [name for name in imported if name.partition(".")[0] == "streamtools"]
     for later in ("history.formats", "history.ai_sdk_messages", "tools.mcp", "tools.sql_ledger"):
         assert f"streamtools.{later}" not in ours
 
 
-def test_what_is_loaded_later_is_there() -> None:
-    """Its names are told and found, all that are public; another one is no name of the package's."""
+def test_names_that_are_loaded_later_exist() -> None:
+    """All public names are listed and found. Other names raise AttributeError."""
     told = f"""
 from importlib import import_module
 modules = {{import_module(package): names for package, names in {LAZY}.items()}}
@@ -93,19 +93,19 @@ for module, names in modules.items():
     assert not hasattr(module, "nothing")
 assert [] == [name for module in modules for name in module.__all__ if getattr(module, name, None) is None]
 """
-    modules_behind(told)
+    modules_after(told)
 
 
-def test_pydantic_s_models_come_with_the_first_tool(imported: set[str]) -> None:
-    """Reading a stream needs none of them; defining a tool does."""
+def test_the_first_tool_imports_models_of_pydantic(imported: set[str]) -> None:
+    """A stream needs none of them."""
     assert "pydantic.main" not in imported
-    assert "pydantic.main" in modules_behind("import streamtools\n@streamtools.tool\ndef f() -> None: ...")
+    assert "pydantic.main" in modules_after("import streamtools\n@streamtools.tool\ndef f() -> None: ...")
 
 
-def test_dialects_are_imported_when_they_are_asked_for(imported: set[str]) -> None:
-    """Only the two that are taught come with the package; the first parser brings the others, unless it has none."""
+def test_the_first_parser_imports_the_dialects(imported: set[str]) -> None:
+    """The package itself imports only the two dialects that it teaches."""
     dialects = "streamtools.parsing.dialects."
-    alone = modules_behind("from streamtools import Parser; Parser(())") - imported
+    alone = modules_after("from streamtools import Parser; Parser(())") - imported
     forms = ("attribute_xml", "json_after_name", "json_with_name", "message_headers", "parameter_xml", "pythonic")
 
     assert f"{dialects}hash_and_tilde" in imported
@@ -113,6 +113,6 @@ def test_dialects_are_imported_when_they_are_asked_for(imported: set[str]) -> No
     assert [] == sorted(name for name in alone if name.startswith(dialects))
 
 
-def test_what_the_first_parser_compiles() -> None:
-    """Few patterns: most of those of a dialect are compiled when it has found something, and it has over five."""
-    modules_behind(COMPILED)
+def test_the_first_parser_compiles_few_patterns() -> None:
+    """Most patterns of a dialect are compiled at its first match."""
+    modules_after(COMPILED)

@@ -1,7 +1,7 @@
-"""Who may import whom: the architecture as a table, held against the syntax trees of the package.
+"""The layers: which module may import which others, as a table that is compared with the syntax trees of the package.
 
-Read, not imported: importing any module runs `streamtools/__init__.py`, which imports nearly all of them. Imports count
-wherever they stand, in a function or for types alone too, because a stage that names a type of a later one knows of it.
+Modules are parsed, not imported: importing one runs `streamtools/__init__.py`, which imports nearly all others. Imports
+in functions and for types count too, because such a stage depends on the types of a later one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PACKAGE = Path(__file__).parents[2] / "streamtools"
 VALUES = {"errors", "limits", "json_values"}
 VOCABULARY = {*VALUES, "calls", "events"}
 MAY_IMPORT: dict[str, Collection[str]] = {
-    # what flows, and what may be caught
+    # vocabulary
     "errors": (),
     "limits": (),
     "loading": (),
@@ -35,13 +35,13 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     "events": {"errors", "json_values", "calls"},
     "coalescing": {"errors", "calls", "events"},
     "rules": (),
-    # stages that do not know one another
+    # stages without imports of each other
     "sources": {*VOCABULARY, "logs", "response_parts"},
     "typed": {"logs"},
     "parsing": {*VOCABULARY, "rules"},
     "tools": {*VOCABULARY, "response_parts", "loading", "logs", "observing"},
     "recording": {"errors", "json_values", "rules"},
-    # what is built of them, each on those above
+    # modules that build on them, each on those above
     "machine": {*VOCABULARY, "logs", "parsing", "typed"},
     "history": {"errors", "limits", "loading", "json_values", "calls", "parsing"},
     "stream": {*VOCABULARY, "logs", "observing", "sources", "parsing", "tools", "machine", "history", "rules", "typed"},
@@ -58,7 +58,7 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     "gateway": {
         *("errors", "limits", "json_values", "calls", "events", "sources", "parsing", "tools", "machine", "history"),
         *("loading", "logs", "rules", "conversation", "conversation.models", "outputs", "recording", "stream"),
-        "gateway.service",  # the door hands out `app`
+        "gateway.service",  # `gateway/__init__.py` exports `app`
     },
     "gateway.metrics": {"calls", "errors", "events"},
     "gateway.delivery": {"gateway", "outputs", "serving", "stream"},
@@ -67,7 +67,7 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     },
     "runs": {"loading", "serving", "stream"},
     "telemetry": {"errors", "logs", "observing", "json_values", "calls", "events", "history", "recording"},
-    # what one can start, and what tests are written with
+    # programs, and help for tests of applications
     "apps.web": {
         *("errors", "events", "history", "conversation", "outputs.asgi", "runs", "serving"),
         *("machine", "recording", "recording.event_replay"),  # for the debugger
@@ -83,7 +83,7 @@ MAY_IMPORT: dict[str, Collection[str]] = {
         *("errors", "limits", "json_values", "calls", "events", "coalescing", "sources", "parsing", "tools"),
         *("machine", "recording", "recording.event_replay"),
     },
-    # the doors
+    # the public package
     "__init__": {
         *("errors", "limits", "calls", "events", "rules", "sources", "parsing", "tools", "machine", "stream"),
         *("coalescing", "conversation", "loading", "outputs", "recording.event_replay"),
@@ -145,7 +145,7 @@ RIM = {
     *("conversation.chat_stream", "conversation.emulation", "conversation.failover", "conversation.models"),
     "conversation.shared_answer",
     "conversation.reply",
-    *("outputs.openai_chunks", "outputs.responses_events"),  # ask the clock when an answer was made
+    *("outputs.openai_chunks", "outputs.responses_events"),  # read the clock for the time of a response
     "sources.adapter",
     "sources.transport",
     *("gateway.delivery", "gateway.judge", "gateway.service", "gateway.tool_call_transport"),
@@ -173,13 +173,20 @@ NEVER_IMPORTED = {"ast", "dill", "marshal", "pickle", "shelve", "yaml"}
 
 CORE = {
     *("anyio", "msgspec", "pydantic", "structlog"),
-    *("annotated_types", "idna", "pydantic_core", "sniffio", "typing_extensions", "typing_inspection"),  # of theirs
+    *(
+        "annotated_types",
+        "idna",
+        "pydantic_core",
+        "sniffio",
+        "typing_extensions",
+        "typing_inspection",
+    ),  # their dependencies
 }
 """Packages that `import streamtools` may load. The HTTP clients are dependencies, and load when they are used."""
 
 
 class Module(NamedTuple):
-    """One file of the package; `name` and `path` begin below the package, whose own file is `__init__`."""
+    """One file of the package. `name` and `path` are relative to the package, whose own file is `__init__`."""
 
     name: str
     path: Path
@@ -187,7 +194,7 @@ class Module(NamedTuple):
 
 
 class Import(NamedTuple):
-    """One imported name: of the package, then dotted as above, or of elsewhere."""
+    """One imported name. A name of the package is relative to it; `own` is True for such a name."""
 
     line: int
     name: str
@@ -195,7 +202,7 @@ class Import(NamedTuple):
 
 
 def modules(planted: Mapping[str, str] | None = None) -> list[Module]:
-    """Return the files of the package, with lines that are planted behind the last one of some."""
+    """Return the files of the package, with `planted` lines at the end of some."""
     found = []
     for file in sorted({*_files(), *(planted or ())}):
         path = Path(file)
@@ -217,7 +224,7 @@ def _parse(source: str) -> ast.Module:
 
 
 def imports(module: Module, names: Collection[str], *, types: bool = True) -> Iterator[Import]:
-    """Yield what a module imports, out of packages the modules themselves; without those for types alone, if asked."""
+    """Yield the imports of a module. Names in packages are resolved. Optionally omit imports for types."""
     package = module.name if module.path.name == "__init__.py" else module.name.rpartition(".")[0]
     for node in _nodes(module.tree, types=types):
         if isinstance(node, ast.Import):
@@ -254,7 +261,7 @@ def row_of(name: str) -> str | None:
 
 
 def breaches(planted: Mapping[str, str] | None = None) -> list[str]:
-    """Return what breaks the rules of this file, a sentence each with its place."""
+    """Return the violations of the rules of this file: one sentence each, with its place."""
     every = modules(planted)
     names = frozenset(module.name for module in every)
     found: list[str] = []
@@ -265,7 +272,7 @@ def breaches(planted: Mapping[str, str] | None = None) -> list[str]:
 
 @cache
 def _breaches_in(module: str, file: str, tree: ast.Module, names: frozenset[str]) -> list[str]:
-    """Return what breaks the rules in one file; each sentence begins with its line."""
+    """Return the violations in one file. Each sentence begins with its line."""
     row = row_of(module)
     if row is None:
         return [" has no row in the table"]
@@ -301,17 +308,16 @@ def _breaches_in(module: str, file: str, tree: ast.Module, names: frozenset[str]
 
 @pytest.fixture(scope="module")
 def known() -> list[str]:
-    """What breaks the rules as things are."""
+    """The violations in the unchanged package."""
     return breaches()
 
 
 def test_each_module_imports_only_what_its_row_allows(known: list[str]) -> None:
-    """The package keeps to the table, its sans-IO modules to theirs, and nothing in it runs text as code."""
+    """Sans-IO modules do no I/O, and no module runs text as code."""
     assert [] == known
 
 
-def test_each_row_is_there() -> None:
-    """No row of the table speaks of a module that does not exist."""
+def test_each_row_names_a_module() -> None:
     names = {module.name for module in modules()}
 
     assert [] == [row for row in MAY_IMPORT if row not in names]
@@ -319,8 +325,8 @@ def test_each_row_is_there() -> None:
     assert [] == [each for each in RIM if each.removesuffix(".__init__") not in names]
 
 
-def test_each_grant_is_used() -> None:
-    """No row allows an import that nobody makes: the table tells who knows whom, and not who might."""
+def test_each_allowed_import_is_used() -> None:
+    """The table shows the actual imports."""
     every = modules()
     names = {module.name for module in every}
     made = {(row_of(module.name), each) for module in every for each in imports(module, names)}
@@ -331,8 +337,8 @@ def test_each_grant_is_used() -> None:
     assert set() == granted - used
 
 
-def test_modules_know_one_another_in_one_direction() -> None:
-    """No module imports one that imports it, for types neither."""
+def test_imports_have_no_cycle() -> None:
+    """Not even for types."""
     every = modules()
     names = {module.name for module in every}
     graph = {
@@ -353,8 +359,7 @@ def test_modules_know_one_another_in_one_direction() -> None:
     assert [*stages] == sorted(stages, key=order.index)
 
 
-def test_nothing_is_loose_on_the_top_floor() -> None:
-    """Beside the folders, only the vocabulary."""
+def test_only_the_vocabulary_is_outside_of_folders() -> None:
     assert {path.stem for path in PACKAGE.glob("*.py")} == LOOSE
 
 
@@ -390,8 +395,8 @@ def test_nothing_is_loose_on_the_top_floor() -> None:
         ("helpers.py", "", "helpers.py: has no row in the table"),
     ],
 )
-def test_a_wrong_line_is_reported(known: list[str], file: str, line: str, breach: str) -> None:
-    """A line that breaks the rules, planted into the package, is the one thing that is reported anew."""
+def test_each_planted_violation_is_reported(known: list[str], file: str, line: str, breach: str) -> None:
+    """It is the only new violation."""
     found = [each for each in breaches({file: line}) if each not in known]
 
     assert 1 == len(found)
@@ -415,7 +420,7 @@ print(*{name.partition(".")[0] for name in sys.modules})
 
 
 def test_the_core_dependencies_are_enough() -> None:
-    """`import streamtools` works where only the core dependencies are installed, and loads nothing else."""
+    """`import streamtools` works with only the core dependencies installed, and imports nothing else."""
     others = packages_distributions().keys() - CORE - {"streamtools"}
     command = [sys.executable, "-W", "error", "-c", PROBE, *others]
     probe = subprocess.run(command, check=False, capture_output=True, text=True)

@@ -1,7 +1,7 @@
-"""What is private is in no log line: arguments, results, texts of exceptions, keys, and what was said.
+"""Private data is in no log record: arguments, results, texts of exceptions, keys, and messages.
 
-A chat whose tools fail in every way that is logged, over a real connection that breaks or is refused, while it is
-recorded and replayed; every line of structlog and of the standard library's logging, at every level, is kept.
+The tools of a chat fail in each way that is logged. Its connection is real, and breaks or is refused, while the chat is
+recorded and replayed. All records of structlog and of the standard library, at each level, are collected.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ CALLS = ["fails", "refuses", "answers", "is_slow", "cannot_be_sent", "blocks", "
 
 
 class Lines(logging.Handler):
-    """Keeps all that is logged, as it would be shown."""
+    """Collects all log records, as they would be shown."""
 
     def __init__(self) -> None:
         super().__init__(logging.NOTSET)
@@ -52,7 +52,7 @@ class Lines(logging.Handler):
         self.lines.append(f"{self.format(record)} {record.__dict__!r}")
 
     def take(self, logger: object, name: str, fields: MutableMapping[str, Any]) -> Mapping[str, Any]:
-        """Keep one entry of structlog, as the last of its processors."""
+        """Keep one entry of structlog, as its last processor."""
         self.lines.append(f"{name} {structlog.processors.format_exc_info(logger, name, dict(fields))!r}")
         raise structlog.DropEvent
 
@@ -111,18 +111,18 @@ def tools(door: threading.Event) -> ToolRegistry:
 
 
 def answer(name: str) -> bytes:
-    """Return an answer with a call of this tool, and a malformed one."""
+    """Return a response with a call of this tool, and a malformed one."""
     call = f'\n###:{{"name":"{name}","arguments":{{"text":"{SECRETS["argument"]}"}}}}'
     return sse(SECRETS["answer"], call, f'\n###:{{"name":"{name}", {SECRETS["argument"]}\n\n.')
 
 
 async def leak(call: object, outcome: object) -> None:
-    """Fail for a reason that is private."""
+    """Fail for a secret reason."""
     raise KeyError(SECRETS["exception"])
 
 
 async def talk(path: Path, registry: ToolRegistry, name: str, last: Loopback) -> str:
-    """Return what was told of a recorded chat in which this tool is called, before `last` is the answer."""
+    """Return the events of a recorded chat in which the model calls this tool before the response `last`."""
     async with Provider(Loopback([answer(name)]), last) as server:
         transport = RecordingTransport(httpx.AsyncHTTPTransport(), path)
         async with httpx.AsyncClient(transport=transport) as client:
@@ -136,14 +136,14 @@ async def talk(path: Path, registry: ToolRegistry, name: str, last: Loopback) ->
 
 
 def leaked(log: Lines) -> list[str]:
-    """Return the lines that hold what is private. What the application itself has raised is in the log for its sake."""
+    """Return the lines with secrets. Exceptions of the application itself are logged on purpose."""
     private = [secret for name, secret in SECRETS.items() if name != "exception"]
     return [line for line in log.lines if any(secret in line for secret in private)]
 
 
 @pytest.mark.parametrize("name", CALLS)
-async def test_nothing_private_of_a_tool_is_logged(name: str, log: Lines, tmp_path: Path) -> None:
-    """Whatever happens to a call, live or replayed, its log line tells names, codes, places, and what was raised."""
+async def test_no_secret_of_a_tool_is_logged(name: str, log: Lines, tmp_path: Path) -> None:
+    """The log has names, codes, places and types of exceptions, live and replayed."""
     path, door = tmp_path / "a.jsonl", threading.Event()
     registry = tools(door)
     told = await talk(path, registry, name, Loopback([sse(SECRETS["answer"])[:40]], drop=True))
@@ -160,8 +160,8 @@ async def test_nothing_private_of_a_tool_is_logged(name: str, log: Lines, tmp_pa
 
 
 @pytest.mark.parametrize("status", [400, 401, 503])
-async def test_nothing_private_of_a_refusal_is_logged(status: int, log: Lines, tmp_path: Path) -> None:
-    """What a provider says is for who asked, and not for the log."""
+async def test_no_text_of_a_provider_error_is_logged(status: int, log: Lines, tmp_path: Path) -> None:
+    """It is for the caller only."""
     body = b'{"error":{"message":"%s"}}' % SECRETS["provider"].encode()
     last = Loopback([body], status=status, declared="application/json")
     assert SECRETS["provider"] in await talk(tmp_path / "a.jsonl", tools(threading.Event()), "answers", last)
@@ -169,8 +169,8 @@ async def test_nothing_private_of_a_refusal_is_logged(status: int, log: Lines, t
     assert [line for line in log.lines if "stream_failed" in line]
 
 
-async def test_where_a_provider_was_asked_is_logged(log: Lines) -> None:
-    """Host and path, which show a wrong `base_url`; neither the query nor the user, which httpx tells."""
+async def test_the_url_of_a_request_is_logged(log: Lines) -> None:
+    """Host and path show a wrong `base_url`. The query and the user, which httpx logs, are omitted."""
     async with Loopback([b'{"detail":"Not Found"}'], status=404, declared="application/json") as server:
         here = server.url.partition("://")[2]
         for base_url in (f"http://me:{SECRETS['key']}@{here}?key={SECRETS['key']}", "http://127.0.0.1:1/v2"):
@@ -184,8 +184,8 @@ async def test_where_a_provider_was_asked_is_logged(log: Lines) -> None:
     assert SECRETS["key"] not in refused + unreachable
 
 
-async def test_nothing_private_of_a_recording_is_logged(log: Lines, tmp_path: Path) -> None:
-    """What is recorded is logged nowhere, whatever it ends with."""
+async def test_no_content_of_a_recording_is_logged(log: Lines, tmp_path: Path) -> None:
+    """Holds for each ending."""
 
     async def stream() -> AsyncIterator[bytes]:
         yield SECRETS["key"].encode()

@@ -1,4 +1,4 @@
-"""Where the library logs, and which entries operators find there."""
+"""The logs of the library, and the records that operators find there."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class City(BaseModel):
 
 
 def look_up(city: str) -> str:
-    """Fail, because of something that failed."""
+    """Raise an exception with a cause."""
     try:
         City.model_validate({"name": "n", "people": city})
     except ValueError as error:
@@ -37,7 +37,7 @@ def look_up(city: str) -> str:
 
 
 async def call(tool: Any, **options: Any) -> ToolOutcome:
-    """Return what comes of a call of this tool."""
+    """Return the outcome of a call of this tool."""
     text = "###:" + json.dumps({"name": tool.name, "arguments": {"city": "an argument"}})
     async with ToolStream(sources.text([text]), tools=[tool], **grouped(**options)) as events:
         async for _ in events:
@@ -45,10 +45,10 @@ async def call(tool: Any, **options: Any) -> ToolOutcome:
     return events.result.outcomes[0]
 
 
-async def test_a_tool_that_fails_is_found_in_the_standard_log(
+async def test_a_failed_tool_is_in_the_standard_log(
     caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Under the name of the module, at the level of errors, with the traceback and without arguments and locals."""
+    """The record is an error with the traceback, and without arguments and local variables."""
     await call(Tool(look_up))
     (record,) = caplog.records
     assert ("streamtools.tools.runner", logging.ERROR) == (record.name, record.levelno)
@@ -64,8 +64,8 @@ async def test_a_tool_that_fails_is_found_in_the_standard_log(
     assert ("", "") == capfd.readouterr()
 
 
-async def test_where_structlog_is_configured_it_logs_there(caplog: pytest.LogCaptureFixture) -> None:
-    """With the name of the logger, and the traceback as text, of which no renderer makes one with locals."""
+async def test_a_configured_structlog_gets_the_records(caplog: pytest.LogCaptureFixture) -> None:
+    """The traceback is text, so that no renderer adds local variables."""
     out = io.StringIO()
     structlog.configure(
         processors=[structlog.contextvars.merge_contextvars, structlog.processors.JSONRenderer()],
@@ -85,7 +85,7 @@ async def test_where_structlog_is_configured_it_logs_there(caplog: pytest.LogCap
 
 
 class Refused(ToolError):
-    """Of the application's own."""
+    """An exception of the application."""
 
 
 def refuse(city: str) -> str:
@@ -109,7 +109,7 @@ async def wait(city: str) -> None:
 
 
 async def test_exceptions_are_in_the_outcome_and_reported() -> None:
-    """`on_tool_error` hears of faults of the tool's; a refusal, and a mistake of the model's, are in the outcome."""
+    """`on_tool_error` gets faults of the tool. Refusals and mistakes of the model are in the outcome only."""
     heard: list[tuple[str, BaseException]] = []
 
     async def hear(call: ToolCall, error: BaseException) -> None:
@@ -143,8 +143,8 @@ def test_the_tag_of_a_union_is_left_out() -> None:
     assert "an input" not in str(without_inputs(caught.value))
 
 
-def test_inputs_are_left_out_wherever_they_stand() -> None:
-    """In causes, contexts and groups; what is logged is like what was raised, which stays as it was."""
+def test_invalid_inputs_are_not_logged() -> None:
+    """Holds for causes, contexts and groups. The raised exception stays unchanged."""
     try:
         try:
             City.model_validate({"name": 1, "people": "an input"})

@@ -1,4 +1,4 @@
-"""The page docs/many-machines.md: its program answers, on a server of the tests, and another process finds its run."""
+"""The page docs/many-machines.md: its program responds, with a test server, and another process finds its run."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ BLOCKS = read_blocks((ROOT / "docs" / "many-machines.md").read_text(encoding="ut
 
 @pytest.fixture
 def anyio_backend() -> str:
-    """The client of Redis runs on asyncio only."""
+    """redis-py runs on asyncio only."""
     return "asyncio"
 
 
-async def test_the_page() -> None:
-    """The store of the page's end stands for another process."""
+async def test_the_program_of_the_page() -> None:
+    """The second store acts as another process."""
     code = "\n".join(block.text for block in BLOCKS if block.language == "python")
     asked = {"messages": [{"role": "user", "content": "Hello?"}]}
     async with Provider(Loopback([stream(["Good ", "day."])])) as model:

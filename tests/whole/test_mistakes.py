@@ -1,4 +1,4 @@
-"""Ordinary mistakes of callers: each message says what to do."""
+"""Common mistakes of callers: each message says what to do."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.anyio
 
 
 def moved(name: str) -> Any:
-    """Return keyword arguments with a name that has become a field of an option object."""
+    """Return keyword arguments with a name that is now a field of an option object."""
     return {name: 1}
 
 
@@ -34,19 +34,19 @@ async def read(stream: ToolStream) -> list[UIEvent]:
 DEFINITION = {"type": "function", "function": {"name": "f", "parameters": {}}}
 
 
-class Answer(BaseModel):
-    """What an SDK returns without `stream=True`; it is an iterable of its fields."""
+class Completion(BaseModel):
+    """The response of an SDK without `stream=True`. It is an iterable of its fields."""
 
     choices: list[str] = []
 
 
 async def create() -> None:
-    """Stand for a request of an SDK that nobody awaits."""
+    """An SDK request that the caller forgets to await."""
 
 
 @asynccontextmanager
 async def entered() -> Any:
-    """Stand for a stream that has to be entered."""
+    """A stream that must be entered."""
     yield
 
 
@@ -114,14 +114,14 @@ MISTAKES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "a request that was not awaited": (lambda: sources.openai(create()), UnreadableSource, "await it first"),
     "a stream that was not entered": (lambda: sources.openai(entered()), UnreadableSource, "enter it first"),
     "a whole answer": (
-        lambda: sources.openai(Answer()),
+        lambda: sources.openai(Completion()),
         *(UnreadableSource, "is a whole answer and not a stream: request a stream with `stream=True`"),
     ),
 }
 
 
 def test_messages_say_what_to_do() -> None:
-    """Where the mistake is made, and not at the first request."""
+    """The exception is raised at the mistake, not at the first request."""
     with cases() as case:
         for name, (make, kind, text) in MISTAKES.items():
             with case(name):
@@ -130,8 +130,8 @@ def test_messages_say_what_to_do() -> None:
                 assert text in str(caught.value)
 
 
-async def test_a_response_that_was_read_before(caplog: pytest.LogCaptureFixture) -> None:
-    """Its events come, all at the end; the log says why."""
+async def test_a_response_that_was_read_before_arrives_at_the_end(caplog: pytest.LogCaptureFixture) -> None:
+    """The log says why."""
     async with Loopback([b'data: {"choices":[]}\n\n', b"data: [DONE]\n\n"]) as server, httpx.AsyncClient() as client:
         streams = client.stream("POST", server.url)
         async with streams as response:
@@ -142,8 +142,8 @@ async def test_a_response_that_was_read_before(caplog: pytest.LogCaptureFixture)
     assert "client.stream(" in record.getMessage()
 
 
-def test_a_message_that_says_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    """The log names its place; whoever has asked something has asked it."""
+def test_an_empty_message_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """The record has its position. The request is sent."""
     chat(ScriptedModel(["Yes?"]), [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": ""}])
     assert not caplog.records
     contents: list[Any] = ["", [], None]
@@ -155,8 +155,8 @@ def test_a_message_that_says_nothing(caplog: pytest.LogCaptureFixture) -> None:
         assert "empty_message messages=[2]" in record.getMessage()
 
 
-def test_parameters_without_a_type(caplog: pytest.LogCaptureFixture) -> None:
-    """The log names them; what takes anything on purpose says `Any`."""
+def test_parameters_without_a_type_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """A parameter with the type `Any` is not."""
 
     def look(place, near: Any, context: ToolContext, most: int = 1, *, soon=False):  # type: ignore[no-untyped-def]
         return place, near, most, soon
@@ -172,7 +172,7 @@ def test_parameters_without_a_type(caplog: pytest.LogCaptureFixture) -> None:
 
 
 async def test_a_missing_key_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before anything is sent; with a client of one's own, or headers, the key may be there."""
+    """It is checked before the request, unless the caller passes a client or headers."""
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
     model = AnthropicMessages("claude")
     stream = chat(model, [{"role": "user", "content": "Hi"}])

@@ -1,9 +1,8 @@
-"""The README and the guides of docs hold: their code runs and prints what they say, over HTTP where it speaks to a
-provider; so do their commands.
+"""The README and the guides in docs: their code runs and prints the output that they show, and so do their commands.
 
-The code of one section runs in one namespace, on both event loops. What the pages take for granted is there: a
-`client`, `url` (a server on the loopback interface that answers with a recording, or with the stream that a note
-names), `body`, `tools`, a `websocket`, and the file `weather.jsonl`. Ids, times and durations count as equal.
+The code of one section runs in one namespace, on both event loops. The names that the pages use exist: a `client`,
+`url` (a local server that responds with a recording, or with the stream that a note names), `body`, `tools`, a
+`websocket`, and the file `weather.jsonl`. Ids, times and durations are treated as equal.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ COMMANDS = [block for block in BLOCKS if block.language == "console"]
 SET_UP = [block.text.strip() for block in BLOCKS if block.language == "sh"]
 ADDRESS = "http://127.0.0.1:8080/v1/chat/completions"
 
-UNFINISHED = "unfinished"  # a stream that says nothing more, and does not end
+UNFINISHED = "unfinished"  # a stream that sends nothing more, and does not end
 
 LATITUDE = [
     ("latitude-event", {"type": "chain-started", "uuid": "6f1c7a52"}),
@@ -96,7 +95,7 @@ def stream(name: str) -> list[bytes]:
 
 
 class WebSocket:
-    """What a web framework would give."""
+    """A websocket like that of a web framework."""
 
     async def send_text(self, text: str) -> None:
         """Take one message, if it is one."""
@@ -104,7 +103,7 @@ class WebSocket:
 
 
 def normal(text: str) -> str:
-    """Return text without what differs from run to run."""
+    """Return text without the parts that differ between runs."""
     text = re.sub(r"\b(call|run)_(?:…|[\w-]{12,16})(?![\w-])", r"\1_…", text)
     text = re.sub(r"\bemulated_\d+_", "emulated_…_", text)
     text = re.sub(r"\b\d+(\.\d+)? (ms|s)\b", "… s", text)
@@ -114,7 +113,7 @@ def normal(text: str) -> str:
 
 @pytest.fixture
 def names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
-    """What the README's code finds, in a directory of its own; logs go nowhere."""
+    """The names that the README's code uses, in a temporary directory and without logs."""
     monkeypatch.chdir(tmp_path)
     shutil.copy(shipped()["tilde-call"], "weather.jsonl")
     found: dict[str, Any] = {"__name__": "readme", "body": {}, "websocket": WebSocket()}
@@ -129,10 +128,10 @@ def names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str,
 @pytest.mark.anyio
 @OTHER_LOOP_DEEP
 @pytest.mark.parametrize("section", SECTIONS)
-async def test_code_prints_what_the_pages_say(
+async def test_code_prints_the_output_of_the_pages(
     section: str, names: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Each block of code runs, over HTTP if it asks a provider, and prints the block of text behind it."""
+    """Each block runs, over HTTP if it calls a provider, and prints the text block after it."""
     for block in SECTIONS[section]:
         name = block.notes.get("server", "tilde-call")
         async with (
@@ -150,14 +149,14 @@ async def test_code_prints_what_the_pages_say(
 
 
 async def run_program(code: str) -> str:
-    """Run a whole program in a process of its own and return what it prints."""
+    """Run a program in a separate process and return its output."""
     done = await anyio.run_process([sys.executable, "-W", "error", "-c", code], check=False)
     assert b"" == done.stderr
     return done.stdout.decode()
 
 
 async def run_code(block: Block, names: dict[str, Any]) -> None:
-    """Run code that may wait outside of any function, and the tests that it defines."""
+    """Run code that may await outside of functions, and the tests that it defines."""
     source = "\n" * block.line + block.text
     code = compile(source, "README.md", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
     result = eval(code, names)
@@ -167,8 +166,8 @@ async def run_code(block: Block, names: dict[str, Any]) -> None:
         await names.pop(name)()
 
 
-def test_every_block_is_looked_at() -> None:
-    """No block is of a language that no test runs, and nothing but text stands in the others."""
+def test_every_block_is_tested() -> None:
+    """Each language of a block has a test, and the other blocks are plain text."""
     assert {"python", "console", "sh", "js", "text", ""} >= {block.language for block in BLOCKS}
     assert [] == [
         block.line for block in BLOCKS if block.language == "text" and not {"text", "shows"} & set(block.notes)
@@ -178,15 +177,14 @@ def test_every_block_is_looked_at() -> None:
 
 
 def test_the_first_program_has_15_lines() -> None:
-    """Blank ones aside."""
+    """Blank lines are not counted."""
     program = next(block for block in BLOCKS if block.section == "A program, and what it prints")
 
     assert 15 == len([line for line in program.text.splitlines() if line])
 
 
 @pytest.mark.parametrize("block", [block for block in BLOCKS if "text" in block.notes], ids=lambda block: block.heading)
-def test_what_a_model_is_said_to_have_written(block: Block) -> None:
-    """The text of a recording that the README quotes is that recording's."""
+def test_the_quoted_recording_is_exact(block: Block) -> None:
     adapter = sources.adapter("openai")
     events = [event for chunk in stream(block.notes["text"]) for event in adapter.feed(chunk)]
 
@@ -194,8 +192,8 @@ def test_what_a_model_is_said_to_have_written(block: Block) -> None:
 
 
 @pytest.mark.parametrize("block", COMMANDS, ids=lambda block: block.text.splitlines()[0])
-def test_commands_print_what_the_readme_says(block: Block, tmp_path: Path) -> None:
-    """Each command behind a `$` runs in the checkout and prints the lines below it."""
+def test_commands_print_the_output_of_the_readme(block: Block, tmp_path: Path) -> None:
+    """Each command after a `$` runs in the checkout and prints the lines below it."""
     environment = {**os.environ, "COLUMNS": "100", "NO_COLOR": "1", "PYTHONUTF8": "1"}
     for command, expected in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block.text, re.MULTILINE):
         program, *arguments = shlex.split(command)
@@ -214,8 +212,7 @@ def test_commands_print_what_the_readme_says(block: Block, tmp_path: Path) -> No
         assert normal(expected) == normal(done.stdout)
 
 
-def test_the_set_up_commands_are_those_that_ci_runs() -> None:
-    """`.ci/run` runs, part by part, the two commands that the README gives."""
+def test_ci_runs_the_set_up_commands() -> None:
     script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
     demo, tests = SET_UP
 
@@ -226,20 +223,19 @@ def test_the_set_up_commands_are_those_that_ci_runs() -> None:
 
 
 @together("name", TABLES)
-def test_tables_say_what_the_code_says(name: str) -> None:
-    """The tables of the README are those that the docstrings make."""
+def test_tables_match_the_docstrings(name: str) -> None:
     assert TABLES[name]() == read_tables(TEXT)[name]
 
 
 def test_every_parameter_of_a_stream_is_listed() -> None:
-    """The table of the parameters of `ToolStream` has each of them, with its default."""
+    """The table has each parameter of `ToolStream` with its default."""
     rows = re.findall(r"\| `(\w+)` \| `(.+?)` \|", read_tables(TEXT)["stream"])
 
     assert stream_parameters() == dict(rows)
 
 
 def test_every_parameter_of_a_chat_is_listed() -> None:
-    """So has the table of `chat`, of those that `ToolStream` has not."""
+    """The table has each parameter of `chat` that `ToolStream` does not have."""
     rows = re.findall(r"\| `(\w+)` \| `(.+?)` \|", read_tables(TEXT)["chat"])
     known = inspect.signature(ToolStream).parameters
     own = [each for name, each in inspect.signature(chat).parameters.items() if name not in {*known, "options"}]
@@ -247,15 +243,14 @@ def test_every_parameter_of_a_chat_is_listed() -> None:
     assert {each.name: repr(each.default).replace("'", '"') for each in own[2:]} == dict(rows)
 
 
-def test_every_code_is_reported() -> None:
-    """No code is there for nothing."""
+def test_every_code_is_used() -> None:
     package = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "streamtools").rglob("*.py"))
 
     assert [] == [code.value for code in Code if not re.search(rf"\bCode\.{code.name}\b", package)]
 
 
-def test_links_lead_somewhere() -> None:
-    """Each link of the README and of the pages in docs to a heading has that heading, and each to a file that file."""
+def test_links_have_a_target() -> None:
+    """Holds for headings and files, in the README and in docs."""
     pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
     headings = {page: {_anchor(line) for line in _headings(page)} for page in pages}
     for page in pages:
@@ -277,6 +272,6 @@ def _anchor(heading: str) -> str:
     return re.sub(r"[^\w -]", "", heading.lstrip("# ").lower()).replace(" ", "-")
 
 
-def test_the_readme_itself_holds_no_call() -> None:
-    """A model that is shown the README, and repeats it, calls nothing: every call in it is quoted as code."""
+def test_the_readme_contains_no_call() -> None:
+    """A model that repeats it calls nothing, because each call in it is quoted as code."""
     assert [] == parse(TEXT).calls

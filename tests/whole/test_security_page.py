@@ -1,4 +1,4 @@
-"""The page docs/security.md: its fifteen rows, the commands that repeat them, its table of defaults, and its code."""
+"""The page docs/security.md: its rows, their commands, its table of defaults, and its code."""
 
 from __future__ import annotations
 
@@ -121,12 +121,12 @@ def defaults_table() -> str:
         ),
     ]
     return write_table(
-        ["what", "default", "where it is set"], [(what, tell(value), where) for what, value, where in rows]
+        ["what", "default", "where it is set"], [(what, write(value), where) for what, value, where in rows]
     )
 
 
 def same(value: Any, *others: Any) -> Any:
-    """Return what all are."""
+    """Return the value that all share."""
     assert {value} == {value, *others}
     return value
 
@@ -135,20 +135,20 @@ def names_of_nothing() -> None:
     """Do nothing."""
 
 
-def tell(value: Any) -> str:
-    """Return a default as the page says it."""
+def write(value: Any) -> str:
+    """Return a default in the form of the page."""
     if value is None:
         return "no bound"
     return ("yes" if value else "no") if isinstance(value, bool) else f"{value:,.6g}" if value < 1e6 else f"{value:,}"
 
 
-def test_the_table_says_what_the_code_says() -> None:
-    """Where it does not, this is the table."""
+def test_the_table_matches_the_code() -> None:
+    """The message of a failure is the correct table."""
     assert defaults_table() == read_tables(TEXT)["defaults"], defaults_table()
 
 
-def test_all_rows_are_there() -> None:
-    """S1 to S16, in order, each with one command, whose first file is that of the row."""
+def test_all_rows_exist() -> None:
+    """S1 to S16, in order, each with one command, whose first file is the module of the row."""
     rows = re.findall(r"^## (S(\d+) .*)$", TEXT, re.MULTILINE)
 
     assert [str(number) for number in range(1, 17)] == [number for _, number in rows]
@@ -162,7 +162,7 @@ def test_all_rows_are_there() -> None:
 
 @pytest.mark.deep
 def test_each_command_selects_tests() -> None:
-    """Every file and name on the page selects at least one, as it stands there."""
+    """Each file and name on the page selects at least one test."""
     wanted = sorted({each for command in COMMANDS.values() for each in command[3:]})
     command = [sys.executable, "-m", "pytest", "-m", "", "--collect-only", "-q", *wanted]
     collected = subprocess.run(command, check=False, cwd=ROOT, capture_output=True, text=True)
@@ -173,7 +173,7 @@ def test_each_command_selects_tests() -> None:
 
 
 def test_programs_for_hosted_models_say_that_their_calls_are_native() -> None:
-    """Whoever copies one gets a model that no text makes call."""
+    """A reader who copies one gets a model whose text cannot call a tool."""
     hosted = re.compile(r"sources\.(?:anthropic|gemini|responses)\(|(?:AnthropicMessages|GeminiChat|OpenAIResponses)\(")
     found = 0
     for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")):
@@ -185,8 +185,8 @@ def test_programs_for_hosted_models_say_that_their_calls_are_native() -> None:
 
 
 @pytest.mark.anyio
-async def test_code_prints_what_the_page_says(names: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
-    """The tool that fetches pages refuses what is inside."""
+async def test_code_prints_the_output_of_the_page(names: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    """The tool that fetches pages refuses internal addresses."""
     for block in BLOCKS:
         if block.language == "python":
             await run_code(block, names)

@@ -1,4 +1,4 @@
-"""The programs of servers in docs: each runs behind uvicorn and answers a client as its page says."""
+"""The server programs in docs: each runs in uvicorn and responds as its page says."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ END = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndat
 
 @pytest.fixture
 def anyio_backend() -> str:
-    """The event loop that uvicorn runs on."""
+    """uvicorn runs on asyncio."""
     return "asyncio"
 
 
@@ -50,12 +50,11 @@ def anyio_backend() -> str:
 async def serving(
     name: str, *answers: Loopback, model: Provider | None = None, user: str = "", within: float = 20
 ) -> AsyncIterator[tuple[Served, httpx.AsyncClient]]:
-    """Serve a program of the page, whose model gives these answers; whoever brings no cookie is this `user`.
-
-    What is done there has so many seconds.
+    """Serve a program of the page with a model that gives these answers. `user` is the user of a request without a
+    cookie. The block must finish within `seconds`.
     """
     async with model or Provider(*answers or [Loopback([TEXT, END])]) as provider:
-        module = ModuleType("app")  # where what the program annotates is looked up
+        module = ModuleType("app")  # the module in which annotations of the program are resolved
         sys.modules[module.__name__] = module
         try:
             exec(compile(PROGRAMS[name].replace(ADDRESS, provider.url), f"{name}.py", "exec"), vars(module))
@@ -76,8 +75,7 @@ async def serving(
 
 
 @pytest.mark.parametrize("name", ["fastapi", "starlette", "litestar", "asgi"])
-async def test_answers(name: str) -> None:
-    """A question is answered with the events of the run."""
+async def test_a_question_gets_the_events_of_its_run(name: str) -> None:
     async with serving(name) as (_, client):
         response = await client.post("/chat", json={"messages": ASKED})
     frames = read_frames(response.content)
@@ -86,8 +84,8 @@ async def test_answers(name: str) -> None:
     assert "It is warm." == frames[2]["text"]
 
 
-async def test_a_websocket() -> None:
-    """A tool runs in the browser; a run is cancelled, and the conversation goes on."""
+async def test_a_websocket_continues_after_a_tool_and_a_cancellation() -> None:
+    """A tool runs in the browser, and a run is cancelled."""
     answers = (Loopback([CALL, END]), Loopback([TEXT, END]), Loopback([TEXT], hold=True), Loopback([TEXT, END]))
     model = Provider(*answers)
     async with (
@@ -126,8 +124,8 @@ async def test_a_websocket() -> None:
     assert "sunny" in str(remembered)
 
 
-async def test_a_websocket_that_cancels() -> None:
-    """The request to the model is closed, the history has what was said, and the next message is answered."""
+async def test_a_cancelled_run_closes_the_request_to_the_model() -> None:
+    """The history has the text so far, and the next message gets a response."""
     stopped = Loopback([TEXT], hold=True)
     model = Provider(stopped, Loopback([TEXT, END]))
     async with (
@@ -145,7 +143,7 @@ async def test_a_websocket_that_cancels() -> None:
 
 
 async def begin(client: httpx.AsyncClient, until: bytes, ask: dict[str, Any], address: str) -> tuple[bytes, str]:
-    """Begin a run, and leave it when this has come."""
+    """Begin a run, and leave it when this event has arrived."""
     body = b""
     async with client.stream("POST", address, json=ask) as response:
         async for piece in response.aiter_raw():
@@ -155,7 +153,7 @@ async def begin(client: httpx.AsyncClient, until: bytes, ask: dict[str, Any], ad
     return body, response.headers.get("x-run", "")
 
 
-def told(frames: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
+def events_of_type(frames: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
     """Return the events of a type."""
     return [frame for frame in frames if frame["type"] == kind]
 
@@ -167,12 +165,11 @@ async def post_chat(client: httpx.AsyncClient, messages: list[dict[str, Any]]) -
 
 
 def shown(call: dict[str, Any]) -> dict[str, Any]:
-    """Return what a page has of a call."""
+    """Return the state of a call on a page."""
     return {"type": "dynamic-tool"} | {name: call[name] for name in ("toolCallId", "toolName", "input")}
 
 
-async def test_runs() -> None:
-    """One is left, read on, read by nobody else, and stopped."""
+async def test_a_run_is_resumed_and_stopped_by_its_owner_only() -> None:
     async with serving("runs", Loopback([TEXT], hold=True)) as (_, client):
         body, run = await begin(client, b"event: text", {"messages": ASKED}, "/chat")
         seen = read_frames(body)
@@ -187,8 +184,8 @@ async def test_runs() -> None:
 
 
 @pytest.mark.parametrize("origin", ["https://evil.example.org", "null", None])
-async def test_other_peoples_pages(origin: str | None) -> None:
-    """They are turned away before anything is asked, and one's own is not."""
+async def test_requests_of_other_origins_are_refused(origin: str | None) -> None:
+    """Nothing runs for them. The page of the program itself is accepted."""
     ours = {"origin": "https://chat.example.org"}
     theirs = {"origin": origin} if origin else {}
     form: dict[str, Any] = {
@@ -211,8 +208,7 @@ async def test_other_peoples_pages(origin: str | None) -> None:
             assert "finished" == frame["reason"]
 
 
-async def test_runs_over_a_websocket() -> None:
-    """One is resumed by another connection of its owner's, and by nobody else's."""
+async def test_a_websocket_resumes_a_run_of_its_owner_only() -> None:
     answers = Loopback([TEXT], hold=True)
     async with serving("runs", answers) as (server, _):
 
@@ -236,12 +232,12 @@ async def test_runs_over_a_websocket() -> None:
 
 
 @pytest.mark.parametrize(("program", "approved"), [("approval", True), ("approval", False), ("client", True)])
-async def test_approval(program: str, approved: bool) -> None:
-    """The owner of the run decides, once, about what was shown."""
+async def test_only_the_owner_decides_about_a_call(program: str, approved: bool) -> None:
+    """The decision counts once, for the call that was shown."""
     async with serving(program, Loopback([PAY, END]), Loopback([TEXT, END])) as (_, client):
         body, _ = await begin(client, b"approval-requested", {"messages": ASKED}, "/chat")
         run = read_frames(body)[0]["run_id"]
-        (asked,) = told(read_frames(body), "approval-requested")
+        (asked,) = events_of_type(read_frames(body), "approval-requested")
         address = f"/chat/{run}/calls/{asked['call']['id']}"
         decision = {"approved": approved, "digest": asked["digest"], "reason": "" if approved else "too much"}
         assert 404 == (await client.post(address, json=decision, headers=BOB)).status_code
@@ -250,8 +246,8 @@ async def test_approval(program: str, approved: bool) -> None:
         assert 409 == (await client.post(address, json=decision)).status_code
 
 
-async def test_a_result_of_a_page() -> None:
-    """It is given by the owner of the run, once, and stands at the call."""
+async def test_a_page_delivers_a_result_once() -> None:
+    """Only the owner can. The result belongs to its call."""
     async with serving("client", Loopback([PICK, END]), Loopback([TEXT, END])) as (_, client):
         body, _ = await begin(client, b"event: executing", {"messages": ASKED}, "/chat")
         start, *_, executing = read_frames(body)
@@ -261,12 +257,12 @@ async def test_a_result_of_a_page() -> None:
         assert 409 == (await client.post(address, json={"approved": True, "digest": ""})).status_code
         assert 204 == (await client.post(address, json={"result": "today"})).status_code
         assert 409 == (await client.post(address, json={"error": "closed"})).status_code
-        (executed,) = told(read_frames((await client.get(f"/chat/{start['run_id']}")).content), "executed")
+        (executed,) = events_of_type(read_frames((await client.get(f"/chat/{start['run_id']}")).content), "executed")
     assert "today" == executed["result"]
 
 
-async def test_use_chat() -> None:
-    """An answer is resumed from its start, while it goes on and when it was stopped; of another chat there is none."""
+async def test_use_chat_resumes_a_response_from_its_start() -> None:
+    """Holds for running and stopped responses. Another chat has none."""
     posted = {"id": "c1", "messages": [{"id": "m1", "role": "user", "parts": [{"type": "text", "text": "Hello"}]}]}
     async with serving("ai-sdk", Loopback([TEXT], hold=True)) as (_, client):
         assert 204 == (await client.get("/api/chat/c1/stream")).status_code
@@ -295,45 +291,47 @@ async def test_use_chat() -> None:
         (PICK, {"state": "output-error", "errorText": "closed"}, "error", "errorText", "closed"),
     ],
 )
-async def test_use_chat_goes_on(asks: bytes, part: dict[str, Any], kind: str, member: str, value: str) -> None:
-    """What the page says about a call that waits comes back in the last message, and is answered there."""
+async def test_use_chat_continues_after_a_decision(
+    asks: bytes, part: dict[str, Any], kind: str, member: str, value: str
+) -> None:
+    """The decision of the page is in the last message."""
     question = {"id": "m1", "role": "user", "parts": [{"type": "text", "text": "Hello"}]}
     async with serving("ai-sdk", Loopback([asks, END]), Loopback([TEXT, END])) as (_, client):
         first = await post_chat(client, [question])
-        (call,) = told(first, "tool-input-available")
+        (call,) = events_of_type(first, "tool-input-available")
         parts = [{**shown(call), **part}]
         again = [question, {"id": first[0]["messageId"], "role": "assistant", "parts": parts}]
         second = await post_chat(client, again)
     assert first[0]["messageId"] == second[0]["messageId"]
-    (result,) = told(second, f"tool-output-{kind}")
+    (result,) = events_of_type(second, f"tool-output-{kind}")
     assert value in result[member]
-    assert [] == told(second, "tool-input-available")
-    assert ["It is warm."] == [each["delta"] for each in told(second, "text-delta")]
+    assert [] == events_of_type(second, "tool-input-available")
+    assert ["It is warm."] == [each["delta"] for each in events_of_type(second, "text-delta")]
 
 
 async def test_a_result_is_no_approval() -> None:
-    """Neither page takes one for the other."""
+    """Neither page accepts one for the other."""
     question = {"id": "m1", "role": "user", "parts": [{"type": "text", "text": "Hello"}]}
     async with serving("ai-sdk", Loopback([PAY, END])) as (_, client):
-        (call,) = told(await post_chat(client, [question]), "tool-input-available")
+        (call,) = events_of_type(await post_chat(client, [question]), "tool-input-available")
         part = {**shown(call), "state": "output-available", "output": "paid"}
         forged = [question, {"id": "m2", "role": "assistant", "parts": [part]}]
         assert 409 == (await client.post("/api/chat", json={"id": "c1", "messages": forged})).status_code
     asked: dict[str, Any] = {"threadId": "t1", "runId": "r1", "messages": [{"id": "1", **ASKED[0]}], "tools": []}
     async with serving("ag-ui", Loopback([PAY, END])) as (_, client):
-        (call,) = told(read_frames((await client.post("/agent", json=asked)).content), "TOOL_CALL_START")
+        (call,) = events_of_type(read_frames((await client.post("/agent", json=asked)).content), "TOOL_CALL_START")
         asked["messages"].append({"id": "2", "role": "tool", "toolCallId": call["toolCallId"], "content": "paid"})
         assert 409 == (await client.post("/agent", json=asked)).status_code
 
 
-async def test_an_approval_is_one_of_what_was_shown() -> None:
-    """A page that shows another call of that id, or none, cannot approve this one; numbers are what JavaScript makes of
-    them.
+async def test_an_approval_is_valid_for_the_shown_call_only() -> None:
+    """A page that shows another call of that id, or none, cannot approve it. Numbers are compared as JavaScript
+    serializes them.
     """
     paying = PAY.replace(b"5}", b"5.0}")
     question = {"id": "m1", "role": "user", "parts": [{"type": "text", "text": "Hello"}]}
     async with serving("ai-sdk", Loopback([paying, END]), Loopback([TEXT, END])) as (_, client):
-        (call,) = told(await post_chat(client, [question]), "tool-input-available")
+        (call,) = events_of_type(await post_chat(client, [question]), "tool-input-available")
         said = {**shown(call), "state": "approval-responded", "approval": {"id": "a", "approved": True}}
 
         async def approve(**more: Any) -> httpx.Response:
@@ -346,7 +344,7 @@ async def test_an_approval_is_one_of_what_was_shown() -> None:
         assert "paid 5 to Ann" in (await approve(input={"to": "Ann", "amount": 5})).text
     asked: dict[str, Any] = {"threadId": "t1", "runId": "r1", "messages": [{"id": "1", **ASKED[0]}], "tools": []}
     async with serving("ag-ui", Loopback([PAY, END])) as (_, client):
-        (call,) = told(read_frames((await client.post("/agent", json=asked)).content), "TOOL_CALL_START")
+        (call,) = events_of_type(read_frames((await client.post("/agent", json=asked)).content), "TOOL_CALL_START")
         asked["resume"] = [{"interruptId": call["toolCallId"], "status": "resolved", "payload": {"approved": True}}]
         function = {"name": "pay", "arguments": '{"to": "Eve", "amount": 5}'}
         said = {"id": "2", "role": "assistant", "content": "Well."}
@@ -365,15 +363,15 @@ async def test_an_approval_is_one_of_what_was_shown() -> None:
         (PICK, None, None),
     ],
 )
-async def test_ag_ui_goes_on(asks: bytes, resume: dict[str, Any] | None, result: str | None) -> None:
-    """The front end says what became of the calls that waited, and what it shows itself is not told again."""
+async def test_ag_ui_continues_after_a_decision(asks: bytes, resume: dict[str, Any] | None, result: str | None) -> None:
+    """The front end sends the outcomes of waiting calls, and its known messages are not repeated."""
     tools = [{"name": "pick_date", "description": "", "parameters": {"type": "object"}}]
     asked: dict[str, Any] = {"threadId": "t1", "messages": [{"id": "1", **ASKED[0]}], "protocolVersion": "1.0"}
     async with serving("ag-ui", Loopback([asks, END]), Loopback([TEXT, END])) as (_, client):
         first = read_frames((await client.post("/agent", json={**asked, "runId": "r1", "tools": tools})).content)
-        (call,) = told(first, "TOOL_CALL_START")
+        (call,) = events_of_type(first, "TOOL_CALL_START")
         call_id, outcome = call["toolCallId"], first[-1]["outcome"]
-        function = {"name": call["toolCallName"], "arguments": told(first, "TOOL_CALL_ARGS")[-1]["delta"]}
+        function = {"name": call["toolCallName"], "arguments": events_of_type(first, "TOOL_CALL_ARGS")[-1]["delta"]}
         thought = {"id": "2", "role": "reasoning", "content": "Hm."}
         said = {
             "id": "3",
@@ -390,22 +388,22 @@ async def test_ag_ui_goes_on(asks: bytes, resume: dict[str, Any] | None, result:
         asked.pop("resume", None)
         asked["messages"].append({"id": "5", **ASKED[0]})
         third = read_frames((await client.post("/agent", json={**asked, "runId": "r3", "tools": tools})).content)
-    results = [each["content"] for each in told(second, "TOOL_CALL_RESULT")]
+    results = [each["content"] for each in events_of_type(second, "TOOL_CALL_RESULT")]
     assert [] == results if result is None else result in results[0]
     for frames in (second, third):
-        assert [] == told(frames, "TOOL_CALL_START")
-        assert ["It is warm."] == [each["delta"] for each in told(frames, "TEXT_MESSAGE_CONTENT")]
+        assert [] == events_of_type(frames, "TOOL_CALL_START")
+        assert ["It is warm."] == [each["delta"] for each in events_of_type(frames, "TEXT_MESSAGE_CONTENT")]
 
 
-# Two users, with the same ids, where these are the client's to choose.
+# Two users with the same ids, where the client chooses the ids.
 
 
-async def test_nobody_decides_about_the_chats_of_others() -> None:
-    """Bob takes the id of Ann's chat: he neither approves, nor reads, nor stops anything of hers, nor learns of it."""
+async def test_a_user_cannot_decide_about_the_chat_of_another() -> None:
+    """Bob uses the id of Ann's chat. He cannot approve, read, stop or detect anything."""
     question = {"id": "m1", "role": "user", "parts": [{"type": "text", "text": "Hello"}]}
     answers = Loopback([PAY, END]), *[Loopback([TEXT, END])] * 3
     async with serving("ai-sdk", *answers) as (_, client):
-        (call,) = told(await post_chat(client, [question]), "tool-input-available")
+        (call,) = events_of_type(await post_chat(client, [question]), "tool-input-available")
         said = {"state": "approval-responded", "approval": {"approved": True}}
         parts = [{**shown(call), **said}]
         approval = {"id": "c1", "messages": [question, {"id": "m2", "role": "assistant", "parts": parts}]}
@@ -425,10 +423,10 @@ async def test_nobody_decides_about_the_chats_of_others() -> None:
         ("ag-ui", "/agent/t1", "/agent/t1/stop", b"TEXT_MESSAGE_CONTENT", b'"cancelled"'),
     ],
 )
-async def test_nobody_reads_or_stops_the_chats_of_others(
+async def test_a_user_cannot_read_or_stop_the_chat_of_another(
     program: str, read: str, stop: str, begun: bytes, stopped: bytes
 ) -> None:
-    """For whoever does not own it, it is one that never was."""
+    """The response equals the one for a chat that does not exist."""
     question = {"id": "m1", "role": "user", "content": "Hello", "parts": [{"type": "text", "text": "Hello"}]}
     posted = {"id": "c1", "threadId": "t1", "runId": "r1", "tools": [], "messages": [question]}
     async with serving(program, Loopback([TEXT], hold=True)) as (_, client):
@@ -443,14 +441,14 @@ async def test_nobody_reads_or_stops_the_chats_of_others(
         assert stopped in (await client.get(read)).content
 
 
-async def test_nobody_decides_about_the_threads_of_others() -> None:
-    """Bob takes the id of Ann's thread and that of her call: nothing of hers is resumed."""
+async def test_a_user_cannot_resume_the_thread_of_another() -> None:
+    """Bob uses the ids of Ann's thread and call."""
     asked: dict[str, Any] = {"threadId": "t1", "runId": "r1", "messages": [{"id": "1", **ASKED[0]}], "tools": []}
     asked["protocolVersion"] = "1.0"
     async with serving("ag-ui", Loopback([PAY, END]), *[Loopback([TEXT, END])] * 3) as (_, client):
         first = read_frames((await client.post("/agent", json=asked)).content)
         (interrupt,) = first[-1]["outcome"]["interrupts"]
-        function = {"name": "pay", "arguments": told(first, "TOOL_CALL_ARGS")[-1]["delta"]}
+        function = {"name": "pay", "arguments": events_of_type(first, "TOOL_CALL_ARGS")[-1]["delta"]}
         approval = {"interruptId": interrupt["id"], "status": "resolved", "payload": {"approved": True}}
         call = {"id": interrupt["toolCallId"], "type": "function", "function": function}
         said = {"id": "2", "role": "assistant", "content": "Well.", "toolCalls": [call]}
@@ -464,8 +462,7 @@ async def test_nobody_decides_about_the_threads_of_others() -> None:
     assert "paid 5 to Ann" in ours
 
 
-async def test_a_websocket_is_its_users() -> None:
-    """What one says about the calls of another is about none of its own."""
+async def test_a_websocket_decides_about_calls_of_its_user_only() -> None:
     answers = (Loopback([CALL, END]), Loopback([TEXT, END]))
     async with serving("browser-tool", *answers) as (server, _):
         address = f"{server.websocket_url}/chat"
@@ -479,10 +476,10 @@ async def test_a_websocket_is_its_users() -> None:
             await bob.send(json.dumps({"resume": 0, "run_id": "run_x"}))
             assert "run_not_found" == json.loads(await bob.recv())["error"]["code"]
             await ann.send(json.dumps(result))
-            told = [json.loads(await ann.recv())]
-            while told[-1]["type"] != "done":
-                told.append(json.loads(await ann.recv()))
-            assert ["sunny"] == [frame["result"] for frame in told if frame["type"] == "executed"]
+            frames = [json.loads(await ann.recv())]
+            while frames[-1]["type"] != "done":
+                frames.append(json.loads(await ann.recv()))
+            assert ["sunny"] == [frame["result"] for frame in frames if frame["type"] == "executed"]
 
 
 POSTS = dict.fromkeys(("fastapi", "starlette", "litestar", "asgi", "origin", "runs", "approval", "client"), "/chat")
@@ -490,8 +487,8 @@ POSTS |= {"ai-sdk": "/api/chat", "ag-ui": "/agent"}
 
 
 @together("name", POSTS)
-async def test_bodies_have_a_bound(name: str) -> None:
-    """More than 4 MiB are not read; what is no body of the program's, or the system's words, is the client's fault."""
+async def test_bodies_have_a_limit(name: str) -> None:
+    """At most 4 MiB are read. Invalid bodies and system messages get a client error."""
     async with serving(name) as (_, client):
         client.headers["origin"] = "https://chat.example.org"
         assert 413 == (await client.post(POSTS[name], content=b"[" + b"1," * (2 << 20))).status_code
@@ -504,7 +501,7 @@ async def test_bodies_have_a_bound(name: str) -> None:
 
 @pytest.mark.deep
 def test_every_program_is_typed(tmp_path: Path) -> None:
-    """Whoever checks strictly can take each as it is."""
+    """It passes a strict type check."""
     for name, program in PROGRAMS.items():
         (tmp_path / f"app_{name.replace('-', '_')}.py").write_text(program, encoding="utf-8")
     ask = [
@@ -522,6 +519,6 @@ def test_every_program_is_typed(tmp_path: Path) -> None:
 
 
 def test_every_program_is_run() -> None:
-    """Each is in the tests above; other code of these pages runs in those of its page."""
+    """Other code of these pages runs in the tests of its page."""
     assert {*POSTS, "websocket", "browser-tool"} == PROGRAMS.keys()
     assert {"sh", "python", "js", "html", "text", ""} >= {block.language for block in BLOCKS}

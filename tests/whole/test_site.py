@@ -1,4 +1,4 @@
-"""The site of the documentation is whole: each page in its navigation, each module that a page uses in its API."""
+"""The documentation site: each page is in its navigation, and each module that a page uses in its API."""
 
 from __future__ import annotations
 
@@ -13,19 +13,18 @@ from tests.whole.site_pages import CONFIGURATION, DOCS, LIST, pages, write_list
 
 
 def test_each_page_is_in_the_navigation() -> None:
-    """Once, and nothing else is."""
+    """It is there once, and nothing else is."""
     listed = list(pages(CONFIGURATION["nav"]))
 
     assert sorted(DOCS.rglob("*.md")) == sorted(listed)
 
 
 def test_the_list_for_models_is_current() -> None:
-    """Where it is not, `python -m tests.whole.site_pages` writes it anew."""
+    """`python -m tests.whole.site_pages` writes it."""
     assert write_list() == LIST.read_text(encoding="utf-8")
 
 
-def test_each_module_that_a_page_imports_from_is_in_the_api() -> None:
-    """Whoever reads a program finds what it uses."""
+def test_each_module_of_a_page_is_in_the_api() -> None:
     shown = {
         module
         for page in (DOCS / "api").glob("*.md")
@@ -45,8 +44,8 @@ def test_each_module_that_a_page_imports_from_is_in_the_api() -> None:
                 assert module in shown
 
 
-def test_the_page_of_wire_formats_has_each() -> None:
-    """What is read, and what is written with which content type."""
+def test_the_page_of_wire_formats_is_complete() -> None:
+    """It has each input format, and each output format with its content type."""
     text = (DOCS / "wire-formats.md").read_text(encoding="utf-8")
     read, written = re.findall(r"<!-- formats: \w+ -->\n((?:\|.*\n)+)", text)
 
@@ -56,8 +55,8 @@ def test_the_page_of_wire_formats_has_each() -> None:
     )
 
 
-def test_links_leave_the_site_by_their_address_alone() -> None:
-    """A page is read in the site too, where no file of the repository is."""
+def test_links_to_files_outside_of_the_site_are_urls() -> None:
+    """The site does not contain the files of the repository."""
     with cases() as case:
         for page in DOCS.rglob("*.md"):
             for link in re.findall(r"\]\((?!https?://)([^)#\s]+)", page.read_text(encoding="utf-8")):

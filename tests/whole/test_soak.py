@@ -1,4 +1,4 @@
-"""The soak by numbers: a few dozen streams with every fault, over real connections, and nothing is lost or left."""
+"""The soak test in numbers: a few dozen streams with each fault, over real connections. Nothing is lost or left."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.mark.deep
-async def test_what_is_lost_or_doubled_is_seen() -> None:
-    """No event can be missing, or come twice, without a word, though the numbers were right."""
+async def test_lost_and_duplicate_events_are_found() -> None:
+    """Also if the numbers of the events are right."""
     for plan in map(make_plan, range(100, 160)):
         if plan.ending not in _WITHOUT_NETWORK:
             continue
         events = await read(plan)
-        hold(plan, events)
+        check(plan, events)
         for place, event in enumerate(events):
             if not isinstance(event, _FREE):
                 for broken in (events[:place] + events[place + 1 :], events[: place + 1] + events[place:]):
                     with pytest.raises(Wrong):
-                        hold(plan, broken)
+                        check(plan, broken)
 
 
 _WITHOUT_NETWORK = (*GOOD, "truncated", "no terminator", "error frame")
@@ -45,8 +45,8 @@ async def read(plan: Plan) -> list[UIEvent]:
         return [event async for event in events]
 
 
-def hold(plan: Plan, events: list[UIEvent]) -> None:
-    """Hold events against the plan, numbered anew."""
+def check(plan: Plan, events: list[UIEvent]) -> None:
+    """Compare events, with new numbers, with the plan."""
     witness = Witness(plan, asks=False, ran=None)
     for number, event in enumerate(events, 1):
         witness.feed(replace(event, seq=number))

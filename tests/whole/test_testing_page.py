@@ -1,4 +1,4 @@
-"""`docs/testing.md` holds: the project that it makes passes its tests as it says."""
+"""The page docs/testing.md: its project passes its tests as the page says."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytest_plugins = ["pytester"]
 
 @pytest.mark.deep
 def test_the_project_of_the_page_passes_its_tests(pytester: pytest.Pytester) -> None:
-    """Without a recording it says what is missing, then it records one, and then it asks nobody."""
+    """Without a recording, it says what is missing. Then it records one, and then it calls no model."""
     with provider() as server:
         write_project(pytester.path, server.url, without=["test_snapshot.py"])
         missing = pytester.runpytest_subprocess("-p", "no:cacheprovider")
@@ -33,15 +33,14 @@ def test_the_project_of_the_page_passes_its_tests(pytester: pytest.Pytester) -> 
 
 
 def test_every_block_of_code_is_run() -> None:
-    """No block of the page stands apart from the project and its commands."""
+    """Each block belongs to the project or is one of its commands."""
     assert all("file" in block.notes for block in BLOCKS if block.language == "python")
     assert ["pytest --record-streams=once", "pytest --inline-snapshot=create", "pytest"] == COMMANDS
     assert ['pip install "PATH_OF_THE_CLONE[web,test]" fastapi'] == SET_UP
 
 
 @pytest.mark.anyio
-async def test_the_difference_is_the_one_that_is_shown() -> None:
-    """The message of the page is the message."""
+async def test_the_message_of_the_page_is_exact() -> None:
 
     async def get_weather(city: str) -> dict[str, str]:
         return {"message": f"18 °C in {city}"}

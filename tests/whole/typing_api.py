@@ -1,6 +1,6 @@
-"""The public API as a user writes it, for the type checker: checked with the tests, never run.
+"""The public API in user code, for the type checker. The code is checked with the tests and never runs.
 
-`assert_type` states what a user's editor shows; `assert_never` that a union is closed.
+`assert_type` states the type that an editor shows, and `assert_never` that a union is closed.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ from streamtools.events import (
 
 
 def describe(event: UIEvent) -> object:
-    """Take every event apart by position and by keyword; a type that is forgotten here is an error of the checker."""
+    """Match each event by position and by keyword. The type checker reports a missing type."""
     match event:
         case Start(run_id):
             return assert_type(run_id, str)
@@ -119,7 +119,7 @@ def describe(event: UIEvent) -> object:
 
 
 def describe_source(event: SourceEvent) -> object:
-    """Take every source event apart."""
+    """Match each source event."""
     match event:
         case TextDelta(text) | ReasoningDelta(text):
             return assert_type(text, str)
@@ -140,7 +140,7 @@ def describe_source(event: SourceEvent) -> object:
 
 
 def switch(event: UIEvent) -> str:
-    """Switch on the `type`, which narrows like a class, and on the code, as an interface does."""
+    """Branch on `type`, which narrows like a class, and on the code, as an interface does."""
     if event.type == "executed":
         return assert_type(event, Executed).call.name
     if event.type == "error" and event.code == Code.UNKNOWN_TOOL:
@@ -155,7 +155,7 @@ def switch(event: UIEvent) -> str:
 
 
 class Trip(BaseModel):
-    """What a tool takes."""
+    """The arguments of a tool."""
 
     city: str
     days: int = 1
@@ -192,7 +192,7 @@ ToolRegistry(TOGETHER)
 
 
 async def call_tools() -> None:
-    """Call tools as the functions that they were: a decorator keeps the signature."""
+    """Call tools like their functions: a decorator keeps the signature."""
     assert_type(add(1, 2), float)
     assert_type(await weather("Oslo", unit="F"), dict[str, str])
     assert_type(refuse(), ToolResult)
@@ -222,7 +222,7 @@ def lookup(arguments: dict[str, Any]) -> object:
 
 
 def refused_by_the_checker(model: conversation.Model) -> None:
-    """Misspelt options and values."""
+    """Misspelled options and values."""
     chat(model, [], folow_up="never")  # type: ignore[call-arg]
     chat(model, [], request=RequestOptions(emulation="always"))  # type: ignore[arg-type]
     conversation.CohereChat("m", send_reasoning="sometimes")  # type: ignore[arg-type]
@@ -232,14 +232,14 @@ def refused_by_the_checker(model: conversation.Model) -> None:
 
 
 async def use_context(city: str, context: streamtools.ToolContext[dict[str, str]]) -> str:
-    """A context says of what type the state is."""
+    """The context declares the type of its state."""
     assert_type(context.state, dict[str, str])
     await context.progress({"at": context.remaining})
     return city
 
 
 def mix_tools() -> None:
-    """A list of tools whose functions have nothing in common is one of tools; what is sent back fits an SDK."""
+    """A list of tools with unrelated functions is a list of tools. Messages fit the types of an SDK."""
 
     @tool
     def count(text: str) -> int:
