@@ -131,16 +131,16 @@ class Provider:
     beside: Callable[..., None] = read_with_httpx_sse
     abeside: Callable[..., Awaitable[None]] = aread_with_httpx_sse
     unit: str = "× httpx-sse"
-    target: float = 1.6
+    target: float = 1.4
 
 
 PROVIDERS = {
-    "openai": Provider(wires.openai, sources.openai, target=0.95),
+    "openai": Provider(wires.openai, sources.openai, target=0.8),
     "latitude": Provider(wires.latitude, sources.latitude),
     "responses": Provider(wires.responses, sources.responses),
     "anthropic": Provider(wires.anthropic, sources.anthropic),
     "gemini": Provider(wires.gemini, sources.gemini),
-    "ollama": Provider(wires.ollama, sources.ollama, read_with_lines, aread_with_lines, "× lines", 1.75),
+    "ollama": Provider(wires.ollama, sources.ollama, read_with_lines, aread_with_lines, "× lines", 1.6),
 }
 ARRIVE = "ToolStream, a response, chunks arrive"
 """With one frame a chunk, this row has no target, because the event loop takes most of the time."""

@@ -221,15 +221,36 @@ class SSEDecoder(FrameDecoder):
         super().__init__(limit)
         self._id = ""
 
-    def _read(self, block: bytes) -> Frame | None:
-        # Most frames are one line of data, with or without a name. These fast paths take half of the time.
-        if block[:6] == b"data: " and _LF not in block:
-            return Frame(block[6:], "message", self._id)
+    def feed(self, chunk: bytes) -> list[Framed]:
+        """Return the frames that `chunk` completes."""
+        is_between = self._start is None and not (self._buffer or self._dropped or self._after_cr)
+        if is_between and chunk[-2:] == b"\n\n" and len(chunk) <= self._limit and _CR not in chunk:
+            frame = self._read_usual(chunk[:-2])  # fast path for a chunk of one event
+            if frame is not None:
+                return [frame]
+        return super().feed(chunk)
+
+    def _read_usual(self, block: bytes) -> Frame | None:
+        """Return the frame of an event that has at most a name, one line of data, and an id. Returns None for others.
+
+        This takes a third of the time that other events take.
+        """
+        name, at = "message", 0
         if block[:7] == b"event: ":
             end = block.find(b"\n")
-            rest = block[end + 7 :]
-            if block[end + 1 : end + 7] == b"data: " and _LF not in rest:
-                return Frame(rest, block[7:end].decode(errors="replace") or "message", self._id)
+            name, at = block[7:end].decode(errors="replace") or name, end + 1
+        if block[at : at + 6] != b"data: ":
+            return None
+        data, separator, id = block[at + 6 :].partition(b"\n")
+        if separator:
+            if id[:4] != b"id: " or _LF in id or 0 in id:
+                return None
+            self._id = id[4:].decode(errors="replace")
+        return Frame(data, name, self._id)
+
+    def _read(self, block: bytes) -> Frame | None:
+        if (frame := self._read_usual(block)) is not None:
+            return frame
         data: list[bytes] = []
         bare = bytearray()  # the lines of bare JSON
         event = ""
