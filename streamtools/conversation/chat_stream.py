@@ -99,7 +99,7 @@ class Chat(ToolStream):
     ) -> None:
         if not callable(getattr(model, "stream", None)):
             hint = f", such as OpenAIChat({model!r}) of streamtools.conversation" if isinstance(model, str) else ""
-            raise TypeError(f"a model is an object that answers{hint}, and not {model!r}")
+            raise TypeError(f"`model` must have a method `stream`{hint}, got {model!r}.")
         if not callable(follow_up):
             check_word("follow_up", follow_up, ("auto", "never"))
         if unknown := [name for name in options if name not in StreamOptions.__annotations__]:

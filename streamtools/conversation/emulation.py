@@ -76,8 +76,8 @@ class Emulation:
 
 EMULATED = "tool calls emulated"
 UNKNOWN = "unknown tool calls dropped"
-DIFFERENT = "the answer held decisions that differ; the last counts, and no tool runs that needs approval or more trust"
-UNREADABLE = "the decision whether tools are needed could not be read; none are called"
+DIFFERENT = "the answer has different decisions; the last one counts, without tools that need approval or trust"
+UNREADABLE = "the decision about tools is unreadable; no tool is called"
 
 _BEGIN_TURN = ReasoningDelta("")  # begins the turn without visible output
 

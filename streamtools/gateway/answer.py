@@ -255,7 +255,7 @@ def write_refusal(client: Client, status: int, body: bytes) -> bytes:
     _log.warning("upstream_refused", status=status)
     if client == "openai" and isinstance(value, dict) and "error" in value:
         return body
-    hint = ": does the URL of the upstream end as it should, with /v1 mostly?" if status == 404 else ""
+    hint = ": check the URL of the upstream, which usually ends with /v1" if status == 404 else ""
     return error_body(client, status, read_fault(value).message or f"the upstream answered with status {status}{hint}")
 
 

@@ -19,8 +19,8 @@ IDEMPOTENCY_KEY = "idempotency-key"
 An exchange's further requests differ from the first, so they must not have the same idempotency key."""
 
 UNREAD_ANSWER = (
-    "no rule and no judge reads the answers of this path, but some are configured: use chat completions, Responses or "
-    "Messages, or ask the upstream directly"
+    "The text rules or the judge of this gateway cannot read the answers of this path. Use chat completions, Responses "
+    "or Messages, or call the upstream directly."
 )
 
 _HOP_BY_HOP = {

@@ -33,7 +33,7 @@ Returns the outcome of the call, True if the call has started but has no outcome
 without a ledger.
 """
 
-_OWNER_GONE = "the process that ran this has gone"
+_OWNER_GONE = "the process of the run ended"
 
 
 def close_lost(run_id: str, events: Iterable[UIEvent], find_outcome: FindOutcome) -> list[UIEvent]:
@@ -121,7 +121,7 @@ class _LostRun:
             if id not in self._running:
                 return []
             del self._calls[id]
-            return [Error(Code.TOOL_CANCELLED, f"{_OWNER_GONE} before the tool began", call_id=id, call=call)]
+            return [Error(Code.TOOL_CANCELLED, f"{_OWNER_GONE} before the tool started", call_id=id, call=call)]
         del self._calls[id]
         text = f"{_OWNER_GONE}, and the effect of the tool is unknown"
         return [Error(Code.OUTCOME_UNKNOWN, text, call_id=id, call=call)]

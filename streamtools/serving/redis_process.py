@@ -28,7 +28,7 @@ from streamtools.events import UIEvent, read_ui_event, weigh
 from streamtools.logs import Logger, loggable
 from streamtools.serving import redis_scripts as scripts
 from streamtools.serving.event_log import WaitingReaders
-from streamtools.serving.owned_run import OwnedRun
+from streamtools.serving.leased_run import LeasedRun
 from streamtools.serving.redis_server import (
     FIRST_RETRY_S,
     LAST_RETRY_S,
@@ -72,7 +72,7 @@ class RedisProcess:
         self.server = server
         self.messages = RedisMessages(server, tasks, answer)
         self.id = self.messages.process_id
-        self.owned: dict[str, OwnedRun] = {}
+        self.leased: dict[str, LeasedRun] = {}
         """Maps the key of a run to its state, for each run that this process drives."""
         self.readers = Counter[str]()
         """Maps the key of a run that another process drives to the number of its readers in this process."""
@@ -80,7 +80,7 @@ class RedisProcess:
         self._tasks = tasks
         self._on_expired = on_expired
         self._feeds: dict[str, Feed] = {}
-        self._dirty: dict[str, OwnedRun] = {}
+        self._dirty: dict[str, LeasedRun] = {}
         self._has_dirty = anyio.Event()
         # The earliest time of a takeover. During an outage all leases expire; live processes must renew theirs first.
         self._take_over_from = 0.0
@@ -109,26 +109,26 @@ class RedisProcess:
             await anyio.sleep_forever()
         finally:
             with anyio.move_on_after(END_TIMEOUT_S, shield=True):
-                for run in [run for run in self.owned.values() if run.is_driven or run.final]:
+                for run in [run for run in self.leased.values() if run.is_driven or run.final]:
                     await run.finished.wait()
             scope.cancel()
 
     # Writing.
 
-    def own(self, run: OwnedRun) -> None:
+    def add_run(self, run: LeasedRun) -> None:
         """Add a run to the runs of this process, which has just acquired the lease."""
-        self.owned[run.key] = run
+        self.leased[run.key] = run
         run.renew = self._renew
         run.lease_until = anyio.current_time() + self._settings.lease / 2  # half: acquired before this call
 
-    def disown(self, run: OwnedRun) -> None:
+    def remove_run(self, run: LeasedRun) -> None:
         """Remove a run from the runs of this process, which writes nothing more to it."""
-        if self.owned.get(run.key) is run:
-            del self.owned[run.key]
+        if self.leased.get(run.key) is run:
+            del self.leased[run.key]
             if run.key in self._feeds:
                 self._tasks.start_soon(self._wake_listener)
 
-    def write_soon(self, run: OwnedRun) -> None:
+    def write_soon(self, run: LeasedRun) -> None:
         """Schedule a run for writing. Ignores a fenced run, because another run may have its key by now."""
         if not run.is_fenced:
             self._dirty[run.key] = run
@@ -158,7 +158,7 @@ class RedisProcess:
                 self._write_failed_at, pause = None, FIRST_RETRY_S
             self._dirty |= {run.key: run for run in runs if run.is_dirty}
 
-    async def _append(self, batches: list[tuple[OwnedRun, list[tuple[int, bytes]]]]) -> None:
+    async def _append(self, batches: list[tuple[LeasedRun, list[tuple[int, bytes]]]]) -> None:
         if not batches:
             return
         names, args = list[str](), list[Word]()
@@ -170,7 +170,7 @@ class RedisProcess:
         for (run, batch), (status, last) in zip(batches, answers, strict=True):
             await self._confirm(run, status, last, batch)
 
-    async def _write_end(self, run: OwnedRun) -> None:
+    async def _write_end(self, run: LeasedRun) -> None:
         assert run.final is not None
         seq, done, result = run.final
         keys = self.server.run_keys(run.key)
@@ -184,7 +184,7 @@ class RedisProcess:
         if status == b"ok":
             run.confirm_end()
 
-    async def _confirm(self, run: OwnedRun, status: bytes, last: int, events: list[tuple[int, bytes]]) -> None:
+    async def _confirm(self, run: LeasedRun, status: bytes, last: int, events: list[tuple[int, bytes]]) -> None:
         """Handle the reply to a write. Passes the written events to the readers in this process."""
         if status != b"ok":
             await self._reclaim(run)
@@ -197,7 +197,7 @@ class RedisProcess:
             if not self._is_fed_here(feed):
                 await self._wake_listener()
 
-    async def _reclaim(self, run: OwnedRun) -> None:
+    async def _reclaim(self, run: LeasedRun) -> None:
         """Claim a run of this process again after a failed check.
 
         If the claim succeeds, write the events that the server has lost again, under a new epoch. Otherwise give up the
@@ -206,14 +206,14 @@ class RedisProcess:
         status, epoch, last = await self.claim(run.key, run.token)
         run.needs_check = False
         if status == b"claimed":
-            log.warning("events_written_again", run_id=run.run_id, behind=last)
+            log.warning("events_written_again", run_id=run.run_id, after=last)
             run.rewind(last, epoch)
             self.write_soon(run)
         elif run.ended_at is not None:  # the run was deleted, or another process has ended it as well
-            self.disown(run)
+            self.remove_run(run)
         elif not run.is_fenced:
             log.warning("run_taken_over", run_id=run.run_id)
-            self.disown(run)
+            self.remove_run(run)
             run.fence()
 
     def _handle_outage(self, error: Exception) -> None:
@@ -221,9 +221,9 @@ class RedisProcess:
         self._take_over_from = now + self._settings.lease / 2
         if self._write_failed_at is None:
             self._write_failed_at = now
-            log.warning("redis_away", **loggable(error))
+            log.warning("redis_unreachable", **loggable(error))
         is_long = now - self._write_failed_at > self._settings.max_outage
-        for run in self.owned.values():
+        for run in self.leased.values():
             if run.is_full or (is_long and run.next_batch()):
                 run.on_loss()
 
@@ -268,7 +268,7 @@ class RedisProcess:
 
         The listener then does not read the log, because `_confirm` adds the next events to the feed.
         """
-        run = self.owned.get(feed.key)
+        run = self.leased.get(feed.key)
         return run is not None and run.written == feed.last
 
     async def _wake_listener(self) -> None:
@@ -305,7 +305,7 @@ class RedisProcess:
                 self._take_over_from = now + self._settings.lease / 2
                 if self._listen_failed_at is None:
                     self._listen_failed_at = now
-                    log.warning("redis_not_heard", **loggable(error))
+                    log.warning("redis_not_read", **loggable(error))
                 if now - self._listen_failed_at > self._settings.max_outage:
                     for feed in list(self._feeds.values()):
                         feed.fail(OwnerUnreachable("The Redis server of the run does not answer."))
@@ -315,15 +315,15 @@ class RedisProcess:
 
     async def _read_streams(self, execute: Callable[..., Awaitable[Any]], scope: anyio.CancelScope) -> None:
         feeds = {feed.stream: feed for feed in self._feeds.values() if not self._is_fed_here(feed)}
-        own_stream = self.messages.stream(self.id).encode()
+        process_stream = self.messages.stream(self.id).encode()
         self._is_woken = False
         block = min(self._settings.lease / 3, _MAX_LISTEN_S)
         positions = (self._last_message_id, *(f"{feed.last}-0" for feed in feeds.values()))
         scope.deadline = anyio.current_time() + block + 5.0
         options = ("COUNT", 500, "BLOCK", milliseconds(block))
-        answers = await execute("XREAD", *options, "STREAMS", own_stream, *feeds, *positions)
+        answers = await execute("XREAD", *options, "STREAMS", process_stream, *feeds, *positions)
         for stream, entries in answers.items() if isinstance(answers, dict) else answers or ():
-            if stream == own_stream:
+            if stream == process_stream:
                 self._last_message_id = entries[-1][0].decode()
                 for _, (_, message, *_) in entries:
                     self.messages.receive(message)
@@ -348,9 +348,9 @@ class RedisProcess:
             await anyio.sleep(self._settings.lease / 3)
 
     async def _renew(self) -> None:
-        owned = list(self.owned.values())
-        for start in range(0, len(owned), _MAX_RUNS_PER_RENEWAL):
-            runs = owned[start : start + _MAX_RUNS_PER_RENEWAL]
+        leased = list(self.leased.values())
+        for start in range(0, len(leased), _MAX_RUNS_PER_RENEWAL):
+            runs = leased[start : start + _MAX_RUNS_PER_RENEWAL]
             names, args = [self._running_key], list[Word]()
             before = [(run.token, run.written) for run in runs]
             lease_until = anyio.current_time() + self._settings.lease
@@ -361,7 +361,7 @@ class RedisProcess:
             for run, (token, written), (is_ours, last, is_read) in zip(runs, before, answers, strict=True):
                 run.forget_old()
                 if run.is_done:
-                    self.disown(run)
+                    self.remove_run(run)
                 if token != run.token or run.is_fenced:
                     continue  # this process claimed the run again, or lost it, during the renewal
                 if not is_ours or last < written:
@@ -373,7 +373,7 @@ class RedisProcess:
                     run.on_read()
 
     async def _take_over(self, key: str) -> None:
-        if key in self.owned or key in self._claiming:
+        if key in self.leased or key in self._claiming:
             return
         self._claiming.add(key)
         try:

@@ -26,8 +26,8 @@ from streamtools.logs import Logger, loggable
 from streamtools.serving import redis_scripts as scripts
 from streamtools.serving.event_log import log_key
 from streamtools.serving.journal import Attachment, Journal
+from streamtools.serving.leased_run import LeasedRun
 from streamtools.serving.lost_run import close_lost, is_untouched
-from streamtools.serving.owned_run import OwnedRun
 from streamtools.serving.redis_process import END_TIMEOUT_S, RedisProcess
 from streamtools.serving.redis_reader import RedisReader
 from streamtools.serving.redis_server import RedisServer, StoreSettings, milliseconds
@@ -118,9 +118,7 @@ class RedisStore:
         """Connect to the server for the time of the context. Raises ValueError for a Redis Cluster."""
         async with open_client(self._url_or_client) as client:
             if b"cluster_enabled:1" in await client.execute("INFO", "cluster"):
-                raise ValueError(
-                    "this is a Redis Cluster, which cannot read several runs at once: give a single server"
-                )
+                raise ValueError("A Redis Cluster cannot read several runs with one command. Pass a single server.")
             self._client = client
             yield
 
@@ -147,11 +145,11 @@ class RedisStore:
         """
         server, key = self._server, log_key(run.owner, run.id)
         keys = server.run_keys(key)
-        owned = OwnedRun(key, run.id, run.owner, 1, self.process.id, keys.meta)
+        leased = LeasedRun(key, run.id, run.owner, 1, self.process.id, keys.meta)
         names = (keys.meta, keys.lease, server.shared_key("running"), *server.owner_keys(run.owner))
         status = await server.retry(
             *("EVAL", scripts.BEGIN, len(names), *names),
-            *(key, run.id, owned.token, milliseconds(self.lease), max_per_owner or 0, run.conversation or ""),
+            *(key, run.id, leased.token, milliseconds(self.lease), max_per_owner or 0, run.conversation or ""),
             *("owner", run.owner, "run_id", run.id, "note", json.dumps(run.note)),
         )
         if status == b"exists":
@@ -159,12 +157,12 @@ class RedisStore:
         if status == b"full":
             limit = max_per_owner
             raise TooManyRuns(f"{limit} runs of this owner are in progress; no more are allowed at the same time.")
-        self.process.own(owned)
-        self._drive(run, owned)
+        self.process.add_run(leased)
+        self._drive(run, leased)
 
-    def _drive(self, run: Run, owned: OwnedRun, events: Iterable[UIEvent] = ()) -> None:
-        owned.on_loss, owned.on_read, owned.is_driven = run.cancel, run.note_reader_elsewhere, True
-        run.journal = RedisJournal(self, run, owned, events)
+    def _drive(self, run: Run, leased: LeasedRun, events: Iterable[UIEvent] = ()) -> None:
+        leased.on_loss, leased.on_read, leased.is_driven = run.cancel, run.note_reader_elsewhere, True
+        run.journal = RedisJournal(self, run, leased, events)
 
     # The runs of all processes.
 
@@ -237,46 +235,46 @@ class RedisStore:
         meta_key = self._server.run_keys(key).meta
         owner, run_id = (field.decode() for field in await self._server.retry("HMGET", meta_key, "owner", "run_id"))
         log.warning("run_taken_over", run_id=run_id, epoch=epoch)
-        owned = OwnedRun(key, run_id, owner, epoch, process.id, meta_key)
-        owned.written = last
-        process.own(owned)
+        leased = LeasedRun(key, run_id, owner, epoch, process.id, meta_key)
+        leased.written = last
+        process.add_run(leased)
         try:
             outcomes = await self._fence_calls(run_id, epoch)
             events = list[UIEvent]()
             while page := await process.fetch(key, events[-1].seq if events else 0):
                 events += (event for _, event in page)
-            if is_untouched(events) and not outcomes and await self._restart(run_id, owner, owned, events):
+            if is_untouched(events) and not outcomes and await self._restart(run_id, owner, leased, events):
                 return
             closing = close_lost(run_id, events, lambda id: None if outcomes is None else outcomes.get(id, False))
             end = [replace(event, seq=last + number) for number, event in enumerate(closing, 1)]
         except BaseException:
-            process.disown(owned)  # stop renewing the lease, so that it expires and a process tries again
+            process.remove_run(leased)  # stop renewing the lease, so that it expires and a process tries again
             raise
         collector = Collector(())
         collector.take((*events, *end))
         *before, done = end
         for event in before:
-            owned.add(event.seq, event.to_json().encode())
-        owned.final = done.seq, done.to_json().encode(), stored_result.dump(collector.read())
-        process.write_soon(owned)
+            leased.add(event.seq, event.to_json().encode())
+        leased.final = done.seq, done.to_json().encode(), stored_result.dump(collector.read())
+        process.write_soon(leased)
 
-    async def _restart(self, run_id: str, owner: str, owned: OwnedRun, events: Iterable[UIEvent]) -> bool:
+    async def _restart(self, run_id: str, owner: str, leased: LeasedRun, events: Iterable[UIEvent]) -> bool:
         """Answer a lost run again if `on_owner_lost` returns a stream. Does so only the first time that a run is lost.
 
         Returns False if the caller must end the run.
         """
-        if self._on_owner_lost is None or owned.epoch > 2:
+        if self._on_owner_lost is None or leased.epoch > 2:
             return False
         lost = await self.find(run_id, owner=owner)
         stream: Startable | None = None
         try:
             stream = await self._on_owner_lost(lost)
-            if stream is None or owned.is_fenced:  # another process may have taken the run over meanwhile
+            if stream is None or leased.is_fenced:  # another process may have taken the run over meanwhile
                 await close(stream)
-                return owned.is_fenced
-            self._start_run(stream, lost, lambda run: self._drive(run, owned, events))
+                return leased.is_fenced
+            self._start_run(stream, lost, lambda run: self._drive(run, leased, events))
         except Exception as error:
-            log.warning("run_not_begun_anew", run_id=run_id, **loggable(error))
+            log.warning("run_not_restarted", run_id=run_id, **loggable(error))
             await close(stream)
             return False
         return True
@@ -305,11 +303,11 @@ class RedisJournal(Journal):
     are the events that a lost process wrote before this process took the run over.
     """
 
-    def __init__(self, store: RedisStore, run: Run, owned: OwnedRun, events: Iterable[UIEvent] = ()) -> None:
+    def __init__(self, store: RedisStore, run: Run, leased: LeasedRun, events: Iterable[UIEvent] = ()) -> None:
         super().__init__(store, run.owner, run.id)
-        self.driven = owned
-        self.last = owned.written
-        self._owned = owned
+        self.driven = leased
+        self.last = leased.written
+        self._leased = leased
         # The event types that the lost process wrote. The new stream starts with the same types, which are skipped.
         self._logged_kinds = [type(event) for event in events]
         self._store = store
@@ -325,11 +323,11 @@ class RedisJournal(Journal):
     async def _append(self, event: UIEvent) -> None:
         data = event.to_json().encode()
         if type(event) is Done:
-            self._owned.final = event.seq, data, self._store_result()
+            self._leased.final = event.seq, data, self._store_result()
         else:
-            self._owned.add(event.seq, data)
-        self._store.process.write_soon(self._owned)
-        if self._owned.is_full:
+            self._leased.add(event.seq, data)
+        self._store.process.write_soon(self._leased)
+        if self._leased.is_full:
             self._run.cancel()
 
     def _store_result(self) -> bytes:
@@ -342,10 +340,10 @@ class RedisJournal(Journal):
 
     async def flush(self) -> TurnResult | None:
         with anyio.move_on_after(END_TIMEOUT_S) as scope:
-            await self._owned.finished.wait()
+            await self._leased.finished.wait()
         if scope.cancelled_caught:
-            log.warning("end_not_written_yet", run_id=self._owned.run_id)
-        if not self._owned.is_fenced:
+            log.warning("end_not_written_yet", run_id=self._leased.run_id)
+        if not self._leased.is_fenced:
             return None
         with anyio.move_on_after(END_TIMEOUT_S):
             try:

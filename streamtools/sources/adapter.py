@@ -980,7 +980,7 @@ class Source:
         return self._adapter.close(cause) if error is None else self._adapter.fail(error)
 
 
-_SILENCES = {"ReadTimeout", "NothingCame", "TimeoutError", "APITimeoutError"}
+_SILENCES = {"ReadTimeout", "BetweenBytesTimeout", "TimeoutError", "APITimeoutError"}
 """The names of exceptions for a connection without data: of HTTP clients, streamtools, event loops and SDKs."""
 
 

@@ -26,7 +26,7 @@ from streamtools.conversation.models import (
     Timeouts,
     sending,
 )
-from streamtools.conversation.models.sending import NothingCame
+from streamtools.conversation.models.sending import BetweenBytesTimeout
 from streamtools.errors import Code, UnreadableSource
 from streamtools.events import ProviderCompleted, SourceError, SourceEvent, TextDelta
 from streamtools.history import User
@@ -343,7 +343,7 @@ async def test_between_bytes_timeout() -> None:
     delta, silence = events
     assert TextDelta("a") == delta
     assert isinstance(silence, SourceError)
-    assert f"{NothingCame.__module__}.NothingCame" == silence.cause
+    assert f"{BetweenBytesTimeout.__module__}.BetweenBytesTimeout" == silence.cause
     assert silence.message.startswith("the provider sent no data for 0.05 s")
 
 

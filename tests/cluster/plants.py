@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from streamtools.serving import redis_scripts as scripts
-from streamtools.serving.owned_run import OwnedRun
+from streamtools.serving.leased_run import LeasedRun
 from streamtools.serving.redis_server import RedisMessages
 
 _TOKEN = "stored[1] ~= token"
@@ -26,7 +26,7 @@ def _no_fencing() -> None:
 
 def _lease_without_epoch() -> None:
     """All processes that claim a run have the same token."""
-    OwnedRun.token = property(lambda self: "1:owner")  # type: ignore[method-assign,assignment]
+    LeasedRun.token = property(lambda self: "1:owner")  # type: ignore[method-assign,assignment]
     vars(scripts)["CLAIM"] = _replaced(
         scripts.CLAIM, ("epoch .. ':' .. ARGV[1], 'claim_seq', last", "'1:owner', 'claim_seq', 0")
     )

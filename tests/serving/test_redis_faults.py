@@ -17,7 +17,7 @@ from streamtools.errors import Code, OwnerUnreachable
 from streamtools.events import Done, Error, ProviderCompleted, Start, StepStart, Text, UIEvent, Warning
 from streamtools.outputs import validate
 from streamtools.runs import RedisStore, Run, Runs
-from streamtools.serving.owned_run import OwnedRun
+from streamtools.serving.leased_run import LeasedRun
 from streamtools.stream.reading import Startable
 from streamtools.tools import MemoryLedger
 from streamtools.tools.redis_client import open_client
@@ -158,22 +158,22 @@ async def test_a_process_takes_over_its_own_lost_run(
     store = RedisStore(server.url, prefix=prefix, lease=LEASE)
     async with Runs(store) as runs, open_client(server.url) as client:
         run = await runs.start(held("a"), owner="ann")
-        write_soon, (lost,) = store.process.write_soon, store.process.owned.values()
+        write_soon, (lost,) = store.process.write_soon, store.process.leased.values()
         keys, taken = store.process.server.run_keys(lost.key), anyio.Event()
 
-        def press_both(tail: OwnedRun) -> None:
-            write_soon(tail)
-            if tail is not lost:
+        def write_both(run: LeasedRun) -> None:
+            write_soon(run)
+            if run is not lost:
                 write_soon(lost)
                 taken.set()
 
-        monkeypatch.setattr(store.process, "write_soon", press_both)
+        monkeypatch.setattr(store.process, "write_soon", write_both)
         await client.execute("HSET", keys.meta, "token", "2:other")
         await client.execute("SET", keys.lease, "2:other", "PX", int(1000 * LEASE))
         with anyio.fail_after(10):
             await run.wait()
             await taken.wait()
-            await store.process.owned[lost.key].finished.wait()
+            await store.process.leased[lost.key].finished.wait()
         assert lost.is_fenced
         assert await store.read_result(lost.key)
 

@@ -113,7 +113,7 @@ class _RedisLog:
             run = self.runs[key] = Run(None, run_id, owner, self.store)
             await self.store.begin(run, max_per_owner=None)
         await run.journal._append(event)
-        while self.store.process.owned[key].written < event.seq:  # noqa: ASYNC110
+        while self.store.process.leased[key].written < event.seq:  # noqa: ASYNC110
             await anyio.sleep(0.001)
         return event.seq
 

@@ -105,7 +105,7 @@ class HTTPModel(ABC):
                 hint = "pass fields of the request body as `request` of chat()"
                 raise TypeError(f"{type(self).__name__} has no parameter {name!r}{meant} {hint}")
         if prefill and (prefill not in PREFILLS or self.format not in ("openai", "anthropic")):
-            raise ValueError(f"prefill is one of {', '.join(PREFILLS)}, for chat completions, or '', not {prefill!r}")
+            raise ValueError(f"`prefill` must be '' or, for chat completions, {', '.join(PREFILLS)}; got {prefill!r}.")
         check_word("send_reasoning", send_reasoning, get_args(SendReasoning))
         if reasoning_field is not None:
             check_word("reasoning_field", reasoning_field, get_args(ReasoningField))

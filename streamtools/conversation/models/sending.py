@@ -97,7 +97,7 @@ class Timeouts:
                 raise ValueError(f"`{limit.name}` must be above 0 seconds, got {getattr(self, limit.name)!r}.")
 
 
-class NothingCame(StreamToolsError, TimeoutError):
+class BetweenBytesTimeout(StreamToolsError, TimeoutError):
     """No byte of an answer arrived for `seconds`, the value of `Timeouts.between_bytes`."""
 
     def __init__(self, seconds: float) -> None:
@@ -149,7 +149,7 @@ class ModelResponse:
         self._first = await anext(self._transport, None)
 
     async def aiter_bytes(self) -> AsyncIterator[bytes]:
-        """Yield the decoded bytes of the body. Raises `NothingCame` after the timeout."""
+        """Yield the decoded bytes of the body. Raises `BetweenBytesTimeout` after the timeout."""
         if self._first is not None:
             yield self._first
         while True:
@@ -157,7 +157,7 @@ class ModelResponse:
             with anyio.move_on_after(self._between_bytes) as scope:
                 chunk = await anext(self._transport, None)
             if scope.cancelled_caught:
-                raise NothingCame(self._between_bytes)
+                raise BetweenBytesTimeout(self._between_bytes)
             if chunk is None:
                 return
             yield chunk

@@ -22,7 +22,7 @@ _MAX_PENDING_EVENTS = 10_000  # the most events that may wait during an outage o
 _MAX_PENDING_BYTES = 1 << 24
 
 
-class OwnedRun:
+class LeasedRun:
     """The state of one run that this process drives.
 
     `owner` is the user to whom the run belongs. `epoch` starts at 1 and grows by 1 with each claim.
