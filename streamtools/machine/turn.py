@@ -25,8 +25,7 @@ from streamtools.typed import OutputType
 STOPPED_AFTER_CALL = "stopped_after_call"
 """The finish reason of a turn that `after_call="stop"` ends after a call."""
 
-MAX_DELTAS = 4096
-"""The number of deltas after which `Turn.pack` joins them into one string."""
+_BLOCK = 16384  # the number of characters after which deltas are joined into one string
 
 _OF_AGENT = "the agent runs its tools itself"
 _BY_TEXT = "the turn holds calls in its text, and those count"
@@ -93,9 +92,7 @@ class Turn:
         if self._output is not None:
             self._output.begin()
         self._completed: Parser | None = None  # has parsed the completed text, if it differs from the streamed text
-        self.deltas: list[str] = []
-        self._blocks: list[str] = []  # the earlier deltas, in joined blocks
-        self.room = self._limit  # characters that the text may still have; negative over the limit
+        self._start_text("")
 
     def resume(self, calls: Sequence[ToolCall]) -> None:
         """Register `calls` of an earlier run that this run continues, so that new calls get other ids."""
@@ -105,9 +102,9 @@ class Turn:
 
     def feed_text(self, text: str) -> list[UIEvent]:
         """Read a delta of text."""
-        self.room -= len(text)
         self.deltas.append(text)
-        if self.room < 0 or len(self.deltas) > MAX_DELTAS:
+        self.room -= len(text) + 1
+        if self.room < 0:
             self.pack()
         return self.parse(text)
 
@@ -136,7 +133,7 @@ class Turn:
 
     def reconcile(self, text: str | None, calls: Sequence[NativeToolCall]) -> list[UIEvent]:
         """Return the events of the text and calls that the provider's completed turn has and the stream did not."""
-        events = [] if text is None or self.room < 0 else self._reconcile_text(text)
+        events = [] if text is None else self._reconcile_text(text)
         return events + self.native.reconcile(calls) if calls else events
 
     def discard(self) -> list[UIEvent]:
@@ -161,8 +158,7 @@ class Turn:
         self.native.begin_turn()
         written = self._replay(written, kept)
         self._completed = None
-        self.deltas, self._blocks = [written], []
-        self.room = self._limit - len(written)
+        self._start_text(written)
         return events, written
 
     def find_calls(self, generation: str) -> list[UIEvent]:
@@ -240,13 +236,29 @@ class Turn:
             self._dialects = auto_as_near_misses(tags=True)
             self._set_parser(Parser(self._dialects, self._tools, **self._options))
 
+    def _start_text(self, text: str) -> None:
+        self.deltas = [text]
+        """The last deltas of the text of this turn."""
+        self.room = _BLOCK
+        """The number of characters, with one more for each delta, after which `pack` must be called."""
+        self._blocks: list[str] = []  # the earlier deltas, in joined blocks
+        self._length = 0  # the number of characters in all blocks, including blocks that were dropped
+
     def pack(self) -> None:
-        """Join the deltas into one string, which needs much less memory. Text over the limit is dropped instead."""
-        if self.room < 0:
+        """Join the deltas into one block, which needs much less memory. A text over the limit is dropped."""
+        block = "".join(self.deltas)
+        self.deltas.clear()
+        self.room = _BLOCK
+        self._length += len(block)
+        if self._length > self._limit:
             self._blocks.clear()
         else:
-            self._blocks.append("".join(self.deltas))
-        self.deltas.clear()
+            self._blocks.append(block)
+
+    def _streamed_text(self) -> str | None:
+        """Return the text of the turn. Returns None if it was dropped."""
+        self.pack()
+        return None if self._length > self._limit else "".join(self._blocks)
 
     def _with_output(self, events: list[UIEvent]) -> list[UIEvent]:
         return self._output.add_to(events) if self._output is not None else events
@@ -275,9 +287,9 @@ class Turn:
         Returns None if the text was dropped, if its visible part differs from `shown`, or if parsing the text again
         gives other calls.
         """
-        if self.room < 0:
+        text, options = self._streamed_text(), self._options
+        if text is None:
             return None
-        text, options = "".join(self._blocks + self.deltas), self._options
         for is_complete in (False, True):  # first parse the text as it arrived, then parse the result of that
             parser = Parser(self._dialects, self._tools, **options)
             events = parser.feed(text)
@@ -295,7 +307,9 @@ class Turn:
         return Error(Code.UNRECOGNISED_TOOL_CALL, _UNREAD, call_id=call.id, raw=call.raw, dialect=NATIVE)
 
     def _reconcile_text(self, text: str) -> list[UIEvent]:
-        streamed = "".join(self._blocks + self.deltas)
+        streamed = self._streamed_text()
+        if streamed is None:
+            return []
         if text.startswith(streamed):
             return self.parse(text[len(streamed) :])
         if text.strip() == streamed.strip():
