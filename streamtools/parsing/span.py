@@ -95,10 +95,8 @@ class Span(Reader):
         self.room = room - len(text)
         place = self._max_received - room
         scanner = self.scanner
-        if scanner is not None:  # the scanner has read all earlier text
-            if (
-                scanner.can_pass_over and text and scanner.pass_over(text, place)
-            ):  # `text` is empty at the end of the stream
+        if scanner is not None:  # The scanner has read all earlier text. `text` is empty at the end of the stream.
+            if scanner.can_pass_over and text and scanner.pass_over(text, place):
                 self.find_change = scanner.find_change
                 if self.call_id is not None:
                     self._output.events.append(CallDelta(self.call_id, text))
