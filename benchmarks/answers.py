@@ -1,4 +1,4 @@
-"""Answers of a model, each with what has to come out of it."""
+"""Answers of a model, with the expected text and calls."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ BODIES = {
 
 @dataclass(frozen=True)
 class Answer:
-    """A text, and what is in it."""
+    """A text, and the visible text and calls in it."""
 
     text: str
     visible: str
@@ -54,7 +54,7 @@ class Answer:
     told: str = ""  # the pieces of its arguments, joined; empty where they are not compared
 
     def check(self, events: list[UIEvent], parser: Parser) -> None:
-        """Raise AssertionError unless `events` are what parsing the text gives."""
+        """Raise AssertionError if `events` differ from the expected result."""
         visible = "".join(event.text for event in events if isinstance(event, Text))
         # Around calls, some dialects take the line feeds that their templates write for a part of the markup.
         assert self.visible == visible or (self.calls and self.visible.split() == visible.split()), "visible text"
@@ -70,7 +70,7 @@ def plain(text: str) -> Answer:
 
 
 def one_call(dialect: Dialect, arguments: dict[str, Any]) -> Answer:
-    """Return an answer that is one call and some words before and behind it."""
+    """Return an answer with one call between some words."""
     call = dialect.write_call("write_file", arguments)
     before, behind = "I will write the file.\n\n", "\nDone."
     told = compact(arguments) if has_json(dialect) else ""
@@ -78,7 +78,7 @@ def one_call(dialect: Dialect, arguments: dict[str, Any]) -> Answer:
 
 
 def many_calls(dialect: Dialect, count: int) -> Answer:
-    """Return an answer of `count` small calls with a sentence before each."""
+    """Return an answer with `count` small calls and a sentence before each."""
     rng = random.Random(5)
     text, visible, calls = [], [], []
     for _ in range(count):
@@ -99,6 +99,6 @@ def call_in_prose(dialect: Dialect, size: int) -> Answer:
 
 
 def has_json(dialect: Dialect) -> bool:
-    """Return whether a call's arguments stand in its text as they are, and are not converted into JSON."""
+    """Return whether the arguments of calls are written as JSON."""
     arguments = {"words": 'a "b"\n', "count": 1}
     return compact(arguments) in dialect.write_call("name", arguments)

@@ -1,4 +1,4 @@
-"""Whole backends, from a provider's socket to a client's: what each costs beside a bare pass-through of the bytes.
+"""Measures whole backends, from the provider's socket to the client's, relative to a bare pass-through of the bytes.
 
     python -m benchmarks.bench_backends                # paced and unpaced, and how late
     python -m benchmarks.bench_backends --carries      # how many streams one core carries, and how late at a part of it
@@ -41,7 +41,7 @@ from tests.support.redis_server import RedisServer
 
 @dataclass
 class Figures:
-    """What has been measured of a row."""
+    """The measurements of a row."""
 
     spent: dict[str, list[float]] = field(default_factory=dict)
     """Seconds of the server's processor for a delta of the provider's, by how the streams were paced."""
@@ -56,7 +56,7 @@ class Figures:
 
 @contextlib.asynccontextmanager
 async def benching(chosen: argparse.Namespace) -> AsyncIterator[tuple[Bench, list[Row]]]:
-    """Start what is needed; give also the rows for which everything is there."""
+    """Start the servers. Yields them, and the rows that can run."""
     resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
     with RedisServer() if shutil.which("redis-server") else contextlib.nullcontext() as redis:
         provider = Provider()
@@ -79,7 +79,7 @@ async def benching(chosen: argparse.Namespace) -> AsyncIterator[tuple[Bench, lis
 
 
 async def measure(chosen: argparse.Namespace, say: Callable[[str], None]) -> dict[str, Figures]:
-    """Measure what was chosen, all rows in turn, and again."""
+    """Measure the chosen rows in turns, several times."""
     async with benching(chosen) as (bench, rows):
         found = {row.name: Figures() for row in rows}
         kinds = {
@@ -117,7 +117,7 @@ async def measure(chosen: argparse.Namespace, say: Callable[[str], None]) -> dic
 
 
 async def profile(chosen: argparse.Namespace) -> None:
-    """Print what a delta costs in each row, by library, and of ours by function."""
+    """Print the cost of a delta in each row, by library and by function."""
     async with benching(chosen) as (bench, rows):
         frames = chosen.frames
         counted = {}
@@ -129,7 +129,7 @@ async def profile(chosen: argparse.Namespace) -> None:
 
 
 def print_table(found: dict[str, Figures], chosen: argparse.Namespace) -> None:
-    """Print what was measured, beside bare."""
+    """Print the measurements relative to the bare pass-through."""
     bare = next(iter(found.values()))
     targets = {row.name: row.target for row in ROWS}
     print(
@@ -154,7 +154,7 @@ def print_table(found: dict[str, Figures], chosen: argparse.Namespace) -> None:
 
 
 def print_loads(found: dict[str, Figures]) -> None:
-    """Print how late deltas are at a part of what a core carries, what many streams cost, and one that stalls."""
+    """Print the delay under partial load, the cost of many streams, and the cost of a stalled client."""
     bare = next(iter(found.values()))
     for name, row in found.items():
         if row.carries is not None:
@@ -177,7 +177,7 @@ def print_loads(found: dict[str, Figures]) -> None:
 
 
 def main() -> None:
-    """Measure, and print."""
+    """Run the command."""
     parser = argparse.ArgumentParser(description="Measure whole backends; see benchmarks/README.md.")
     parser.add_argument("--smoke", action="store_true", help="little of everything: it only shows that it works")
     parser.add_argument("--json", action="store_true", help="print one JSON object with all figures")

@@ -1,4 +1,4 @@
-"""For how long an event loop is kept from all else while the longest body of a request is read and answered.
+"""Measures how long the event loop is blocked while the largest request body is read and answered.
 
     python benchmarks/bench_bodies.py
 
@@ -102,7 +102,7 @@ FAMILIES: dict[str, Callable[[int], dict[str, Any]]] = {
 
 
 def write(family: Callable[[int], dict[str, Any]], most: int) -> bytes:
-    """Return a body of this family that has at most so many bytes, and as many values as one may have."""
+    """Return a body of this family, with at most this number of bytes and the maximum number of values."""
     messages: list[bytes] = []
     size = values = 100
     for at in range(most):
@@ -122,8 +122,9 @@ def _provider(request: httpx.Request) -> httpx.Response:
 
 
 async def longest_gap(body: bytes) -> tuple[float, float, str]:
-    """Return the longest gap between two turns of a task while a body is answered, in seconds of the processor and of
-    the clock, and how the answer ended.
+    """Return the longest gap between two turns of a task while a body is answered, and the status of the answer.
+
+    The gap is given in seconds of processor time and of the clock.
     """
     transport = httpx.MockTransport(_provider)
     async with httpx.AsyncClient(transport=transport) as upstream:

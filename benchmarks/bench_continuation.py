@@ -1,4 +1,4 @@
-"""What is repeated and what is lost where one model goes on with the answer of another.
+"""Measures the repeated and lost text when one model continues the answer of another.
 
     python benchmarks/bench_continuation.py
 
@@ -31,12 +31,12 @@ PREAMBLE = "Sure, here is the rest: "
 
 
 def last(count: int) -> Way:
-    """Return the way of a model that repeats so many characters."""
+    """Return a continuation that repeats this number of characters."""
     return lambda shown, rest: (shown[-count:] + rest, rest)
 
 
 def means_it(count: int) -> Way:
-    """Return the way of a model whose true text says its last characters twice."""
+    """Return a continuation whose correct text repeats its last characters."""
     return lambda shown, rest: (shown[-count:] + rest, shown[-count:] + rest)
 
 
@@ -54,14 +54,14 @@ WAYS: dict[str, tuple[How, Way, bool]] = {
 
 
 def go_on(how: How, shown: str, answer: str) -> str:
-    """Return what is shown of an answer."""
+    """Return the visible text of an answer."""
     continuation = Continuation(shown, how)
     pieces = [answer[at : at + 7] for at in range(0, len(answer), 7)]
     return "".join(map(continuation.feed, pieces)) + continuation.close()
 
 
 def judge(new: str, rest: str) -> tuple[int, int]:
-    """Return how many characters are repeated before the rest, or are missing from it."""
+    """Return how many characters are repeated before the rest, or missing from it."""
     if new.endswith(rest):
         return len(new) - len(rest), 0
     same = next((count for count in range(len(rest), 0, -1) if new.endswith(rest[-count:])), 0)
@@ -69,13 +69,13 @@ def judge(new: str, rest: str) -> tuple[int, int]:
 
 
 async def texts() -> dict[str, str]:
-    """Return what a reader is shown of each recording."""
+    """Return the visible text of each recording."""
     told = {name: await replay(path, speed=0) for name, path in shipped().items()}
     return {name: "".join(event.text for event in events if isinstance(event, Text)) for name, events in told.items()}
 
 
 def main() -> None:
-    """Print the table; the exit status says whether something was lost that must not be."""
+    """Print the table. The exit status tells whether text was lost."""
     whole = [text for text in asyncio.run(texts()).values() if len(text) > 1]
     step = 17 if "--smoke" in sys.argv else 1
     print(f"{len(whole)} recordings, {sum(map(len, whole))} characters")

@@ -1,4 +1,4 @@
-"""What the gateway costs beside a bare pass-through of the same bytes, and the transport under an SDK.
+"""Measures the gateway relative to a bare pass-through of the same bytes, and the transport under an SDK.
 
     python benchmarks/bench_gateway.py
 
@@ -35,7 +35,7 @@ CALL = '\n\n~~~tool_call\n{"name": "weather", "arguments": {"city": "Bern"}}\n~~
 
 
 def make_chunks(deltas: int) -> list[bytes]:
-    """Return an answer of so many deltas, with a call at its end."""
+    """Return an answer with this number of deltas, and a call at its end."""
     head = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m"}
     texts = [f"word {number} " for number in range(deltas)] + [CALL[at : at + 4] for at in range(0, len(CALL), 4)]
     told: list[dict[str, Any]] = [{"delta": {"role": "assistant", "content": ""}, "finish_reason": None}]
@@ -46,7 +46,7 @@ def make_chunks(deltas: int) -> list[bytes]:
 
 
 class Front:
-    """The server in front, and how it is asked."""
+    """The measured server, and a client of it."""
 
     def __init__(self, clients: int, chunks: list[bytes]) -> None:
         self._clients = clients
@@ -61,11 +61,14 @@ class Front:
         self._port = int(self._process.stdout.readline())
 
     def work(self, path: str) -> float:
-        """Ask at a path, all clients at once, and return the seconds that the server in front was at work."""
+        """Send requests to a path from all clients at the same time.
+
+        Returns the processor time of the server in seconds.
+        """
         return self._loop.run_until_complete(self._work(path))
 
     def check(self) -> None:
-        """Raise AssertionError if the pass-through is none, or the gateway does not make a call of the text."""
+        """Raise AssertionError if the pass-through changes bytes, or the gateway does not find the call."""
         passed = self._loop.run_until_complete(self._read("POST", "/bare"))
         told = self._loop.run_until_complete(self._read("POST", "/v1/chat/completions"))
         assert _without_lengths(passed) == b"".join(self._chunks), passed[-300:]
@@ -112,7 +115,7 @@ class Front:
 
 
 def _without_lengths(body: bytes) -> bytes:
-    """Return a body without its transfer encoding, whose pieces need not be those of the upstream."""
+    """Return a body without its transfer encoding, because chunk sizes may differ from those of the upstream."""
     parts = []
     while size := int((told := body.partition(b"\r\n"))[0], 16):
         parts.append(told[2][:size])
@@ -121,7 +124,7 @@ def _without_lengths(body: bytes) -> bytes:
 
 
 class Sdk:
-    """openai, which reads the chunks with the transport under it, or without."""
+    """The openai SDK, with or without the transport."""
 
     def __init__(self, chunks: list[bytes]) -> None:
         import httpx2
@@ -140,13 +143,13 @@ class Sdk:
         }
 
     def work(self, with_transport: bool) -> float:
-        """Read a stream, and return the seconds that it took."""
+        """Read a stream. Returns the seconds that it took."""
         start = process_time()
         self._read(with_transport)
         return process_time() - start
 
     def check(self) -> None:
-        """Raise AssertionError if there is no call with the transport, or one without."""
+        """Raise AssertionError unless exactly the variant with the transport has a call."""
         assert any(each.choices[0].delta.tool_calls for each in self._read(True))
         assert not any(each.choices[0].delta.tool_calls for each in self._read(False))
 

@@ -1,4 +1,4 @@
-"""How the cost of parsing grows with the text: with its length, and with nothing else.
+"""Measures how the cost of parsing grows with the length of the text.
 
     python benchmarks/bench_growth.py
 
@@ -112,7 +112,7 @@ def _growth(
 
 
 def check(text: str, make: Make, cut: Cut) -> None:
-    """Raise AssertionError unless a text means the same whole as in its deltas."""
+    """Raise AssertionError unless a text has the same result in one delta and in many."""
     whole, pieces = make(), make()
     expected = whole.feed(text) + whole.close()
     events = [event for delta in cut(text) for event in pieces.feed(delta)] + pieces.close()

@@ -1,4 +1,4 @@
-"""What it costs to import the package, beside importing what it depends on.
+"""Measures the import time of the package relative to the import of its dependencies.
 
     python benchmarks/bench_imports.py
     python benchmarks/bench_imports.py --only "import streamtools" --profile    # which modules take the time
@@ -60,7 +60,7 @@ def run(code: str, *options: str) -> subprocess.CompletedProcess[str]:
 
 
 def clocked(code: str) -> tuple[float, int]:
-    """Return the seconds of processor time that `code` takes, and how many modules there are behind it."""
+    """Return the processor time of `code` in seconds, and the number of loaded modules."""
     ran = run(CLOCKED.format(code=code))
     assert ran.returncode == 0, ran.stderr[-200:]
     took, modules = ran.stdout.split()
@@ -97,7 +97,10 @@ class Import:
         return Result(self.section, self.name, ours / theirs, "× core", self.target, details)
 
     def profile(self) -> None:
-        """Print the modules that take the most time, as the interpreter itself tells it: own and with their imports."""
+        """Print the modules that take the most time, from the interpreter's own report:
+
+        alone, and with their imports.
+        """
         lines = [line for line in run(self.code, "-X", "importtime").stderr.splitlines() if line.count("|") == 2]
         told = [line.removeprefix("import time:").split("|") for line in lines[1:]]
         for own, total, module in sorted(told, key=lambda each: -int(each[0]))[:30]:

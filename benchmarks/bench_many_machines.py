@@ -1,4 +1,4 @@
-"""What it costs to share runs on Redis: how late an event is in another process, how many there may be, what they hold.
+"""Measures runs that are shared over Redis: their delay in another process, their number, and their memory.
 
     python -m benchmarks.bench_many_machines
 
@@ -36,7 +36,7 @@ END = ProviderCompleted(finish_reason="stop")
 
 
 async def paced(count: int) -> AsyncIterator[SourceEvent]:
-    """Say when it is, again and again."""
+    """Yield the current time at regular intervals."""
     await anyio.sleep(BEGIN)
     for _ in range(count):
         await anyio.sleep(PAUSE)
@@ -45,13 +45,13 @@ async def paced(count: int) -> AsyncIterator[SourceEvent]:
 
 
 async def silent() -> AsyncIterator[SourceEvent]:
-    """Say one thing, and then nothing."""
+    """Yield one event, then wait."""
     yield TextDelta("a")
     await anyio.sleep_forever()
 
 
 def beside(work: Callable[[], Awaitable[Any]]) -> Callable[[], Any]:
-    """Run something in a process of its own; return what waits for what it returns, which is JSON."""
+    """Run a function in another process. Returns a function that waits for its result, which is JSON."""
     reading, writing = os.pipe()
     if not (pid := os.fork()):
         with os.fdopen(writing, "w") as told:
@@ -69,7 +69,7 @@ def beside(work: Callable[[], Awaitable[Any]]) -> Callable[[], Any]:
 
 
 def late_runs(url: str, count: int, name: str) -> list[float]:
-    """Return how late each event of a run was in another process, in milliseconds."""
+    """Return the delay of each event of a run in another process, in milliseconds."""
 
     async def read() -> list[float]:
         late = []
@@ -95,7 +95,7 @@ def late_runs(url: str, count: int, name: str) -> list[float]:
 
 
 def late_commands(url: str, count: int, name: str) -> list[float]:
-    """Return the same of the bare commands."""
+    """Return the same delays for bare Redis commands."""
 
     async def read() -> list[float]:
         from redis.asyncio import Redis
@@ -124,7 +124,7 @@ def late_commands(url: str, count: int, name: str) -> list[float]:
 
 
 async def many(log: RedisStore | None, runs_count: int, events: int) -> tuple[float, float]:
-    """Return the seconds on the wall and of the processor that so many runs take, at the same time."""
+    """Return the seconds of the clock and of the processor for this number of concurrent runs."""
 
     async def speak() -> AsyncIterator[SourceEvent]:
         for number in range(events):
@@ -141,7 +141,7 @@ async def many(log: RedisStore | None, runs_count: int, events: int) -> tuple[fl
 
 
 async def idle(url: str, count: int) -> float:
-    """Return the kilobytes that a run holds which waits."""
+    """Return the memory of a waiting run in kilobytes."""
 
     def resident() -> float:
         return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1024
@@ -155,7 +155,7 @@ async def idle(url: str, count: int) -> float:
 
 
 def main() -> None:
-    """Measure, and print."""
+    """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--smoke", action="store_true", help="little of everything: it only shows that it works")
     smoke = parser.parse_args().smoke

@@ -1,4 +1,4 @@
-"""What it costs to write an event to the wire: each encoder beside `event.to_json()`.
+"""Measures how each encoder writes an event, relative to `event.to_json()`.
 
     python -m benchmarks.bench_outputs
 
@@ -48,7 +48,7 @@ OTHER = ["Zür", "ich ", "ist ", "schö", "n – ", "天气晴", "朗 ☀", "\u2
 
 
 def answer(deltas: list[str], count: int) -> list[UIEvent]:
-    """Return a run of `count` events that are nearly all text."""
+    """Return a run of `count` events, mostly text."""
     body: list[UIEvent] = [Text(deltas[at % len(deltas)], seq=at + 3) for at in range(count - 4)]
     body[: count // 8] = [Reasoning("Hm. ", seq=at + 3) for at in range(count // 8)]
     return [
@@ -72,7 +72,7 @@ def calls(count: int) -> list[UIEvent]:
 
 
 def encoding(make: Callable[[], Encoder], events: list[UIEvent]) -> Work:
-    """Return the writing of all events by one encoder."""
+    """Return the work of one encoder for all events."""
 
     def run() -> float:
         encode = make().encode
@@ -85,7 +85,7 @@ def encoding(make: Callable[[], Encoder], events: list[UIEvent]) -> Work:
 
 
 def to_json(events: list[UIEvent]) -> float:
-    """Write all events as JSON, and return the time it took."""
+    """Return the time to write all events as JSON."""
     started = process_time()
     for event in events:
         event.to_json()

@@ -1,4 +1,4 @@
-"""What the parser costs for each delta, as a multiple of a bound method that does nothing but keep the delta.
+"""Measures the parser for each delta, relative to a bound method that only appends the delta to a list.
 
     python benchmarks/bench_parsing.py
 
@@ -59,7 +59,7 @@ Make = Callable[[], Parser]
 
 
 class Floor:
-    """What everything is compared with."""
+    """The reference for all rows."""
 
     def __init__(self) -> None:
         self.deltas: list[str] = []
@@ -69,7 +69,7 @@ class Floor:
 
 
 def floor(deltas: list[str]) -> Work:
-    """Return the work of keeping `deltas`."""
+    """Return the work of storing `deltas`."""
     lives = _lives(deltas)
 
     def run() -> float:
@@ -103,12 +103,12 @@ def parsing(deltas: list[str], make: Make = Parser) -> Work:
 
 
 def ruled(rules: list[Rule]) -> Make:
-    """Return what makes a parser with rules."""
+    """Return a function that creates a parser with rules."""
     return partial(Parser, text_rules=rules)
 
 
 def machine(deltas: list[str]) -> Work:
-    """Return the work of parsing `deltas` inside a machine; the source events are made already."""
+    """Return the work of parsing `deltas` in a machine. The source events are created before."""
     events = [TextDelta(delta) for delta in deltas]
     lives = _lives(deltas)
 
@@ -127,7 +127,7 @@ def machine(deltas: list[str]) -> Work:
 
 
 def _lives(deltas: list[str]) -> int:
-    """Return how often to do it between two looks at the clock, each of which takes a microsecond."""
+    """Return how often to repeat the work between two readings of the clock, each of which takes a microsecond."""
     return max(1, 40_000 // sum(map(len, deltas)))
 
 
@@ -139,7 +139,7 @@ def beside_floor(
     make: Make = Parser,
     cut: Callable[[str], list[str]] = texts.cut,
 ) -> Comparison:
-    """Return a row that compares parsing an answer with keeping its deltas."""
+    """Return a row that compares parsing an answer with storing its deltas."""
     deltas = cut(answer.text)
     return Comparison(
         section, name, len(deltas), parsing(deltas, make), floor(deltas), partial(check, answer, deltas, make), target
@@ -147,7 +147,7 @@ def beside_floor(
 
 
 def check(answer: Answer, deltas: list[str], *makes: Make) -> None:
-    """Raise AssertionError unless each parser finds in `deltas` what `answer` says."""
+    """Raise AssertionError unless each parser finds the expected text and calls."""
     for make in makes:
         parser = make()
         events = [event for delta in deltas for event in parser.feed(delta)] + parser.close()
@@ -155,7 +155,7 @@ def check(answer: Answer, deltas: list[str], *makes: Make) -> None:
 
 
 def check_machine(text: str) -> None:
-    """Raise AssertionError unless a machine shows `text` as it is, and once."""
+    """Raise AssertionError unless a machine shows `text` unchanged and once."""
     run = StreamMachine()
     events = [event for delta in texts.cut(text) for event in run.feed(TextDelta(delta))]
     events += run.feed(ProviderCompleted(finish_reason="stop")) + run.close()
@@ -165,7 +165,7 @@ def check_machine(text: str) -> None:
 
 @dataclass(frozen=True)
 class Memory:
-    """What is allocated while deltas pass, from the moment when the first tenth of them has."""
+    """The memory that is allocated while deltas are fed, after the first tenth of them."""
 
     section: str
     name: str
@@ -176,10 +176,10 @@ class Memory:
     per_character: bool = False
 
     def check(self) -> None:
-        """Other rows check what this one feeds."""
+        """Do nothing, because other rows check the same texts."""
 
     def subject(self) -> float:
-        """Feed all deltas; return bytes instead of seconds, since that is what this work costs."""
+        """Feed all deltas. Returns bytes instead of seconds."""
         pieces = cycle(range(0, 100_000, texts.DELTA))
         text = texts.prose(101_000)
         feed = self.make()
@@ -203,7 +203,7 @@ class Memory:
 
 
 def machine_feed() -> Callable[[str], object]:
-    """Return what feeds a machine with a delta."""
+    """Return a function that feeds a machine with a delta."""
     feed = StreamMachine().feed
     return lambda delta: feed(TextDelta(delta))
 

@@ -1,4 +1,4 @@
-"""How streamtools compares with its peers: what a delta costs, how that grows, and what comes out right.
+"""Compares streamtools with other parsers: the cost of a delta, its growth, and the correctness of the results.
 
     python -m benchmarks.peers install        # once: the peers, in an environment of their own
     python benchmarks/bench_peers.py
@@ -60,7 +60,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def _run(rows: list[Row], chosen: argparse.Namespace) -> dict[str, Any]:
-    """Measure; return everything that the tables need, ready for JSON."""
+    """Run all measurements. Returns the data of the tables as JSON values."""
     small: bool = chosen.smoke
     with Crew(chosen.peers.resolve()) as crew:
         running, missing = available(crew, rows)
@@ -99,7 +99,7 @@ def _processor() -> str:
 
 
 def _wrong(run: dict[str, Any]) -> list[str]:
-    """Return what streamtools itself got wrong; the faults of peers are for the tables."""
+    """Return the faults of streamtools itself. The faults of peers are in the tables."""
     ours = [row["key"] for row in run["rows"] if row["group"] == "ours"]
     wrong = []
     for key in ours:

@@ -1,4 +1,4 @@
-"""From a provider's bytes to UI events, as a multiple of what `httpx-sse` and `.json()` cost for the same bytes.
+"""Measures the pipeline from a provider's bytes to UI events, relative to `httpx-sse` and `.json()` for the same bytes.
 
 Ollama's lines are no server-sent events; beside them stand `aiter_lines` of httpx and `json.loads`.
 
@@ -45,7 +45,7 @@ HEADERS = {"content-type": "text/event-stream; charset=utf-8"}
 
 
 class Chunks(httpx.AsyncByteStream, httpx.SyncByteStream):
-    """Network chunks as the body of a response; `arriving`, the event loop turns before each."""
+    """Network chunks as the body of a response. With `arriving`, the event loop turns before each chunk."""
 
     def __init__(self, chunks: list[bytes], arriving: bool) -> None:
         self._chunks = chunks
@@ -62,7 +62,7 @@ class Chunks(httpx.AsyncByteStream, httpx.SyncByteStream):
 
 
 class Bare:
-    """What is needed of a response and nothing else, so that httpx is no part of the comparison."""
+    """A minimal response, so that httpx is not part of the comparison."""
 
     headers = HEADERS
 
@@ -80,7 +80,7 @@ class Bare:
 
 
 def response(chunks: list[bytes], arriving: bool = False) -> httpx.Response:
-    """Return a response of httpx with `chunks` for its body."""
+    """Return an httpx response with `chunks` as its body."""
     return httpx.Response(200, headers=HEADERS, stream=Chunks(chunks, arriving))
 
 
@@ -124,7 +124,7 @@ async def aread_with_lines(open_: Open, keep: list[Any] | None = None) -> None:
 
 @dataclass(frozen=True)
 class Provider:
-    """One provider's stream, and what stands beside it."""
+    """The stream of one provider, and its reference."""
 
     wire: Callable[[list[str]], list[bytes]]
     source: Callable[[object], sources.Source]
@@ -173,7 +173,7 @@ async def aread(provider: str, open_: Open, keep: list[UIEvent] | None = None) -
 
 
 def in_loop(work: Callable[[], Awaitable[None]]) -> Work:
-    """Return `work` with a clock around it; starting and ending the event loop is not measured."""
+    """Return `work` with a clock. Starting and ending the event loop is not measured."""
 
     async def clocked() -> float:
         started = process_time()
@@ -184,7 +184,7 @@ def in_loop(work: Callable[[], Awaitable[None]]) -> Work:
 
 
 def watched(work: Callable[[], Awaitable[None]], *, by_chunk: bool) -> Work:
-    """Return `work` with a clock around it, told to the SDK of OpenTelemetry, which exports nothing."""
+    """Return `work` with a clock and with the OpenTelemetry SDK, which exports nothing."""
     tracers, meters = TracerProvider(shutdown_on_exit=False), MeterProvider([InMemoryMetricReader()])
 
     def run() -> float:

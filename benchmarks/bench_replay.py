@@ -1,4 +1,4 @@
-"""How fast recordings are replayed, at speed 0: from the lines of a file to the bytes of its response.
+"""Measures the replay of recordings at speed 0, from the lines of a file to the bytes of the response.
 
     python benchmarks/bench_replay.py
 
@@ -39,7 +39,7 @@ TARGET = 5.0
 
 
 def write(path: Path, size: int, total: int) -> int:
-    """Write a recording of `total` bytes in chunks of `size`, and return how many bytes it holds."""
+    """Write a recording of `total` bytes in chunks of `size`. Returns its size in bytes."""
     data = FRAME * (size // len(FRAME) + 2)
     digest, count = hashlib.sha256(), 0
     with path.open("wb") as file:
@@ -55,7 +55,7 @@ def write(path: Path, size: int, total: int) -> int:
 
 
 async def count(pieces: AsyncIterable[bytes]) -> int:
-    """Return how many bytes there are."""
+    """Return the number of bytes."""
     size = 0
     async for piece in pieces:
         size += len(piece)
@@ -68,7 +68,7 @@ async def play(path: Path, cut: Cut) -> int:
 
 
 async def fetch(path: Path) -> int:
-    """Read a replay as an HTTP client does."""
+    """Read a replay with an HTTP client."""
     client = httpx.AsyncClient(transport=ReplayTransport(path))
     async with client, client.stream("GET", URL) as response:
         return await count(response.aiter_bytes())
@@ -81,7 +81,7 @@ class Line(msgspec.Struct):
 
 
 def decode(path: Path) -> None:
-    """Do with each line what cannot be left out."""
+    """Decode each line in the cheapest way."""
     digest, read = hashlib.sha256(), msgspec.json.Decoder(Line).decode
     with path.open("rb") as file:
         for line in file:
@@ -90,7 +90,7 @@ def decode(path: Path) -> None:
 
 @dataclass(frozen=True)
 class Throughput:
-    """Nanoseconds for each byte that `replay` gives of a recording, beside those of its decoding."""
+    """Nanoseconds for each byte of a replay, with those of decoding alone."""
 
     section: str
     name: str

@@ -1,4 +1,4 @@
-"""What it costs to drive a stream as a run: each event goes into a log, and from there to those who read it.
+"""Measures the cost of a run: each event is appended to a log and read from there.
 
     python benchmarks/bench_runs.py
 
@@ -27,7 +27,7 @@ from streamtools.runs import MemoryEventLog, Runs
 
 
 class Arriving(Bare):
-    """A response whose chunks come one by one, with a turn of the event loop before each."""
+    """A response whose chunks arrive one by one, with a turn of the event loop before each."""
 
     def aiter_bytes(self) -> AsyncIterator[bytes]:
         return aiter(Chunks(self._chunks, arriving=True))
@@ -59,12 +59,12 @@ async def read_run(response: Bare, keep: list[UIEvent] | None = None, *, readers
 
 
 def told(count: int) -> list[UIEvent]:
-    """Return so many events of a run."""
+    """Return this number of events of a run."""
     return [*(Text("word", seq=seq) for seq in range(1, count)), Done("finished", None, None, [], seq=count)]
 
 
 async def append_all(events: list[UIEvent], keep: list[UIEvent] | None = None) -> None:
-    """Keep events in a log."""
+    """Append events to a log."""
     log = MemoryEventLog(max_events=1000)
     for event in events:
         await log.append("a", event)
@@ -73,7 +73,7 @@ async def append_all(events: list[UIEvent], keep: list[UIEvent] | None = None) -
 
 
 async def collect_all(events: list[UIEvent], keep: list[UIEvent] | None = None) -> None:
-    """Keep events in a list, from a coroutine."""
+    """Append events to a list, in a coroutine."""
     kept: list[UIEvent] = []
 
     async def append(event: UIEvent) -> int:
@@ -87,7 +87,7 @@ async def collect_all(events: list[UIEvent], keep: list[UIEvent] | None = None) 
 
 
 async def read_log(events: list[UIEvent], readers: int, batch: int, keep: list[UIEvent] | None = None) -> None:
-    """Send events to readers through a log, some at a time."""
+    """Send events to readers through a log, in batches."""
     log = MemoryEventLog()
 
     async def follow() -> None:
@@ -108,7 +108,7 @@ async def read_log(events: list[UIEvent], readers: int, batch: int, keep: list[U
 async def read_memory_streams(
     events: list[UIEvent], readers: int, batch: int, keep: list[UIEvent] | None = None
 ) -> None:
-    """Send events to readers through a memory stream for each, some at a time."""
+    """Send events to readers through one memory stream each, in batches."""
     streams = [anyio.create_memory_object_stream[UIEvent](1024) for _ in range(readers)]
 
     async def follow(stream: AsyncIterator[UIEvent]) -> None:
@@ -131,7 +131,7 @@ async def read_memory_streams(
 
 
 def check_runs(text: str, response: Bare, readers: int) -> None:
-    """Raise AssertionError unless the readers of a run get what the stream says."""
+    """Raise AssertionError unless the readers of a run get all events of the stream."""
     plain: list[UIEvent] = []
     run: list[UIEvent] = []
     anyio.run(read_stream, response, plain)
@@ -141,7 +141,7 @@ def check_runs(text: str, response: Bare, readers: int) -> None:
 
 
 def check_log(events: list[UIEvent], readers: int, batch: int) -> None:
-    """Raise AssertionError unless each reader gets each event, both ways."""
+    """Raise AssertionError unless each reader gets each event, in both ways."""
     for work in (read_log, read_memory_streams):
         taken: list[UIEvent] = []
         anyio.run(work, events, readers, batch, taken)
@@ -149,7 +149,7 @@ def check_log(events: list[UIEvent], readers: int, batch: int) -> None:
 
 
 def check_appended(events: list[UIEvent]) -> None:
-    """Raise AssertionError unless what was appended last is there."""
+    """Raise AssertionError unless the last appended event is stored."""
     taken: list[UIEvent] = []
     anyio.run(append_all, events, taken)
     anyio.run(collect_all, events, taken)

@@ -1,4 +1,4 @@
-"""Events to many browsers at once: what a response of ours costs beside a bare one of Starlette's.
+"""Measures a response to many browsers relative to a bare Starlette response.
 
     python benchmarks/bench_server.py
 
@@ -34,7 +34,7 @@ ROWS = [
 
 
 class Served:
-    """A server in a process of its own."""
+    """A server in another process."""
 
     def __init__(self, streams: int, events: int) -> None:
         command = [sys.executable, "-m", "benchmarks.served", str(streams), str(events)]
@@ -46,11 +46,11 @@ class Served:
         self._expected = make_chunks(events)
 
     def work(self, page: str) -> float:
-        """Have the page read by everyone at once, and return the seconds that the server was at work."""
+        """Let all clients read the page at the same time. Returns the processor time of the server in seconds."""
         return asyncio.run(self._work(page))
 
     def check(self, page: str) -> None:
-        """Raise AssertionError if somebody does not get each event, and all in order."""
+        """Raise AssertionError unless each client gets all events in order."""
         for chunks in asyncio.run(self._read_all(page)):
             assert _plain(b"".join(chunks)) == _plain(b"".join(self._expected)), chunks[:5]
 
@@ -78,7 +78,7 @@ class Served:
 
 
 def _chunks(body: bytes) -> Iterator[bytes]:
-    """Yield what a chunked body holds, chunk by chunk."""
+    """Yield the chunks of a chunked body."""
     while body:
         length, _, rest = body.partition(b"\r\n")
         size = int(length, 16)
@@ -94,7 +94,7 @@ def _plain(chunk: bytes) -> bytes:
 
 
 class _Row(Comparison):
-    """A comparison that also tells events a second."""
+    """A comparison that also reports events a second."""
 
     def measure(self, repeats: int) -> Result:
         result = super().measure(repeats)

@@ -1,4 +1,4 @@
-"""From a parsed call to its `executed` event: what the runner adds to the work of the tool itself.
+"""Measures the runner's overhead from a parsed call to its `executed` event.
 
     python benchmarks/bench_tools.py
 
@@ -38,12 +38,12 @@ ANSWER = {"city": "Bern", "days": 3, "celsius": [12.5, 13.0, 9.5], "message": "R
 
 
 async def forecast(city: str, days: int, units: str = "metric") -> dict[str, Any]:
-    """Tell the weather of some days."""
+    """Return the weather of some days."""
     return ANSWER
 
 
 def forecast_in_thread(city: str, days: int, units: str = "metric") -> dict[str, Any]:
-    """Tell the weather of some days, the slow way."""
+    """Return the weather of some days, from a thread."""
     return ANSWER
 
 
@@ -64,7 +64,7 @@ _validated = pydantic.validate_call(forecast)
 
 @dataclass(frozen=True)
 class Added:
-    """How many microseconds more `subject` takes for each of its calls than `reference` for each of as many."""
+    """How many microseconds a call of `subject` takes more than a call of `reference`."""
 
     section: str
     name: str
@@ -86,7 +86,7 @@ class Added:
 
 
 def repeated(work: Callable[[], Awaitable[Any]], count: int, backend: str) -> Work:
-    """Return `work`, done `count` times in one event loop, with a clock around it; starting the loop does not count."""
+    """Return `work`, repeated `count` times in one event loop. Starting the loop is not measured."""
 
     async def clocked() -> float:
         await work()
@@ -99,7 +99,7 @@ def repeated(work: Callable[[], Awaitable[Any]], count: int, backend: str) -> Wo
 
 
 def calling(function: Callable[..., Any], size: int, events: list[UIEvent]) -> Callable[[], Awaitable[Any]]:
-    """Return the running of a turn of `size` calls by a runner."""
+    """Return the work of running a turn with `size` calls."""
     tool: Tool = Tool(function, timeout=30.0)
     runner = Runner(ToolRegistry(tool), number=itertools.count(1).__next__)
     calls = [

@@ -1,4 +1,4 @@
-"""What a value costs that grows with the answer: beside the deltas of a call, and beside parsing the text so far anew.
+"""Measures growing values relative to the deltas of a call, and to parsing the whole text again.
 
     python benchmarks/bench_typed.py
 

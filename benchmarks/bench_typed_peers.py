@@ -1,4 +1,4 @@
-"""Values that grow, beside the peers: time, growth, and how often what they show in between is wrong.
+"""Compares growing values with other libraries: time, growth, and wrong intermediate values.
 
     pip install instructor pydantic-ai-slim jiter partial-json-parser    # in an environment of its own; all optional
     python benchmarks/bench_typed_peers.py
@@ -46,13 +46,13 @@ class Row(BaseModel):
 
 
 class Rows(BaseModel):
-    """The answer."""
+    """A value with all rows."""
 
     rows: list[Row]
 
 
 class LooseRow(TypedDict, total=False):
-    """A row for those that take no models."""
+    """A row for libraries without models."""
 
     name: str
     n: int
@@ -61,7 +61,7 @@ class LooseRow(TypedDict, total=False):
 
 
 class LooseRows(TypedDict, total=False):
-    """The answer for those that take no models."""
+    """A value with all rows, for libraries without models."""
 
     rows: list[LooseRow]
 
@@ -76,7 +76,7 @@ def ours(pieces: list[str]) -> Iterator[Any]:
 
 
 def anew(read: Callable[[str], Any]) -> Subject:
-    """Return a subject that reads all of the text at each delta."""
+    """Return a subject that reads the whole text again with each delta."""
 
     def subject(pieces: list[str]) -> Iterator[Any]:
         text = ""
@@ -136,13 +136,13 @@ SUBJECTS: dict[str, Callable[[], Subject]] = {
 
 
 def answer(size: int) -> str:
-    """Return rows of about so many characters."""
+    """Return rows of about this number of characters."""
     rows = [{"name": f"row \u00e9 {at}", "n": at * 7919, "ok": True, "share": at / 7} for at in range(size // 70 + 1)]
     return json.dumps({"rows": rows})
 
 
 def is_beginning(part: Any, whole: Any) -> bool:
-    """Return whether a value is one that the whole may have had before."""
+    """Return whether a value may be an intermediate state of the whole value."""
     if part is None:
         return True
     if isinstance(part, dict):
@@ -155,7 +155,7 @@ def is_beginning(part: Any, whole: Any) -> bool:
 
 
 def cost(subject: Subject, text: str) -> float:
-    """Return the seconds of processor time that a text takes, the least of two."""
+    """Return the processor time for a text in seconds, the best of two."""
     pieces, best = [text[at : at + 4] for at in range(0, len(text), 4)], math.inf
     for _ in range(2):
         begin = time.process_time()
@@ -166,7 +166,7 @@ def cost(subject: Subject, text: str) -> float:
 
 
 def main() -> None:
-    """Print the table; the exit status says whether a value of ours was wrong."""
+    """Print the table. The exit status tells whether a value of streamtools was wrong."""
     small, large = (300, 600) if "--smoke" in sys.argv else (5_000, 20_000)
     text = answer(400)
     whole, mistakes = json.loads(text), 0

@@ -1,4 +1,4 @@
-"""How many Python calls a call of the model takes, and how often they change from one file to another.
+"""Counts the Python calls for a call of the model, and how often they change from one file to another.
 
     python benchmarks/count_calls.py
 
@@ -39,7 +39,7 @@ WARM_UP = 3
 
 
 class Count:
-    """Counts calls while it is entered."""
+    """Counts calls inside a `with` block."""
 
     def __init__(self) -> None:
         self.calls: list[CodeType] = []
@@ -62,13 +62,13 @@ class Count:
 
     @property
     def changes(self) -> int:
-        """How often the file is another than that of the call before."""
+        """How often a call is in another file than the call before it."""
         files = [code.co_filename for code in self.calls]
         return sum(one != other for one, other in pairwise(files))
 
 
 def fed(before: Sequence[SourceEvent], counted: Sequence[SourceEvent], **options: Any) -> tuple[Count, list[UIEvent]]:
-    """Return what it takes to feed `counted` to a machine, behind what comes `before`; and the events."""
+    """Feed `before` to a machine, then count the calls for `counted`. Returns the count and the events."""
     machine = StreamMachine(tools=TOOLS, **options)
     feed = machine.feed
     events = [event for each in before for event in feed(each)]
@@ -79,7 +79,7 @@ def fed(before: Sequence[SourceEvent], counted: Sequence[SourceEvent], **options
 
 
 def parsed(before: str, counted: str, **options: Any) -> tuple[Count, list[UIEvent]]:
-    """Return what it takes to feed `counted` to a parser, behind the text `before`; and the events."""
+    """Feed `before` to a parser, then count the calls for `counted`. Returns the count and the events."""
     parser = Parser(tools=TOOLS, **options)
     feed = parser.feed
     events = [event for delta in texts.cut(before) for event in feed(delta)]
@@ -91,7 +91,7 @@ def parsed(before: str, counted: str, **options: Any) -> tuple[Count, list[UIEve
 
 
 def text_call(dialect: str) -> Count:
-    """Return what a call in text takes, from the first delta of its marker to the `call` event."""
+    """Return the count for a call in text, from the first delta of its marker to the `call` event."""
     call = DIALECTS[dialect].write_call(NAME, ARGUMENTS)
     count, events = parsed(BEFORE, call + "\n", dialects=dialect)
     check(events)
@@ -104,7 +104,7 @@ def deltas(text: str) -> list[SourceEvent]:
 
 
 def native_call() -> Count:
-    """Return what a native call takes that comes as chunks of OpenAI's, from its first event to the `call` event."""
+    """Return the count for a native call in OpenAI's chunks, from its first event to the `call` event."""
     before, counted = anyio.run(openai_events)
     count, events = fed(before, counted)
     check(events)
@@ -112,7 +112,7 @@ def native_call() -> Count:
 
 
 async def openai_events() -> tuple[list[SourceEvent], list[SourceEvent]]:
-    """Return the source events of a native call, and of what comes before it."""
+    """Return the source events before a native call, and those of the call."""
     text = '{"city": "Paris", "days": 3}'
     parts: list[dict[str, Any]] = [{"content": BEFORE}, called(id="call_1", name=NAME, arguments="")]
     parts += [called(arguments=piece) for piece in texts.cut(text)]
@@ -130,12 +130,12 @@ async def openai_events() -> tuple[list[SourceEvent], list[SourceEvent]]:
 
 
 def called(id: str | None = None, **function: str) -> dict[str, Any]:
-    """Return a delta of OpenAI's with a piece of a call."""
+    """Return an OpenAI delta with a piece of a call."""
     return {"tool_calls": [{"index": 0, "function": function, **({"id": id, "type": "function"} if id else {})}]}
 
 
 class Answer:
-    """A source that gives a call, and then, counted, the end of its turn."""
+    """A source with a call and the end of its turn. Only the end is counted."""
 
     def __init__(self) -> None:
         call = DIALECTS["hash_marker"].write_call(NAME, ARGUMENTS)
@@ -163,12 +163,12 @@ class Answer:
 
 @tool
 async def get_weather(city: str, days: int) -> str:
-    """Tell the weather."""
+    """Return the weather."""
     return f"{days} days of rain in {city}"
 
 
 def execution() -> Count:
-    """Return what the end of a turn with one call takes: it is executed, and its step ends."""
+    """Return the count for the end of a turn with one call: it runs, and its step ends."""
 
     async def run() -> tuple[Count, list[UIEvent]]:
         source = Answer()
@@ -182,12 +182,12 @@ def execution() -> Count:
 
 
 def prose() -> Count:
-    """Return what a delta of prose takes."""
+    """Return the count for a delta of prose."""
     return parsed(BEFORE, "some")[0]
 
 
 def argument() -> Count:
-    """Return what a delta inside an argument takes."""
+    """Return the count for a delta inside an argument."""
     begun = '###:{"name": "write_file", "arguments": {"content": "It '
     return parsed(begun, "goes", dialects="hash_marker", call_deltas=True)[0]
 
@@ -216,7 +216,7 @@ def whole_path() -> Count:
 
 
 def check(events: list[UIEvent]) -> None:
-    """Raise AssertionError unless these hold the call."""
+    """Raise AssertionError unless the events hold the call."""
     found = [(event.call.name, event.call.arguments) for event in events if isinstance(event, Call)]
     assert found == [(NAME, ARGUMENTS)], found
 

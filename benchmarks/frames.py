@@ -1,4 +1,4 @@
-"""How smoothly the page of `serve` shows a long answer, beside a page that appends the same text as bare text nodes.
+"""Measures how smoothly the page of `serve` shows a long answer, relative to a page with bare text nodes.
 
     python -m benchmarks.frames      # in an environment with the extra `browser`, beside Debian's `chromium`
 
@@ -89,13 +89,13 @@ class Shown(NamedTuple):
 
 
 def answer(size: int) -> str:
-    """Return an answer of so many characters."""
+    """Return an answer of this number of characters."""
     return "".join(BLOCK.format(*[part] * 4) for part in range(size // len(BLOCK) + 1))[:size].rstrip() + "\n"
 
 
 @contextlib.contextmanager
 def served(text: str) -> Iterator[str]:
-    """Serve an answer, paced as a model writes it, and give the address."""
+    """Serve an answer at the pace of a model. Yields the address."""
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "long.jsonl"
         with RecordingWriter(path, ExchangeHead(source="openai")) as writer:
@@ -118,25 +118,25 @@ def served(text: str) -> Iterator[str]:
 
 
 def until(page: Any, holds: str) -> None:
-    """Wait until an expression holds; `wait_for_function` would evaluate it in a way that the page's policy refuses."""
+    """Wait until an expression is true. The policy of the page forbids the evaluation that `wait_for_function` uses."""
     while not page.evaluate(f"Boolean({holds})"):
         page.wait_for_timeout(100)
 
 
 def renderer(session: Any) -> tuple[float, float]:
-    """Return the seconds that the renderer has worked, and those of scripts, layout and style among them."""
+    """Return the seconds of the renderer, and of scripts, layout and style in it."""
     told = {each["name"]: each["value"] for each in session.send("Performance.getMetrics")["metrics"]}
     return told["TaskDuration"], sum(told[f"{part}Duration"] for part in ("Script", "Layout", "RecalcStyle"))
 
 
 def heap(session: Any) -> float:
-    """Return the bytes that scripts hold."""
+    """Return the size of the script heap in bytes."""
     session.send("HeapProfiler.collectGarbage")
     return float(session.send("Runtime.getHeapUsage")["usedSize"])
 
 
 def show(browser: Any, url: str, text: str, *, bare: bool) -> Shown:
-    """Show the answer on one of the pages, and return what it has cost."""
+    """Show the answer on one of the pages. Returns its cost."""
     context = browser.new_context(viewport={"width": 1280, "height": 800})
     page = context.new_page()
     page.set_default_timeout(300_000)
@@ -169,7 +169,7 @@ def show(browser: Any, url: str, text: str, *, bare: bool) -> Shown:
 
 
 def main(size: int = 50_000, repeats: int = 3) -> None:
-    """Measure, and print the figures; of an answer too short for figures, that both pages showed it."""
+    """Run the command. For a short answer, only check that both pages show it."""
     from playwright.sync_api import sync_playwright
 
     text = answer(size)

@@ -1,4 +1,4 @@
-"""Two things side by side, in one process: how the benchmarks measure, and what they print.
+"""Compares two functions in one process. All benchmarks measure and print in this way.
 
 A time by itself says more about the machine and the moment than about the program, so nothing here is judged by one.
 The subject and what it is compared with take turns, each is measured seven times, the best of each counts (whatever
@@ -32,7 +32,7 @@ _WARM_UP = 1.0  # seconds in which a processor that was idle comes up to its spe
 
 @dataclass(frozen=True)
 class Result:
-    """One row: a figure, what it should be at most, and the figures that it comes from."""
+    """A row: its figure, the target, and the details."""
 
     section: str
     name: str
@@ -43,12 +43,12 @@ class Result:
 
     @property
     def met(self) -> bool | None:
-        """Whether the figure is within its target, as far as two digits behind the point tell; None without one."""
+        """Whether the figure is within its target, rounded to two digits. None without a target."""
         return None if self.target is None else round(self.value, 2) <= self.target
 
 
 class Case(Protocol):
-    """One row to be measured."""
+    """A row that can be measured."""
 
     @property
     def section(self) -> str: ...
@@ -57,7 +57,7 @@ class Case(Protocol):
     @property
     def subject(self) -> Work: ...
     def check(self) -> None:
-        """Raise AssertionError if what is measured does not do what it should."""
+        """Raise AssertionError if the measured code gives a wrong result."""
 
     def measure(self, repeats: int) -> Result: ...
 
@@ -71,7 +71,7 @@ class Profiled(Protocol):
 
 @dataclass(frozen=True)
 class Comparison:
-    """The time that `subject` takes for each of its `items`, as a multiple of what `reference` takes for the same."""
+    """The time of `subject` for each of its `items`, relative to the time of `reference`."""
 
     section: str
     name: str
@@ -95,7 +95,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Growth:
-    """How the time of `works`, by how many characters they read, grows with them: 1 is linear, 2 is quadratic."""
+    """How the time of `works` grows with the number of characters: 1 is linear, 2 is quadratic."""
 
     section: str
     name: str
@@ -136,7 +136,7 @@ def interleave(works: list[Work], repeats: int, *, equally_long: bool = False) -
 
 
 def timed(work: Callable[[], object]) -> Work:
-    """Return `work` with a clock around all of it."""
+    """Return `work` with a clock."""
 
     def run() -> float:
         started = process_time()
@@ -147,7 +147,7 @@ def timed(work: Callable[[], object]) -> Work:
 
 
 def main(title: str, cases: Callable[[bool], Iterable[Case]]) -> None:
-    """Measure `cases`, which are told whether to be small, and print them as the command line asks for."""
+    """Measure `cases` and print them as the command line requires. `cases` gets whether inputs are small."""
     parser = argparse.ArgumentParser(description=f"Measure {title}; see benchmarks/README.md.")
     parser.add_argument("--json", action="store_true", help="print one JSON object with all rows")
     parser.add_argument("--smoke", action="store_true", help="small inputs, once, to see that all of it works")
@@ -178,7 +178,7 @@ def main(title: str, cases: Callable[[bool], Iterable[Case]]) -> None:
 
 
 def _working(cases: Iterable[Case], wrong: list[str]) -> Iterator[Case]:
-    """Yield the cases that do what they should; describe the others in `wrong`."""
+    """Yield the cases with correct results. Describe the others in `wrong`."""
     for case in cases:
         try:
             case.check()
@@ -189,7 +189,7 @@ def _working(cases: Iterable[Case], wrong: list[str]) -> Iterator[Case]:
 
 
 def _run(cases: Iterable[Case], times: int) -> None:
-    """Run subjects, so that what a profiler counts of one more time is that of the subject alone."""
+    """Run subjects without measuring. A profiler can then compare two numbers of repetitions."""
     for case in cases:
         for _ in range(times):
             case.subject()
@@ -207,7 +207,7 @@ def _measure(cases: Iterable[Case], repeats: int, profile: bool, *, every: bool)
 
 
 def _print_table(head: str, results: Iterable[Result]) -> list[Result]:
-    """Print rows as they come, with a line of column names before each section."""
+    """Print rows as they arrive, with column names before each section."""
     print(head)
     section = None
     printed = []
@@ -223,7 +223,7 @@ def _print_table(head: str, results: Iterable[Result]) -> list[Result]:
 
 
 def _print_profile(case: Case) -> None:
-    """Print the ten functions in which the subject of a row spends its time, unless it knows better what to print."""
+    """Print the ten most expensive functions of a row's subject, or the row's own profile."""
     if isinstance(case, Profiled):
         case.profile()
         return

@@ -1,4 +1,4 @@
-"""The server that `bench_server` measures: the same bytes in the same chunks, from us and from a bare response.
+"""The server of `bench_server`: the same bytes in the same chunks, from streamtools and from a bare response.
 
     python -m benchmarks.served STREAMS EVENTS
 
@@ -41,19 +41,19 @@ def make_events(many: int) -> list[UIEvent]:
 
 
 def make_chunks(many: int) -> list[bytes]:
-    """Return the chunks that these events are."""
+    """Return the chunks of these events."""
     encoder = outputs.native()
     return [encoder.keep_alive, *map(encoder.encode, make_events(many))]
 
 
 def make_batches(many: int) -> list[list[SourceEvent]]:
-    """Return what a provider says of the same run."""
+    """Return the provider's batches for the same run."""
     deltas: list[list[SourceEvent]] = [[TextDelta(f"{PIECE}{number:07} ")] for number in range(many)]
     return [*deltas, [ProviderCompleted(finish_reason="stop")]]
 
 
 class Provider:
-    """A source whose deltas come one by one; like the chunks of the reference, they are made beforehand."""
+    """A source whose deltas arrive one by one. Like the reference's chunks, they are created before."""
 
     def __init__(self, batches: list[list[SourceEvent]]) -> None:
         self._next = iter(batches).__next__
@@ -128,7 +128,7 @@ def application(streams: int, many: int) -> Starlette:
 
 
 class Server(uvicorn.Server):
-    """Prints its port, and ends with its standard input."""
+    """Prints its port, and ends when its standard input ends."""
 
     async def startup(self, sockets: Any = None) -> None:
         """Start."""

@@ -1,4 +1,4 @@
-"""The server that `bench_gateway` measures: the gateway, and a bare pass-through of httpx and Starlette.
+"""The server of `bench_gateway`: the gateway, and a bare pass-through of httpx and Starlette.
 
     python -m benchmarks.served_gateway UPSTREAM
 

@@ -1,4 +1,4 @@
-"""Two thousand streams at the same time, for minutes, with tools, faults, and readers that go away: does anything stay?
+"""Runs two thousand concurrent streams for minutes, with tools, faults and leaving readers, and searches for leaks.
 
     python benchmarks/soak.py --minutes 5
 
@@ -32,7 +32,7 @@ _FINE = [place for place, name in enumerate(_COLUMNS) if name in ("used", "MiB",
 
 
 class Table:
-    """Prints a line for each sample; rates are those since the line before."""
+    """Prints a line for each sample. Rates are relative to the previous line."""
 
     def __init__(self) -> None:
         self._begin: float | None = None
@@ -64,7 +64,7 @@ class Table:
 
 
 def allow_files(streams: int) -> None:
-    """Let this process and its child have as many open files as it takes. Exits if they may not."""
+    """Raise the limit of open files for this process and its child. Exits if that fails."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = _FILES * streams + 200
     if hard != resource.RLIM_INFINITY and hard < needed:
@@ -74,7 +74,7 @@ def allow_files(streams: int) -> None:
 
 
 def main() -> int:
-    """Do it as the command line says, and return the exit status."""
+    """Run the command. Returns the exit status."""
     parser = argparse.ArgumentParser(description="Many streams at the same time, for minutes: does anything stay?")
     parser.add_argument("--streams", type=int, default=2000, help="how many are open at the same time (%(default)s)")
     parser.add_argument("--minutes", type=float, default=5.0, help="for how long streams begin (%(default)s)")

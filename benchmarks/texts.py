@@ -1,4 +1,4 @@
-"""What the benchmarks read: texts like those that models write, made here from a seed.
+"""The texts of the benchmarks. They resemble texts of models, and are generated from a seed.
 
 Nothing is chosen to suit the parser. Prose has its quotes, digits, dashes and foreign letters, and line feeds between
 paragraphs of a few sentences; Markdown has structure on every line; near-markers stand between all words; arguments are
@@ -40,7 +40,7 @@ def cut(text: str, size: int = DELTA) -> list[str]:
 
 
 def cut_unevenly(text: str, seed: int = 1) -> list[str]:
-    """Return `text` in deltas of one to seven characters, four on average, as tokens are."""
+    """Return `text` in deltas of one to seven characters, four on average, like tokens."""
     rng = random.Random(seed)
     deltas, at = [], 0
     while at < len(text):
@@ -71,7 +71,7 @@ def tables(size: int, seed: int = 6) -> str:
 
 
 def code_spans(size: int, seed: int = 7) -> str:
-    """Return lines in which every third word stands in a code span."""
+    """Return lines in which every third word is a code span."""
 
     def line(rng: random.Random) -> str:
         words = rng.choices(WORDS, k=rng.randint(10, 40))
@@ -86,7 +86,7 @@ def short_paragraphs(size: int, seed: int = 8) -> str:
 
 
 def near_markers(size: int, seed: int = 3) -> str:
-    """Return lines in which nearly every second word looks like the beginning of a call and none is one."""
+    """Return lines in which nearly every second word looks like the beginning of a call. None is a call."""
 
     def line(rng: random.Random) -> str:
         words = [rng.choice(WORDS)]  # a line that began with tildes would be a fence, and what it holds easy
@@ -99,7 +99,7 @@ def near_markers(size: int, seed: int = 3) -> str:
 
 
 def sentence(rng: random.Random) -> str:
-    """Return one sentence, with what stands between and around its words."""
+    """Return one sentence."""
     words = rng.choices(WORDS, k=rng.randint(6, 18))
     words[0] = words[0].capitalize()
     for at in range(1, len(words) - 1):
@@ -118,7 +118,7 @@ def sentence(rng: random.Random) -> str:
 
 
 def arguments(size: int, seed: int = 4) -> dict[str, Any]:
-    """Return what a tool that writes files is called with; `size` is the length of its JSON."""
+    """Return the arguments of a tool that writes files. `size` is the length of their JSON."""
     rng = random.Random(seed)
     lines: list[str] = []
     left = size - 60
@@ -131,12 +131,12 @@ def arguments(size: int, seed: int = 4) -> dict[str, Any]:
 
 
 def small_arguments(rng: random.Random) -> dict[str, Any]:
-    """Return what a small tool is called with."""
+    """Return the arguments of a small tool."""
     return {"city": rng.choice(["Paris", "São Paulo", "Kraków", "New York"]), "days": rng.randint(1, 9)}
 
 
 def _source_lines(rng: random.Random) -> Iterator[str]:
-    """Yield the lines of a program without end. As in real ones, one delta in six of its JSON holds an escape."""
+    """Yield the lines of a program endlessly. As in real programs, one delta in six of its JSON holds an escape."""
     while True:
         name, other, key = (rng.choice(WORDS[60:78]) for _ in range(3))
         yield f"def {name}_{rng.randint(1, 999)}({other}: str, limit: int = {rng.randint(1, 99)}) -> dict[str, int]:"

@@ -1,4 +1,4 @@
-"""What providers send: an answer's deltas as the bytes of their streams, in frames of the size that real ones have."""
+"""The streams of providers: the deltas of an answer as bytes, in frames of realistic size."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def openai(deltas: list[str]) -> list[bytes]:
-    """Return chat completion chunks, about 260 bytes each, one a delta, and the usual ones around them."""
+    """Return chat completion chunks: about 260 bytes a delta, with the usual first and last chunks."""
     head = {
         "id": "chatcmpl-Bv7kQ2mXw9RtLz3NcYpD5sHgJ8fUa",
         "object": "chat.completion.chunk",
@@ -60,7 +60,7 @@ def latitude(deltas: list[str]) -> list[bytes]:
 
 
 def responses(deltas: list[str]) -> list[bytes]:
-    """Return the events of OpenAI's Responses, about 230 bytes a delta; two of the last repeat the text."""
+    """Return OpenAI Responses events: about 230 bytes a delta. Two of the last events repeat the text."""
     text = "".join(deltas)
     item = "msg_0a7c91e2b4fd3a5268c0d1e9f7b36a42"
     part = {"type": "output_text", "annotations": [], "logprobs": [], "text": ""}
@@ -90,7 +90,7 @@ def responses(deltas: list[str]) -> list[bytes]:
 
 
 def anthropic(deltas: list[str]) -> list[bytes]:
-    """Return Anthropic's events, about 130 bytes a delta, with the padding that it puts behind some of them."""
+    """Return Anthropic events: about 130 bytes a delta, some with padding."""
     usage = {"input_tokens": 31, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0, "output_tokens": 1}
     message = {"id": "msg_01", "type": "message", "role": "assistant", "model": "claude-sonnet-4-5", "content": []}
     events: list[dict[str, Any]] = [
@@ -116,7 +116,7 @@ def anthropic(deltas: list[str]) -> list[bytes]:
 
 
 def gemini(deltas: list[str]) -> list[bytes]:
-    """Return Gemini's responses, about 330 bytes a delta, with their spaces, their CRLF, and counts in each."""
+    """Return Gemini responses: about 330 bytes a delta, with their spaces, CRLF and token counts."""
 
     def frame(count: int, delta: str, finish: str | None = None) -> bytes:
         candidate: dict[str, Any] = {"content": {"parts": [{"text": delta}], "role": "model"}, "index": 0}
@@ -138,7 +138,7 @@ def gemini(deltas: list[str]) -> list[bytes]:
 
 
 def ollama(deltas: list[str]) -> list[bytes]:
-    """Return Ollama's lines, about 130 bytes a delta."""
+    """Return Ollama lines: about 130 bytes a delta."""
     head = {"model": "llama3.2", "created_at": "2026-11-07T20:22:19.184789123Z"}
     counts = {"total_duration": 182242375, "prompt_eval_count": 31, "eval_count": len(deltas)}
 
@@ -150,7 +150,7 @@ def ollama(deltas: list[str]) -> list[bytes]:
 
 
 def text_of(value: dict[str, Any]) -> str:
-    """Return the piece of text in one frame's JSON, as somebody reads it who does without a library."""
+    """Return the text in the JSON of one frame, as code without a library reads it."""
     if "choices" in value:
         return "".join(choice["delta"].get("content") or "" for choice in value["choices"])
     if "candidates" in value:

@@ -1,4 +1,4 @@
-"""What a server does, counted: instructions of Python's and calls by function, and system calls.
+"""Counts the work of a server: Python instructions and calls by function, and system calls.
 
 No other program on the machine changes that, as it does times. What functions in C and the kernel do is not seen.
 """
@@ -18,7 +18,7 @@ _SOCKET = ("send", "sendmsg", "recv", "recv_into", "accept", "sendto")
 
 
 class Counts:
-    """Counts from `begin` to `end`, in all coroutines that run meanwhile."""
+    """Counts from `begin` to `end`, in all coroutines."""
 
     def __init__(self) -> None:
         self._names: dict[CodeType, str] = {}
@@ -27,14 +27,14 @@ class Counts:
         self.system: Counter[str] = Counter()
 
     def begin(self) -> None:
-        """Count from nothing."""
+        """Start counting at zero."""
         for each in (self.instructions, self.calls, self.system):
             each.clear()
         sys.settrace(self._trace)
         sys.setprofile(self._profile)
 
     def end(self) -> dict[str, dict[str, int]]:
-        """Return what has been counted: functions are `package file function`."""
+        """Return the counts. Functions are written as `package file function`."""
         sys.settrace(None)
         sys.setprofile(None)
         return {"instructions": self.instructions, "calls": self.calls, "system": self.system}

@@ -1,4 +1,4 @@
-"""Where what a frame costs goes, as tables in Markdown."""
+"""Shows the cost of a frame as Markdown tables."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _REST = "others"
 
 
 def between(fewer: Counted, more: Counted, *, frames: int) -> Counted:
-    """Return what one of the frames costs by which two counts differ."""
+    """Return the cost of one frame, from the difference of two counts."""
     return {
         kind: {name: (value - fewer[kind].get(name, 0)) / frames for name, value in found.items()}
         for kind, found in more.items()
@@ -31,7 +31,7 @@ def between(fewer: Counted, more: Counted, *, frames: int) -> Counted:
 
 
 def show(counted: dict[str, Counted], *, most: int = 25) -> None:
-    """Print a table by library, and for each row what of ours costs most."""
+    """Print a table by library, and the most expensive functions of streamtools for each row."""
     names = [*dict.fromkeys(_COLUMNS.values()), _REST]
     print(f"| backend | instructions | × bare | {' | '.join(names)} | system calls |")
     print(f"| --- |{' ---: |' * (len(names) + 3)}")

@@ -1,4 +1,4 @@
-"""The ways of writing a backend, the servers that have them, and what is done with each."""
+"""The ways of writing a backend, their servers, and the measurements."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Row:
 
     @property
     def shared(self) -> bool:
-        """Whether it needs Redis, which has a server do something all the time."""
+        """Whether the row needs Redis, which keeps a server busy all the time."""
         return self.page == "redis_run"
 
 
@@ -65,7 +65,7 @@ ROWS = [
 
 
 class Backend:
-    """A server in a process of its own."""
+    """A server in another process."""
 
     def __init__(self, python: str, provider: str, redis: str, options: Sequence[str], proxy: bool) -> None:
         command = [python, "-m", "benchmarks.backends.served", provider, redis, *options, "proxy" if proxy else ""]
@@ -80,7 +80,7 @@ class Backend:
             raise RuntimeError(f"{python} does not serve")
 
     async def number(self, path: str) -> float:
-        """Return a number that it says."""
+        """Return the next number that the server prints."""
         return float(await ask(self.port, path))
 
     def close(self) -> None:
@@ -88,13 +88,13 @@ class Backend:
         self._process.communicate()
 
     def kill(self) -> None:
-        """End it, whatever it does."""
+        """Kill it."""
         self._process.kill()
         self._process.communicate()
 
 
 class Bench:
-    """The provider, the servers, and what is done with them."""
+    """The provider, the servers, and the measurements."""
 
     def __init__(self, provider: Provider, redis: str, chosen: argparse.Namespace) -> None:
         self.provider = provider
@@ -123,7 +123,7 @@ class Bench:
         return self.pythons.get(row.page, sys.executable)
 
     async def find_pages(self) -> None:
-        """Find out which pages there are, here and in the environments of peers."""
+        """Find the pages of the servers, here and in the environments of peers."""
         for python in (sys.executable, *self._chosen.peers):
             server = Backend(python, self.provider.url, self._redis, ("asyncio", "h11", "httpx"), True)
             try:
@@ -138,14 +138,14 @@ class Bench:
             server.close()
 
     def paths(self, row: Row, streams: int) -> Iterator[str]:
-        """Yield what the clients of a row ask for: so many streams of the provider's, each for as many readers."""
+        """Yield the request paths of a row's clients: streams of the provider, with several readers each."""
         for _ in range(streams):
             self._runs += 1
             for _ in range(row.readers):
                 yield f"{row.path}?run={self._runs}" if row.readers > 1 else row.path
 
     async def measure(self, row: Row, streams: int, pace: Pace) -> tuple[float, list[int]]:
-        """Return the seconds that the server took for each delta, and how late each was at a client."""
+        """Return the server's processor seconds for each delta, and the delay of each delta at a client."""
         server = self.server(row)
         self.provider.pace = pace
         before = await server.number("/time")
@@ -157,7 +157,7 @@ class Bench:
         return spent / (streams * pace.deltas), [late for each in seen for late in each.late]
 
     async def count(self, row: Row, deltas: int) -> profiling.Counted:
-        """Return what the server does for one stream of the provider's."""
+        """Return the counted work of the server for one stream."""
         server = self.server(row)
         await ask(server.port, "/count")
         await self.measure(row, 1, Pace(deltas, 0.01 * (3 + row.readers)))  # as slow as counting is
@@ -165,7 +165,7 @@ class Bench:
         return found
 
     async def idle(self, row: Row, streams: int) -> float:
-        """Return the bytes that an open stream holds behind its first deltas; both servers' kinds of cache are warm."""
+        """Return the memory of an open stream after its first deltas, with warm caches on both servers."""
         server = self.begin(row)
         try:
             self.provider.pace = Pace(3, 0.0, silent=True)
@@ -181,8 +181,9 @@ class Bench:
             server.kill()
 
     async def carries(self, row: Row, spent: float, seconds: float) -> Carried:
-        """Return with how many streams a delta in a hundred is later than allowed, or the processor is used up, and how
-        late deltas are with a part of that.
+        """Return how many streams a core carries, and the delays at a part of that load.
+
+        At the limit, one delta in a hundred is too late, or the processor is saturated.
         """
         pace = Pace(round(seconds / PAUSE), PAUSE)
         streams, most = max(2, round(0.4 * PAUSE / spent)), 0
@@ -202,7 +203,7 @@ class Bench:
         return Carried(most, loads)
 
     async def many(self, row: Row, streams: int) -> Many:
-        """Return what opening a stream costs the server, and each delta of it once all are open."""
+        """Return the server's cost of opening a stream, and of each delta while all are open."""
         pause = streams / RATE
         deltas = max(2, round(_SETTLED / pause)) + 1 if streams >= FEW else 3
         server = self.begin(row)
@@ -222,7 +223,7 @@ class Bench:
             server.kill()
 
     async def stalled(self, row: Row, seconds: float) -> Stalled:
-        """Return what one client that stops reading costs, beside a provider that writes as fast as it can."""
+        """Return the cost of a client that stops reading while the provider writes at full speed."""
         server = self.begin(row)
         try:
             self.provider.pace = Pace(100, None)  # what is loaded, or filled, when it is used first
@@ -243,21 +244,21 @@ class Bench:
 
 
 class Carried(NamedTuple):
-    """How many streams a core carries, and the median and the 99th percentile of the delay at a part of that, in ms."""
+    """How many streams a core carries, and the median and 99th percentile of the delay at a part of that, in ms."""
 
     streams: int
     loads: list[tuple[float, float]]
 
 
 class Many(NamedTuple):
-    """Seconds of the processor for each stream that is opened, and for each delta."""
+    """Processor seconds for each opened stream, and for each delta."""
 
     opening: float
     delta: float
 
 
 class Stalled(NamedTuple):
-    """Bytes that the provider has written, and that the server has grown by, and whether the provider had to wait."""
+    """The bytes written by the provider, the growth of the server in bytes, and whether the provider had to wait."""
 
     written: int
     held: int
@@ -265,11 +266,11 @@ class Stalled(NamedTuple):
 
 
 def check(row: Row, seen: Seen, deltas: int) -> None:
-    """Raise AssertionError unless every delta came, once and in order, and the end of the body behind them."""
+    """Raise AssertionError unless every delta arrived once and in order, followed by the end of the body."""
     assert (seen.came, seen.wrong) == (deltas, 0), f"{row.name}: {seen.came} of {deltas} deltas, {seen.tail[-300:]!r}"
     assert row.ends in seen.tail, f"{row.name}: no {row.ends!r} at the end: {seen.tail[-300:]!r}"
 
 
 def at(late: list[int], part: float) -> float:
-    """Return by how many milliseconds so many of the deltas are late, at most."""
+    """Return the delay in milliseconds that this share of the deltas does not exceed."""
     return sorted(late)[min(len(late) - 1, int(part * len(late)))] / 1000

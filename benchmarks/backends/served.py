@@ -1,4 +1,4 @@
-"""The server that `bench_backends` measures: one application, a path for each way of writing a backend.
+"""The server of `bench_backends`: one application, with a path for each way of writing a backend.
 
     python -m benchmarks.backends.served PROVIDER REDIS LOOP HTTP CLIENT PROXY
 
@@ -43,7 +43,7 @@ url = ""
 
 
 async def bare(request: Request) -> Response:
-    """Pass the bytes of the provider as they come: what every row is measured beside."""
+    """Pass the provider's bytes through. This is the reference of every row."""
     body = await request.body()
 
     async def pieces() -> AsyncIterator[bytes]:
@@ -55,7 +55,7 @@ async def bare(request: Request) -> Response:
 
 
 class Broadcast:
-    """The bytes of one answer, for several who read them as they come."""
+    """The bytes of one answer, for several readers."""
 
     def __init__(self, body: bytes) -> None:
         self._chunks: list[bytes] = []
@@ -74,7 +74,7 @@ class Broadcast:
         news.set()
 
     async def pieces(self) -> AsyncIterator[bytes]:
-        """Yield what is there, and then what comes."""
+        """Yield the stored bytes, then new bytes."""
         had = 0
         while had < len(self._chunks) or not self._task.done():
             if had < len(self._chunks):
@@ -89,7 +89,7 @@ broadcasts: dict[str, Broadcast] = {}
 
 
 async def bare_broadcast(request: Request) -> Response:
-    """Pass the bytes of one answer to all who ask with the same `?run=`: what readers of a run cost at least."""
+    """Pass the bytes of one answer to all requests with the same `?run=`: the minimum cost of readers of a run."""
     body, asked = await request.body(), request.query_params["run"]
     if asked not in broadcasts:
         broadcasts[asked] = Broadcast(body)
@@ -97,7 +97,7 @@ async def bare_broadcast(request: Request) -> Response:
 
 
 async def by_hand(request: Request) -> Response:
-    """Write a loop over httpx-sse: no calls, no errors, no sign of life."""
+    """A loop over httpx-sse: no calls, no errors, no keep-alive."""
     body = await request.json()
 
     async def pieces() -> AsyncIterator[str]:
@@ -115,13 +115,13 @@ async def by_hand(request: Request) -> Response:
 
 @asynccontextmanager
 async def answer(body: Any) -> AsyncIterator[ToolStream]:
-    """Ask the provider, as the documentation does."""
+    """Request the provider as the documentation does."""
     async with client.stream("POST", url, json=body) as response, ToolStream(sources.openai(response)) as events:
         yield events
 
 
 def written_as(format: Any) -> Any:
-    """Return what answers in one of our formats."""
+    """Return an endpoint that answers in one format of streamtools."""
 
     async def respond(request: Request) -> Response:
         return event_stream_response(answer(await request.json()), format=format)
@@ -130,7 +130,7 @@ def written_as(format: Any) -> Any:
 
 
 def as_run(name: str) -> Any:
-    """Return what answers with a run; those who ask with the same `?run=` read the same one."""
+    """Return an endpoint that answers with a run. Requests with the same `?run=` read the same run."""
     begun: dict[str, asyncio.Task[Run]] = {}
 
     async def respond(request: Request) -> Response:
@@ -147,7 +147,7 @@ def as_run(name: str) -> Any:
 
 
 def peers() -> dict[str, Any]:
-    """Return what answers with the libraries of others, as far as they are installed."""
+    """Return the endpoints of installed peer libraries."""
     found: dict[str, Any] = {}
     base = url.removesuffix("/chat/completions")
     if importlib.util.find_spec("openai"):
@@ -199,7 +199,7 @@ def peers() -> dict[str, Any]:
 
 
 def application(upstream: str, redis: str, proxy: bool) -> Any:
-    """Return the application, with LiteLLM's `proxy` if it is wanted."""
+    """Return the application, with LiteLLM's `proxy` if requested."""
     global url
     url = f"{upstream}/chat/completions"
     pages: dict[str, Any] = {

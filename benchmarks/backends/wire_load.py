@@ -1,4 +1,4 @@
-"""A provider and its clients' browsers, in one process and on bare sockets: what loads a backend, and checks it.
+"""A provider and the browsers of its clients, in one process and on bare sockets. They load and check a backend.
 
 The provider answers each request with chunks of chat completions, one write for each, and at a given pace. Each delta
 holds its number and the time at which it was sent, so that a client, which looks at nothing else, knows whether all of
@@ -50,7 +50,7 @@ class Pace:
 
 
 class _Answering(asyncio.Protocol):
-    """One connection of the provider's."""
+    """One connection of the provider."""
 
     def __init__(self, provider: Provider) -> None:
         self._provider = provider
@@ -89,7 +89,7 @@ class _Answering(asyncio.Protocol):
             self.begin()
 
     def begin(self) -> None:
-        """Say what comes next, from now on."""
+        """Begin to send an answer."""
         self._next = self._loop.time() + (self._pace.pause or 0) * self._provider.phase()
         self._wait()
 
@@ -125,7 +125,7 @@ class _Answering(asyncio.Protocol):
 
 
 class Provider:
-    """An API of a model's: `pace` is how the answers are that begin from now on."""
+    """The API of a model. `pace` applies to answers that begin from now on."""
 
     def __init__(self) -> None:
         self.pace = Pace(0, None)
@@ -144,20 +144,20 @@ class Provider:
         self.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
 
     def go_on(self) -> None:
-        """Have all go on that are held."""
+        """Continue all held answers."""
         held, self.held = self.held, []
         for begin in held:
             begin()
 
     def phase(self) -> float:
-        """Return a part of a pause, so that not all speak at the same time."""
+        """Return a part of a pause, so that answers do not send at the same time."""
         self._begun += 1
         return self._begun * 0.618 % 1
 
 
 @dataclass
 class Seen:
-    """What one client saw."""
+    """The data that one client received."""
 
     came: int = 0
     wrong: int = 0
@@ -167,7 +167,7 @@ class Seen:
 
 
 class _Reading(asyncio.Protocol):
-    """One connection of a client's."""
+    """One connection of a client."""
 
     def __init__(self, request: bytes, deltas: int, stalled: bool) -> None:
         self.seen = Seen()
@@ -247,7 +247,7 @@ async def _open(port: int, path: str, deltas: int, stalled: bool) -> _Reading:
 
 
 async def ask(port: int, path: str) -> bytes:
-    """Return the body that a GET brings."""
+    """Return the body of a GET request."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(f"GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n".encode())
     told = (await reader.read(-1)).partition(b"\r\n\r\n")[2]

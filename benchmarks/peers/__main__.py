@@ -1,4 +1,4 @@
-"""`python -m benchmarks.peers install [--into DIR]`: make the environment that `bench_peers` takes its peers from."""
+"""`python -m benchmarks.peers install [--into DIR]`: creates the environment of the peers for `bench_peers`."""
 
 from __future__ import annotations
 

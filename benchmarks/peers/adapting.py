@@ -1,4 +1,4 @@
-"""What a parser looks like to the worker that runs it."""
+"""The interface of a parser for the worker."""
 
 from __future__ import annotations
 
@@ -27,5 +27,5 @@ class Peer:
 
 
 def function_tools(declared: Sequence[dict[str, Any]] = TOOLS) -> list[dict[str, Any]]:
-    """Return declared tools in OpenAI's form."""
+    """Return declared tools in OpenAI's format."""
     return [{"type": "function", "function": tool} for tool in declared]

@@ -1,4 +1,4 @@
-"""The conformance suite over the peers: the tables of docs/conformance.md.
+"""Runs the conformance suite with the peers, for the tables of docs/conformance.md.
 
 `python -m benchmarks.peers.conformance [--peers DIR] [--cut CUT]… [--every-place]`; the environment of the peers is
 made by `python -m benchmarks.peers install`. A dialect of which a peer does not read a single call is left out, and
@@ -21,7 +21,7 @@ PEERS = {"sglang": "SGLang", "vllm": "vLLM", "agent-tool-parser": "agent-tool-pa
 
 
 def judge(subject: Subject, chosen: argparse.Namespace, dialects: Sequence[str] = ()) -> tuple[list[Result], list[str]]:
-    """Return the results in the dialects that a parser reads, and those in which it does not read one call."""
+    """Return the results in the dialects that a parser reads, and the dialects in which it reads no call."""
     alone = (case for case in cases(dialects) if case.rule == "only a call")
     first = {result.case.dialect: bool(result.kinds) for result in run(subject, alone, ["tokens"])}
     read = [dialect for dialect, failed in first.items() if not failed]
@@ -30,7 +30,7 @@ def judge(subject: Subject, chosen: argparse.Namespace, dialects: Sequence[str] 
 
 
 def score(results: Sequence[Result], *, by_tokens: bool = False) -> Score:
-    """Return them counted: in all their cuts, or only where each token is whole."""
+    """Return the numbers of passed cases: at all cuts, or only at token boundaries."""
     counted = Score()
     for result in results:
         counted.add(replace(result, faults={"tokens": result.faults["tokens"]}) if by_tokens else result)
@@ -67,7 +67,7 @@ def main() -> None:
 
 
 def examples(results: Sequence[Result]) -> list[str]:
-    """Return one fault of each kind in each dialect, for whoever wants to check them."""
+    """Return one fault of each kind in each dialect."""
     shown: dict[tuple[str, str], str] = {}
     for result in results:
         for kind in sorted(result.kinds):

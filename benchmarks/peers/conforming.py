@@ -1,4 +1,4 @@
-"""The peers in the conformance suite: which parser of theirs reads which dialect, and a program that asks them.
+"""Adapts peers to the conformance suite: the parser for each dialect, and a program that runs it.
 
 `python -m benchmarks.peers.conforming PEER PARTS`, run by the interpreter of the peers' environment, is what
 `conformance run --command` starts: a line of JSON for a text, a line back.
@@ -112,7 +112,7 @@ def _peer(kind: str, parts: Path, dialect: str, tools: str) -> Peer | None:
 
 
 def answer(peer: Peer, deltas: list[str], *, tells_text: bool = True) -> dict[str, Any]:
-    """Return what a parser says of a text, as the suite takes it."""
+    """Return the result of a parser for a text, in the format of the suite."""
     feed, finish = peer.make()
     outputs = [feed(delta) for delta in deltas]
     told: list[Told] = [each for output in [*outputs, *finish()] for each in peer.read(output)]

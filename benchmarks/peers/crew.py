@@ -1,4 +1,4 @@
-"""The workers, one process for each row. They are asked one at a time, so that each has the machine to itself."""
+"""The workers, one process for each row. Only one works at a time, so that it has the machine to itself."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _BUSY = 10  # how much longer than its processor time a worker may take on a mac
 
 
 class Missing(Exception):
-    """This peer cannot run here."""
+    """The peer cannot run on this machine."""
 
 
 class Crew:
-    """Starts workers when they are first asked, and ends them all at its exit. `environment` is that of the peers."""
+    """Starts workers on first use, and ends all of them at its exit. `environment` is that of the peers."""
 
     def __init__(self, environment: Path) -> None:
         self._environment = environment
@@ -44,7 +44,7 @@ class Crew:
         self._folder.cleanup()
 
     def start(self, row: Row) -> None:
-        """Start the worker of a row, unless it runs. Raises Missing with the reason if it cannot be."""
+        """Start the worker of a row, unless it runs. Raises Missing with the reason if that fails."""
         key = (row.kind, row.choice)
         if key in self._workers:
             return
@@ -62,7 +62,7 @@ class Crew:
         self.versions[key] = ready["version"]
 
     def ask(self, row: Row, request: dict[str, Any], patience: float) -> dict[str, Any]:
-        """Return the worker's answer, which is `dnf` if it takes more than `patience` seconds of processor time."""
+        """Return the worker's answer. It is `dnf` after more than `patience` seconds of processor time."""
         self.start(row)
         key = (row.kind, row.choice)
         path = Path(self._folder.name) / "request.json"

@@ -1,4 +1,4 @@
-"""The floor: a method that keeps the delta, and does nothing."""
+"""The reference: a method that stores the delta."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class _Kept:
 
 
 def load(choice: str) -> Peer:
-    """Return the floor."""
+    """Return the reference."""
 
     def make() -> tuple[Feed, Finish]:
         return _Kept().feed, lambda: ()

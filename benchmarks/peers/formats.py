@@ -1,4 +1,4 @@
-"""How the measured wire formats are written, apart from any parser: what is right is known here before it is parsed.
+"""Writes the measured formats without any parser, so that the expected result is known.
 
 Written as the models' templates do it, from their documentation; the package's own writers are not asked, because they
 are part of what is judged.
@@ -16,7 +16,7 @@ Call: TypeAlias = "tuple[str, dict[str, Any]]"
 
 @dataclass(frozen=True)
 class Format:
-    """A way to write calls. Text may stand before, among and behind them or not."""
+    """A way to write calls. The fields tell if text may stand before, between and after them."""
 
     id: str
     write: Callable[[Sequence[Call]], str]
@@ -30,7 +30,7 @@ class Format:
 
 
 def as_json(value: object) -> str:
-    """Return JSON with spaces, as templates write it."""
+    """Return JSON with spaces, like chat templates."""
     return json.dumps(value, ensure_ascii=False)
 
 

@@ -1,4 +1,4 @@
-"""Libraries that read JSON that is not complete yet: all of it again with each delta, as they are meant to be used."""
+"""Libraries that parse incomplete JSON. They read the whole text again with each delta, as documented."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Parse = Callable[[bytes], Any]
 
 
 def load(choice: str) -> Peer:
-    """Return one library, in the way that it documents for streams."""
+    """Return one library, used as it documents for streams."""
     library, _, eighths = choice.partition(" ")
     parse = _PARSERS[library]()
 

@@ -1,4 +1,4 @@
-"""Put the peers into an environment of their own.
+"""Installs the peers in a separate environment.
 
 Light packages come by pip from `requirements.txt`, those of Node by npm. Of an inference engine only the modules that
 parse are wanted: its wheel is downloaded without what it depends on (torch, CUDA), and these modules are unpacked into
@@ -92,7 +92,7 @@ def _unpack(requirement: str, pip: list[str], parts: Path) -> list[str]:
 
 
 def is_wanted(member: str, wanted: tuple[str, ...]) -> bool:
-    """Return whether a file of a wheel is one of the modules that are unpacked."""
+    """Return whether a file of a wheel is a module to unpack."""
     path = PurePosixPath(member)
     return path.suffix == ".py" and path.name != "__init__.py" and member.startswith(wanted)
 

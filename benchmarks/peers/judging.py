@@ -1,4 +1,4 @@
-"""What is right, and by how much an answer misses it. The stream knows what it was made of; no parser is asked.
+"""Compares a result with the expected result of its stream. No parser defines the expected result.
 
 White space is not counted: templates put line feeds around their tags, and whether these belong to the tag or to the
 text is nobody's mistake. A call is right if its name and its arguments, read as JSON, are those that were written: the
@@ -25,7 +25,7 @@ _STEP = 12  # characters that have to agree before two texts are taken to go on 
 
 @dataclass(frozen=True)
 class Verdict:
-    """By how much an answer misses what was written."""
+    """The differences between a result and the expected result."""
 
     lost: int  # visible characters that were not shown
     leaked: int  # shown characters that were not visible text
@@ -39,7 +39,7 @@ class Verdict:
 
 
 def judge(stream: Stream, told: Sequence[Told], *, tells_text: bool = True) -> Verdict:
-    """Return how the answer to `stream` compares with it; the text of a parser that tells none is not judged."""
+    """Return the differences for `stream`. The text of a parser that returns none is not compared."""
     shown = _bare("".join(each[2] for each in told if each[1] == "text"))
     lost, leaked = differences(_bare(stream.shown), shown) if tells_text else (0, 0)
     expected = [_canonical(name, arguments) for name, arguments in stream.calls]
@@ -49,7 +49,7 @@ def judge(stream: Stream, told: Sequence[Told], *, tells_text: bool = True) -> V
 
 
 def calls_of(told: Sequence[Told]) -> list[str]:
-    """Return the calls of an answer, in the order in which they began, each with its arguments in canonical JSON."""
+    """Return the calls of a result in the order of their beginning, with arguments as canonical JSON."""
     begun: list[_Begun] = []
     by_key: dict[str, _Begun] = {}
     for _, kind, key, *rest in told:
@@ -90,7 +90,7 @@ def _canonical(name: str | None, arguments: object) -> str:
 
 
 def _like_everywhere(value: Any) -> Any:
-    """Return the value with 1 in place of 1.0, which not every language can tell apart."""
+    """Return the value with 1 in place of 1.0, because some languages do not distinguish them."""
     match value:
         case dict():
             return {key: _like_everywhere(each) for key, each in value.items()}
@@ -132,10 +132,7 @@ def differences(expected: str, got: str) -> tuple[int, int]:
 
 
 def _meeting(expected: str, i: int, got: str, j: int) -> tuple[int, int]:
-    """Return where `expected` goes on as `got` does here, and the reverse; -1 where it does not.
-
-    A few characters that agree mean something close by only; a dozen mean something anywhere.
-    """
+    """Return the index in `expected` at which `got` continues, and the reverse. -1 if there is none."""
     for size, reach in ((_STEP, max(len(expected), len(got))), (_STEP // 2, 40 * _STEP)):
         here = expected.find(got[j : j + size], i, i + reach)
         there = got.find(expected[i : i + size], j, j + reach)
@@ -155,7 +152,7 @@ def _agreeing(one: str, i: int, other: str, j: int) -> int:
 
 @dataclass(frozen=True)
 class Promptness:
-    """How soon things were told."""
+    """How early text and calls were returned."""
 
     held: int | None  # most visible characters that were kept though no marker could begin with them; in prose only
     named: int | None  # deltas from the one that ended the name to the one that told it
@@ -164,7 +161,7 @@ class Promptness:
 
 
 def promptness(stream: Stream, sizes: Sequence[int], told: Sequence[Told], markers: Sequence[str]) -> Promptness:
-    """Return how soon an answer came. What may still become one of `markers` is rightly held."""
+    """Return the promptness of a result. A possible beginning of one of `markers` may be pending."""
     shown = [0] * (len(sizes) + 1)
     for number, kind, text, *_ in told:
         if kind == "text":

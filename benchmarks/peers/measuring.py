@@ -1,4 +1,4 @@
-"""The measurements: times in turns, then what came out, without a clock.
+"""The measurements: first times, in turns, then results without a clock.
 
 Repeats go round: each round asks every row once, so that a busy moment hits all of them. A row that has taken three
 seconds of a case is not asked for it again.
@@ -31,7 +31,7 @@ Cell = dict[str, Any]
 
 
 def available(crew: Crew, rows: Sequence[Row]) -> tuple[list[Row], dict[str, str]]:
-    """Return the rows that can run, and why the others cannot, by their names."""
+    """Return the rows that can run, and the reasons why the others cannot."""
     running, missing = [], {}
     for row in rows:
         try:
@@ -43,7 +43,7 @@ def available(crew: Crew, rows: Sequence[Row]) -> tuple[list[Row], dict[str, str
 
 
 def measure(crew: Crew, rows: Sequence[Row], name: str, repeats: int, limit: float, small: bool) -> dict[str, Cell]:
-    """Return the cells of one case, by the keys of their rows."""
+    """Return the cells of one case, by row."""
     streams = {key_of(row): stream for row in rows if (stream := case(name, FORMATS[row.format], small=small))}
     running = [row for row in rows if key_of(row) in streams]
     sizes = {key: [len(delta) for delta in texts.cut_unevenly(stream.text)] for key, stream in streams.items()}
@@ -89,7 +89,7 @@ def _figures(verdict: Verdict) -> dict[str, int]:
 
 
 def cut_in_many_ways(crew: Crew, row: Row, limit: float, *, small: bool = False) -> list[dict[str, Any]]:
-    """Return, for each short stream of the row's format, what became of it in all cuttings."""
+    """Return the results of each short stream of the row's format at all cuts."""
     return [_cut(crew, row, stream, limit, small) for stream in short_streams(FORMATS[row.format])]
 
 
@@ -110,7 +110,7 @@ def _cut(crew: Crew, row: Row, stream: Stream, limit: float, small: bool) -> dic
 
 
 def _sum_up(verdicts: Sequence[Verdict | None]) -> dict[str, int]:
-    """Return how many cuttings there were and how many had a fault, and the worst of each fault."""
+    """Return the number of cuts, the number of faulty results, and the worst result of each kind."""
     judged = [verdict for verdict in verdicts if verdict is not None]
     return {
         "cuttings": len(verdicts),
@@ -123,7 +123,7 @@ def _sum_up(verdicts: Sequence[Verdict | None]) -> dict[str, int]:
 
 
 def key_of(row: Row) -> str:
-    """Return the key of a row: a parser may read two formats."""
+    """Return the key of a row. A parser may read two formats."""
     return f"{row.name} [{row.format}]"
 
 

@@ -1,4 +1,4 @@
-"""streamtools itself, in the dialect of a row, as a user sets it up to be told arguments while they arrive.
+"""streamtools in the dialect of a row, with `call_deltas`.
 
 Two limits are raised, because two of the streams are meant to go beyond them: a hundred calls in a turn, and JSON
 eighty levels deep.
@@ -20,7 +20,7 @@ _LIMITS = Limits(calls=1000, depth=100)
 
 
 def load(choice: str) -> Peer:
-    """Return a parser of one dialect, or of several, with commas between."""
+    """Return a parser of one dialect, or of several separated by commas."""
 
     def make() -> tuple[Feed, Finish]:
         parser = Parser(choice.split(","), list(TOOLS), call_deltas=True, limits=_LIMITS)

@@ -1,4 +1,4 @@
-"""The rows of the tables: which parser reads which format, and what has to be known about it."""
+"""The rows of the tables: a parser, its format, and its properties."""
 
 from __future__ import annotations
 

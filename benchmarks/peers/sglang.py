@@ -1,4 +1,4 @@
-"""The detectors of SGLang, driven as its chat endpoint does it.
+"""Runs the detectors of SGLang as its chat endpoint does.
 
 An increment for each delta; at the end `finish`, and what of the last call's arguments was parsed but not told.
 """
@@ -27,7 +27,7 @@ _CLASSES = {
 
 
 def load(choice: str, parts: Path, declared: Sequence[dict[str, Any]] = TOOLS) -> Peer:
-    """Return a detector, which is told of the `declared` tools: one of the table, or as `module Class`."""
+    """Return a detector with the `declared` tools: one of the table, or `module Class`."""
     tool = _tool(parts)
     module, name = _CLASSES.get(choice) or choice.split()
     detector_class = getattr(import_module(f"sglang.srt.function_call.{module}"), name)
@@ -51,7 +51,7 @@ def load(choice: str, parts: Path, declared: Sequence[dict[str, Any]] = TOOLS) -
 
 @cache
 def _tool(parts: Path) -> Any:
-    """Stand in for the rest of the engine; return the class of a tool's definition."""
+    """Replace the rest of the engine. Returns the class of a tool definition."""
     pydantic = import_module("pydantic")
     function = pydantic.create_model(
         "Function",

@@ -1,4 +1,4 @@
-"""Short streams, each with one thing that is easily got wrong, and every way to cut them.
+"""Short streams, each with one difficulty, and all ways to cut them.
 
 Deltas such as a server sends that gives each token as it comes are small; others come from whoever gathers them on the
 way. A parser that says what a text means does not depend on either.
@@ -54,7 +54,7 @@ LARGE = ("whole", "in two")
 
 
 def cuttings(stream: Stream) -> Iterator[tuple[str, list[int]]]:
-    """Yield ways to cut a short stream, by the lengths of its deltas: the first as whole tokens, the others harsher."""
+    """Yield ways to cut a short stream, as lengths of deltas: first at token boundaries, then elsewhere."""
     text = stream.text
     yield "tokens", [len(token) for token in tokens(stream)]
     yield "whole", [len(text)]
@@ -68,6 +68,6 @@ def cuttings(stream: Stream) -> Iterator[tuple[str, list[int]]]:
 
 
 def tokens(stream: Stream) -> list[str]:
-    """Return the text in pieces such as a model gives: its special tokens whole, else up to six letters."""
+    """Return the text in token-like pieces: special tokens whole, other text in up to six letters."""
     special = "".join(re.escape(token) + "|" for token in stream.format.tokens)
     return re.findall(special + r" ?\w{1,6}|\s+|[^\w\s]{1,2}", stream.text)

@@ -1,4 +1,4 @@
-"""The streams that every parser reads, and what is in them; made from a seed.
+"""The streams for all parsers with their expected results, generated from a seed.
 
 A stream is prose and calls, and knows which is which. The measured ones are cut once into deltas of one to seven
 characters; `short` has others, which are cut in every way.
@@ -55,7 +55,7 @@ NEAR = (
 
 @dataclass(frozen=True)
 class Stream:
-    """A text with what is visible of it and the calls in it."""
+    """A text with its visible text and its calls."""
 
     name: str
     format: Format
@@ -83,7 +83,7 @@ class Stream:
 
 
 def make(name: str, format: Format, pieces: Sequence[str | Sequence[Call]]) -> Stream:
-    """Return a stream of texts and calls in turns."""
+    """Return a stream of alternating texts and calls."""
     text = ""
     visible: list[str] = []
     spans: list[tuple[int, int]] = []
@@ -107,7 +107,7 @@ CASES = ("prose_10k", "prose_100k", "prose_1call", *ARGUMENTS, "calls_100", "nea
 
 
 def case(name: str, format: Format, *, small: bool = False) -> Stream | None:
-    """Return a stream to be measured, or None if the format has no such thing. `small` ones are far shorter."""
+    """Return a stream to be measured, or None if the format does not support it. `small` streams are much shorter."""
     part = 200 if small else 1
     kind, _, size = name.partition("_")
     if format.only_json and kind not in ("arg", "wide"):
@@ -151,7 +151,7 @@ def _call(name: str, part: int) -> Call:
 
 
 def near(size: int) -> str:
-    """Return text in which every second word looks like a marker's beginning and none is one."""
+    """Return text in which every second word looks like the beginning of a marker. None is one."""
     rng = random.Random(17)
     words: list[str] = []
     length = 0
@@ -176,7 +176,7 @@ def _many_calls(name: str, format: Format, count: int) -> Stream:
 
 
 def around(format: Format, before: str, call: Call, behind: str) -> list[str | Sequence[Call]]:
-    """Return the pieces of a stream of one call, as far as text may stand around it in the format."""
+    """Return the pieces of a stream with one call, and text around it as far as the format allows."""
     return [*([before] if format.before else []), [call], *([behind] if format.behind else [])]
 
 

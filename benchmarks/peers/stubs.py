@@ -1,4 +1,4 @@
-"""What the parsers of SGLang and vLLM import of their engines, as far as they use it.
+"""Replaces the modules of SGLang and vLLM that their parsers import.
 
 Their modules are the published ones. What they import of the rest of the engine is answered here: by a real object
 where the parser uses it (a tool's definition, a logger, a new id), and by an empty class where it is only named, in an
@@ -21,7 +21,7 @@ Answers = Mapping[str, Mapping[str, object]]
 
 
 class _Named(type):
-    """The type of empty classes, whose attributes are empty classes, too."""
+    """The metaclass of empty classes. Their attributes are empty classes too."""
 
     def __getattr__(cls, name: str) -> Any:
         if name.startswith("__"):
@@ -42,7 +42,7 @@ def _empty(name: str) -> type:
 
 
 class _Stub(types.ModuleType):
-    """A module in which every name is an empty class, but for those that have an answer."""
+    """A module in which every other name is an empty class."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -53,7 +53,7 @@ class _Stub(types.ModuleType):
 
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds the modules of these packages that nobody else has found."""
+    """Finds the modules of these packages that no other finder has found."""
 
     def __init__(self, packages: Iterable[str], answers: Answers) -> None:
         self._packages = frozenset(packages)
@@ -75,30 +75,30 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 class _Logger(logging.LoggerAdapter[logging.Logger]):
-    """A logger with the methods that vLLM's has besides."""
+    """A logger with the additional methods of vLLM's logger."""
 
     debug_once = info_once = warning_once = lambda self, *_, **__: None
 
 
 class Bare:
-    """An object that holds what it is made with."""
+    """An object with the given attributes."""
 
     def __init__(self, **fields: Any) -> None:
         self.__dict__.update(fields)
 
 
 def stand_in(parts: Path, packages: Iterable[str], answers: Answers) -> None:
-    """Make the modules under `parts` importable, and answer for the rest of `packages`."""
+    """Make the modules under `parts` importable, and replace the rest of `packages`."""
     logging.disable(logging.CRITICAL)
     sys.path.append(str(parts))
     sys.meta_path.append(_Finder(packages, answers))
 
 
 def logger(name: str, *_: object) -> _Logger:
-    """Return what a parser logs to; nothing is printed."""
+    """Return a logger that prints nothing."""
     return _Logger(logging.getLogger(name), {})
 
 
 def new_id(*_: object, **__: object) -> str:
-    """Return a call's id, made as vLLM makes it."""
+    """Return a call id in the format of vLLM."""
     return f"chatcmpl-tool-{uuid.uuid4().hex}"

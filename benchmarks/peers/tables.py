@@ -1,4 +1,4 @@
-"""The figures of a run as Markdown: one short table for a README, and all of them behind it."""
+"""The results as Markdown: a short table for the README, then all tables."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NOTHING = ""
 
 
 def markdown(run: Run) -> str:
-    """Return the short table, what it was made with, and the whole tables."""
+    """Return the short table, its conditions, and the whole tables."""
     return "\n\n".join(["## Beside its peers", short(run), made_with(run), "# All figures", plain(run)])
 
 
@@ -42,7 +42,7 @@ def plain(run: Run) -> str:
 
 
 def short(run: Run) -> str:
-    """Return the table for a README: ours first, then the peers."""
+    """Return the table for the README: streamtools first, then the peers."""
     heads = ["", "format", "prose, µs/delta", "× floor", "100 calls", "10 KB argument", "1 MB argument", "growth",
              "text lost", "leaked", "calls wrong", "depends on the cut", "faulty with whole tokens"]  # fmt: skip
     lines = []
@@ -73,7 +73,7 @@ def short(run: Run) -> str:
 
 
 def made_with(run: Run) -> str:
-    """Return how the table came about, and what it does not say."""
+    """Return the conditions of the measurement."""
     versions = {_package(row["name"]): row["version"] for row in run["rows"] if row["group"] in ("peer", "json")}
     node = next((row["version"] for row in run["rows"] if row["node"] and row["group"] == "floor"), None)
     versions |= {"Node": node} if node else {}
@@ -87,7 +87,7 @@ def made_with(run: Run) -> str:
 
 
 def _package(name: str) -> str:
-    """Return what of a row's name is that of a package."""
+    """Return the package in the name of a row."""
     known = ("SGLang", "vLLM", "@ai-sdk-tool/parser", "json.loads")
     return next((each for each in known if each in name), name.split(",")[0])
 

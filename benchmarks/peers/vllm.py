@@ -1,4 +1,4 @@
-"""The parsers of vLLM, on text alone: real servers also give them the ids of tokens.
+"""Runs the parsers of vLLM on text alone. Real servers also pass the ids of tokens.
 
 A `ToolParser` gets the text so far and the text before, which vLLM joins anew for each delta, and so does this. A
 parser engine gets the delta.
@@ -29,7 +29,7 @@ class _Tokenizer:
 
 
 class _Vocabulary(dict[str, int]):
-    """One that knows every word that it is asked for."""
+    """A vocabulary that contains every word."""
 
     def __missing__(self, word: str) -> int:
         return crc32(word.encode())
@@ -52,10 +52,7 @@ class _WithTokens(_Tokenizer):
 
 
 def load(choice: str, parts: Path, given: Sequence[dict[str, Any]] = TOOLS) -> Peer:
-    """Return a parser, which is told of the `given` tools: one of the table, or as `module Class`.
-
-    A class of `vllm.parser` is an engine, one of `vllm.tool_parsers` is not.
-    """
+    """Return a parser with the `given` tools: one of the table, or `module Class`."""
     declared = _tool(parts)
     tools = [declared(**each) for each in function_tools(given)]
     request = Bare(
@@ -78,7 +75,7 @@ def load(choice: str, parts: Path, given: Sequence[dict[str, Any]] = TOOLS) -> P
 
 @cache
 def _tool(parts: Path) -> Any:
-    """Stand in for the rest of the engine; return the class of a tool's definition."""
+    """Replace the rest of the engine. Returns the class of a tool definition."""
     pydantic = import_module("pydantic")
     function = pydantic.create_model(
         "FunctionDefinition", name=(str, ...), description=(str | None, None), parameters=(dict[str, Any] | None, None)

@@ -1,4 +1,4 @@
-"""agent-tool-parser, which reads whole texts: once at the end, or all of the text so far with each delta.
+"""Runs agent-tool-parser, which reads whole texts: once at the end, or the text so far with each delta.
 
 It gives calls and no text, so that its text is not judged. The tools are named to it, as its documentation advises.
 """
@@ -16,7 +16,7 @@ from benchmarks.peers.streams import TOOLS
 
 
 def load(choice: str, declared: Sequence[dict[str, Any]] = TOOLS) -> Peer:
-    """Return one that parses as `choice` says, and is told of the names of the `declared` tools."""
+    """Return a parser in the mode `choice`, with the names of the `declared` tools."""
     parser = import_module("agent_tool_parser").ToolParser(allowed_tools={tool["name"] for tool in declared})
     parse = parser.try_parse_all
 

@@ -1,4 +1,4 @@
-"""A process with one parser in it, so that no parser pays for what another has imported or left to collect.
+"""A process with one parser, so that no parser pays for the imports and garbage of another.
 
 It reads the paths of requests, one a line, and answers each with a line of JSON. `time` gives the seconds of processor
 time that one stream takes, or tells why it gave up; `tell` feeds a stream, cut in one or several ways, and returns what
@@ -36,7 +36,7 @@ def load(kind: str, choice: str, parts: Path) -> Peer:
 
 
 def time_stream(peer: Peer, deltas: list[str], limit: float, *, once: bool) -> dict[str, Any]:
-    """Return the seconds that one stream takes, on average over what fits into a measurement, or `dnf`."""
+    """Return the average seconds for one stream, or `dnf`."""
     if once:
         return _live(peer, deltas, limit)
     feed, _ = peer.make()
@@ -71,14 +71,14 @@ def _live(peer: Peer, deltas: list[str], limit: float) -> dict[str, Any]:
 
 
 def tell(peer: Peer, deltas: list[str]) -> list[list[Any]]:
-    """Return what the parser says of a stream, each with the number of the delta."""
+    """Return the parser's results for a stream, each with the number of the delta."""
     feed, finish = peer.make()
     told = [[number, *each] for number, delta in enumerate(deltas) for each in peer.read(feed(delta))]
     return told + [[len(deltas), *each] for output in finish() for each in peer.read(output)]
 
 
 def answer(peer: Peer, request: dict[str, Any]) -> dict[str, Any]:
-    """Return the answer to a request. What the parser raises is an answer, too."""
+    """Return the answer to a request. An exception of the parser is an answer too."""
     text = request["text"]
     if request["op"] == "time":
         return time_stream(peer, deltas_of(text, request["sizes"]), request["limit"], once=request["once"])

@@ -1,4 +1,4 @@
-"""Browsers: clients of the measured process, in the process of the provider, by nothing but sockets.
+"""Browsers: clients of the measured process, in the provider's process, on bare sockets.
 
 They read the native format to the end, or close the connection before; a run they read again behind what they saw.
 """
@@ -17,11 +17,11 @@ _EVENTS = 30  # behind which a browser goes away, at most
 
 
 class _Gone(Exception):
-    """The run is kept no longer."""
+    """The run is no longer stored."""
 
 
 async def browse(port: int, seed: int, tally: Tally) -> None:
-    """Ask for one stream, and hold against its plan what comes. Raises `Wrong`."""
+    """Request one stream, and compare the response with its plan. Raises `Wrong`."""
     plan = make_plan(seed)
     rng = random.Random(seed + 4)
     witness = Witness(plan, asks=False, ran=None)
@@ -47,7 +47,7 @@ async def browse(port: int, seed: int, tally: Tally) -> None:
 
 
 async def _read(port: int, plan: Plan, kind: str, witness: Witness, most: int | None) -> None:
-    """Read one response: all of it, or as many events as given."""
+    """Read one response: all of it, or the given number of events."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         after = f"Last-Event-ID: {witness.count}\r\n" if witness.count else ""

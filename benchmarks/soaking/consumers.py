@@ -1,4 +1,4 @@
-"""Those who read a stream themselves: most to its end, the others leave it in each of the ways in which one can.
+"""Consumers of streams in the measured process. Most read to the end, and the others leave in all possible ways.
 
 What a stream has said when it is left is still read, its `done` above all.
 """
@@ -24,7 +24,7 @@ _HURRY = 0.1  # seconds that a hurried reader waits for one event
 
 
 class Leaving(Exception):
-    """What a consumer raises."""
+    """The exception that a consumer raises."""
 
 
 class Consumer:
@@ -82,7 +82,7 @@ class Consumer:
             await read()
 
     async def _cancel(self) -> None:
-        """Leave by a cancel scope around it all."""
+        """Leave through a cancel scope around the whole stream."""
         with anyio.CancelScope() as scope:
             async with self._house.answer(self._plan, self._ran, asks=self._asks) as self._stream:
                 async for event in self._stream:
@@ -91,7 +91,7 @@ class Consumer:
                         scope.cancel()
 
     async def _be_cancelled(self) -> None:
-        """Be a task that is cancelled, wherever it is then."""
+        """Be cancelled as a task, at any point."""
         task = asyncio.current_task()
         inner = asyncio.create_task(self._read())
 
@@ -109,7 +109,7 @@ class Consumer:
             timer.cancel()
 
     async def _close(self) -> None:
-        """Have another task close it, and read on."""
+        """Let another task close the stream, and read on."""
         async with (
             anyio.create_task_group() as group,
             self._house.answer(self._plan, self._ran, asks=self._asks) as self._stream,
@@ -120,7 +120,7 @@ class Consumer:
                     group.start_soon(self._stream.aclose)
 
     async def _hurry(self) -> None:
-        """Cancel each read that takes long."""
+        """Cancel each slow read."""
         async with self._house.answer(self._plan, self._ran, asks=self._asks) as self._stream:
             going = True
             while going:
@@ -133,7 +133,7 @@ class Consumer:
                         await self._take(event)
 
     async def _read_elsewhere(self) -> None:
-        """Have two other tasks read it, one after the other."""
+        """Let two other tasks read the stream, one after the other."""
 
         async def read(events: ToolStream, most: int) -> None:
             async for event in events:
@@ -148,7 +148,7 @@ class Consumer:
                     group.start_soon(read, self._stream, most)
 
     async def _dawdle(self) -> None:
-        """Take a while for each event, at first."""
+        """Read the first events slowly."""
         async with self._house.answer(self._plan, self._ran, asks=self._asks) as self._stream:
             async for event in self._stream:
                 await self._take(event)
@@ -162,7 +162,7 @@ class Consumer:
             await decide(self._stream, event, late=self._left is not None)
 
     def _is_time(self, way: str) -> bool:
-        """Return whether it is time to leave in this way, once."""
+        """Return once whether to leave now in this way."""
         if self._left or self._witness.count < self._leaves_at or self._witness.done is not None:
             return False
         self._left = way

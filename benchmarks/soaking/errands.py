@@ -1,4 +1,4 @@
-"""The tools of the soak, and what has to come of each call: a tool does what its arguments say, and nothing else.
+"""The tools of the soak, and the expected result of each call.
 
 Each tool notes in its run's state that it was called, so that a call which runs twice, or does not run, is seen even
 where the events look right.
@@ -23,7 +23,7 @@ SECRET = "the password is mellon"  # what a tool raises, and nobody may read
 
 
 class Fate(NamedTuple):
-    """What comes of a call: its result, or a code; `words` are those of the error, if they matter."""
+    """The expected result of a call: a value or a code. `words` is the error message, if it matters."""
 
     result: Any = None
     code: Code | None = None
@@ -35,7 +35,7 @@ class Fate(NamedTuple):
 
 
 class Errand(NamedTuple):
-    """A call that a model makes. Without `fate`, it is malformed."""
+    """A call of a model. Without `fate`, it is malformed."""
 
     name: str
     arguments: dict[str, Any]
@@ -56,7 +56,7 @@ def add(a: int, b: int, context: Context) -> dict[str, Any]:
 
 @registry.tool
 async def look_up(city: str, days: int, context: Context) -> dict[str, Any]:
-    """Look up the weather, which takes a moment."""
+    """Look up the weather, with a short delay."""
     context.state[context.call_id] += 1
     await anyio.sleep(0.01 * days)
     return {"city": city, "days": [*range(days)]}
@@ -64,14 +64,14 @@ async def look_up(city: str, days: int, context: Context) -> dict[str, Any]:
 
 @registry.tool
 async def keep_file(path: str, content: str, context: Context, overwrite: bool = False) -> str:
-    """Tell a file from others."""
+    """Return the size of a file."""
     context.state[context.call_id] += 1
     return f"{path} {len(content)} {zlib.crc32(content.encode())} {overwrite}"
 
 
 @registry.tool
 async def count(to: int, context: Context) -> AsyncIterator[dict[str, int]]:
-    """Count slowly, and tell of it."""
+    """Count slowly, and report progress."""
     context.state[context.call_id] += 1
     for number in range(1, to + 1):
         await anyio.sleep(0.02)
@@ -80,7 +80,7 @@ async def count(to: int, context: Context) -> AsyncIterator[dict[str, int]]:
 
 @registry.tool
 def count_in_thread(to: int, context: Context) -> Iterator[dict[str, int]]:
-    """Count in a thread, and tell of it."""
+    """Count in a thread, and report progress."""
     context.state[context.call_id] += 1
     for number in range(1, to + 1):
         yield {"at": number}
@@ -88,21 +88,21 @@ def count_in_thread(to: int, context: Context) -> Iterator[dict[str, int]]:
 
 @registry.tool
 async def refuse(what: str, context: Context) -> str:
-    """Fail with words for the model."""
+    """Fail with a message for the model."""
     context.state[context.call_id] += 1
     raise ToolError(f"there is no {what}")
 
 
 @registry.tool
 def crash(what: str, context: Context) -> str:
-    """Fail with words for nobody, in a thread."""
+    """Fail without a message, in a thread."""
     context.state[context.call_id] += 1
     raise LookupError(f"{what}: {SECRET}")
 
 
 @registry.tool(timeout=0.2)
 async def dawdle(context: Context) -> str:
-    """Come to no end."""
+    """Never end."""
     context.state[context.call_id] += 1
     await anyio.sleep_forever()
     return "never"
@@ -110,7 +110,7 @@ async def dawdle(context: Context) -> str:
 
 @registry.tool(timeout=0.1)
 def oversleep(context: Context) -> str:
-    """Come to an end too late, in a thread that cannot be stopped."""
+    """End too late, in a thread that cannot be stopped."""
     context.state[context.call_id] += 1
     while not context.cancelled:
         time.sleep(0.01)
@@ -119,13 +119,13 @@ def oversleep(context: Context) -> str:
 
 @registry.tool(requires_approval=True)
 async def pay(amount: int, context: Context) -> dict[str, int]:
-    """Pay, if somebody allows it."""
+    """Pay, if it is approved."""
     context.state[context.call_id] += 1
     return {"paid": amount}
 
 
 def allowed(arguments: dict[str, Any]) -> bool:
-    """Return whether somebody allows it."""
+    """Return whether the call is approved."""
     return int(arguments["amount"]) % 3 != 0
 
 
@@ -199,5 +199,5 @@ _WEIGHTS: dict[Callable[[random.Random], Errand], int] = {
 
 
 def choose(rng: random.Random) -> Errand:
-    """Return one of the calls that models make here."""
+    """Return one of the calls."""
     return rng.choices(list(_WEIGHTS), list(_WEIGHTS.values()))[0](rng)

@@ -1,4 +1,4 @@
-"""Streams that are driven as runs, and their readers: one to three, who come, go and come back behind what they saw."""
+"""Streams that run as runs, with one to three readers that leave and reconnect."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def follow_run(house: House, plan: Plan) -> None:
 
 
 class _Follower:
-    """A reader with many connections, one after the other."""
+    """A reader with several connections in sequence."""
 
     def __init__(self, run: Run, witness: Witness, rng: random.Random, stops_at: int | None) -> None:
         self.witness = witness
@@ -60,7 +60,7 @@ class _Follower:
                 position = await self._connect(position, decides, group)
 
     async def _connect(self, position: int, decides: bool, group: anyio.abc.TaskGroup) -> int:
-        """Read some events behind a position, and return the new one."""
+        """Read some events after a position. Returns the new position."""
         way, many = self._rng.choice(_WAYS), self._rng.randint(1, 25)
         events = self._run.attach(position)
         with anyio.CancelScope() as scope:

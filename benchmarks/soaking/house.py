@@ -1,4 +1,4 @@
-"""What all streams of the measured process share: clients, runs, and the way to ask the provider."""
+"""The objects that all streams of the measured process share: clients, runs, and requests to the provider."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _SLOW = 600.0  # seconds that a tool may take on a busy machine, but for those t
 
 
 class House:
-    """Is entered for as long as there are streams."""
+    """A context manager. Streams run inside of it."""
 
     def __init__(self, url: str, streams: int, *, idle: float, life: float, seed: int, count: int | None) -> None:
         self.tally = Tally()
@@ -61,11 +61,11 @@ class House:
         await self._stack.aclose()
 
     def next_seed(self) -> int | None:
-        """Return the seed of the next stream, None if no stream is to begin."""
+        """Return the seed of the next stream, or None if no further stream may begin."""
         return next(self._seeds, None)
 
     def stop(self) -> None:
-        """Let no stream begin any more."""
+        """Let no further stream begin."""
         self._seeds = iter(())
 
     def _ask(self, plan: Plan) -> AbstractAsyncContextManager[httpx.Response]:
@@ -75,7 +75,7 @@ class House:
 
     @asynccontextmanager
     async def answer(self, plan: Plan, ran: Counter[str], *, asks: bool) -> AsyncIterator[ToolStream]:
-        """Ask the provider, and read what it answers."""
+        """Request the provider, and read its answer."""
         source = SOURCES[plan.format]
         async with self._ask(plan) as response:
             stream = ToolStream(
@@ -93,7 +93,7 @@ class House:
 
 
 async def decide(asking: ToolStream | Run, event: UIEvent, *, late: bool) -> None:
-    """Allow a call or deny it, if the event asks for that; `late` is somebody whose word may come too late."""
+    """Approve or deny a call if the event requires it. With `late`, the decision may arrive too late."""
     if not isinstance(event, ApprovalRequested):
         return
     try:

@@ -1,4 +1,4 @@
-"""How much memory a process has in use, which is not what it holds. Needs glibc 2.33.
+"""Measures the memory that a process uses, which differs from the memory that it holds. Needs glibc 2.33.
 
 In use is what the two allocators have given out and not got back: Python's own, and that of C. What the process holds
 is more, and grows for minutes where nothing else does: a page goes back to the system only when nothing on it is in use
@@ -29,23 +29,23 @@ _C.mallinfo2.restype = _Mallinfo
 
 
 def held() -> int:
-    """Return how many bytes the process has in memory."""
+    """Return the resident memory of the process in bytes."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def in_use() -> int:
-    """Return how many bytes are given out by Python's allocator and by that of C."""
+    """Return the bytes that the allocators of Python and of C have allocated."""
     info = _C.mallinfo2()
     return _in_use_of_python() + int(info.uordblks) + int(info.hblkhd)
 
 
 def give_back() -> None:
-    """Have the allocator of C return to the system what it can."""
+    """Let the C allocator return free memory to the system."""
     _C.malloc_trim(0)
 
 
 def _in_use_of_python() -> int:
-    """Return what Python tells in words, on the standard error of C only: for a moment that is a file in memory."""
+    """Return the allocated bytes from Python's report, which it writes to the standard error of C."""
     sys.stderr.flush()
     kept, told = os.dup(2), os.memfd_create("allocator")
     try:

@@ -1,4 +1,4 @@
-"""The world outside, as a process: the provider, and the browsers. It speaks with who started it line by line, in JSON.
+"""The second process: the provider and the browsers. It exchanges JSON lines with its parent.
 
 It tells its port, is told that of the application and how many browsers there are, and then to stop; it lets each
 browser finish, tells what it has seen, and ends with its standard input.
@@ -19,7 +19,7 @@ from benchmarks.soaking.tally import Tally
 
 
 async def run(pace: float) -> None:
-    """Be the world outside for as long as somebody wants it."""
+    """Run until the parent ends."""
     provider, tally = Provider(pace), Tally()
     _tell({"port": await provider.start()})
     told = asyncio.StreamReader()

@@ -1,4 +1,4 @@
-"""A stream, from its seed: what the provider writes and what goes wrong there, and so what has to come of it.
+"""The plan of a stream, from its seed: the provider's data, its faults, and the expected result.
 
 Both processes make the same plan of the same seed. Faults take turns, so that a few dozen streams have them all; the
 rest is drawn. A fault is placed in what the model writes, and the plan knows what had been written before it.
@@ -28,7 +28,7 @@ GOOD = ("well", "garbage")
 
 @dataclass(frozen=True)
 class Span:
-    """Where a call in the text stands, in characters; from `possible` on it may be told as complete, at `end` it is."""
+    """The position of a call in the text, in characters. From `possible` on, it may be reported as complete."""
 
     start: int
     possible: int
@@ -62,12 +62,12 @@ class Plan:
 
     @property
     def text(self) -> str:
-        """All that is sent as text."""
+        """All sent text."""
         return "".join(frame.text for frame in self.frames[: self.sent])
 
     @property
     def thought(self) -> str:
-        """All that is sent as reasoning."""
+        """All sent reasoning."""
         return "".join(frame.thought for frame in self.frames[: self.sent])
 
     def complete(self) -> tuple[set[int], set[int]]:
@@ -86,11 +86,11 @@ class Plan:
 
     @property
     def begun(self) -> int:
-        """How many native calls were begun."""
+        """The number of native calls that were begun."""
         return sum(frame.begins is not None for frame in self.frames[: self.sent])
 
     def chunks(self) -> list[bytes]:
-        """Return what goes over the wire, in pieces as a network makes them: mostly frames, at times odd."""
+        """Return the network chunks: usually one frame each, sometimes other pieces."""
         rng = random.Random(self.seed + 1)
         chunks: list[bytes] = []
         for place, frame in enumerate([*self.frames[: self.sent], Frame(self.rest), *self.tail]):
@@ -127,7 +127,7 @@ def make_plan(seed: int) -> Plan:
 
 
 def _prose(rng: random.Random) -> str:
-    """Return some text, at times with what looks like the beginning of a call."""
+    """Return some text, sometimes with the beginning of a call."""
     words = " ".join(texts.sentence(rng) for _ in range(rng.randint(1, 3)))
     return f"{words} {rng.choice(texts.NEAR)} {texts.sentence(rng)}" if rng.random() < 0.4 else words
 
@@ -160,7 +160,7 @@ def _write_text(plan: Plan, wire: Wire, rng: random.Random) -> None:
 
 
 def _write_call(errand: Errand, rng: random.Random) -> tuple[str, int]:
-    """Return a call as one of the two dialects writes it, and how much of it is enough."""
+    """Return a call in one of the two dialects, and the length from which it may be complete."""
     arguments = arguments_of(errand)
     if errand.fate and rng.random() < 0.5:
         raw = f'###:{{"toolName":{json_of(errand.name)},"parameters":{arguments}}}'
@@ -170,7 +170,7 @@ def _write_call(errand: Errand, rng: random.Random) -> tuple[str, int]:
 
 
 def _spoil(plan: Plan, wire: Wire, rng: random.Random) -> None:
-    """Put in what goes wrong."""
+    """Insert faults."""
     plan.sent = many = len(plan.frames)
     cut = rng.randrange(many)
     finish, finish_with_calls, finish_cut = wire.finishes
@@ -195,7 +195,7 @@ def _spoil(plan: Plan, wire: Wire, rng: random.Random) -> None:
 
 
 def _between_calls(plan: Plan) -> list[int]:
-    """Return the places of frames before which no call is open: garbage may stand for a piece of one."""
+    """Return the indexes of frames before which no call is open. Garbage may replace a piece of a call."""
     places, length, open_calls = [], 0, 0
     for place, frame in enumerate(plan.frames):
         if not open_calls and not any(span.start < length < span.end for span in plan.spans):

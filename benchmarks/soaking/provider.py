@@ -1,4 +1,4 @@
-"""The provider: a process of its own that answers each request by the plan of the seed in its path.
+"""The provider: a process that answers each request by the plan of the seed in its path.
 
 It is the barest of HTTP servers, so that the processor is there for the process that is measured: a task for each
 connection, which is kept alive between answers, and a pause before each chunk. What it has done is counted.
@@ -20,14 +20,14 @@ _RESET = struct.pack("ii", 1, 0)  # to linger for no time, which makes closing a
 
 
 class Provider:
-    """Serves plans on a free port; `pace` is the mean of the seconds before a chunk."""
+    """Serves plans on a free port. `pace` is the mean of the seconds before a chunk."""
 
     def __init__(self, pace: float) -> None:
         self.done: Counter[str] = Counter()
         self._pace = pace
 
     async def start(self) -> int:
-        """Return the port."""
+        """Start. Returns the port."""
         server = await asyncio.start_server(self._serve, "127.0.0.1", 0, backlog=4096)
         self._server = server
         return int(server.sockets[0].getsockname()[1])
@@ -49,7 +49,7 @@ class Provider:
             writer.close()
 
     async def _answer(self, plan: Plan, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        """Answer; return whether the connection can be used again."""
+        """Send an answer. Returns whether the connection can be reused."""
         if plan.status != 200:
             await asyncio.sleep(self._pace)
             body = json.dumps({"error": {"message": f"status {plan.status}"}}).encode()

@@ -1,4 +1,4 @@
-"""The application that the browsers ask: a stream as a response, and runs that are read again from a position."""
+"""The application for the browsers: a stream as a response, and runs that are read again from a position."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _OWNER = "browser"
 
 @dataclass
 class _Asked:
-    """A run that a browser has asked for."""
+    """A run that a browser has requested."""
 
     id: str = ""
     ended: float | None = None
 
     def is_over(self) -> bool:
-        """Return whether it ended longer ago than it had to be kept."""
+        """Return whether the run ended longer ago than the required storage time."""
         return self.ended is not None and time.monotonic() - self.ended >= KEPT
 
 
@@ -78,7 +78,7 @@ def application(house: House) -> Starlette:
 
 
 class _Server(uvicorn.Server):
-    """Leaves signals alone, and says when it listens."""
+    """Ignores signals, and reports when it listens."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -87,7 +87,7 @@ class _Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Capture none."""
+        """Capture no signals."""
         yield
 
     async def startup(self, sockets: Any = None) -> None:
@@ -99,7 +99,7 @@ class _Server(uvicorn.Server):
 
 @asynccontextmanager
 async def serving(house: House) -> AsyncIterator[int]:
-    """Serve the application for as long as it lasts, on the port that this gives."""
+    """Serve the application. Yields the port."""
     config = uvicorn.Config(
         application(house), host="127.0.0.1", port=0, lifespan="off", log_config=None, access_log=False, backlog=2048
     )

@@ -1,4 +1,4 @@
-"""One soak: as many streams as wanted at the same time, for a time or a number of them, and what has come of it all."""
+"""A soak: many concurrent streams, for a time or a number of streams, and a report."""
 
 from __future__ import annotations
 
@@ -61,21 +61,20 @@ class Settings:
 
     @property
     def slots(self) -> int:
-        """How many read one stream after the other.
+        """How many streams run concurrently, including slots between two streams.
 
-        Some are between two, or ask the provider: an eighth of them, on a machine that is busy with other things. Where
-        enough streams are open without them, others wait.
+        An eighth of them are added for that.
         """
         return math.ceil(self.streams * _MORE)
 
     @property
     def browsers(self) -> int:
-        """How many streams are read by browsers."""
+        """How many streams browsers read."""
         return self.slots // _BROWSERS
 
     @property
     def life(self) -> float:
-        """How long a stream takes, about."""
+        """The approximate duration of a stream."""
         return self.pace * _CHUNKS
 
 
@@ -102,7 +101,7 @@ class Report:
 
 
 class Outside:
-    """The other process, for as long as it lasts."""
+    """The second process."""
 
     def __init__(self, pace: float) -> None:
         self._command = [sys.executable, "-m", "benchmarks.soaking.outside", str(pace)]
@@ -125,19 +124,19 @@ class Outside:
         return self._process.pid
 
     async def hear(self) -> dict[str, Any]:
-        """Return what it says next."""
+        """Return its next message."""
         assert self._process.stdout is not None
         told: dict[str, Any] = json.loads(await self._process.stdout.readline())
         return told
 
     def tell(self, order: dict[str, Any]) -> None:
-        """Say something."""
+        """Send a message."""
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(order).encode() + b"\n")
 
 
 async def soak(settings: Settings, on_sample: OnSample | None = None) -> Report:
-    """Do it, and return what has come of it; `on_sample` is told of each moment."""
+    """Run a soak and return its report. `on_sample` is called with each sample."""
     with watched(Tally()):
         await _warm_up()
     gc.collect()
@@ -204,7 +203,7 @@ async def _soak(settings: Settings, world: Outside, on_sample: OnSample | None) 
 
 
 async def _warm_up() -> None:
-    """Read streams of all kinds, so that what the package makes once, at the first text that needs it, is there."""
+    """Read streams of all kinds, so that lazily created objects exist."""
     for seed in range(_FIRST):
         plan = make_plan(seed)
         source = SOURCES[plan.format](plan.chunks())
@@ -217,7 +216,7 @@ async def _warm_up() -> None:
 
 
 async def _what_is_left(before: Counter[str]) -> dict[str, int]:
-    """Return what there is more of than before, once threads that were left behind have ended."""
+    """Return the growth of object counts, after abandoned threads have ended."""
     for _ in range(20):
         gc.collect()
         more = ours() - before
@@ -228,7 +227,7 @@ async def _what_is_left(before: Counter[str]) -> dict[str, int]:
 
 
 async def _use_slot(house: House, settings: Settings, wait: float) -> None:
-    """Have one stream after the other."""
+    """Run one stream after another."""
     await asyncio.sleep(wait)
     rng = random.Random(wait)
     while True:

@@ -1,4 +1,4 @@
-"""What has been done so far, and what was wrong with it."""
+"""Counts the results of streams."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _TOLD = 20  # problems that are kept; of the others there is the number
 
 
 class Tally:
-    """Counts streams, events and calls, and how streams ended and were left; keeps the first problems."""
+    """Counts streams, events, calls, endings and ways of leaving. Stores the first problems."""
 
     def __init__(self) -> None:
         self.streams = 0
@@ -27,7 +27,7 @@ class Tally:
         self.wrong = 0
 
     def add(self, witness: Witness, left: str | None) -> None:
-        """Take note of a stream that was as it had to be, and of how it was left, if it was."""
+        """Count a correct stream, and how it was left."""
         self.streams += 1
         self.events += witness.count
         self.calls += witness.calls
@@ -38,7 +38,7 @@ class Tally:
             self.seen[witness.plan.ending] += 1
 
     def blame(self, what: str, error: BaseException | None = None) -> None:
-        """Take note of a problem."""
+        """Store a problem."""
         self.wrong += 1
         if len(self.problems) < _TOLD:
             told = "" if error is None else "".join(traceback.format_exception(error, limit=-4))

@@ -1,4 +1,4 @@
-"""What a soak has to show, held against what it has shown."""
+"""Judges the results of a soak."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SATURATED = 0.9
 
 
 class Finding(NamedTuple):
-    """Something that has to hold; `holds` is None where it was not looked at."""
+    """A condition. `holds` is None if it was not checked."""
 
     what: str
     holds: bool | None
@@ -24,7 +24,7 @@ class Finding(NamedTuple):
 
 
 def judge(report: Report, settings: Settings) -> list[Finding]:
-    """Return what holds and what does not."""
+    """Return all conditions with their results."""
     here, browsers = report.here, report.browsers
     seen = here.seen + Counter(browsers["seen"])
     missing = [fault for fault in FAULTS if not report.sent[fault]]
@@ -55,7 +55,7 @@ def judge(report: Report, settings: Settings) -> list[Finding]:
 
 
 def summarise(report: Report) -> str:
-    """Return the counts, one kind a line."""
+    """Return the counts, one kind in each line."""
     here, browsers = report.here, report.browsers
     return "\n".join(
         (

@@ -1,4 +1,4 @@
-"""What the measured process holds at a moment, and whether that grows. Needs Linux: figures are those of /proc."""
+"""Samples the memory and objects of the measured process, and their growth. Needs the /proc of Linux."""
 
 from __future__ import annotations
 
@@ -61,13 +61,13 @@ def _is_ours(kind: type) -> bool:
 
 
 def ours() -> Counter[str]:
-    """Return how many objects of the package's own types the garbage collector knows, by type."""
+    """Return the number of the package's objects that the garbage collector tracks, by type."""
     found = (type(thing) for thing in gc.get_objects())
     return Counter(kind.__qualname__ for kind in found if _is_ours(kind))
 
 
 def take_sample(outside: int, streams: int, lag: float) -> Sample:
-    """Return what there is now; `outside` is the id of the other process, `streams` how many are open."""
+    """Return a sample. `outside` is the id of the other process, `streams` the number of open streams."""
     return Sample(
         time.monotonic(),
         streams,
@@ -90,14 +90,14 @@ def _seconds_of(process: int) -> float:
 
 
 def growth(figures: Sequence[int]) -> float:
-    """Return the last quarter of some figures by the second, both by their medians."""
+    """Return the growth a second in the last quarter of the figures, from medians."""
     quarter = len(figures) // 4
     return statistics.median(figures[-quarter:]) / statistics.median(figures[quarter : 2 * quarter])
 
 
 @contextmanager
 def watched(tally: Tally) -> Iterator[Counter[str]]:
-    """Blame the tally for what goes wrong beside the streams: warnings, lost exceptions, logs. Gives what is logged."""
+    """Add warnings, lost exceptions and logs to the problems of the tally. Yields the logged messages."""
     logged: Counter[str] = Counter()
 
     def note(logger: Any, method: str, event: MutableMapping[str, Any]) -> Any:

@@ -1,4 +1,4 @@
-"""What a provider writes, frame by frame, and what each frame says: the checker counts what was sent by these."""
+"""The frames of a provider and their content. The checker counts the sent data by them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Frame(NamedTuple):
 
 
 class Wire(Protocol):
-    """How one provider writes."""
+    """The frames of one provider."""
 
     declared: str
     finishes: tuple[str, str, str]
@@ -39,7 +39,7 @@ class Wire(Protocol):
     def garbage(self, rng: random.Random) -> bytes: ...
 
     def open(self) -> list[Frame]:
-        """Return what comes before the answer, and `rest` what comes behind it however it ends."""
+        """Return the frames before the answer. `rest` returns those after it."""
         return []
 
     def rest(self) -> list[Frame]:
@@ -52,7 +52,7 @@ def json_of(value: object) -> str:
 
 
 def arguments_of(errand: Errand) -> str:
-    """Return the arguments as a model writes them; those of a malformed call are no JSON."""
+    """Return the arguments as a model writes them. Those of a malformed call are invalid JSON."""
     written = json_of(errand.arguments)
     return written if errand.fate else written.replace(":", "=", 1)
 
@@ -101,7 +101,7 @@ class OpenAI(Wire):
 
 
 class Anthropic(Wire):
-    """Messages: blocks, each of which begins and ends."""
+    """Messages with blocks."""
 
     declared = "text/event-stream"
     finishes = ("end_turn", "tool_use", "max_tokens")
@@ -111,7 +111,7 @@ class Anthropic(Wire):
         self._kind = ""
 
     def _to(self, kind: str, block: dict[str, Any] | None = None) -> bytes:
-        """Return the events that end the block and begin another, if it is of another kind."""
+        """Return the events that end the block and begin a block of another kind."""
         if kind == self._kind and block is None:
             return b""
         events = b""
@@ -161,7 +161,7 @@ class Anthropic(Wire):
 
 
 class Ollama(Wire):
-    """One JSON object a line."""
+    """One JSON object in each line."""
 
     declared = "application/x-ndjson"
     finishes = ("stop", "stop", "length")
@@ -191,7 +191,7 @@ class Ollama(Wire):
 
 
 class Gemini(Wire):
-    """Responses of `streamGenerateContent`, each with a part, with CRLF."""
+    """Responses of `streamGenerateContent` with one part each, and CRLF."""
 
     declared = "text/event-stream"
     finishes = ("STOP", "STOP", "MAX_TOKENS")

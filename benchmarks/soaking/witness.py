@@ -1,4 +1,4 @@
-"""Holds the events of one run against the plan of its stream: nothing lost, nothing doubled, nothing made up.
+"""Compares the events of one run with the plan of its stream: no data is lost, repeated or invented.
 
 What was written is either shown, or the raw text of a call or of what was no call after all: joined they are what the
 provider has sent, or, for a reader that left, the beginning of it. Calls are those of the plan, in its order, each runs
@@ -33,7 +33,7 @@ from streamtools.stream.result import TurnResult
 
 
 class Wrong(AssertionError):
-    """Something is not as it has to be."""
+    """A result differs from the plan."""
 
 
 class Witness:
@@ -66,16 +66,16 @@ class Witness:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the run came to the end that its provider gave it."""
+        """Whether the run ended as its provider ended it."""
         return self.done is not None and self.done.reason != "cancelled"
 
     @property
     def outcomes(self) -> Counter[str]:
-        """How calls ended, by their codes."""
+        """How calls ended, by code."""
         return Counter(event.code.value if isinstance(event, Error) else event.type for event in self._ended.values())
 
     def feed(self, event: UIEvent) -> None:
-        """Read an event. Raises `Wrong` if it may not be."""
+        """Read an event. Raises `Wrong` if it is not allowed."""
         self.count += 1
         try:
             self._grammar.feed(event)
@@ -114,7 +114,7 @@ class Witness:
                 self.done = event
 
     def close(self, *, left: bool) -> None:
-        """Take note that there are no more events, and that somebody may have `left`. Raises `Wrong`."""
+        """End the events. `left` is set if the reader left. Raises `Wrong`."""
         plan, done = self.plan, self.done
         if done is None:
             raise Wrong("the run has no done")
@@ -135,14 +135,14 @@ class Witness:
             self._check_outcome(call_id, errand, is_cut)
 
     def check_beginning(self, *, whole: bool = False) -> None:
-        """Raise `Wrong` unless what was written so far is the beginning of what was sent, or all of it."""
+        """Raise `Wrong` unless the text so far is the beginning of the sent text."""
         for pieces, sent in ((self._written, self.plan.text), (self._thought, self.plan.thought)):
             written = "".join(pieces)
             if written != (sent if whole else sent[: len(written)]):
                 raise Wrong(f"{written!r}, and not {sent!r}")
 
     def check_result(self, result: TurnResult) -> None:
-        """Raise `Wrong` unless this is what the events have told."""
+        """Raise `Wrong` unless the result agrees with the events."""
         done = self.done
         assert done is not None
         told = (done.reason, done.finish_reason, self.calls, len(self._ended))
@@ -153,7 +153,7 @@ class Witness:
             raise Wrong(f"the result is {result.text!r}, and not {shown!r}")
 
     def _find(self, call: ToolCall) -> Errand:
-        """Return which of the calls that are due this is. They come in order, though some may be cut and not come."""
+        """Return the planned call of an event. Calls arrive in order, and cut calls may be missing."""
         for place, errand in enumerate(self._due):
             if (call.name, call.arguments) == errand[:2]:
                 del self._due[: place + 1]

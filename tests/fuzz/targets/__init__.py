@@ -1,4 +1,4 @@
-"""All targets, by name, in the order of what is most at risk. Each is made when it is asked for."""
+"""All targets by name, the most important first. Each is created on first use."""
 
 from __future__ import annotations
 
@@ -30,10 +30,7 @@ TARGETS: dict[str, Callable[[], Target]] = {
 
 
 def choose(names: Iterable[str]) -> list[str]:
-    """Return the names of targets that are meant: `all`, `first`, a name, or a kind, as `source` is.
-
-    Raises LookupError for one that there is not.
-    """
+    """Return the names of the chosen targets: `all`, `first`, a name, or a kind such as `source`."""
     chosen: dict[str, None] = {}
     for name in names:
         groups = {"all": list(TARGETS), "first": list(_FIRST)}

@@ -1,4 +1,4 @@
-"""Decisions: what is read in the answer of a model that was asked whether a tool is needed.
+"""Decisions: the answer of a model that was asked whether a tool is needed.
 
 No answer raises; what is read is names and JSON; told again in the form that was asked for, it is read again as it was;
 what stands in a thought before it counts for nothing; and hostile brackets cost no more than the bound on work.
@@ -34,9 +34,7 @@ def check(given: Input) -> Iterator[object]:
 
 
 def _again(read: ModelDecision) -> ModelDecision:
-    """Return what is read where it is told alone, in the form that was asked for, with nothing in strings that means
-    more.
-    """
+    """Return the decision of an answer that is written again in the requested form, with harmless strings."""
     if not read.readable:
         return read
     calls = [

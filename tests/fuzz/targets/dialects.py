@@ -1,4 +1,4 @@
-"""Dialects: the laws for texts that hold calls, good, bad and nearly, however they are cut and read."""
+"""Dialects: the laws for texts with valid calls, malformed calls and near misses, at any cuts."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _RATE = 20  # times as many characters handled as there are: a text may begin wi
 
 
 def check(ids: tuple[str, ...], given: Input) -> Iterator[object]:
-    """Hold one text to the laws."""
+    """Check the laws for one text."""
     text = given.text
     how = given.choose_all(CHOICES) | {"dialects": enabled(ids)}
     refused = how["on_malformed"] == "text"
@@ -90,7 +90,7 @@ def _outcome(events: list[UIEvent], how: dict[str, Any]) -> Iterator[object]:
 
 
 def _keeps_little(text: str, how: dict[str, Any]) -> None:
-    """However long it goes on, what is kept is bounded by the limits."""
+    """Check that the limits bound the stored text of an endless stream."""
     kept = _keeps(text, how)
     if kept >= _KEPT:  # patterns are compiled when they are first wanted, and then kept for all parsers
         kept = _keeps(text, how)
@@ -98,7 +98,7 @@ def _keeps_little(text: str, how: dict[str, Any]) -> None:
 
 
 def _keeps(text: str, how: dict[str, Any]) -> int:
-    """Return how many characters more are kept when a text has come three times as often again."""
+    """Return the growth of the stored characters when a text becomes three times as long again."""
     parser = Parser(**how | {"limits": replace(how["limits"], call=min(200, how["limits"].call), calls=2)})
     count = _SATURATED // len(text) + 1
     for delta in pieces(text * count, 50):
@@ -110,7 +110,7 @@ def _keeps(text: str, how: dict[str, Any]) -> int:
 
 
 def _works_in_proportion(text: str, how: dict[str, Any]) -> None:
-    """Twice the text is twice the work, in pieces of four; what a text begins with may cost less than the rest."""
+    """Check that twice the text is twice the work, in deltas of four. The beginning may cost less."""
 
     def work(count: int) -> int:
         return characters_handled(lambda: feed(pieces(text * count, 4), **how))
@@ -126,7 +126,7 @@ def _works_in_proportion(text: str, how: dict[str, Any]) -> None:
 
 
 def _bodies(ids: tuple[str, ...]) -> Iterator[str]:
-    """Yield texts to begin with: calls and results as the dialects write them, whole, in prose, in code, broken."""
+    """Yield the first texts: calls and results as the dialects write them, whole, in prose, in code, and malformed."""
     arguments: list[dict[str, Any]] = [
         {}, {"a": "x"}, {"city": "Zürich", "count": -1, "size": 2.5, "loud": True}, {"words": ["a", "b"], "city": None},
         *({"a": each} for each in STRINGS[:12]),
@@ -180,5 +180,5 @@ def make(dialect: str) -> Target:
 
 
 def make_auto() -> Target:
-    """Return the target of all dialects that are enabled by one word."""
+    """Return the target of `"auto"`."""
     return make_of("auto", AUTO)

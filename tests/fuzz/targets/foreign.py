@@ -1,4 +1,4 @@
-"""What others say in JSON: histories, finished responses and frames of a websocket's client.
+"""JSON of others: histories, finished responses, and frames of websocket clients.
 
 Each reader raises what it says it raises, and nothing else; and what it has read can be used.
 """
@@ -34,7 +34,7 @@ _WORDS = ('{"', '":', '"', ",", "null", "true", "-1", "1e999", "{}", "[]", '""',
 
 
 def _check_history(given: Input) -> Iterator[object]:
-    """Messages are read or refused, and what is read every provider accepts, or it is said why it cannot be written."""
+    """Messages are read or refused. Every provider accepts the read messages, or the writer gives a reason."""
     value = loose.read(given.text)
     messages = value if isinstance(value, list) else [value]
     try:
@@ -58,9 +58,7 @@ def _check_history(given: Input) -> Iterator[object]:
 
 
 def _is_ours(history: Sequence[Message]) -> bool:
-    """Whether all of it is written as we choose: parts of a user's message, names that were answered, malformed calls,
-    and what is a provider's own, stay as they came.
-    """
+    """Return whether streamtools writes all of it. Some parts are kept as they arrived."""
     parts = [part for each in history if isinstance(each, Assistant) for part in each.parts]
     if any(
         isinstance(part, ProviderItem) or (part.own or part.raw if isinstance(part, ToolCall) else part.extra)
@@ -112,7 +110,7 @@ def _make_history() -> Target:
 
 
 def _check_finished(given: Input) -> Iterator[object]:
-    """A finished response is read or refused, and its calls are those of a run that ends once."""
+    """A finished response is read or refused. Its calls are those of a run that ends once."""
     value = loose.read(given.text)
     try:
         calls, errors = extract_tool_calls(value)
@@ -144,7 +142,7 @@ def _make_finished() -> Target:
 
 
 def _check_client(given: Input) -> Iterator[object]:
-    """A frame says something, or it is bad and the client can be told why."""
+    """A frame is valid, or the client gets a reason."""
     said = _read_frame(given.text if given.choose(0, (True, True, False)) else json.dumps(loose.read(given.text)))
     match said:
         case FrameError():

@@ -1,4 +1,4 @@
-"""Frames: the decoders of SSE and NDJSON say what the whole stream says, at any cut and under any limit."""
+"""Frames: the decoders of SSE and NDJSON return the frames of the whole stream, at any cuts and limits."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PUMPED = 20_000  # bytes of a stream that goes on and on
 
 
 def check(given: Input) -> Iterator[object]:
-    """Compare with the reference, with any other cut, and with the limits."""
+    """Compare with the reference, at other cuts and with limits."""
     how = given.choose_all(_CHOICES)
     limit: int = how["limit"]
     make = LineDecoder if how["lines"] else SSEDecoder
@@ -50,21 +50,21 @@ def _blocks(stream: bytes, end: bytes) -> list[bytes]:
 
 
 def _read_lines(stream: bytes, limit: int) -> list[Framed]:
-    """Lines, read from the whole."""
+    """Read the lines of the whole text."""
     lines = _blocks(stream, b"\n")
     over = [Skipped(len(line)) if len(line) > limit else Frame(line) for line in lines]
     return [each for each in over if isinstance(each, Skipped) or each.data.strip()]
 
 
 def _skipped(stream: bytes, limit: int) -> list[Skipped]:
-    """What is over the limit, read from the whole."""
+    """Return the size of the data over the limit, from the whole text."""
     blocks = _blocks(stream, b"\n\n")
     blocks[-1] = blocks[-1].removesuffix(b"\n")
     return [Skipped(len(block)) for block in blocks if len(block) > limit]
 
 
 def _keeps_little(decoder: SSEDecoder | LineDecoder, stream: bytes, limit: int) -> None:
-    """However long it goes on, no more is kept than a frame, the last id and the last name."""
+    """Check that only a frame, the last id and the last name are stored."""
     before = stored(decoder)
     for chunk in pieces(stream * (_PUMPED // len(stream) + 1), 50):
         decoder.feed(chunk)

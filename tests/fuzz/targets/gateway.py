@@ -1,4 +1,4 @@
-"""The gateway: the bodies of clients, and what an upstream answers, each of any bytes.
+"""The gateway: bodies of clients and answers of upstreams, with any bytes.
 
 Nothing raises. What goes up is JSON; what comes down is an answer in the client's form, with a status, and it is the
 same however the network cuts what the upstream sends. The work for either grows as it does (`GRAMMARS`).
@@ -28,7 +28,7 @@ _CALL = '~~~tool_call\n{"name": "get_weather", "arguments": {"city": "Zürich"}}
 
 
 def check_request(given: Input) -> Iterator[str]:
-    """Read a client's request, and answer it."""
+    """Read a request and answer it."""
     client = given.choose(5, CLIENTS)
     exchange = begin(client, given.body, **given.choose_all(_OPTIONS))
     yield client
@@ -60,7 +60,7 @@ def check_answer(given: Input) -> Iterator[str]:
 
 
 def check_failover(given: Input) -> Iterator[str]:
-    """Have one upstream break off anywhere in what it says, of any bytes and in any text, and another go on."""
+    """Let one upstream break off at any position, and another one continue."""
     client, how = given.choose(0, CLIENTS), given.choose(1, ("prefilled", "goes on", "begins anew"))
     prefilled = how == "prefilled"
     second = FallbackUpstream(url="http://127.0.0.1:2/v1", prefill="vllm" if prefilled else "")
@@ -179,7 +179,7 @@ def _grow_answer(client: str, more: dict[str, Any], parts: list[Any], **options:
 
 
 def _grow_whole(client: str, parts: list[Any]) -> None:
-    """Read an answer that comes whole, for a client that wants it so."""
+    """Read a whole answer for a client without streaming."""
     content = "".join(
         delta.get("content") or ""
         for each in parts

@@ -1,4 +1,4 @@
-"""What the streams of each provider are made of, for `growth`: what begins, goes on, ends, is odd or unreadable."""
+"""The parts of each provider's streams, for `growth`: beginnings, continuations, ends, and odd or unreadable frames."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.fuzz.growth import LONG, MANY, NEXT, NUMBER
 
 
 class Stream(NamedTuple):
-    """The frames of one format: a dict is the JSON of one, and a text stands as it is."""
+    """The frames of one format: a dict is JSON, a text is unchanged."""
 
     frames: Sequence[Any]
     first: Sequence[Any] = ()

@@ -1,4 +1,4 @@
-"""Growth of whatever reads what clients, providers, tool servers and recordings send; see `tests.fuzz.growth`.
+"""Growth of all readers of data from clients, providers, tool servers and recordings; see `tests.fuzz.growth`.
 
 Decisions are not among them: the work that is spent on one is bounded, whatever it holds, and grows up to there; the
 target `decisions` holds them to it.
@@ -84,7 +84,7 @@ def _source_events(parts: list[Any]) -> list[SourceEvent]:
 
 
 def _events(parts: list[Any], limits: Limits = _ANY) -> tuple[list[UIEvent], int]:
-    """Return what a machine makes of source events, and how much of it comes before their end."""
+    """Return a machine's events for source events, and the number of events before the end."""
     machine = StreamMachine(run_id="r", limits=limits, call_deltas=True)
     events = [event for each in _source_events(parts) for event in machine.feed(each)]
     return [*events, *machine.close()], len(events)
@@ -138,7 +138,7 @@ def _finished(shape: Callable[[list[Any]], object], parts: list[Any]) -> None:
 
 
 def _merge(one: Any, other: Any) -> Any:
-    """Put what `other` holds into `one`."""
+    """Merge `other` into `one`."""
     if isinstance(one, dict) and isinstance(other, dict):
         for key, each in other.items():
             one[key] = _merge(one[key], each) if key in one else each
@@ -194,7 +194,7 @@ def _few_shot(registry: ToolRegistry) -> None:
 
 
 def _done(work: Coroutine[Any, Any, Any]) -> Any:
-    """Return what comes of something that never waits."""
+    """Return the result of a coroutine that never waits."""
     try:
         work.send(None)
     except StopIteration as end:
@@ -210,7 +210,7 @@ def _text(dialects: Any, size: int, parts: list[Any], **policies: Any) -> None:
 
 
 def _met(parts: list[Any]) -> list[Any]:
-    """Have the states of the rules made, which is done once, and not for each text."""
+    """Create the states of the rules, which happens once and not for each text."""
     _text((), 8, parts, text_rules=RULES)
     return parts
 

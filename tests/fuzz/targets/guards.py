@@ -13,7 +13,7 @@ from tests.fuzz.target import pieces
 
 
 def _use_gate(texts: list[str]) -> None:
-    """Feed all texts to a gate before the judge approves the last piece first."""
+    """Feed all texts to a gate before the judge approves the first piece."""
     gate = Gate(TextJudge(lambda text, before: True, context=50))
     for text in texts:
         gate.take([Text(text)])

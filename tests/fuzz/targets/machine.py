@@ -1,4 +1,4 @@
-"""The machine: any source events in any order give one run, in order, with one truthful end and all calls paired.
+"""The machine: any source events give one run in order, with one truthful end and paired calls.
 
 A body is records, each a letter and its text, with a control character between: easy to cut, to swap and to repeat.
 """
@@ -108,7 +108,7 @@ _READERS: dict[str, tuple[int, Callable[..., SourceEvent]]] = {
 
 
 def read(text: str) -> list[SourceEvent]:
-    """Return the source events of a body; a record that is none is text, and one in braces is an event's JSON."""
+    """Return the source events of a body. An invalid record is text, and a record in braces is an event as JSON."""
     events: list[SourceEvent] = []
     for record in text.split(_RECORD):
         if record.startswith("{"):
@@ -124,7 +124,7 @@ def read(text: str) -> list[SourceEvent]:
 
 
 def check(given: Input) -> Iterator[object]:
-    """Hold one run to the laws."""
+    """Check the laws for one run."""
     source = read(given.text)
     options = given.choose_all(CHOICES) | {"dialects": enabled(_IDS)}
     cancel, idle = given.choose(10, _HOW["cancel"]), given.choose(11, _HOW["idle"])
@@ -143,7 +143,7 @@ def check(given: Input) -> Iterator[object]:
 
 
 def _cut(event: SourceEvent, places: list[int]) -> Iterator[SourceEvent]:
-    """Yield what a delta of text is in pieces; all else is as it is, and so is a delta without text."""
+    """Yield the pieces of a text delta. Other events are unchanged."""
     if isinstance(event, TextDelta) and event.text:
         yield from (replace(event, text=piece) for piece in cut(event.text, places))
     else:

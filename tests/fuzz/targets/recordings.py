@@ -21,7 +21,7 @@ def _folder() -> tempfile.TemporaryDirectory[str]:
 
 
 def _try(read: Callable[[], Any]) -> Any:
-    """Return what is read, or None where it is refused in the one way in which files are."""
+    """Return the recording, or None if it is refused as files are."""
     try:
         return read()
     except RecordingError:
@@ -29,7 +29,7 @@ def _try(read: Callable[[], Any]) -> Any:
 
 
 def _check_files(given: Input) -> Iterator[object]:
-    """A file is read or refused. A file that is read strictly is read in the same way by all functions."""
+    """A file is read or refused. All functions read a valid file in the same way."""
     path = Path(_folder().name, "file")
     path.write_bytes(given.body)
     strictly = _try(lambda: read_recordings(path))

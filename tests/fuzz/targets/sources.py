@@ -1,4 +1,4 @@
-"""Sources: the adapter of every format, fed with what a provider, a proxy or a network may make of its bytes.
+"""Sources: the adapter of each format, with any bytes.
 
 No bytes raise; the cut makes no difference; each event survives JSON; a stream ends once, well or with one error, and
 nothing follows; what the machine makes of it is a run in order; and no more is kept than the limits allow.
@@ -41,7 +41,7 @@ _WORK = 150  # times as many characters and bytes are handled as a stream has
 
 
 def read(make: Make, limits: Limits, chunks: Sequence[bytes], cause: str | None) -> list[SourceEvent]:
-    """Return the events of a whole stream, whose end comes once."""
+    """Return the events of a whole stream, after checking that it ends once."""
     adapter = make(limits)
     events = [event for chunk in chunks for event in adapter.take(chunk)]
     ended = adapter.ended
@@ -52,7 +52,7 @@ def read(make: Make, limits: Limits, chunks: Sequence[bytes], cause: str | None)
 
 
 def check(make: Make, given: Input) -> Iterator[object]:
-    """Hold one stream to the laws."""
+    """Check the laws for one stream."""
     how = given.choose_all(_CHOICES)
     limits, cause = how["limits"], how["cause"]
     stream = given.body
@@ -87,7 +87,7 @@ def _is_end(event: SourceEvent) -> bool:
 
 
 def _keeps_little(make: Make, stream: bytes) -> None:
-    """However long it goes on, what is kept is bounded by the limits."""
+    """Check that the limits bound the stored data of an endless stream."""
     adapter = make(Limits(frame=2000, call=200, calls=4, text=200, depth=8))
     count = (_SATURATED if isinstance(adapter, FrameAdapter) else _UNDECIDED) // len(stream) + 1
     for chunk in pieces(stream * count, 50):
@@ -100,7 +100,7 @@ def _keeps_little(make: Make, stream: bytes) -> None:
 
 
 def _works_in_proportion(make: Make, stream: bytes) -> None:
-    """The work is in proportion to the bytes, in pieces of sixteen."""
+    """Check that the work is proportional to the bytes, in pieces of sixteen."""
     pumped = stream * 8
     handled = characters_handled(lambda: read(make, DEFAULT_LIMITS, pieces(pumped, 16), None))
     assert handled <= _WORK * len(pumped) + 4000, f"{handled} are handled for {len(pumped)} bytes"
@@ -124,7 +124,7 @@ def _bodies(provider: Provider) -> list[bytes]:
 
 
 def _words(provider: Provider) -> list[bytes]:
-    """Return the names and values that the format is made of."""
+    """Return the names and values of the format."""
     found = {part for frame in provider.frames for part in frame.replace(b":", b",").split(b",") if 2 < len(part) < 40}
     common = [
         b"data: ",
@@ -144,7 +144,7 @@ def _words(provider: Provider) -> list[bytes]:
 
 
 def make(name: str) -> Target:
-    """Return the target of one format, or of those that are told apart by their first event."""
+    """Return the target of one format, or of the detection of formats."""
     reader: Make = OTHERS[name] if name in OTHERS else ADAPTERS[name]
     providers = [BY_NAME[name]] if name in BY_NAME else list(PROVIDERS)
     few = len(_bodies(providers[0])) if len(providers) == 1 else 9

@@ -1,4 +1,4 @@
-"""What goes out again, whatever came in: encoders for front ends, what a run adds to a history, and a terminal.
+"""Outputs: encoders for front ends, additions to a history, and a terminal.
 
 The runs are the machine's, over any source events; a reader may have come late or left early.
 """
@@ -32,7 +32,7 @@ def _run(given: Input) -> list[UIEvent]:
 
 
 def _check_encoders(given: Input) -> Iterator[object]:
-    """The body of any run, whole, or from any event to any other, is one that a client of its protocol can read."""
+    """The body of any run, whole or between any two events, is readable for a client of its protocol."""
     events = _run(given)[given.choose(10, (0, 0, 0, 1, 2, 4, 7)) : given.choose(12, _LEFT)]
     for row in ENCODERS.values():
         check(row, events)
@@ -40,7 +40,7 @@ def _check_encoders(given: Input) -> Iterator[object]:
 
 
 def _check_results(given: Input) -> Iterator[object]:
-    """What any run adds to a history, every provider accepts, whether it goes on or not."""
+    """Every provider accepts the additions of any run to a history."""
     collector = Collector(DIALECTS)
     events = _run(given)
     collector.take(events)
@@ -59,7 +59,7 @@ def _check_results(given: Input) -> Iterator[object]:
 
 
 def _check_terminal(given: Input) -> Iterator[object]:
-    """No character of a text is obeyed, and the cut makes no difference."""
+    """No character of a text controls the terminal, at any cuts."""
     text = given.text
     shown: list[str] = []
     for deltas in ([text], list(text), cut(text, given.places(len(text)))):

@@ -16,7 +16,7 @@ from tests.fuzz.target import encode, pieces
 
 
 def _grow_answer(how: Any, size: int, parts: list[str]) -> None:
-    """Go on with an answer whose beginning is all of what was shown, and with one that ends as that does."""
+    """Continue an answer that begins with all of the shown text, and one that ends with it."""
     text = "".join(parts)
     for shown, answer in ((text, text * 2), (text, text[len(text) // 2 :]), ("x" + text, text)):
         continuation = Continuation(shown, how)
