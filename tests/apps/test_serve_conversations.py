@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import pytest
 
-from streamtools.apps.web import Answer, Answerer
+from streamtools.apps.web import Answerer, PageAnswer
 from streamtools.apps.web.conversations import Conversations
 from streamtools.conversation import Ask, ScriptedModel, chat
 from streamtools.errors import TooManyRuns
@@ -129,8 +129,8 @@ async def test_a_question_waits_until_the_last_run_is_closed() -> None:
     class FixedAnswers(Answerer):
         """Answers each question with "Yes."."""
 
-        def answer(self, question: str, history: Sequence[Message], *, suggestion: str | None = None) -> Answer:
-            return Answer(chat(SlowToClose(["Yes."]), [*history, User(question)]))
+        def answer(self, question: str, history: Sequence[Message], *, suggestion: str | None = None) -> PageAnswer:
+            return PageAnswer(chat(SlowToClose(["Yes."]), [*history, User(question)]))
 
     async with opened(answerer=FixedAnswers()) as page:
         await page.until(await page.ask("One?"), '"done"')

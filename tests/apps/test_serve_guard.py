@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from streamtools.apps.web import Answer
+from streamtools.apps.web import PageAnswer
 from streamtools.apps.web.app import MAX_BODY
 from streamtools.apps.web.conversations import Conversations
 from streamtools.apps.web.documents import make_documents
@@ -172,7 +172,7 @@ async def test_a_run_of_a_deleted_conversation_is_stopped() -> None:
     conversations = Conversations()
 
     class Ending(ProviderAnswerer):
-        def answer(self, question: str, history: Sequence[Message], **options: Any) -> Answer:
+        def answer(self, question: str, history: Sequence[Message], **options: Any) -> PageAnswer:
             (kept,) = conversations._by_id.values()
             conversations.delete(kept[1])
             return super().answer(question, history, **options)

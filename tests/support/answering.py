@@ -11,7 +11,7 @@ import anyio
 import httpx
 
 from streamtools import ApprovalOptions, ParserOptions
-from streamtools.apps.web import Answer, Answerer, Suggestion, make_app
+from streamtools.apps.web import Answerer, PageAnswer, Suggestion, make_app
 from streamtools.conversation import OpenAIChat, chat
 from streamtools.history import Message, User
 from streamtools.tools import ToolRegistry, tool
@@ -73,10 +73,10 @@ class ProviderAnswerer(Answerer):
     def __init__(self, provider: Provider) -> None:
         self._provider = provider
 
-    def answer(self, question: str, history: Sequence[Message], *, suggestion: str | None = None) -> Answer:
+    def answer(self, question: str, history: Sequence[Message], *, suggestion: str | None = None) -> PageAnswer:
         """Return the answer to a question."""
         model = OpenAIChat("m", base_url=self._provider.url, api_key="k")
-        return Answer(
+        return PageAnswer(
             chat(
                 model,
                 [*history, User(question)],

@@ -16,7 +16,7 @@ from streamtools import ApprovalOptions, ParserOptions, StreamOptions, sources
 from streamtools.apps.cli.demo import TOOLS, model_names
 from streamtools.apps.cli.errors import CommandError
 from streamtools.apps.cli.model_options import CommandModel, describe_tools, import_tools, proxy_for
-from streamtools.apps.web import Answer, Answerer, Suggestion, question_of
+from streamtools.apps.web import Answerer, PageAnswer, Suggestion, question_of
 from streamtools.conversation import Ask, chat
 from streamtools.conversation.models import HTTPModel
 from streamtools.errors import RecordingError
@@ -79,7 +79,7 @@ class RecordedAnswers(Answerer):
             Suggestion(name, head.title or name, question_of(head) or name) for name, head in heads.items()
         ]
 
-    def answer(self, question: str, history: Sequence[Message], *, suggestion: str | None = None) -> Answer:
+    def answer(self, question: str, history: Sequence[Message], *, suggestion: str | None = None) -> PageAnswer:
         found = self._find(question, suggestion)
         answer = chat(
             _RecordedModel(self._speed, found),
@@ -88,7 +88,7 @@ class RecordedAnswers(Answerer):
             follow_up="never",
             parser=ParserOptions(call_deltas=True),
         )
-        return Answer(answer, found)
+        return PageAnswer(answer, found)
 
     def _find(self, question: str, suggestion: str | None) -> Path | None:
         if suggestion is not None:
@@ -156,7 +156,7 @@ class ModelAnswerer(Answerer):
         self._directory = directory
         self._paths: deque[Path] = deque()
 
-    def answer(self, question: str, history: Sequence[Message], *, suggestion: str | None = None) -> Answer:
+    def answer(self, question: str, history: Sequence[Message], *, suggestion: str | None = None) -> PageAnswer:
         messages = [*self._model.system_messages, *history, User(question)]
         path = self._directory / f"{secrets.token_hex(8)}.jsonl"
         http_client: Any = _RecordingClient(path, self._model.make_client())  # model clients call only `stream`
@@ -165,7 +165,7 @@ class ModelAnswerer(Answerer):
         self._paths.append(path)
         if len(self._paths) > MAX_RECORDINGS:
             self._paths.popleft().unlink(missing_ok=True)
-        return Answer(self._model.chat(messages, model, **options), path)
+        return PageAnswer(self._model.chat(messages, model, **options), path)
 
 
 class _RecordingClient:

@@ -5,7 +5,7 @@ Conversations are kept in memory. The page loads no files from other hosts.
 """
 
 from streamtools.apps.web.app import make_app
-from streamtools.apps.web.conversations import Answer, Answerer, Suggestion
+from streamtools.apps.web.conversations import Answerer, PageAnswer, Suggestion
 from streamtools.apps.web.dissection import question_of
 
-__all__ = ["Answer", "Answerer", "Suggestion", "make_app", "question_of"]
+__all__ = ["Answerer", "PageAnswer", "Suggestion", "make_app", "question_of"]

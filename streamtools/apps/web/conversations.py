@@ -41,7 +41,7 @@ class Suggestion(NamedTuple):
     question: str
 
 
-class Answer(NamedTuple):
+class PageAnswer(NamedTuple):
     """The answer to a question: a chat that was not entered, and the path of its recording for the debugger."""
 
     chat: Chat
@@ -66,7 +66,7 @@ class Answerer:
     records = False
     """True if answers have recordings."""
 
-    def answer(self, question: str, history: Sequence[Message], *, suggestion: str | None = None) -> Answer:
+    def answer(self, question: str, history: Sequence[Message], *, suggestion: str | None = None) -> PageAnswer:
         """Answer a question. `suggestion` is the name of the chosen suggestion."""
         raise NotImplementedError
 
