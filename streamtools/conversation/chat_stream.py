@@ -191,7 +191,8 @@ class Chat(ToolStream):
         history = neutralise_quotations(pair_results(self._messages, "cancelled"), dialects)
         ask = Ask(tuple(history), tuple(self._registry), self._choice, self._body, dialects, mode != "off")
         if mode == "off" and self._fallback is not None:
-            return FailoverReply(self._fallback, lambda model: self._write(ask, model), self._take_back, self._failures)
+            write = partial(self._write, ask)
+            return FailoverReply(self._fallback, write, self._discard_answer, self._failures)
         first = self._write(ask, self._model)
         if mode == "off":
             return Reply(self._model, first)
@@ -216,8 +217,8 @@ class Chat(ToolStream):
         native = known if self._fallback is None or model.native_tool_calls is None else model.native_tool_calls
         return self._writer.write(ask, model, native=native)
 
-    def _take_back(self, name: str, whole_step: bool) -> str | None:
-        """Discard the part of a failed model's answer that no other model can continue. See `TakeBack`."""
+    def _discard_answer(self, name: str, whole_step: bool) -> str | None:
+        """Discard the part of a failed model's answer that no other model can continue. See `DiscardAnswer`."""
         run = self._run
         if run.machine.has_run_calls:
             run.emit(run.machine.discard())

@@ -33,7 +33,7 @@ from streamtools.logs import Logger
 log = Logger(__name__)
 
 OnBreak: TypeAlias = Literal["continue", "restart_step", "fail"]
-TakeBack: TypeAlias = Callable[[str, bool], str | None]
+DiscardAnswer: TypeAlias = Callable[[str, bool], str | None]
 """A function that discards the part of a failed model's answer that no other model can continue.
 
 The arguments are the name of the failed model, and whether to discard the whole step. It returns the remaining text,
@@ -118,12 +118,12 @@ class Failures:
 class FailoverReply:
     """The answer to one request, as a source of events. Several models may contribute to it in order.
 
-    `_write` returns the request for a model. If `_take_back` is None, a failure ends an answer that has begun.
+    `_write` returns the request for a model. If `_discard_answer` is None, a failure ends an answer that has begun.
     """
 
     _fallback: Fallback
     _write: Callable[[Model], Ask]
-    _take_back: TakeBack | None = None
+    _discard_answer: DiscardAnswer | None = None
     _failures: Failures = field(default_factory=Failures)
 
     def __post_init__(self) -> None:
@@ -185,7 +185,7 @@ class FailoverReply:
         fallback, policy = self._fallback, self._fallback.on_break
         fallback.known.note(answer.index, failed=True)
         self._failures.failed.add(answer.index)
-        if answer.next is None or (answer.begun and (policy == "fail" or self._take_back is None)):
+        if answer.next is None or (answer.begun and (policy == "fail" or self._discard_answer is None)):
             self._over = True
             return [*answer.take_pending_text(), fault]
         assert self._reply is not None
@@ -194,7 +194,9 @@ class FailoverReply:
             answer.fault = fault
             return pending
         name, next_name = self._model.name, fallback.models[answer.next].name
-        shown = self._take_back(name, answer.begun and policy == "restart_step") if self._take_back is not None else ""
+        shown: str | None = ""
+        if self._discard_answer is not None:
+            shown = self._discard_answer(name, answer.begun and policy == "restart_step")
         log.warning("failed_over", model=name, next=next_name, begun=answer.begun, status=fault.status, url=fault.url)
         warning = SourceWarning(Code.FAILED_OVER, f"{name} failed, and {next_name} follows: {fault.message}")
         if shown is None:  # a call has run, so the step ends here and the next request contains the call's result

@@ -140,7 +140,7 @@ def _write_section(registry: ToolRegistry, enabled: list[Dialect], *, short: boo
     ]
     if examples:
         parts += ["This is how it goes:", *(_transcript(example, registry, enabled) for example in examples)]
-    written = _mark.sub("<\u2060", _SEPARATOR.join(parts))  # a tool must not end the section by its text
+    written = _mark.sub("<\u2060", _SEPARATOR.join(parts))  # the text of a tool must not end the section
     return f"{BEGIN}\n{written}\n{END}"
 
 

@@ -119,7 +119,7 @@ class NativeCalls:
         self._add(self.open.get(event.key) or self._begin(event.key, None), event.text)
         return events
 
-    def take_back(self, event: NativeToolCall) -> list[UIEvent]:
+    def reject_executed(self, event: NativeToolCall) -> list[UIEvent]:
         """Reject a complete call, as superseded, because its provider has executed the tool.
 
         Without a complete call of this id, the event is forwarded as a `raw` event.
@@ -281,7 +281,7 @@ class NativeCalls:
         if not streamed:
             self._add(call, text)
         elif text != streamed and _canonical(text) != _canonical(streamed):
-            message = "the arguments at the end of a call differ from those that were streamed; the end counts"
+            message = "the streamed arguments of a call differ from those at its end; the latter are used"
             self._call_events.add(Warning, Code.ARGUMENTS_MISMATCH, message)
             if text.startswith(streamed):
                 self._add(call, text[len(streamed) :])

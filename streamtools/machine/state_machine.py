@@ -2,7 +2,7 @@
 
 A run is a series of turns. A turn is one model response. It is open from its first event to `provider-completed`. At
 that event, the machine compares the provider's completed text with the deltas, and releases the calls of the turn. When
-the transport ends, the run ends too. If the provider has not completed the run by then, the run ends with an error.
+the transport ends, the run also ends. If the provider has not completed the run by then, the run ends with an error.
 
 The machine executes no tools. `runnable` holds the calls that may run. The caller takes these calls, executes them, and
 then calls `end_step`. A caller that executes no calls feeds the next event. Its calls are in `pending` of `done`.
@@ -427,7 +427,7 @@ class StreamMachine:
         self._is_open = False  # a turn has begun and not ended
         self._takes_plain = False  # a delta of text needs no more than `Turn.feed_text`
         self._usage: Usage | None = None
-        self._usage_of_others: list[tuple[str, Usage]] = []  # of models that broke off in this turn
+        self._usage_of_others: list[tuple[str, Usage]] = []  # the usage of models that broke off in this turn
         self._taken: list[ToolCall] = []
         self._seen = 0  # calls of this turn that have been added to `runnable` or `pending`
         self._malformed = 0
@@ -515,7 +515,7 @@ class StreamMachine:
             case _:
                 assert isinstance(event, NativeToolCall)  # the only type left in the union
                 if event.provider_executed and event.key in native.ended and not self._eager_native:
-                    return native.take_back(event)
+                    return native.reject_executed(event)
                 events = native.finish(event)
                 if self._eager_native:
                     self._add_new(native.calls)
@@ -551,7 +551,7 @@ class StreamMachine:
         return self._end_turn([])
 
     def _end_turn(self, events: list[UIEvent], fault: tuple[Code, str, int | None] | None = None) -> list[UIEvent]:
-        """End the turn and decide which of its calls may run. If none may run, the step ends too."""
+        """End the turn and decide which of its calls may run. If none may run, the step also ends."""
         self._is_open = self._takes_plain = self._has_gap = False
         turn, ending = self._turn, self._ending
         events += turn.close()

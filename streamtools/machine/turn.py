@@ -171,7 +171,7 @@ class Turn:
         return _events_of(events, {call.id for call in parser.calls})
 
     def adopt(self, found: Sequence[UIEvent]) -> list[UIEvent]:
-        """Add the calls in `found`, the result of `find_calls`, as native calls, unless the provider sent them too.
+        """Add the calls in `found`, the result of `find_calls`, as native calls, unless the provider also sent them.
 
         A call in a dialect that is not enabled may be a quotation that was not neutralized. It becomes an error, which
         tells the model that the call was not run.
@@ -200,8 +200,8 @@ class Turn:
             False              in text, with or without native     the calls in text
             False              native only                         the native calls, with a warning
 
-        With `self_contained=True`, no call is used, because the agent runs its tools itself. A malformed call selects
-        its kind too. The model then gets the error of the call in the form in which it wrote the call.
+        With `self_contained=True`, no call is used, because the agent runs its tools itself. A malformed call also
+        selects its kind. The model then gets the error of the call in the form in which it wrote the call.
         """
         written, bad = self.parser.calls, len(self.parser.errors)
         if self._completed is not None:
@@ -333,7 +333,7 @@ class Turn:
 
 
 def _events_of(events: Iterable[UIEvent], ids: set[str]) -> list[UIEvent]:
-    """Return those of `events` whose call has one of `ids`."""
+    """Return the events whose call has one of the `ids`."""
     return [event for event in events if _call_id(event) in ids]
 
 

@@ -2,8 +2,8 @@
 
 Visible text goes through a `Matcher`, which buffers text that may become a match. If the option `pace` is set, the text
 then goes through a `SegmentBuffer`. A match cannot continue across a call or reasoning, so buffered text is shown
-before these. With `rules_in_reasoning`, reasoning goes through a second matcher. Matches are also removed from the text
-in calls, errors and warnings. Matches of rules with the action `mark` are kept there.
+before the call or the reasoning. With `rules_in_reasoning`, reasoning goes through a second matcher. Matches are also
+removed from the text in calls, errors and warnings. Matches of rules with the action `mark` are kept there.
 
     filter.take(events)   # returns the filtered events
     filter.end(events)    # adds the buffered text, because an event other than text follows

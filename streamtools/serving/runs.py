@@ -137,7 +137,7 @@ class Runs:
         `start` does not wait until the stream is entered. If that fails, the error is reported like any later error. If
         `start` raises, it closes the stream. Raises `TooManyRuns`. Raises `Draining` after `shutdown` or the end of the
         context has begun, and ClosedError before the context is entered. Raises ValueError if the user has a run with
-        the same id, and TypeError if `stream` is no asynchronous context manager.
+        the same id, and TypeError if `stream` is not an asynchronous context manager.
         """
         try:
             await anyio.lowlevel.checkpoint_if_cancelled()

@@ -213,7 +213,7 @@ def _response(origin: object) -> tuple[Any, bool]:
             if has_objects and (synchronous or getattr(candidate, "is_stream_consumed", False) is True):
                 return candidate, False
             if synchronous:
-                raise UnreadableSource("this response is synchronous; a source reads those of an asynchronous client")
+                raise UnreadableSource("this response is synchronous; pass the response of an asynchronous client")
             if getattr(candidate, "is_stream_consumed", False) is True:
                 log.warning("response_read_before", advice="use `client.stream(…)`: this response was read to its end")
             return candidate, True

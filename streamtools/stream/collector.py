@@ -140,7 +140,7 @@ class Collector:
             if texts and (kind in _COLLECTED or kind is list):
                 self._add_text(texts)
             if kind in _COLLECTED:
-                self._add(event)  # type: ignore[arg-type]  # it is no list
+                self._add(event)  # type: ignore[arg-type]  # it is not a list
             elif isinstance(event, list):
                 self._add_outcomes(event)
         if texts:
@@ -229,7 +229,7 @@ class Collector:
                 if event.instance is not None:
                     result.output = event.instance
             case StepSuperseded():
-                self._take_back()
+                self._remove_step()
             case Done(reason, finish_reason, _, pending, conversation_id):
                 result.reason, result.finish_reason = reason, finish_reason
                 result.pending, result.conversation_id = pending, conversation_id
@@ -238,7 +238,7 @@ class Collector:
         by_model = self.result.usage_by_model
         by_model[model] = by_model[model] + usage if model in by_model else usage
 
-    def _take_back(self) -> None:
+    def _remove_step(self) -> None:
         """Remove the last step, because another step supersedes it."""
         result = self.result
         result.steps.pop()
@@ -323,7 +323,7 @@ class StepParts:
         self._dropped[call.id] = call
 
     def keep_text_only(self) -> None:
-        """Remove all parts except the text. Another model continues the turn, so the calls so far are not used."""
+        """Remove all parts except the text. Another model continues the turn, so the earlier calls are not used."""
         self._end_text()
         self._written += [part.text for part in self._parts if isinstance(part, TextPart)]
         self._parts.clear()

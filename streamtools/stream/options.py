@@ -131,7 +131,7 @@ class OutputOptions:
 
     @classmethod
     def of(cls, given: Any) -> OutputOptions:
-        """Convert `given` to options. A value that is no `OutputOptions` is the type of the answer."""
+        """Convert `given` to options. A value that is not an `OutputOptions` is the type of the answer."""
         return given if isinstance(given, OutputOptions) else cls(given)
 
 

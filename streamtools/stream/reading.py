@@ -75,7 +75,7 @@ class Sink(Protocol):
         """Receive the next event. Return True to end the reading."""
 
     async def finish(self) -> None:
-        """Called after the last event, before the stream is left. `Driver.cancel` cancels this method too."""
+        """Called after the last event, before the stream is left. `Driver.cancel` also cancels this method."""
 
 
 class Driver:
@@ -109,7 +109,7 @@ class Driver:
         return self.cancel_requested or (self._whole if self.events is None else self._reading).cancel_called
 
     def cancel(self, *, cancel_cleanup: bool = False) -> None:
-        """Stop entering or reading, so that the task leaves the stream. With `cancel_cleanup`, cancel leaving too."""
+        """Stop entering or reading, so that the task leaves the stream. With `cancel_cleanup`, also cancel leaving."""
         self.cancel_requested = True
         self.scope.cancel()
         if cancel_cleanup:

@@ -72,7 +72,7 @@ class TurnResult:
 
         Providers require a result for each call. With `answer_pending=True`, a call that did not run gets the result
         that it was cancelled. With False, the caller must add the results of the last turn. None is the default: False
-        for a finished run, and True for a run that was cancelled, cut, stopped, or failed.
+        for a finished run, and True for a run that was cancelled, truncated or stopped, or that failed.
 
         Raises ValueError for another format.
         """

@@ -69,7 +69,7 @@ class TextJudge:
     `unanswered` decides about a piece if the judge raises or does not return within `timeout` seconds: `"open"` shows
     the piece, `"closed"` refuses it. So text appears at most `wait` plus `timeout` seconds after its first character
     arrived. At most `at_once` pieces are judged at the same time. While that many pieces wait for a decision, the
-    source is not read. With `reasoning=True`, reasoning is judged too. Otherwise it is shown without a judgment.
+    source is not read. With `reasoning=True`, reasoning is also judged. Otherwise it is shown without a judgment.
 
     Raises ValueError for a value that is out of range.
     """

@@ -7,7 +7,7 @@ A background task of the stream reads the source, feeds the machine and runs the
 task from the consumer. So a cancelled read or a `break` does not affect the run. If the consumer is slow, the source is
 read more slowly. Leaving the `async with` ends the run: the tools stop, the response is closed, and `done` is emitted.
 
-The iterator is a class and no asynchronous generator, because the event loop may close a generator in another task
+The iterator is a class and not an asynchronous generator, because the event loop may close a generator in another task
 (PEP 789).
 """
 
@@ -99,8 +99,8 @@ class ToolStream(Decidable):
     Any task may call `aclose()`, which stops the run and waits for its end.
 
     Raises ValueError for a value that is not allowed and for a `tool_choice` that no answer can satisfy, TypeError for
-    an unknown parameter, `UnreadableSource` for an object that is no source, and `DecisionRefused` for a decision that
-    does not fit.
+    an unknown parameter, `UnreadableSource` for an object that is not a source, and `DecisionRefused` for a decision
+    that matches no call.
     """
 
     def __init__(
@@ -199,7 +199,7 @@ class ToolStream(Decidable):
 
     @property
     def run_id(self) -> str:
-        """The id of the run. The `start` event holds it too."""
+        """The id of the run. The `start` event also holds it."""
         return self._run.machine.run_id
 
     @property
@@ -220,7 +220,7 @@ class ToolStream(Decidable):
         """Yield the items of a list in the answer. Each item is validated as the type `kind` as soon as it is complete.
 
         `path` is the path of the list. None means the first list of the answer. This reads all events of the stream and
-        skips the other events. Invalid items are skipped too. The warning about the invalid answer reports them.
+        skips the other events. Invalid items are also skipped. The warning about the invalid answer reports them.
         """
         item_type, draft, list_path = output_type(kind), Draft(), None if path is None else list(path)
         async for event in self:

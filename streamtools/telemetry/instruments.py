@@ -72,7 +72,7 @@ class Instruments:
         self._readers = meter.create_up_down_counter("streamtools.readers", "1", "Connections that read runs.")
 
     def count(self, name: str, by: int) -> None:
-        """Add `by` to the counter `name`. The names are those of `streamtools.observing.count`."""
+        """Add `by` to the counter `name`. `streamtools.observing.count` defines the names."""
         (self._readers if name == "readers" else self._counters[name]).add(by)
 
     def count_events(self, events: Sequence[Any], model: str | None) -> None:

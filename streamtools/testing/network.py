@@ -26,7 +26,7 @@ address."""
 class NetworkBlocked(StreamToolsError, RuntimeError):
     """Raised when a test tries to use the blocked network.
 
-    It is no subclass of OSError, because clients retry after an OSError, or convert it to another error.
+    It is not a subclass of OSError, because clients retry after an OSError, or convert it to another error.
     """
 
 

@@ -50,7 +50,7 @@ class ToolContext(Generic[State]):
         call_id: str = "",
         name: str = "",
         *,
-        state: State = None,  # type: ignore[assignment]  # None is no instance of `State`
+        state: State = None,  # type: ignore[assignment]  # None is not an instance of `State`
         report: Report = discard,
     ) -> None:
         """Create a context. Call this in the thread of the event loop.

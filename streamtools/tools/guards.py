@@ -121,7 +121,10 @@ class GuardTracker:
             self.trip("token_limit")
 
     def end_turn(self, outcomes: Sequence[ToolOutcome], malformed: int = 0) -> None:
-        """End the current turn. `outcomes` are those of its calls, and `malformed` is the number of malformed calls."""
+        """End the current turn.
+
+        `outcomes` are the outcomes of its calls, and `malformed` is the number of malformed calls.
+        """
         self._calls_of_turn = 0
         if any(outcome.error is None for outcome in outcomes):
             self._failed_turns = 0

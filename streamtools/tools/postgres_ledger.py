@@ -86,8 +86,10 @@ class PostgresLedger(SQLLedger):
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close the idle connections, also of the ledgers that `of` returned. The ledger can be used again
-        afterwards."""
+        """Close the idle connections, also of the ledgers that `of` returned.
+
+        The ledger can be used again afterwards.
+        """
         while self._idle:
             self._idle.pop().close()
 

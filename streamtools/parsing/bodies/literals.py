@@ -132,7 +132,7 @@ _prefixed = re.compile(r"[-+]?0(?:[xX][0-9a-fA-F]{1,128}|[oO][0-7]{1,128}|[bB][0
 
 
 def number(word: str, *, zeros: bool = False) -> str | None:
-    """Return the JSON of a number, or None if `word` is no number. With `zeros=True`, it may begin with zeros."""
+    """Return the JSON of a number, or None if `word` is not a number. With `zeros=True`, it may begin with zeros."""
     if _prefixed(word):
         return str(int(word, 0))
     found = _decimal(word)

@@ -24,7 +24,7 @@ from streamtools.parsing.reader import matcher
 from streamtools.parsing.span import Span
 
 STRING: Final = frozenset({"string"})
-"""The allowed types of a value that the dialect marks as a string. They replace those of the schema."""
+"""The allowed types of a value that the dialect marks as a string. They replace the types of the schema."""
 
 JSON_TYPES: Final = frozenset({"object", "array", "integer", "number", "boolean", "null"})
 """The allowed types of a value that the dialect marks as JSON. A string is then allowed only in quotes."""
@@ -54,7 +54,10 @@ class Value:
     """Converts one value and writes it to the span's current call. Call `take` for each piece, then `end`."""
 
     def __init__(self, schema: Schema, span: Span, types: Types | None = None) -> None:
-        """Set the allowed types. `types` are those that the dialect marks. With None, those of `schema` are allowed."""
+        """Set the allowed types.
+
+        `types` are the types that the dialect marks. With None, the types of `schema` are allowed.
+        """
         self._span = span
         allowed = (schema.types if types is None else types) & (STRING | JSON_TYPES) or STRING
         if types is None and "string" not in allowed:

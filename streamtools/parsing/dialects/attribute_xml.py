@@ -360,7 +360,7 @@ def morph_xml() -> Dialect:
         reserved=both_tags("tool_response"),
         reserved_patterns=(("<", r"[\w.-]{1,128}[ \t\r\n]{0,32}/?>"),),
         auto=False,
-        notes="The name of the outer tag is the name of the tool, those of the inner tags are its parameters.",
+        notes="The outer tag has the name of the tool. The inner tags have the names of its parameters.",
     )
 
 
