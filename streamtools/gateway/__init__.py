@@ -1,20 +1,23 @@
-"""Gives tools to a model that writes its calls as text. Works with any SDK and any client.
+"""Gives tools to models that write calls as text. Works with any SDK and any client.
 
 `ToolCallTransport` is an HTTP transport for Python SDKs. `app` is a server for clients in any language, and requires
-the extra `web`. Both use `Rewrite`, which does no I/O. A custom driver can use it as follows:
+the extra `web`. Both use `Rewrite`, which does no I/O. A custom server can use it, too:
 
-    rewrite = Rewrite(mode="text")                     # create it once
-    exchange = rewrite.begin(client, body, host=…)     # client is client_of(method, path), if that is not None
+    rewrite = Rewrite(mode="text")  # once
+
+    client = client_of(method, path)  # if None, forward the request unchanged
+    exchange = rewrite.begin(client, body, host=upstream_host)
     while (request := exchange.request) is not None:
-        …POST request.body to path_for(path, request.endpoint), with headers_for(client, headers)…
-        exchange.begin(status, headers)                # the status and headers of the upstream's response
-        …exchange.feed(chunk)…                         # for each chunk of the decoded body; returns the client's bytes
-        …exchange.close(cause)…                        # also returns bytes; cause is a word if the body is incomplete
-    exchange.head                                      # ResponseHead(status, headers) for the client
+        url = upstream_url + path_for(path, request.endpoint)
+        response = await post(url, request.body, headers_for(client, headers))
+        exchange.begin(response.status, response.headers)
+        async for chunk in response:  # of the decoded body
+            await send(exchange.feed(chunk))
+        await send(exchange.close())  # or close("transport") if the body is incomplete
 
-If `client_of` returns None, forward the request unchanged. Check `head` after each step. It is None until the status is
-certain. It is set when a streamed answer begins, and otherwise when the last `close` returns. If the gateway refuses
-the client's request, `request` is None, `head` is set from the start, and `close()` returns the body.
+`exchange.head` has the status and headers for the client. It is set when a streamed answer begins, and otherwise when
+the last `close` returns. Bytes of `feed` and `close` are sent after it. If the gateway refuses the client's request,
+`request` is None and `head` is set from the start, and `close` returns the body.
 
 While the upstream is silent, send `KEEP_ALIVE` of `outputs.sse` to keep the client's connection open. With
 `begin(…, watch=function)`, `function` is called with the events of the answer, except its text. No input of the client

@@ -21,7 +21,7 @@ SENT = [[b"a"], [b"b"], [b"cde"], [b"f" + 2 * LONG, b"g"], [b"hi"]]
 
 
 class Upstream(httpx.AsyncByteStream):
-    """Sends a burst of pieces whenever all of the one before has arrived."""
+    """Sends a burst of pieces after all pieces of the last burst have arrived."""
 
     def __init__(self, bursts: list[list[bytes]]) -> None:
         self.bursts = bursts

@@ -73,7 +73,7 @@ def test_failures_before_an_answer_begins(client: str, streamed: bool) -> None:
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_every_cut_of_an_answer(client: str) -> None:
-    """The client gets the text once and complete, from a prefill, an instruction or a new beginning."""
+    """The client gets the text once and complete, after a prefill, an instruction or a restart."""
     for at in range(0, len(TEXT) + 1, 7):
         shown, rest = TEXT[:at], TEXT[at:]
         for upstream, answers in ((PREFILLED, [shown[len(shown.rstrip()) :] + rest]), (SECOND, [rest, shown + rest])):
@@ -120,7 +120,7 @@ def test_native_calls_are_discarded(client: str) -> None:
 
 
 def test_a_rule_applies_across_the_break() -> None:
-    """A match that is cut by it is taken out, and stands in nothing that the client is sent."""
+    """A match that the break divides is removed completely."""
     secret = "AKIAIOSFODNN7EXAMPLE"
     for at in range(1, len(secret)):
         exchange = begin("openai", request("openai"), fallbacks=[PREFILLED], text_rules=[rules.keys()])
@@ -178,7 +178,7 @@ KEY = "sk-of-the-second-1234"
 
 @pytest.mark.anyio
 async def test_under_an_sdk() -> None:
-    """The connection that is refused, the status, and the break: the client's key stays where it was meant to go."""
+    """A refused connection, an error status, and a break. The client's key is sent only to the first upstream."""
     answers = Loopback([stream([TEXT])]), Loopback([cut(TEXT[:30])], drop=True)
     async with Provider(*answers) as first, Provider(*[Loopback([stream([TEXT[30:]])])] * 2) as second:
         others = [FallbackUpstream(url=f"{second.url}v1", key=KEY)]
@@ -200,7 +200,10 @@ async def test_under_an_sdk() -> None:
 @pytest.mark.anyio
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_in_front_of_clients() -> None:
-    """Each client's form, with the break in mid-stream; a key that the second repeats is overwritten."""
+    """In each client's format, with a break during the answer.
+
+    A key that the second upstream repeats is overwritten.
+    """
     answers = [Loopback([cut(TEXT[:30])], drop=True)] * len(CLIENTS)
     rests = [Loopback([stream([f"{TEXT[30:]} {KEY}"])])] * (len(CLIENTS) + 1)
     async with Provider(*answers) as first, Provider(*rests) as second:
@@ -222,7 +225,7 @@ async def test_in_front_of_clients() -> None:
 @pytest.mark.parametrize("client", CLIENTS)
 @given(at=st.integers(0, len(CALL) + 2), again=st.booleans())
 def test_an_open_call_is_discarded(client: str, at: int, again: bool) -> None:
-    """Wherever it is cut: the client has the calls that the last answer ends with, each once."""
+    """At any cut, the client gets the calls of the last answer once."""
     exchange = begin(client, request(client), fallbacks=[SECOND])
     sent = give(exchange, 200, cut("I look.\n" + (CALL + "  ")[:at]), cause="transport")
     assert b"Bern" not in sent

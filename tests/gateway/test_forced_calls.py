@@ -1,4 +1,4 @@
-"""Calls that are forced, of servers that keep their model to a schema, and of those that do not."""
+"""Forced calls, with servers that can force an answer to match a schema, and with others."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ def told(exchange: Exchange) -> Any:
 
 
 def schema_in(body: Any) -> Any:
-    """Return the schema to which the upstream is to keep its model."""
+    """Return the schema in a request for the upstream."""
     return body["format"] if "format" in body else body["response_format"]["json_schema"]["schema"]
 
 
 def line(text: str, *, done: bool) -> bytes:
-    """Return a part of an answer in Ollama's form."""
+    """Return a line of an answer in Ollama's format."""
     said = {"role": "assistant", "content": text}
     return json.dumps({"model": "m", "message": said, "done": done, "done_reason": "stop"}).encode() + b"\n"
 
 
 def reply(text: str, server: str, *, streamed: bool) -> Any:
-    """Return an answer of a server."""
+    """Return an answer in the format of a server."""
     pieces = [text[at : at + 3] for at in range(0, len(text), 3)]
     if server == "ollama":
         return (

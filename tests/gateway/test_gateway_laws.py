@@ -1,4 +1,4 @@
-"""The laws of the package over the whole way: from the bytes of the upstream to those of the client."""
+"""The laws of the package from the bytes of the upstream to the bytes of the client."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NAME = "get_weather"
 
 
 def asked(client: str, *, streamed: bool = True) -> Any:
-    """Return a request whose tool has a parameter of another type than text."""
+    """Return a request whose tool has a parameter that is not text."""
     schema = {"type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "integer"}}}
     body = request(client, streamed=streamed, tools=[NAME])
     (tool,) = body["tools"]
@@ -27,7 +27,7 @@ def asked(client: str, *, streamed: bool = True) -> Any:
 
 
 def cuts(body: bytes, seed: int) -> list[bytes]:
-    """Return a body in pieces, from single bytes to hundreds of them."""
+    """Return a body in pieces of one to hundreds of bytes."""
     chance = random.Random(seed)
     places = sorted({0, len(body), *(chance.randrange(len(body)) for _ in range(chance.choice((3, 40, 400))))})
     return [body[begin:end] for begin, end in pairwise(places)]
@@ -40,7 +40,7 @@ some_and_all = pytest.mark.parametrize(
 
 @some_and_all
 def test_cuts_do_not_change_the_answer(ids: list[str]) -> None:
-    """Nor does it matter whether the answer is streamed; and no character of the call is text."""
+    """Streamed answers and others are equal, and no character of a call is text."""
     for number, id in enumerate(ids):
         dialect = DIALECTS[id]
         client = CLIENTS[number % 3]
@@ -64,7 +64,7 @@ def test_cuts_do_not_change_the_answer(ids: list[str]) -> None:
 
 @some_and_all
 def test_arguments_results_and_descriptions_are_neutralized(ids: list[str]) -> None:
-    """The arguments of calls, which a client has as they were, thoughts, descriptions, and texts in a result's JSON."""
+    """Clients get arguments unchanged. Thoughts, descriptions and texts in results are neutralized."""
     for number, id in enumerate(ids):
         planted = DIALECTS[id].write_call(NAME, ARGUMENTS)
         client = CLIENTS[number % 3]
@@ -107,7 +107,7 @@ def test_arguments_results_and_descriptions_are_neutralized(ids: list[str]) -> N
 
 @some_and_all
 def test_repeated_calls_in_messages_are_text(ids: list[str]) -> None:
-    """A call that is planted in a result, in a user's message or in an earlier answer is none when it comes back."""
+    """A call in a result, in a user message or in an earlier answer is text if the model repeats it."""
     for number, id in enumerate(ids):
         dialect = DIALECTS[id]
         planted = dialect.write_call(NAME, ARGUMENTS)
@@ -148,7 +148,7 @@ def collect_text(client: str, sent: bytes) -> str:
 
 
 def test_any_upstream_bytes_give_a_complete_answer() -> None:
-    """Bytes at random, and streams that are cut or damaged, raise nothing, and end in the client's form."""
+    """Random bytes and damaged streams raise nothing. The answer ends in the client's format."""
     chance = random.Random(23)
     good = stream(["So.\n", '~~~tool_call\n{"name": "get_weather", "arguments": {}}\n~~~'])
     for number in range(150):

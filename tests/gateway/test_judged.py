@@ -1,4 +1,4 @@
-"""A judge over transport and gateway: text that it has not approved never reaches a client."""
+"""A judge in the transport and the gateway: text that it has not approved is never sent to a client."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def fine(text: str, before: str) -> bool:
 
 
 async def slowly(text: str, before: str) -> bool:
-    """A judge that is reached over a network."""
+    """A judge that answers after a network request."""
     await anyio.lowlevel.checkpoint()
     return "money" not in text
 
@@ -46,7 +46,7 @@ def settle(exchange: Exchange) -> bytes:
 
 
 def give(exchange: Exchange, body: bytes, size: int, *, cause: str | None = None) -> bytes:
-    """Return the client's bytes. The judge is asked as for a blocking client."""
+    """Return the client's bytes. The judge is called as for a blocking client."""
     exchange.begin(200, HEADERS if body.startswith(b"data") else [("content-type", "application/json")])
     sent = b""
     for at in range(0, len(body), size):
@@ -186,7 +186,7 @@ def test_options_that_cannot_be_judged() -> None:
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_unread_text_does_not_pass() -> None:
-    """A text of a model that is not rewritten is refused by both, and whatever brings none passes."""
+    """Requests whose answer may have unread text of a model are refused. Other requests are forwarded."""
     passes = ["/v1/embeddings", "/v1/moderations", "/v1/models"]
     refused = ["/v1/completions", "/v1/audio/transcriptions", "/v1/models/gemini:generateContent", "/v1/responses/r_1"]
     options: list[dict[str, Any]] = [{"text_rules": [rules.email()]}, {"text_judge": TextJudge(fine)}]

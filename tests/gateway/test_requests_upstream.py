@@ -56,7 +56,7 @@ def status(exchange: Exchange) -> int | None:
 
 
 def refusal(client: str, body: Any, **options: Any) -> tuple[int, str]:
-    """Return the status and the message of a request that is refused."""
+    """Return the status and the message for a refused request."""
     exchange = begin(client, body, **options)
     assert exchange.request is None
     assert exchange.head is not None
@@ -64,7 +64,7 @@ def refusal(client: str, body: Any, **options: Any) -> tuple[int, str]:
 
 
 def test_each_request_begins_like_the_one_before() -> None:
-    """The upstream finds the next request of a conversation in its cache: its messages are the same, byte by byte."""
+    """The messages of earlier requests are equal byte by byte, so the upstream can use its cache."""
     for client in CLIENTS:
         first = sent(begin(client, request(client)))
         assert "tools" not in first
@@ -126,7 +126,7 @@ def test_options_are_renamed_for_the_upstream() -> None:
 
 
 def test_the_upstream_may_call_natively() -> None:
-    """Chat completions pass unchanged. Other formats are converted. Leaking calls are read in both cases."""
+    """Chat completions are forwarded unchanged, other formats are converted. Calls in text are found in both cases."""
     body = json.dumps(request("openai")).encode()
     exchange = begin("openai", body, mode="native")
     assert exchange.request is not None

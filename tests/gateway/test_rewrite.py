@@ -29,7 +29,7 @@ def test_each_scene_streamed_and_not(client: str) -> None:
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_rules_apply_to_every_answer(client: str) -> None:
-    """Also of one that nothing else changes."""
+    """Also to an answer that needs no other change."""
     found = [rules.email(), rules.stop("END")]
     for streamed, asked in itertools.product((True, False), ({}, {"tools": (), "mode": "native"})):
         body = request(client, streamed=streamed, **{key: each for key, each in asked.items() if key == "tools"})
@@ -43,7 +43,7 @@ def test_rules_apply_to_every_answer(client: str) -> None:
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_a_cut_call_is_no_call(client: str) -> None:
-    """It ends with `length` where the upstream says so, and else with an error; never as if it were whole."""
+    """The answer ends with `length` if the upstream reports it, otherwise with an error."""
     text = 'So.\n~~~tool_call\n{"name": "get_weather", "arguments": {"city": "Zü'
     for finish, streamed in (("length", True), ("length", False), ("stop", True), ("stop", False), (None, True)):
         exchange = begin(client, request(client, streamed=streamed))
@@ -86,7 +86,7 @@ def test_a_malformed_call_ends_the_answer_with_an_error(client: str) -> None:
 
 
 def test_an_endless_answer_is_cut() -> None:
-    """No more than 16 frames of the longest are read of it."""
+    """At most 16 times the maximum size of a frame is read."""
     for client in CLIENTS:
         exchange = begin(client, request(client), limits=Limits(frame=1000))
         exchange.begin(200, HEADERS)

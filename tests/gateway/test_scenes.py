@@ -21,7 +21,7 @@ PATHS = {"openai": "/v1/chat/completions", "responses": "/v1/responses", "anthro
 
 
 def loopback(scene: Scene, *, streamed: bool) -> Loopback:
-    """Return the upstream of a scene, which sends its answer in pieces that are no frames."""
+    """Return the upstream of a scene, whose pieces are not frames."""
     body = scene.answered(streamed=streamed)
     pieces = [body[at : at + 97] for at in range(0, len(body), 97)]
     return Loopback(pieces, declared="text/event-stream" if streamed else "application/json")
@@ -29,7 +29,7 @@ def loopback(scene: Scene, *, streamed: bool) -> Loopback:
 
 @asynccontextmanager
 async def way_to(upstream: str, way: str, scene: Scene) -> AsyncIterator[httpx.AsyncClient]:
-    """Give a client that asks the upstream in one of the ways; ASGI needs no server of the gateway's own."""
+    """Yield a client that calls the upstream through the transport or the gateway."""
     rewrite = Rewrite(**scene.options)
     if way == "gateway":
         application = app(f"{upstream}v1", rewrite=rewrite)

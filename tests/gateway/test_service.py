@@ -43,7 +43,7 @@ def anyio_backend() -> str:
 
 @asynccontextmanager
 async def gateway(*answers: Loopback, **options: Any) -> AsyncIterator[tuple[httpx.AsyncClient, Provider]]:
-    """A gateway before an upstream with these answers, and a client of it."""
+    """A gateway for an upstream with these answers, and a client of the gateway."""
     async with (
         Provider(*(answers or (Loopback([TOLD]),))) as upstream,
         Served(app(f"{upstream.url}v1", **options)) as server,
@@ -121,7 +121,7 @@ async def test_mounted_at_a_path() -> None:
 
 
 async def test_headers_of_the_upstream() -> None:
-    """Of any encoding; none that a browser, or a proxy in front, would take for the gateway's own."""
+    """They may have any encoding. Headers that a browser or a proxy would apply to the gateway are removed."""
     told = {
         "x-a": "漢",
         "refresh": "0;url=//evil.example",
@@ -181,7 +181,7 @@ async def test_forbidden_requests() -> None:
 
 
 async def test_slow_bodies_do_not_block_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Others are answered while it is awaited; those that wait as well are bounded, and so is their time."""
+    """Other requests are answered meanwhile. The number of waiting requests and their time are limited."""
     begun, waits = anyio.Semaphore(0), anyio.Event()
 
     async def read(asked: Any, make: Any, **options: Any) -> Any:
@@ -304,7 +304,7 @@ async def test_a_client_that_leaves_closes_the_upstream() -> None:
 
 
 async def test_a_slow_client_slows_the_upstream() -> None:
-    """Data that the client does not accept is not read: of 200 MB a few are in buffers."""
+    """Data that the client does not accept is not read: of 200 MB, a few are in buffers."""
     sent = 0
 
     def pieces() -> Iterator[bytes]:
@@ -346,7 +346,7 @@ async def test_answers_have_a_time_limit() -> None:
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
 async def test_shutdown_ends_answers() -> None:
-    """An answer that is streamed says why, and a new one is not begun."""
+    """A streamed answer ends with an error, and no new answer starts."""
     before = signal.signal(signal.SIGTERM, lambda *_: None)
     told, give = anyio.Event(), anyio.Event()
     held = Loopback([stream(["So it is."], None, done=False)], hold=True)

@@ -111,7 +111,7 @@ def test_blocking_clients() -> None:
 
 
 class Broken(httpx.AsyncByteStream, httpx.SyncByteStream):
-    """A body that breaks off."""
+    """A body whose connection breaks."""
 
     def __init__(self, body: bytes) -> None:
         self._body = body
@@ -171,7 +171,7 @@ def test_a_custom_inner_transport() -> None:
 
 
 async def test_nested_content_encodings_are_not_decoded() -> None:
-    """Each decoding may make it a thousand times as long, all in memory."""
+    """Each decoding may expand a body a thousandfold in memory."""
     body = gzip.compress(gzip.compress(bytes(1_000_000)))
     for packed in ("gzip, gzip", "deflate,identity,GZIP"):
         async with Loopback([body], headers={"content-encoding": packed}) as provider, client() as http:

@@ -36,7 +36,7 @@ def client_of(way: str, upstream: str, rewrite: Rewrite) -> httpx.AsyncClient:
 @pytest.mark.parametrize("way", ["gateway", "transport"])
 @pytest.mark.parametrize(("asked", "said"), [("Hi", LONG), (LONG, "So.\n")], ids=["a long answer", "a long question"])
 async def test_long_answers_do_not_block_others(way: str, asked: str, said: str) -> None:
-    """Also short answers to long questions, because such a question may be sent again."""
+    """Also short answers to long requests, because such a request may be sent again."""
     reading, answered, order = threading.Event(), threading.Event(), list[str]()
 
     def name_a_call() -> str:
