@@ -1,4 +1,4 @@
-"""Histories that front ends store, of the AI SDK and AG-UI: read, but not trusted."""
+"""Histories that front ends store (AI SDK, AG-UI). They are read, but not trusted."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def answer(text: str, id: str = "c", name: str = "f", *, is_error: bool = False)
     return CallResult("native", name, text, id, is_error=is_error)
 
 
-def test_a_conversation_of_the_ai_sdk() -> None:
-    """Each step is a turn with its calls and their results. Parts for the interface are left out."""
+def test_each_step_of_the_ai_sdk_is_a_turn() -> None:
+    """It holds its calls with their results. Parts for the interface are omitted."""
     read = read_messages(
         [
             ui("user", text("How is it?"), {"type": "file", "mediaType": "image/png", "url": PICTURE, "filename": "a"}),
@@ -99,8 +99,7 @@ STATES: dict[str, tuple[dict[str, Any], CallResult | None]] = {
 
 
 @together(("given", "result"), STATES.values(), ids=STATES)
-def test_tool_parts_in_every_state(given: dict[str, Any], result: CallResult | None) -> None:
-    """A call has its result, or is open if it has not run."""
+def test_a_tool_part_has_its_result_or_is_open(given: dict[str, Any], result: CallResult | None) -> None:
     history = read_messages([ui("assistant", given)])
     assert Assistant("", (call(a=1),)) == history[0]
     assert ([Results((result,))] if result else []) == history[1:]
@@ -108,15 +107,14 @@ def test_tool_parts_in_every_state(given: dict[str, Any], result: CallResult | N
         assert write_messages([User("?"), *history, User("!")], format)
 
 
-def test_an_incomplete_call() -> None:
-    """It is ignored."""
+def test_an_incomplete_call_is_ignored() -> None:
     assert [] == read_messages([ui("assistant", part("input-streaming"))])
     assert [Assistant("Hi")] == read_messages([ui("assistant", text("Hi"), part("input-streaming", input=None))])
 
 
 @pytest.mark.parametrize("given", [{"input": '{"a'}, {"input": None, "rawInput": '{"a'}], ids=["input", "rawInput"])
-def test_a_malformed_call(given: dict[str, Any]) -> None:
-    """It is kept as the model wrote it, with its error, and the conversation continues."""
+def test_a_malformed_call_keeps_its_text(given: dict[str, Any]) -> None:
+    """It has its error as its result, and the conversation continues."""
     malformed = part("output-error", errorText="not valid JSON", **given)
     turn, results = history = read_messages([ui("assistant", malformed)])
     assert isinstance(turn, Assistant)
@@ -126,8 +124,8 @@ def test_a_malformed_call(given: dict[str, Any]) -> None:
         assert write_messages([User("?"), *history, User("!")], format)
 
 
-def test_files() -> None:
-    """Data is written in each provider's form. An unreadable address is written as text."""
+def test_files_are_written_in_each_format() -> None:
+    """A URL that the provider cannot read is written as text."""
     url = "data:application/pdf;base64,aGk="
     given = [{"type": "file", "mediaType": "application/pdf", "url": url, "filename": "a.pdf"}]
     history = read_messages([ui("user", *given)])
@@ -148,7 +146,7 @@ def asked(id: str = "c", arguments: str = '{"a":1}') -> dict[str, Any]:
     return {"id": id, "type": "function", "function": {"name": "f", "arguments": arguments}}
 
 
-def test_a_conversation_of_ag_ui() -> None:
+def test_messages_of_ag_ui_are_joined_to_turns() -> None:
     """Reasoning, text and calls are one turn. Activities are for the interface."""
     picture = {"type": "image", "source": {"type": "data", "value": "aGk=", "mimeType": "image/png"}}
     document = {"type": "binary", "mimeType": "application/pdf", "data": "aGk=", "filename": "a.pdf"}
@@ -176,8 +174,8 @@ def test_a_conversation_of_ag_ui() -> None:
     ] == read
 
 
-def test_protected_reasoning_of_an_unknown_provider() -> None:
-    """It is ignored, because another provider would refuse each later request."""
+def test_encrypted_reasoning_of_an_unknown_provider_is_ignored() -> None:
+    """Another provider would refuse each later request."""
     foreign = ("c2lnbmVk", '{"signature":"s"}', '{"format":1,"signature":"s"}', "{", "[]", "5")
     for value in foreign:
         said = [agui("reasoning", content="Hm", encryptedValue=value), agui("assistant", content="Hi")]
@@ -188,8 +186,8 @@ def test_protected_reasoning_of_an_unknown_provider() -> None:
     assert Assistant("Hi", (), (Thought("Hm", "s"),)) == turn
 
 
-def test_a_malformed_call_of_ag_ui() -> None:
-    """The client returns the malformed arguments, and later requests work."""
+def test_malformed_arguments_of_ag_ui_are_restored() -> None:
+    """The client sends the malformed arguments, and later requests are accepted."""
     messages = [
         agui("user", content="?"),
         agui("assistant", toolCalls=[asked("c", '{"a')]),
@@ -215,8 +213,8 @@ SYSTEM = {
 
 
 @pytest.mark.parametrize("message", SYSTEM.values(), ids=SYSTEM)
-def test_system_messages_of_a_client(message: dict[str, Any]) -> None:
-    """They are refused with the index of the message, unless the application allows them."""
+def test_system_messages_of_a_client_are_refused(message: dict[str, Any]) -> None:
+    """The error has the index of the message. The application can allow them."""
     messages = [ui("user", text("Hi")), message]
     with pytest.raises(ValueError, match="message 1: a client must not send system messages"):
         read_messages(messages)
@@ -225,8 +223,8 @@ def test_system_messages_of_a_client(message: dict[str, Any]) -> None:
         read_messages([{"role": "system", "content": "Obey."}], client=True)
 
 
-def test_approvals_of_a_client() -> None:
-    """They run nothing: the call has not run, and gets that as its result."""
+def test_approvals_of_a_client_run_nothing() -> None:
+    """The result says that the call was not run."""
     approved = part("approval-responded", approval={"id": "c", "approved": True})
     history = read_messages([ui("assistant", approved), ui("user", text("Go on."))])
     assert "this call was not run" == write_messages(history, "openai")[1]["content"]
@@ -263,8 +261,8 @@ HOSTED: dict[str, list[dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("messages", HOSTED.values(), ids=HOSTED)
-def test_provider_items_of_a_client(messages: list[dict[str, Any]]) -> None:
-    """References, file and container ids, approvals and hosted tools count only from the server's own history."""
+def test_provider_items_of_a_client_are_dropped(messages: list[dict[str, Any]]) -> None:
+    """References, file and container ids, approvals and hosted tools are accepted from the server only."""
     history = read_messages(messages, client=True)
     for format in FORMATS:
         written = json.dumps(write_messages(history, format))
@@ -276,8 +274,8 @@ def test_provider_items_of_a_client(messages: list[dict[str, Any]]) -> None:
         assert () == each.items
 
 
-def test_file_ids_of_a_client() -> None:
-    """Only texts and files with their data are kept, also in results."""
+def test_file_ids_of_a_client_are_dropped() -> None:
+    """Texts, and files with their data, are kept, also in results."""
     files: list[Any] = [{"type": "file", "file": {"file_id": "file_1"}}, {"fileData": {"fileUri": "gs://file_1"}}]
     image = {"type": "input_image", "file_id": "file_1"}
     shown = {"type": "image_url", "image_url": {"url": PICTURE}}
@@ -306,8 +304,8 @@ def test_file_ids_of_a_client() -> None:
         "https://ｇenerativelanguage.googleapis.com/a",
     ],
 )
-def test_addresses_of_a_client(url: str) -> None:
-    """Only web addresses are kept, no storage buckets and no uploads of the server."""
+def test_only_web_addresses_of_a_client_are_kept(url: str) -> None:
+    """Storage buckets and uploads of the server are dropped."""
     image = {"type": "image_url", "image_url": {"url": url}}
     forms = [
         ui("user", text("Hi"), {"type": "file", "mediaType": "image/png", "url": url}),
@@ -328,8 +326,8 @@ def test_addresses_of_a_client(url: str) -> None:
         assert [User([open_])] == read_messages([{"role": "user", "content": [open_]}], client=True)
 
 
-def test_unknown_members_of_a_client() -> None:
-    """Cache control and file ids are left out."""
+def test_unknown_fields_of_a_client_are_dropped() -> None:
+    """Such fields are cache control and file ids."""
     more: dict[str, Any] = {"cache_control": {"type": "ephemeral", "ttl": "1h"}, "file_id": "file_1"}
     image = {"type": "image_url", "image_url": {"url": PICTURE, "detail": "low"}}
     said: list[Any] = [
@@ -375,23 +373,24 @@ PROTECTED: dict[str, tuple[dict[str, Any], str, str]] = {
 
 
 @pytest.mark.parametrize(("given", "format", "expected"), PROTECTED.values(), ids=PROTECTED)
-def test_signed_data_of_a_client(given: dict[str, Any], format: str, expected: str) -> None:
-    """The provider has signed or encrypted it. Another provider does not get it."""
+def test_signed_data_of_a_client_is_sent_to_its_provider_only(
+    given: dict[str, Any], format: str, expected: str
+) -> None:
     history = read_messages([ui("user", text("?")), ui("assistant", given, text("Hi."))])
     assert expected in json.dumps(write_messages(history, format))
     for other in {*FORMATS} - {format}:
         assert expected not in json.dumps(write_messages(history, other))
 
 
-def test_messages_of_a_history_among_those_of_a_client() -> None:
-    """They are used unchanged."""
+def test_messages_of_a_history_are_trusted() -> None:
+    """They may be mixed with messages of a client."""
     file = {"type": "file", "file": {"file_id": "file_1"}}
     kept: list[Any] = [System("Be brief."), User([file]), Assistant(parts=(TextPart("Hi"),))]
     assert [*kept, User("?")] == read_messages([*kept, ui("user", text("?"))])
 
 
 def test_clients_and_providers_are_distinguished() -> None:
-    """Gemini's parts have no types, and an output item of Responses has one."""
+    """Gemini's parts have no type, and an output item of Responses has one."""
     parts = [{"text": "Hi"}]
     message = {"id": "m", "type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Hi"}]}
     for given in ({"role": "user", "parts": parts}, {"role": "model", "parts": parts}, message):

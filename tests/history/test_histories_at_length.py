@@ -14,8 +14,8 @@ def item(number: int) -> dict[str, Any]:
     return {"type": "function_call", "call_id": f"c{number}", "name": f"f{number}", "arguments": "{}"}
 
 
-def test_a_turn_of_many_items() -> None:
-    """Calls, thoughts and texts become one turn, and the results one message, in order, in linear time."""
+def test_many_items_are_one_turn_in_linear_time() -> None:
+    """Calls, thoughts and texts become one turn, and the results one message, in order."""
     thought = {"type": "reasoning", "id": "r", "summary": [], "encrypted_content": "s"}
     said = {"role": "assistant", "content": [{"type": "output_text", "text": "a"}]}
     items = [each for number in range(MANY) for each in (thought, item(number), said)]
@@ -33,8 +33,7 @@ def test_a_turn_of_many_items() -> None:
     ]
 
 
-def test_results_without_a_name() -> None:
-    """Each answers the first open call."""
+def test_a_result_without_a_name_answers_the_first_open_call() -> None:
     results = [{"role": "tool", "content": str(number)} for number in range(MANY)]
 
     _, answers = read_messages([*map(item, range(MANY)), *results])
@@ -43,8 +42,8 @@ def test_results_without_a_name() -> None:
     assert [f"c{number}" for number in range(MANY)] == [each.call_id for each in answers.results]
 
 
-def test_one_id_in_one_turn() -> None:
-    """Each call gets a unique id, and the results are assigned in order."""
+def test_calls_with_the_same_id_get_unique_ids() -> None:
+    """Their results are assigned in order."""
     ids = ["d_2", "d_4", "d", "d", "d", "d_3"]
     calls = [{"type": "function_call", "call_id": id, "name": "f", "arguments": "{}"} for id in ids]
     results = [{"type": "function_call_output", "call_id": id, "output": str(at)} for at, id in enumerate(ids)]

@@ -1,4 +1,4 @@
-"""Histories of Bedrock's Converse and of Cohere."""
+"""Histories of Bedrock's Converse API and of Cohere."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def said(*blocks: dict[str, Any]) -> dict[str, Any]:
     return {"role": "assistant", "content": list(blocks)}
 
 
-def test_converse_for_other_providers() -> None:
-    """Texts, images, calls and results are converted. Reasoning and unknown blocks are left out."""
+def test_messages_of_converse_are_converted() -> None:
+    """Other providers get texts, images, calls and results, without reasoning and unknown blocks."""
     history = [user({"text": "Hi"}), said(THOUGHT, {"text": "a"}, HOSTED, CALL), user(RESULT)]
     written = write_messages(read_messages(history), "openai", provider=Origin(host="api.openai.com"))
     function = {"name": "f", "arguments": '{"a":1}'}
@@ -36,8 +36,8 @@ def test_converse_for_other_providers() -> None:
     ] == written
 
 
-def test_results_that_converse_holds_as_json() -> None:
-    """They are text for others. A result without text gets a placeholder for Converse."""
+def test_json_results_of_converse_become_text() -> None:
+    """For Converse, a result without text gets a placeholder."""
     value = {"toolResult": {"toolUseId": "tooluse_1", "content": [{"json": {"a": [1]}}]}}
     empty = {"toolResult": {"toolUseId": "tooluse_1", "content": []}}
     history = read_messages([said(CALL), user(value)])
@@ -55,7 +55,7 @@ PLAN: list[dict[str, Any]] = [
 
 
 def test_reasoning_of_cohere_stays_with_cohere() -> None:
-    """Others do not get its plan, and it does not get their reasoning."""
+    """Other providers do not get its plan, and Cohere does not get their reasoning."""
     read = read_messages(PLAN)
     assert "I look." not in str(write_messages(read, "openai"))
     theirs = [Assistant("a", thoughts=read[0].thoughts, origin=Origin("anthropic"))]  # type: ignore[union-attr]

@@ -1,4 +1,4 @@
-"""Steps of Google's Interactions."""
+"""Steps of Google's Interactions API."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CALL = step("function_call", id="c", name="f", arguments={"a": 1}, signature="z"
 
 
 def test_reasoning_is_sent_back_to_its_provider_only() -> None:
-    """With its signature, in the provider's format."""
+    """It has its signature and the provider's format."""
     said = Assistant(parts=(Thought("Hm", "s"), "Hi"), origin=Origin("interactions"))
     assert [SIGNED, step("model_output", content=[text("Hi")])] == write_messages([said], "interactions")
     other = Assistant(parts=(Thought("Hm", "s"), "Hi"), origin=Origin("anthropic"))
@@ -32,7 +32,7 @@ def test_reasoning_is_sent_back_to_its_provider_only() -> None:
 
 
 def test_a_client_sends_only_signed_provider_data() -> None:
-    """Signatures stay, for their provider only."""
+    """Signatures are sent to their provider only."""
     format, messages = EXACT["interactions"]
     written = str(write_messages(read_messages(messages, client=True), format))
     assert not [word for word in ("google_search", "file_search", "annotations") if word in written]
@@ -41,8 +41,8 @@ def test_a_client_sends_only_signed_provider_data() -> None:
     assert ("s", "z", None) == (turn.thoughts[0].signature, turn.calls[0].signature, turn.calls[0].own)
 
 
-def test_items_of_responses_are_no_steps() -> None:
-    """Types that both formats have are told apart by their members and their turn."""
+def test_items_of_responses_are_not_read_as_steps() -> None:
+    """Shared types are distinguished by their fields and their turn."""
     items: list[Body] = [
         {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
         {"type": "file_search_call", "id": "fs", "status": "completed", "queries": []},

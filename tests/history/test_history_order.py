@@ -56,7 +56,7 @@ async def hang() -> None:
 
 
 async def wait() -> None:
-    """Wait until the run is left."""
+    """Wait until the run is cancelled."""
     await anyio.sleep_forever()
 
 
@@ -88,7 +88,7 @@ turns = st.tuples(
 
 
 def source_of(turn: tuple[str, str, list[tuple[str, str]]], last: bool) -> list[SourceEvent]:
-    """Return what a provider says of one turn; ids may be missing, odd, and the same twice."""
+    """Return the provider's events of one turn. Ids may be missing, invalid or duplicated."""
     thought, text, calls = turn
     events: list[SourceEvent] = [ReasoningDelta(thought), ReasoningDelta("", "signed")] if thought else []
     events += [TextDelta(text)] if text else []
@@ -99,7 +99,7 @@ def source_of(turn: tuple[str, str, list[tuple[str, str]]], last: bool) -> list[
 
 
 async def run(source: list[SourceEvent], left_at: int | None, **options: Any) -> TurnResult:
-    """Return the result of a run, which is left at an event if that is asked for."""
+    """Return the result of a run, which is left at an event if `left_at` is set."""
     new_id = map("c{}".format, itertools.count(1)).__next__
     async with ToolStream(
         Script(source), tools=[succeed, fail, hang, wait], **grouped(new_id=new_id, **options)
@@ -114,10 +114,10 @@ async def run(source: list[SourceEvent], left_at: int | None, **options: Any) ->
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 @examples(0.6)
 @given(st.lists(turns, min_size=1, max_size=3), st.none() | st.integers(0, 40), st.sampled_from(["auto", "none"]))
-def test_what_a_run_adds_is_accepted(
+def test_messages_of_a_run_are_accepted(
     backend: str, said: list[tuple[str, str, list[tuple[str, str]]]], left_at: int | None, choice: str
 ) -> None:
-    """Success, failure, timeout, malformed and cancelled calls in any order: each has one result in its place."""
+    """Each call has one result at its place: successful, failed, timed out, malformed or cancelled."""
     source = [event for number, turn in enumerate(said, 1) for event in source_of(turn, number == len(said))]
 
     async def told() -> TurnResult:
@@ -131,8 +131,8 @@ def test_what_a_run_adds_is_accepted(
         assert [] == breaches(write_messages(history[:-1], format, dialects=DIALECTS, unanswered="cancelled"), format)
 
 
-def test_the_rules_find_faults() -> None:
-    """A missing, a duplicate, a late and an unexpected result are refused."""
+def test_the_rules_find_misplaced_results() -> None:
+    """A missing, a duplicate, a late and an unexpected result are found."""
     asked: dict[str, Any] = {
         "role": "assistant",
         "content": None,
@@ -177,7 +177,7 @@ def unique(given: Sequence[ToolCall]) -> tuple[ToolCall, ...]:
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[Message]:
-    """Histories in which answers are missing, late, out of order, apart from one another, and interrupted."""
+    """Return histories whose results are missing, late, out of order, scattered, or interrupted."""
     history: list[Message] = [User("?")]
     for _ in range(draw(st.integers(0, 5))):
         kind = draw(st.sampled_from(["system", "user", "turn", "turn", "turn"]))
@@ -193,9 +193,9 @@ def histories(draw: st.DrawFn) -> list[Message]:
             for call in answered[: draw(st.integers(0, 5))]:
                 if draw(st.booleans()) and not draw(st.booleans()):
                     history.append(User("Meanwhile."))
-                failed = call.name not in ("f", "g") or draw(st.booleans())  # no tool has an odd name and answers
+                failed = call.name not in ("f", "g") or draw(st.booleans())  # no tool with an invalid name has a result
                 text, neutralise = draw(odd_text), draw(st.booleans())
-                neutralise = neutralise or call.dialect == NATIVE  # whoever reads a history does not know of others
+                neutralise = neutralise or call.dialect == NATIVE  # a reader of messages does not know the option
                 answer = CallResult(call.dialect, call.name, text, call.id, neutralise, failed)
                 history.append(Results((answer,)))
     return history
@@ -207,7 +207,7 @@ def _expected(history: list[Message]) -> list[str]:
 
 @given(histories(), st.sampled_from(FORMATS))
 @examples(3)
-def test_every_history_is_accepted(history: list[Message], format: str) -> None:
+def test_each_paired_history_is_accepted(history: list[Message], format: str) -> None:
     """If it continues or is complete, each call has one result, in order."""
     for complete in ([*history, User("And?")], without_reasoning([*history, User("And?")])):
         assert [] == breaches(write_messages(complete, format, dialects=DIALECTS), format)
@@ -216,7 +216,7 @@ def test_every_history_is_accepted(history: list[Message], format: str) -> None:
 
 @given(histories())
 def test_pairing_keeps_all_content(history: list[Message]) -> None:
-    """Results find their calls, and nothing else changes. Pairing twice is pairing once."""
+    """Results find their calls, and nothing else changes. Pairing twice equals pairing once."""
     settled = pair_results(history, "leave")
     told = [answer for each in history if isinstance(each, Results) for answer in each.results]
     kept = [answer for each in settled if isinstance(each, Results) for answer in each.results]
@@ -237,8 +237,8 @@ def _native_ids(results: Results) -> list[str]:
 
 
 @given(histories(), st.sampled_from(FORMATS), st.sampled_from([None, *DIALECTS]))
-def test_calls_as_text_are_no_native_calls(history: list[Message], format: str, dialect: Dialect | None) -> None:
-    """A request without tools has no native calls, and every call in text is answered."""
+def test_calls_as_text_leave_no_native_calls(history: list[Message], format: str, dialect: Dialect | None) -> None:
+    """Each call in text has a result."""
     written = write_messages([*calls_as_text(history, dialect), User("?")], format, dialects=DIALECTS)
 
     assert [] == breaches(written, format)
@@ -249,8 +249,8 @@ def test_calls_as_text_are_no_native_calls(history: list[Message], format: str, 
 
 @given(histories(), st.sampled_from(FORMATS))
 @examples(2)
-def test_written_messages_can_be_read(history: list[Message], format: str) -> None:
-    """Read and written again, they are the same. Anthropic's neighbors are joined."""
+def test_written_messages_are_read_unchanged(history: list[Message], format: str) -> None:
+    """For Anthropic, messages of one role are joined."""
     written = write_messages([*history, User("?")], format, dialects=DIALECTS)
     again = write_messages(read_messages(written), format, dialects=DIALECTS)
 

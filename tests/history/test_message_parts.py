@@ -40,8 +40,8 @@ def written(content: str | list[dict[str, Any]], format: str) -> dict[str, Any]:
         ],
     ],
 )
-def test_odd_parts(part: Any, expected: dict[str, Any]) -> None:
-    """What has text is kept as text. Other parts stay for their provider, such as an image by file id."""
+def test_unknown_parts_are_kept_for_their_provider(part: Any, expected: dict[str, Any]) -> None:
+    """A part with text is kept as text. Another is an image by file id."""
     history = read_messages([{"role": "user", "content": [part]}])
     assert [User([expected])] == history
     for format in ("openai", "responses", "anthropic", "gemini"):
@@ -51,8 +51,7 @@ def test_odd_parts(part: Any, expected: dict[str, Any]) -> None:
 OWN = {"type": "file", "file": {"file_id": "f"}}
 
 
-def test_texts_and_images_for_ollama() -> None:
-    """It accepts text and image data, and nothing else."""
+def test_ollama_accepts_only_text_and_image_data() -> None:
     assert {"role": "user", "content": "What is this?\nTell.", "images": ["iVBORw=="]} == written(
         [TEXT, picture(PICTURE), {"type": "text", "text": "Tell."}], "ollama"
     )
@@ -61,8 +60,8 @@ def test_texts_and_images_for_ollama() -> None:
             written([part], "ollama")
 
 
-def test_members_of_another_format() -> None:
-    """They are left out. Cache control is sent to servers of chat completions that accept it."""
+def test_fields_of_another_format_are_dropped() -> None:
+    """Cache control is sent to servers of chat completions that accept it."""
     cached = {"cache_control": {"type": "ephemeral"}}
     source = {"type": "base64", "media_type": "application/pdf", "data": "aGk="}
     document = {"type": "document", "source": source, "title": "a.pdf", "citations": {"enabled": True}, **cached}

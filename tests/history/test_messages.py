@@ -133,14 +133,14 @@ SAID: dict[str, list[dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize(("format", "expected"), SAID.items(), ids=SAID)
-def test_native_calls_and_their_results(format: str, expected: list[dict[str, Any]]) -> None:
-    """Each format has its form, with results in call order, and errors where it can express them."""
+def test_native_calls_and_results_in_each_format(format: str, expected: list[dict[str, Any]]) -> None:
+    """Results are in call order, with errors if the format has them."""
     assert expected == write_messages(HISTORY, format)
 
 
 @pytest.mark.parametrize("format", SAID)
-def test_each_format_holds_the_same_history(format: str) -> None:
-    """Read from one provider's messages, it is written for another one."""
+def test_a_history_survives_each_pair_of_formats(format: str) -> None:
+    """It is read from one provider's messages and written for another."""
     read = read_messages(SAID[format])
     assert SAID["ollama"][1:] == write_messages([each for each in read if not isinstance(each, System)], "ollama")
 
@@ -152,15 +152,15 @@ THEN = Thought("Then.", "s2")
 OF_RESPONSES = (Thought("First.", "s1", "r1"), Thought("", "s2", "r2"), Thought("Last.", "s3", "r3"))
 
 
-def said(format: str, turn: Assistant) -> Any:
-    """Return what a provider gets of one turn of the assistant's, without the answers to its calls."""
+def turn_for(format: str, turn: Assistant) -> Any:
+    """Return the messages of one turn for a provider, without results."""
     return write_messages([turn], format, unanswered="leave")
 
 
-def test_reasoning_for_anthropic() -> None:
-    """Blocks are before what they led to, with their signatures. Those of other providers are left out."""
+def test_anthropic_gets_its_signed_reasoning() -> None:
+    """Blocks precede the part that they led to. Other providers' blocks are omitted."""
     parts = (*THOUGHTS, *OF_RESPONSES, "Hi.", WEATHER, THEN, Thought("unsigned"), TIME, THEN)
-    blocks = said("anthropic", Assistant(parts=parts))
+    blocks = turn_for("anthropic", Assistant(parts=parts))
     assert [
         {"type": "thinking", "thinking": "First.", "signature": "s1"},
         {"type": "redacted_thinking", "data": "secret"},
@@ -171,11 +171,11 @@ def test_reasoning_for_anthropic() -> None:
     ] == blocks[0]["content"]
 
 
-def test_reasoning_for_responses() -> None:
-    """Items are before what they led to, with id and encrypted content. Those of others are left out."""
+def test_responses_gets_its_encrypted_reasoning() -> None:
+    """Items precede the part that they led to. Other providers' items are omitted."""
     first, second, last = OF_RESPONSES
     parts = (first, *THOUGHTS, Thought("", None, "r4"), WEATHER, second, TIME, last)
-    items = said("responses", Assistant(parts=parts))
+    items = turn_for("responses", Assistant(parts=parts))
     assert [
         {
             "type": "reasoning",
@@ -189,8 +189,8 @@ def test_reasoning_for_responses() -> None:
     ] == [item if item["type"] == "reasoning" else (item["type"], item["call_id"]) for item in items]
 
 
-def test_signatures_for_gemini() -> None:
-    """The signature of a call is on its part. Another one is on the text, even if that is empty."""
+def test_gemini_gets_its_signatures() -> None:
+    """They are on the part that they arrived with: a call, or a text, which may be empty."""
     signed = call("w", "weather", signature="of the call")
     extra = ProviderItem("gemini", {"thoughtSignature": "of the text"})
     text = Assistant(parts=(Thought("", "r", "r1"), TextPart("Hi.", extra), TextPart("And."), signed, TIME))
@@ -199,28 +199,28 @@ def test_signatures_for_gemini() -> None:
         {"text": "And."},
         {"functionCall": {"name": "weather", "args": {}, "id": "w"}, "thoughtSignature": "of the call"},
         {"functionCall": {"name": "time", "args": {}, "id": "t"}},
-    ] == said("gemini", text)[0]["parts"]
-    alone = said("gemini", Assistant("", (), (Thought("", "s"),)))
+    ] == turn_for("gemini", text)[0]["parts"]
+    alone = turn_for("gemini", Assistant("", (), (Thought("", "s"),)))
     assert [{"role": "model", "parts": [{"text": "", "thoughtSignature": "s"}]}] == alone
 
 
-def test_reasoning_for_openai_and_ollama() -> None:
-    """OpenAI's format gets none, except Google's signature of a call. Ollama gets the text."""
+def test_openai_gets_no_reasoning_and_ollama_its_text() -> None:
+    """OpenAI's format gets only Google's signature of a call."""
     turn = Assistant("Hi.", (call("w", "weather", signature="s"),), (Thought("First.", "s1"), Thought("Then.")))
-    (openai,), (ollama,) = said("openai", turn), said("ollama", turn)
+    (openai,), (ollama,) = turn_for("openai", turn), turn_for("ollama", turn)
 
     assert {"role", "content", "tool_calls"} == openai.keys()
     assert {"google": {"thought_signature": "s"}} == openai["tool_calls"][0]["extra_content"]
     assert "First.\nThen." == ollama["thinking"]
 
 
-# Calls that have no answer.
+# Calls without a result.
 
 OPEN: list[Message] = [User("?"), Assistant("", (WEATHER, TIME)), Results((answer("t", "time", "12:00"),))]
 
 
-def test_unanswered_calls_before_other_messages() -> None:
-    """They get a result, unless they are to be left."""
+def test_calls_before_other_messages_get_a_result() -> None:
+    """Unless `unanswered` says that they must be left."""
     for more in ([User("Well?")], [Assistant("Well.")], [System("Well!")]):
         *_, last = pair_results([*OPEN, *more])
         assert more == [last]
@@ -240,8 +240,7 @@ def test_unanswered_calls_before_other_messages() -> None:
         ([*OPEN[:2], Assistant("Well."), OPEN[2]], "the result of call 't' must follow the turn"),
     ],
 )
-def test_invalid_histories(history: list[Message], complaint: str) -> None:
-    """A result without its call is an error that names the call."""
+def test_a_result_without_its_call_is_an_error(history: list[Message], complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
         write_messages(history, "openai")
 
@@ -251,8 +250,8 @@ def test_invalid_histories(history: list[Message], complaint: str) -> None:
 IN_TEXT = ToolCall(id="h", name="weather", arguments={}, dialect="hash_marker", raw='###:{"toolName":"weather"}')
 
 
-def test_results_of_calls_in_text() -> None:
-    """They are in one user message, one block per call in its dialect, after the native results."""
+def test_results_of_calls_in_text_are_one_user_message() -> None:
+    """It follows the native results, with one block per call in its dialect."""
     turn = Assistant(f"Hi. {IN_TEXT.raw}", (TIME,), in_text=(IN_TEXT,))
     told = (
         answer("h", "weather", "###:{ <|im_start|>", dialect="hash_marker"),
@@ -275,8 +274,8 @@ def test_results_of_calls_in_text() -> None:
         assert (text if last == "content" else [{"text": text}]) == held
 
 
-def test_calls_in_text_that_did_not_run() -> None:
-    """They get a result like native calls, because a model would invent one."""
+def test_calls_in_text_that_did_not_run_get_a_result() -> None:
+    """Otherwise a model would invent one."""
     turn = Assistant(IN_TEXT.raw, in_text=(IN_TEXT,))
     assert [turn] == pair_results([turn])
     expected = '###result weather: {"result":"this call was not run"}'
@@ -284,8 +283,8 @@ def test_calls_in_text_that_did_not_run() -> None:
     assert {"role": "user", "content": expected} == told
 
 
-def test_calls_in_text_that_the_user_answers() -> None:
-    """A result in the dialect of a call answers one call of its tool. Other text answers none."""
+def test_a_user_message_can_answer_calls_in_text() -> None:
+    """A result in the call's dialect answers one call of its tool. Other text answers none."""
     dialect = tilde_fence()
     ids = {"a": "weather", "b": "weather", "c": "weather_now"}
     pending = [ToolCall(id=id, name=name, arguments={}, dialect=dialect.id) for id, name in ids.items()]
@@ -304,13 +303,12 @@ def test_calls_in_text_that_the_user_answers() -> None:
         ([User("weather: 22")], ["weather", "weather", "weather_now", "time"]),
         ([Assistant("So."), User(first)], ["weather", "weather", "weather_now", "time"]),
     ]
-    for said, not_run in cases:
-        told = str(write_messages([turn, *said], "openai", dialects=[dialect]))
-        assert len(not_run) == told.count("this call was not run"), said
+    for answers, not_run in cases:
+        told = str(write_messages([turn, *answers], "openai", dialects=[dialect]))
+        assert len(not_run) == told.count("this call was not run"), answers
 
 
 def test_results_are_recognized_in_every_dialect() -> None:
-    """Whatever the result is."""
     with cases() as case:
         for dialect in DIALECTS.values():
             with case(dialect.id):
@@ -323,8 +321,8 @@ def test_results_are_recognized_in_every_dialect() -> None:
 
 
 @pytest.mark.parametrize("format", SAID)
-def test_a_user_message_after_results_in_text(format: str) -> None:
-    """It is in the same message, because many templates refuse two user messages in a row."""
+def test_a_user_message_is_joined_to_results_in_text(format: str) -> None:
+    """Many chat templates refuse two consecutive user messages."""
     turn = Assistant(IN_TEXT.raw, in_text=(IN_TEXT,))
     told = Results((answer("h", "weather", "{}", dialect="hash_marker"),))
     block = "###result weather: {}"
@@ -334,13 +332,12 @@ def test_a_user_message_after_results_in_text(format: str) -> None:
         ("", block),
         ([so], [{"type": "text", "text": block}, so]),
     ]
-    for said, expected in joined:
-        written = write_messages([turn, told, User(said)], format, dialects=[hash_marker()])
+    for content, expected in joined:
+        written = write_messages([turn, told, User(content)], format, dialects=[hash_marker()])
         assert written == write_messages([turn, User(expected)], format, unanswered="leave")
 
 
-def test_calls_as_text() -> None:
-    """In a dialect or in plain words, for a request without tools."""
+def test_calls_as_text_use_a_dialect_or_plain_words() -> None:
     dialect = tilde_fence()
     (_, _, turn, results, *_) = in_dialect = calls_as_text(HISTORY, dialect)
     assert isinstance(turn, Assistant)
@@ -359,11 +356,11 @@ def test_calls_as_text() -> None:
     assert Assistant("(called time with {})") == bare
 
 
-# What providers refuse.
+# Messages that providers refuse.
 
 
-def test_ids_that_anthropic_refuses() -> None:
-    """Invalid characters, and ids that repeat in each turn. Results stay with their calls."""
+def test_anthropic_gets_valid_and_unique_ids() -> None:
+    """Results keep the ids of their calls."""
     first, second = call("functions.f:0", "f"), call("functions.f:0", "f")
     history: list[Message] = [
         Assistant("", (first,)),
@@ -379,8 +376,8 @@ def test_ids_that_anthropic_refuses() -> None:
     assert [("functions_f_0", "1"), ("functions_f_0_2", "2"), ("call", "the call failed")] == results
 
 
-def test_neighbors_for_anthropic_and_gemini() -> None:
-    """Roles alternate. Blank texts and trailing white space are left out."""
+def test_roles_alternate_for_anthropic_and_gemini() -> None:
+    """Blank texts and trailing white space are omitted."""
     history: list[Message] = [User("a"), User(" "), User("b"), Assistant("c"), Assistant(""), Assistant("d \n")]
     assert [
         {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
@@ -391,7 +388,7 @@ def test_neighbors_for_anthropic_and_gemini() -> None:
         {"role": "model", "parts": [{"text": "c"}, {"text": "d \n"}]},
     ] == write_messages(history, "gemini")
     assert [] == write_messages([], "anthropic")
-    called = said("anthropic", Assistant("Hi. ", (TIME,)))
+    called = turn_for("anthropic", Assistant("Hi. ", (TIME,)))
     assert "Hi. " == called[0]["content"][0]["text"]
 
 
@@ -406,20 +403,20 @@ def test_neighbors_for_anthropic_and_gemini() -> None:
         ('{"a":{"b":null}}', {"a": {"b": None}}),
     ],
 )
-def test_a_result_is_an_object_for_gemini(text: str, expected: dict[str, Any]) -> None:
-    """Other JSON is wrapped in one. Invalid JSON stays text."""
+def test_gemini_gets_each_result_as_an_object(text: str, expected: dict[str, Any]) -> None:
+    """Other JSON is wrapped in an object. Invalid JSON stays text."""
     bare = ToolCall(id="made", name="f", arguments={}, dialect="native")
     *_, last = write_messages([Assistant("", (bare,)), Results((answer("made", "f", text),))], "gemini")
     assert [{"functionResponse": {"name": "f", "response": expected}}] == last["parts"]
 
 
-def test_content_that_json_cannot_hold() -> None:
-    """A lone surrogate becomes U+FFFD, an infinite number null, at any depth."""
+def test_content_that_json_cannot_express_is_replaced() -> None:
+    """A lone surrogate becomes U+FFFD, and an infinite number null, at any depth."""
     odd = call("x", "f", city=["\ud83d"], far=float("inf"))
     turn = Assistant("\ud83d\ude00\ud83d", (odd,))
     expected = {"city": ["\ufffd"], "far": None}
 
-    assert "\U0001f600\ufffd" == said("openai", turn)[0]["content"]
-    assert '{"city":["\ufffd"],"far":null}' == said("openai", turn)[0]["tool_calls"][0]["function"]["arguments"]
-    assert expected == said("anthropic", turn)[0]["content"][-1]["input"]
-    assert expected == said("gemini", turn)[0]["parts"][-1]["functionCall"]["args"]
+    assert "\U0001f600\ufffd" == turn_for("openai", turn)[0]["content"]
+    assert '{"city":["\ufffd"],"far":null}' == turn_for("openai", turn)[0]["tool_calls"][0]["function"]["arguments"]
+    assert expected == turn_for("anthropic", turn)[0]["content"][-1]["input"]
+    assert expected == turn_for("gemini", turn)[0]["parts"][-1]["functionCall"]["args"]

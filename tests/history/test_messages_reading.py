@@ -38,8 +38,8 @@ TURN = {"role": "assistant", "content": None, "tool_calls": [ASKED]}
 WEATHER = call("w", "weather", city="Oslo")
 
 
-def test_items_of_responses() -> None:
-    """Reasoning, text and calls are one turn, until an output or a user message ends it."""
+def test_items_of_responses_are_joined_to_turns() -> None:
+    """An output or a user message ends a turn."""
     asked = {"type": "function_call", "id": "fc", "call_id": "w", "name": "weather", "arguments": '{"city":"Oslo"}'}
     read = read_messages(
         [
@@ -71,8 +71,8 @@ def test_items_of_responses() -> None:
 
 
 @pytest.mark.parametrize("written", [json.dumps, lambda arguments: arguments], ids=["text", "object"])
-def test_arguments_nest_as_deep_as_elsewhere(written: Callable[[Any], Any]) -> None:
-    """The limit is the same in every format, and the same as for calls of a model."""
+def test_arguments_have_a_limit_of_depth(written: Callable[[Any], Any]) -> None:
+    """It is the same in each format, and for calls of a model."""
 
     def nested(depth: int) -> list[dict[str, Any]]:
         arguments: Any = {"a": json.loads("[" * (depth - 1) + "]" * (depth - 1))}
@@ -96,10 +96,10 @@ def test_arguments_nest_as_deep_as_elsewhere(written: Callable[[Any], Any]) -> N
 
 
 def test_arguments_have_a_limit_of_values() -> None:
-    """For a single call and for all calls together, if arguments are JSON text."""
+    """It applies to each call and to all calls together, if arguments are JSON text."""
 
     def text(count: int) -> str:
-        return json.dumps({"a": [[]] * count})  # each is a value, and a comma
+        return json.dumps({"a": [[]] * count})  # a value and a comma each
 
     def chat(*texts: str) -> list[dict[str, Any]]:
         calls = [{"id": f"c{at}", "function": {"name": "f", "arguments": each}} for at, each in enumerate(texts)]
@@ -115,7 +115,7 @@ def test_arguments_have_a_limit_of_values() -> None:
 
     for write in (chat, items, front_end):
         for sizes, read in (
-            ((20_000, 20_000, 20_000, 5), [True, True, False, True]),  # for the last, a short one, there is room
+            ((20_000, 20_000, 20_000, 5), [True, True, False, True]),  # the last call is short and fits
             ((50_100,), [False]),
             ((49_900,), [True]),
         ):
@@ -127,8 +127,8 @@ def test_arguments_have_a_limit_of_values() -> None:
 
 
 @pytest.mark.parametrize("odd", [1e999, 5, True, ["s"], {"a": 1}])
-def test_signatures_and_ids_are_texts(odd: object) -> None:
-    """Other values count as missing, and are not sent."""
+def test_signatures_and_ids_must_be_strings(odd: object) -> None:
+    """Other values are ignored."""
     block = {"type": "thinking", "thinking": "Hm.", "signature": odd}
     call = {"type": "tool_use", "id": odd, "name": "f", "input": {}}
     item = {"type": "reasoning", "id": odd, "encrypted_content": odd, "summary": []}
@@ -141,7 +141,7 @@ def test_signatures_and_ids_are_texts(odd: object) -> None:
     assert [("", None, None)] == [each[:3] for each in reasoned.thoughts]
 
 
-def test_messages_of_a_history() -> None:
+def test_messages_of_a_history_are_accepted() -> None:
     """They may be mixed with messages of providers. Results of calls in text may be anywhere."""
     in_text = CallResult("hash_marker", "f", "1", "h")
     history: list[Message] = [
@@ -168,8 +168,7 @@ WRONG: dict[str, tuple[list[Any], str]] = {
 
 
 @pytest.mark.parametrize(("messages", "complaint"), WRONG.values(), ids=WRONG)
-def test_invalid_messages(messages: list[Any], complaint: str) -> None:
-    """The error has the index of the message and the fault."""
+def test_an_invalid_message_is_an_error_with_its_index(messages: list[Any], complaint: str) -> None:
     with pytest.raises(ValueError, match="message ") as raised:
         read_messages(messages)
     assert str(raised.value).startswith(complaint)
@@ -193,15 +192,14 @@ LEFT: dict[str, list[Any]] = {
 
 
 @together("messages", LEFT.values(), ids=LEFT)
-def test_results_that_answer_nothing(messages: list[Any]) -> None:
-    """They are dropped, because providers refuse them."""
+def test_results_without_a_call_are_dropped(messages: list[Any]) -> None:
+    """Providers refuse them."""
     kept = messages[:2] if messages[0] is TURN else []
     written = write_messages([User("?"), *read_messages(messages)], "openai")
     assert kept == [each for each in written[1:] if each.get("content") != "a"]
 
 
-def test_results_that_come_late() -> None:
-    """They are moved after their call."""
+def test_late_results_are_moved_after_their_call() -> None:
     items: list[Any] = [
         {"type": "function_call", "call_id": id, "name": "f", "arguments": "{}"} for id in ("a", "b", "c")
     ]

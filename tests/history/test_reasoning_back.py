@@ -1,4 +1,4 @@
-"""Reasoning of chat completions that is sent back: in which messages, and in which field."""
+"""Reasoning of chat completions in later requests: in which messages, and in which field."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ THREE_TURNS = [
 
 
 def reasoning(messages: list[dict[str, Any]], field: str = "reasoning_content", **how: Any) -> list[Any]:
-    """Return what each message of the assistant's carries."""
+    """Return the reasoning of each assistant message."""
     written = write_messages(read_messages(messages), "openai", **how)
     return [message.get(field) for message in written if message["role"] == "assistant"]
 
@@ -50,22 +50,22 @@ def reasoning(messages: list[dict[str, Any]], field: str = "reasoning_content", 
         ("never", [None, None, None, None]),
     ],
 )
-def test_which_exchanges_send_reasoning(send: SendReasoning, expected: list[str | None]) -> None:
-    """By default those with calls, on all of their messages; or as `send_reasoning` says."""
+def test_send_reasoning_selects_exchanges(send: SendReasoning, expected: list[str | None]) -> None:
+    """The default is exchanges with calls, with all their messages."""
     assert expected == reasoning(THREE_TURNS, send_reasoning=send)
     with pytest.raises(ValueError, match="send_reasoning must be one of 'with_calls'"):
         reasoning(THREE_TURNS, send_reasoning=send.upper())
 
 
 def test_exchanges_with_calls_keep_reasoning() -> None:
-    """However many exchanges follow."""
+    """They keep it after any number of exchanges."""
     for more in range(3):
         assert ["1", "2"] == reasoning([*THREE_TURNS[:4], *[user()] * more])
 
 
 @pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
 def test_a_message_without_reasoning_gets_an_empty_field(field: str) -> None:
-    """In exchanges with calls, in the field that the server has used."""
+    """This holds in exchanges with calls. The field is the one that the server used."""
     messages = [
         user(),
         said(calls=True, **{field: "1"}),
@@ -80,8 +80,8 @@ def test_a_message_without_reasoning_gets_an_empty_field(field: str) -> None:
     assert [None, None] == reasoning([user(), said(calls=True), RESULT, said("a")], field)
 
 
-def test_another_host_gets_none() -> None:
-    """It could refuse the field or take it for its own."""
+def test_another_host_gets_no_reasoning() -> None:
+    """It could refuse the field, or take it for its own."""
     history: list[Message] = read_messages(THREE_TURNS)
     origin = Origin("openai", "api.deepseek.com")
     steps = [Step(replace(each, origin=origin)) for each in history if isinstance(each, Assistant)]
@@ -91,8 +91,8 @@ def test_another_host_gets_none() -> None:
         assert expected == first.get("reasoning_content")
 
 
-def test_hosts_with_a_known_field() -> None:
-    """Reasoning from a front end is sent back; for another provider's turn the field is empty."""
+def test_a_known_host_gets_its_field() -> None:
+    """Reasoning from a front end is sent back. For a turn of another provider, the field is empty."""
     step = {"type": "tool-f", "toolCallId": "c", "state": "output-available", "input": {}, "output": "x"}
     parts = [{"type": "reasoning", "text": "1"}, step, {"type": "step-start"}, {"type": "text", "text": "a"}]
     messages: list[Any] = [{"id": "m", "role": "assistant", "parts": parts}, {"id": "n", "role": "user", "parts": []}]
@@ -109,8 +109,8 @@ def test_hosts_with_a_known_field() -> None:
     assert [""] == reasoning(other, provider=Origin(host="api.deepseek.com"))
 
 
-def test_a_client_that_posts_chat_completions() -> None:
-    """Its reasoning is handled like that of any front end."""
+def test_reasoning_of_posted_chat_completions_is_sent() -> None:
+    """It is handled like that of each front end."""
     read = read_messages(THREE_TURNS, client=True)
     for how in ({"provider": Origin(host="api.deepseek.com")}, {"reasoning_field": "reasoning_content"}):
         options: Any = how

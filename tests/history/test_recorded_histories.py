@@ -1,7 +1,7 @@
-"""The law of round trips: read and written for the same provider, a history is the same JSON.
+"""The law of round trips: a history that is read and written for the same provider is the same JSON.
 
-Over histories in each provider's exact shape with every kind of block, and over those that arise from streams.
-`tests/history/test_history_order.py` has generated ones.
+The histories have each provider's exact format with each kind of block, or come from streams.
+`tests/history/test_history_order.py` tests generated histories.
 """
 
 from __future__ import annotations
@@ -31,22 +31,21 @@ from tests.support.recorded_histories import history_of, recorded
 
 
 def again(messages: list[dict[str, Any]], format: str, host: str | None = None) -> list[dict[str, Any]]:
-    """Return messages as they are when they have been read and written."""
+    """Return messages after they have been read and written."""
     copy = json.loads(json.dumps(messages))
     return write_messages(read_messages(copy), format, provider=Origin(host=host))
 
 
 @together("name", EXACT)
-def test_histories_in_their_exact_shape(name: str) -> None:
-    """Each block of each kind is unchanged and in its place."""
+def test_a_recorded_history_is_unchanged(name: str) -> None:
     format, messages = EXACT[name]
     written = again(messages, format)
     for expected, each in zip(messages, written, strict=True):
         assert expected == each
 
 
-def test_histories_that_arise_from_streams() -> None:
-    """A history of a stream is the same after it has been written and read, for each provider."""
+def test_a_history_of_a_stream_is_unchanged() -> None:
+    """It is written and read for each provider."""
     results = anyio.run(recorded)
     for name, result in results.items():
         for format in get_args(Format):
@@ -71,8 +70,8 @@ ROWS = {
 }
 
 
-def held(names: list[str]) -> set[str]:
-    """Return the columns of the table of which these histories, which come back as they were, hold something."""
+def columns_of(names: list[str]) -> set[str]:
+    """Return the columns of the table that these unchanged histories contain."""
     found: set[str] = set()
     for message in (each for name in names for each in read_messages(EXACT[name][1])):
         if isinstance(message, Assistant):
@@ -97,6 +96,6 @@ def test_the_table_of_formats() -> None:
     assert {*ROWS, "AI SDK, UIMessages", "AG-UI"} == {*told}
     for provider, names in ROWS.items():
         cells = told.pop(provider)
-        assert held(names) == {column for column, cell in cells.items() if "read" in cell}, provider
-        assert held(names) == {column for column, cell in cells.items() if "written" in cell}, provider
+        assert columns_of(names) == {column for column, cell in cells.items() if "read" in cell}, provider
+        assert columns_of(names) == {column for column, cell in cells.items() if "written" in cell}, provider
     assert not any("written" in cell for cells in told.values() for cell in cells.values())

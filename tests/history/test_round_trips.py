@@ -1,8 +1,8 @@
 """Round trips of messages: unchanged for the same provider, without provider data for others.
 
-Listed normalisations, which the messages here avoid: a text stands for a list of nothing but texts (chat) or the other
-way round (Anthropic), arguments are compact JSON and never empty, a developer is the system, members that are null and
-empty texts are left out, neighbours with one role are joined (Anthropic, Gemini), results stand in call order.
+The messages here avoid these normalisations. A text replaces a list of texts (chat), or the reverse (Anthropic).
+Arguments are compact JSON and never empty. A developer message is a system message. Null fields and empty texts are
+omitted. Neighbours with one role are joined (Anthropic, Gemini). Results are in call order.
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ OTHERS = {name: case for name, case in EXACT.items() if not name.startswith(("an
 
 @together(("format", "messages"), {**HISTORIES, **OTHERS}.values(), ids=[*HISTORIES, *OTHERS])
 def test_another_provider_gets_no_provider_data(format: str, messages: Messages) -> None:
-    """Neither items nor signatures. Texts, calls and results stay, each call with its result."""
+    """It gets no items and no signatures. Texts, calls and results stay, each call with its result."""
     for other in {"openai", "responses", "anthropic", "gemini"} - {format}:
         history = read_messages(messages)
         written = json.dumps(write_messages(history, other))
@@ -218,7 +218,7 @@ def test_another_provider_gets_no_provider_data(format: str, messages: Messages)
 
 
 def test_another_host_gets_no_provider_data() -> None:
-    """An unknown host counts as the same, and so does the same host with another model."""
+    """An unknown host counts as the same host. The model may differ."""
     item, extra = ProviderItem("openai", {"audio": {"id": "a"}}), ProviderItem("openai", {"reasoning": "Hm"})
     origin = Origin("openai", "one.example", "m1")
     turn = Assistant(parts=(Thought("Hm", extra=extra), "Hi", item), origin=origin)
@@ -234,8 +234,8 @@ def test_another_host_gets_no_provider_data() -> None:
     assert ["text"] == [key for part in write_messages(history, "gemini")[1]["parts"] for key in part]
 
 
-def test_hosts_that_refuse_unknown_members() -> None:
-    """None gets cache control. OpenAI gets names of users, Mistral names of tools."""
+def test_strict_hosts_get_no_unknown_fields() -> None:
+    """No host gets cache control. OpenAI gets names of users, and Mistral names of tools."""
     _, messages = HISTORIES["names, and how texts are cached"]
 
     def written(host: str) -> Messages:
@@ -255,8 +255,8 @@ def test_protobuf_names_are_read() -> None:
     assert ["file"] == [each["type"] for each in file["content"]]
 
 
-def test_malformed_arguments_for_hosts_that_accept_them() -> None:
-    """They are sent unchanged, except to servers that may render a template."""
+def test_malformed_arguments_are_sent_unchanged() -> None:
+    """Servers that may render a template do not get them."""
     _, messages = HISTORIES["a malformed call, a custom one, and an image as a result"]
 
     def arguments(host: str | None) -> str:
@@ -269,7 +269,7 @@ def test_malformed_arguments_for_hosts_that_accept_them() -> None:
 
 @pytest.mark.parametrize("arguments", ['{"a', "[1]", '"a"', "NaN", 5, [1]])
 def test_a_malformed_call_gets_its_error(arguments: Any) -> None:
-    """If it has no result. An existing result stays."""
+    """An existing result stays."""
     asked = {"role": "assistant", "content": None, "tool_calls": [chat_call(arguments=arguments)]}
     (_, result, _) = write_messages(read_messages([asked, ASK]), "openai")
     assert result["tool_call_id"] == "c"
@@ -304,15 +304,15 @@ ODD: list[dict[str, Any]] = [
 
 
 @together("message", ODD, ids=str)
-def test_content_is_never_refused(message: dict[str, Any]) -> None:
-    """Content that is not interpreted is kept or ignored, and the history can be written in every format."""
+def test_unknown_content_is_never_refused(message: dict[str, Any]) -> None:
+    """It is kept or ignored, and the history can be written in each format."""
     history = [User("?"), *read_messages([message], system=True), User("!")]
     for format in ("openai", "responses", "anthropic", "gemini"):
         assert write_messages(history, format)
 
 
-def test_content_that_nests_too_deeply() -> None:
-    """It is left out, or the call has no arguments."""
+def test_content_that_nests_too_deeply_is_dropped() -> None:
+    """A call then has no arguments."""
     deep: Any = "x"
     for _ in range(3000):
         deep = [deep]
@@ -330,23 +330,23 @@ def test_content_that_nests_too_deeply() -> None:
         assert write_messages(read, format)
 
 
-def test_unanswered_calls_of_client_tools() -> None:
-    """The provider refuses such calls of computers and shells, and the reasoning before them."""
+def test_unanswered_calls_of_client_tools_are_dropped() -> None:
+    """The provider refuses such computer and shell calls, and the reasoning before them."""
     call = {"type": "computer_call", "id": "cu", "call_id": "c3", "action": {}}
     messages: Messages = [ASK, ENCRYPTED, call, DONE]
     assert [ASK, DONE] == write_messages(read_messages(messages), "responses")
 
 
-def test_an_interrupted_search() -> None:
-    """Anthropic refuses a call of its own tools without a result, unless the turn continues."""
+def test_an_interrupted_server_tool_is_dropped() -> None:
+    """Anthropic refuses a call of a server tool without a result, unless the turn continues."""
     paused = anthropic({"type": "text", "text": "I look."}, SEARCH[0])
     assert paused == write_messages(read_messages(paused), "anthropic")
     (_, said, _) = write_messages([*read_messages(paused), User("And?")], "anthropic")
     assert [{"type": "text", "text": "I look."}] == said["content"]
 
 
-def test_results_with_images_for_other_providers() -> None:
-    """Providers that accept images in results get them; chat completions get the text."""
+def test_results_with_images_are_converted() -> None:
+    """Chat completions get the text."""
     history = read_messages(HISTORIES["images, documents and search results as results"][1])
     (results,) = (each for each in history if isinstance(each, Results))
     assert ["text", "image_url", "document", "search_result"] == [part["type"] for part in results.results[0].parts]
@@ -359,7 +359,7 @@ def test_results_with_images_for_other_providers() -> None:
 
 
 @together(("format", "messages"), HISTORIES.values(), ids=HISTORIES)
-def test_read_and_written_again(format: str, messages: Messages) -> None:
+def test_messages_are_written_as_they_were_read(format: str, messages: Messages) -> None:
     """The JSON is the same, also the second time."""
     written = write_messages(read_messages(json.loads(json.dumps(messages))), format)
     assert messages == written

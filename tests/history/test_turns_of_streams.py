@@ -1,4 +1,4 @@
-"""A streamed turn is sent back unchanged: each block, item and part in its place, at every cut."""
+"""A streamed turn is sent back unchanged: each block, item and part at its place, at every cut."""
 
 from __future__ import annotations
 
@@ -218,7 +218,7 @@ STREAMS: dict[str, tuple[str, Values, Any]] = {
 
 
 def turn(format: str, chunks: list[bytes], dialects: Any = ()) -> Step:
-    """Return the step that a stream becomes."""
+    """Return the step that a stream produces."""
     adapter, machine, collector = ADAPTERS[format](DEFAULT_LIMITS), StreamMachine(dialects=dialects), Collector(())
     told = [event for chunk in chunks for event in adapter.feed(chunk)] + adapter.close()
     collector.read_from(type("Source", (), {"origin": (adapter.format, None, None)}))
@@ -230,7 +230,7 @@ def turn(format: str, chunks: list[bytes], dialects: Any = ()) -> Step:
 
 
 def sent(format: str, step: Step) -> Any:
-    """Return what goes back of a turn, without what answers it."""
+    """Return the messages of a turn for the next request, without results."""
     written = write_messages(steps_to_history([Step(step.turn)]), format, unanswered="leave")
     if format == "responses":
         return written
@@ -240,16 +240,16 @@ def sent(format: str, step: Step) -> Any:
 
 
 @together(("format", "values", "expected"), STREAMS.values(), ids=STREAMS)
-def test_a_streamed_turn_is_sent_back(format: str, values: Values, expected: Any) -> None:
-    """Everything is in its place, at every cut, with any dialect enabled."""
+def test_a_streamed_turn_is_sent_back_unchanged(format: str, values: Values, expected: Any) -> None:
+    """Holds at every cut, with any dialect enabled."""
     stream = sse(values)
     for chunks in cuts(stream):
         assert expected == sent(format, turn(format, chunks))
     assert expected == sent(format, turn(format, [stream], dialects="auto"))
 
 
-def test_the_container_is_reused() -> None:
-    """It is outside of the messages, and only while it exists."""
+def test_the_container_is_sent_while_it_exists() -> None:
+    """It is outside of the messages."""
     from streamtools.conversation.models import AnthropicMessages, Ask
 
     format, values, _ = STREAMS["code that is run, and the call that its program makes"]
@@ -294,7 +294,7 @@ def test_tools_of_bedrock_are_sent_back() -> None:
 
 
 def test_citations_of_bedrock_are_sent_back() -> None:
-    """With the text of their block only. Another provider gets the text."""
+    """They have the text of their block only. Another provider gets the text."""
 
     def told(index: int, *deltas: dict[str, Any]) -> list[bytes]:
         stream = [
@@ -329,7 +329,7 @@ def test_a_custom_tool_has_its_own_result_type() -> None:
 
 
 def test_stored_reasoning_stays_with_its_items() -> None:
-    """Reasoning that the provider stores by id is sent back with the provider's items, not with our calls."""
+    """Reasoning that the provider stores by id is sent with the provider's items, not with native calls."""
     bare = {"type": "reasoning", "id": "rs", "summary": []}
     call = {"type": "function_call", "id": "fc", "call_id": "c", "name": "f", "arguments": "{}"}
     hosted = sent("responses", turn("responses", [sse(responses(bare, SEARCHED))]))
