@@ -48,7 +48,7 @@ __all__ = [
 
 __version__ = "0.1.0"
 
-_LATER = {
+_LAZY = {
     **dict.fromkeys(("conversation", "augment_system_prompt", "Emulation", "chat"), "conversation"),
     "UiTexts": "outputs.ui_texts",
     "outputs": "outputs",
@@ -59,4 +59,4 @@ _LATER = {
 """Maps each name that is imported on first use to its module."""
 
 if not TYPE_CHECKING:  # with a `__getattr__`, a type checker would accept any name
-    __getattr__, __dir__ = load_later(__name__, _LATER)
+    __getattr__, __dir__ = load_later(__name__, _LAZY)

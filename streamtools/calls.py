@@ -115,12 +115,12 @@ class ToolChoice(NamedTuple):
     def find_violation(self, calls: Sequence[ToolCall]) -> ChoiceViolation | None:
         """Return how the calls of a complete turn violate this choice, or None. If they do, none of them may run."""
         if self.mode == "none" and calls:
-            return ChoiceViolation("no tool was to be called", fatal=False)
+            return ChoiceViolation("`tool_choice` forbids tool calls", fatal=False)
         if self.mode == "required" and not calls:
-            return ChoiceViolation("a tool was to be called, and none was", fatal=True)
+            return ChoiceViolation("`tool_choice` requires a tool call, and the model made none", fatal=True)
         if self.mode == "tool" and [call.name for call in calls] != [self.name]:
             called = ", ".join(call.name[:64] for call in calls) or "none"
-            return ChoiceViolation(f"{self.name} was to be called, once; called: {called}", fatal=True)
+            return ChoiceViolation(f"`tool_choice` requires one call of {self.name}; called: {called}", fatal=True)
         return None
 
 

@@ -307,22 +307,16 @@ class CallOrder:
 
     def take(self, event: events.UIEvent) -> list[events.UIEvent]:
         """Add `event`. Returns the events that can be sent now."""
-        match event:
-            case events.CallStart(call_id) if self._open is None:
-                self._open = call_id
-            case events.CallStart(call_id):
-                self._waiting[call_id] = [event]
-                return []
-            case events.CallDelta(call_id) | events.Error(call_id=str() as call_id) if call_id in self._waiting:
-                self._waiting[call_id].append(event)
-                return []
-            case events.Call(call) if call.id in self._waiting:
-                self._waiting[call.id].append(event)
-                return []
-            case events.Error(call_id=str() as call_id) if call_id == self._open:
-                return [event, *self._release()]
-            case events.Call(call) if call.id == self._open:
-                return [event, *self._release()]
+        call_id = event.call.id if isinstance(event, events.Call) else getattr(event, "call_id", None)
+        if isinstance(event, events.CallStart) and self._open is not None:
+            self._waiting[event.call_id] = []
+        if call_id in self._waiting:
+            self._waiting[call_id].append(event)
+            return []
+        if isinstance(event, events.CallStart):
+            self._open = call_id
+        elif call_id == self._open and isinstance(event, events.Call | events.Error):
+            return [event, *self._release()]
         return [event]
 
     def _release(self) -> list[events.UIEvent]:

@@ -103,13 +103,13 @@ def test_an_impossible_choice_is_refused(choice: ToolChoice, tools: list[Any], e
     [
         (AUTO, ["weather", "time"], None, False),
         (NONE, [], None, False),
-        (NONE, ["weather", "time"], "no tool was to be called", False),
+        (NONE, ["weather", "time"], "`tool_choice` forbids tool calls", False),
         (REQUIRED, ["weather", "time"], None, False),
-        (REQUIRED, [], "a tool was to be called, and none was", True),
+        (REQUIRED, [], "`tool_choice` requires a tool call, and the model made none", True),
         (WEATHER, ["weather"], None, False),
-        (WEATHER, [], "weather was to be called, once; called: none", True),
-        (WEATHER, ["time"], "weather was to be called, once; called: time", True),
-        (WEATHER, ["weather", "weather"], "weather was to be called, once; called: weather, weather", True),
+        (WEATHER, [], "`tool_choice` requires one call of weather; called: none", True),
+        (WEATHER, ["time"], "`tool_choice` requires one call of weather; called: time", True),
+        (WEATHER, ["weather", "weather"], "`tool_choice` requires one call of weather; called: weather, weather", True),
     ],
 )
 def test_violations_of_a_choice(choice: ToolChoice, names: Sequence[str], message: str | None, fatal: bool) -> None:

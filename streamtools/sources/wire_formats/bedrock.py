@@ -212,11 +212,10 @@ class Bedrock(FrameAdapter):
     # Methods for Converse.
 
     def _start_block(self, value: dict[str, Any], events: list[SourceEvent]) -> None:
-        start, at = value.get("start"), _block_index(value)
-        tool = start.get("toolUse") if isinstance(start, dict) else None
+        start, at = object_in(value, "start"), _block_index(value)
+        tool = start.get("toolUse")
         if not isinstance(tool, dict):
-            found = [(kind, data) for kind, data in start.items() if kind in _WHOLE] if isinstance(start, dict) else []
-            kind, data = found[0] if found else ("", None)
+            kind, data = next(((kind, data) for kind, data in start.items() if kind in _WHOLE), ("", None))
             if isinstance(data, dict) and len(self._whole_blocks) < self._limits.calls:
                 self._whole_blocks[at] = kind, {**data, "content": []} if kind == "toolResult" else dict(data)
             else:
