@@ -1,7 +1,7 @@
 """Normalizes event sequences, so that tests can compare two runs over the same stream.
 
-Two such runs may differ in the number of events, because the stream was divided into other chunks. Ids and times differ
-too, as does the order of events from concurrent tools. `coalesce` removes these differences.
+Two such runs may differ in the number of events, because the stream was divided into other chunks. Ids, times, and the
+order of events from concurrent tools also differ. `coalesce` removes these differences.
 """
 
 from __future__ import annotations

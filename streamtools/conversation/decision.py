@@ -139,7 +139,7 @@ def ask_without_tools(ask: Ask) -> Ask:
 
 
 def without(options: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
-    """Return `options` in which each of `names` is None, so that the model's defaults for them are removed too.
+    """Return `options` in which each of `names` is None, so that the model's defaults for them are also removed.
 
     >>> without({"stop": ["a"], "options": {"stop": "b", "seed": 1}}, ("stop",))
     {'stop': None, 'options': {'seed': 1}}

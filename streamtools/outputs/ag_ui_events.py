@@ -6,7 +6,7 @@ refuses null.
 
 The client builds the messages of its next request from the events. So message ids must differ between runs: they start
 with the id of the run. All calls of a turn belong to one assistant message, unless the model thinks between them. Each
-call that has ended has a result. The front end itself runs the calls that have none.
+call that has ended has a result. The front end itself runs the calls that have no result.
 
 The outcome `cancelled`, `pendingToolCallIds` and `usage` are new in version 1.0. They are sent only to a client that
 declares version 1.0, because earlier clients refuse them. The outcome `interrupt` is sent to all clients. Version

@@ -213,7 +213,7 @@ class ReplayBytes:
     After the last chunk, a read raises an exception for these ends:
 
     - ConnectionResetError for a recorded or injected reset, and for a recording without an end line.
-    - TimeoutError for a recorded timeout. A wait of more than `read_timeout` seconds raises it too.
+    - TimeoutError for a recorded timeout. A wait of more than `read_timeout` seconds also raises it.
     - ConnectionResetError if the recorded reader closed the response. With `waits_after_reader_left=True`, the read
       waits instead.
 

@@ -5,8 +5,8 @@ of server-sent events or of Ollama's JSON lines. A raw capture does not store th
 or how the response ended. It is replayed in blocks at time 0, and ends normally.
 
 Every problem with a file raises `RecordingError`, whose message names the file and the line. A recording without an end
-line raises it too, because a test that replays half of a stream may pass without testing the rest. With `strict=False`,
-an incomplete recording can be read. Its `end` is None, and digests are not checked.
+line also raises it, because a test that replays half of a stream may pass without testing the rest. With
+`strict=False`, an incomplete recording can be read. Its `end` is None, and digests are not checked.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ def record(stream: Any, target: RecordingTarget, **options: Unpack[RecordOptions
     """Return a stream with the same chunks as `stream`. Reading it records the chunks.
 
     `stream` is a response of httpx or httpx2, another object with `aiter_bytes()`, or an asynchronous iterable of
-    bytes. It may also be an object whose attribute `response` has `aiter_bytes()`. The result has `aiter_bytes()` too.
+    bytes. It may also be an object whose attribute `response` has `aiter_bytes()`. The result also has `aiter_bytes()`.
     Pass it to `streamtools.sources`. `RecordingTransport` describes the options. The recorded times start at this call.
     If the result is closed before its end, the recording ends with `left`.
     """

@@ -114,7 +114,7 @@ class RecordingTransport(ClientTransport):
     responses. By default, the format is detected during a replay. Keys of known formats, the credentials of each
     request, and the secrets in `redact` are overwritten. Request bodies are recorded only with `record_body=True`.
     `edit` is called with each head and returns the head to write. `clock` returns the time in seconds. A request that
-    gets no response is recorded too.
+    gets no response is also recorded.
 
     If the file cannot be written, the recording stops, and `write_error` holds the error. The client still gets its
     responses.

@@ -23,7 +23,7 @@ So reading a character is usually one lookup in a dict. The state does not know 
 candidate begins.
 
 A candidate that has matched may still become longer. Until that is decided, candidates that begin after its match are
-followed too. So no text is read twice.
+also followed. So no text is read twice.
 
 A rule may have a `check`, which is a function of the text of a match. Its result is not known to the automaton. So a
 transition with checks is stored for each set of results. For such a rule, each candidate keeps all of its states,

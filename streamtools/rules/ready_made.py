@@ -16,7 +16,7 @@ from streamtools.rules.rule import Action, Rule
 
 By = str | Callable[[str], str]
 
-_SPACE = r"[ \u00a0\u2007\u2009\u202f]"  # no-break and narrow spaces too
+_SPACE = r"[ \u00a0\u2007\u2009\u202f]"  # a space, a no-break space or a narrow space
 _HYPHEN = r"[-\u2010-\u2013\u2212]"
 _BETWEEN = r"[ \u00a0\u2007\u2009\u202f./\u2010-\u2013\u2212_-]{0,2}"
 

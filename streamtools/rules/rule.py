@@ -208,7 +208,7 @@ class Rule:
     replaces a match. It is a text, or a function that receives the match and returns a text. `fields(text)` returns the
     fields of the `matched` event.
 
-    If matches overlap, the one that begins first wins, then the longest, then that of the first rule.
+    If matches overlap, the one that begins first wins, then the longest, then the match of the first rule.
 
     Raises ValueError for a pattern that is not supported, that matches the empty text, or that is too large.
     """

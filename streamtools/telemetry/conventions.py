@@ -31,7 +31,7 @@ HOSTS = {
     "x.ai": "x_ai",
     "aiplatform.googleapis.com": "gcp.vertex_ai",
 }
-"""Maps a domain to `gen_ai.provider.name`. Subdomains and regional prefixes match too."""
+"""Maps a domain to `gen_ai.provider.name`. Subdomains and regional prefixes also match."""
 
 
 def provider_name(format: str | None, host: str | None) -> str:

@@ -102,7 +102,7 @@ def assert_chunk_invariant(text: str, ways: Iterable[Sequence[str]], **options: 
 def assert_defined_per_character(deltas: Sequence[str], **options: Any) -> None:
     """Check the events and the buffered text after each delta.
 
-    They must be equal to those after the same text is fed character by character.
+    They must be equal to the events and the buffered text after the same text is fed character by character.
     """
     alone = steps("".join(deltas), **options)
     for step in steps(deltas, **options):

@@ -80,8 +80,8 @@ class ToolContext(Generic[State]):
         """Send progress to the interface. The model does not see it. `data` is any value that JSON can express.
 
         In a coroutine, await the returned object. In a thread, a call is enough: the method returns after the interface
-        has received the progress. In a thread, it raises `CallEnded` if the call has ended, so that the thread ends
-        too.
+        has received the progress. In a thread, it raises `CallEnded` if the call has ended, so that the thread also
+        ends.
         """
         if self.report is discard:
             return _Done()

@@ -244,7 +244,7 @@ def _read_ticks(span: Span) -> Generator[None, None, int]:
     """Read consecutive back-ticks. Returns their number."""
     count = 0
     while True:
-        end = _run_of_ticks(span.text, span.at).end()  # type: ignore[union-attr]  # it matches "" too
+        end = _run_of_ticks(span.text, span.at).end()  # type: ignore[union-attr]  # it also matches ""
         count += end - span.at
         span.at = end
         if end < len(span.text) or span.ended:

@@ -38,7 +38,7 @@ _LITERALS_ONLY = "Arguments are literals and always have names."
 def pythonic() -> Dialect:
     """Return the dialect of ToolACE. Calls have no tags.
 
-    The model card of meta-llama/Llama-3.2 describes this form too. A list is read as calls only at the start of a
+    The model card of meta-llama/Llama-3.2 also describes this form. A list is read as calls only at the start of a
     message, and only if its first call names a declared tool. The tags of Llama 4 are also read, because the parsers
     named `pythonic` in inference servers read them.
     """

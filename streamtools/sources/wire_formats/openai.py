@@ -97,7 +97,7 @@ class ChatCompletions(FrameAdapter):
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         super().__init__(SSEDecoder(limits.frame), limits)
-        self._expects_text = False  # the last chunk was a piece of the answer, so that the next one probably is, too
+        self._expects_text = False  # the last chunk was a piece of the answer, so the next one probably is one as well
         self._calls = ChatCalls(limits)
         self._reasoning_fields = _ReasoningFields(limits)
         self._citations: Any = None
@@ -156,7 +156,7 @@ class ChatCompletions(FrameAdapter):
         more = not choices
         for choice in choices:
             reason, delta = choice.get("finish_reason"), choice.get("delta")
-            if choice.get("index"):  # only the choice with index 0 is read; null means 0 too
+            if choice.get("index"):  # only the choice with index 0 is read; null also means 0
                 more = True
                 continue
             if not isinstance(delta, dict):
@@ -257,7 +257,7 @@ class ChatCompletions(FrameAdapter):
     def _add_details(self, details: Any, repeated: bool, events: list[SourceEvent]) -> None:
         """Append the signatures and encrypted data of `reasoning_details`.
 
-        Their text is appended too, unless `repeated` says that another field of the delta holds it.
+        Their text is also appended, unless `repeated` says that another field of the delta holds it.
         """
         for detail in details if isinstance(details, list) else (details,):
             known = detail if isinstance(detail, dict) else {}
