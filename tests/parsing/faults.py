@@ -54,49 +54,49 @@ def a_marker_is_shown(patch: pytest.MonkeyPatch) -> None:
 def a_failed_candidate_is_late(patch: pytest.MonkeyPatch) -> None:
     """A failed candidate is shown one delta too late."""
     feed, close, held = Parser.feed, Parser.close, Parser.pending
-    behind: dict[Parser, list[UIEvent]] = {}
+    delayed: dict[Parser, list[UIEvent]] = {}
 
     def holds(parser: Parser) -> str:
-        late = "".join(each.text for each in behind.get(parser, ()) if isinstance(each, Text))
+        late = "".join(each.text for each in delayed.get(parser, ()) if isinstance(each, Text))
         return late + str(held.__get__(parser))
 
     def linger(parser: Parser, delta: str) -> list[UIEvent]:
-        late, waited = behind.pop(parser, []), held.__get__(parser)
+        late, waited = delayed.pop(parser, []), held.__get__(parser)
         events = feed(parser, delta)
         if waited and events and all(type(each) is Text for each in events):
-            behind[parser] = events
+            delayed[parser] = events
             return late
         return late + events
 
     patch.setattr(Parser, "feed", linger)
-    patch.setattr(Parser, "close", lambda parser: behind.pop(parser, []) + close(parser))
+    patch.setattr(Parser, "close", lambda parser: delayed.pop(parser, []) + close(parser))
     patch.setattr(Parser, "pending", property(holds))
 
 
 def text_is_late(patch: pytest.MonkeyPatch) -> None:
     """Visible text is returned one delta too late."""
-    behind: dict[Parser, list[UIEvent]] = {}
+    delayed: dict[Parser, list[UIEvent]] = {}
 
     def wait(parser: Parser, events: list[UIEvent]) -> list[UIEvent]:
-        late = behind.pop(parser, [])
+        late = delayed.pop(parser, [])
         if events and type(events[-1]) is Text:
-            behind[parser] = [events.pop()]
+            delayed[parser] = [events.pop()]
         return late + events
 
-    _change_events(patch, wait, at_close=lambda parser, events: behind.pop(parser, []) + events)
+    _change_events(patch, wait, at_close=lambda parser, events: delayed.pop(parser, []) + events)
 
 
 def a_call_is_late(patch: pytest.MonkeyPatch) -> None:
     """A complete call is reported one delta too late."""
-    behind: dict[Parser, list[UIEvent]] = {}
+    delayed: dict[Parser, list[UIEvent]] = {}
 
     def wait(parser: Parser, events: list[UIEvent]) -> list[UIEvent]:
-        late = behind.pop(parser, [])
+        late = delayed.pop(parser, [])
         begun = next((at for at, each in enumerate(events) if isinstance(each, Call)), len(events))
-        behind[parser] = events[begun:]
+        delayed[parser] = events[begun:]
         return late + events[:begun]
 
-    _change_events(patch, wait, at_close=lambda parser, events: behind.pop(parser, []) + events)
+    _change_events(patch, wait, at_close=lambda parser, events: delayed.pop(parser, []) + events)
 
 
 def thinking_never_ends(patch: pytest.MonkeyPatch) -> None:

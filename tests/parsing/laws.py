@@ -123,7 +123,7 @@ class Case:
         return self.read(cut(self.text, self.others))
 
     @cached_property
-    def told(self) -> Reading:
+    def with_deltas(self) -> Reading:
         """Each character in its own delta, with `call_deltas` and without markup events."""
         return Reading(list(self.text), self.how | {"call_deltas": True, "call_partials": True})
 
@@ -141,7 +141,7 @@ class Case:
 
 def totality(case: Case) -> None:
     """No text makes a parser raise, including lone surrogates and control characters."""
-    for _ in (case.whole, case.alone, case.cut, case.cut_otherwise, case.told, case.reported):
+    for _ in (case.whole, case.alone, case.cut, case.cut_otherwise, case.with_deltas, case.reported):
         pass
 
 
@@ -157,8 +157,8 @@ def deltas_are_only_batching(case: Case) -> None:
     for step in case.cut.steps:
         if step.delta:
             single = next(each for each in alone if each.fed == step.fed)
-            assert coalesce(single.events) == coalesce(step.events), f"behind {step.fed!r}"
-            assert single.pending == step.pending, f"behind {step.fed!r}"
+            assert coalesce(single.events) == coalesce(step.events), f"after {step.fed!r}"
+            assert single.pending == step.pending, f"after {step.fed!r}"
 
 
 def conservation(case: Case) -> None:
@@ -175,12 +175,12 @@ def promptness(case: Case) -> None:
 def paired_lifecycle(case: Case) -> None:
     """Each call is announced once and ends once, with its events in order."""
     assert_in_order(case.cut.events, run=False)
-    assert_in_order(case.told.events, run=False)
+    assert_in_order(case.with_deltas.events, run=False)
 
 
 def deltas_hold_the_arguments(case: Case) -> None:
     """The `call-delta` events of a valid call join to its arguments."""
-    assert_deltas_tell_the_arguments(case.told.events)
+    assert_deltas_tell_the_arguments(case.with_deltas.events)
 
 
 def limits(case: Case) -> None:
@@ -204,12 +204,12 @@ def written_calls_are_read(case: Case) -> None:
 def a_complete_call_is_reported(case: Case) -> None:
     """A complete call is reported without any text after it."""
     parser = Parser(dialects=case.how["dialects"], tools=TOOLS)
-    written = told = 0
+    written = read = 0
     for part in case.document.parts:
         events = parser.feed(part if isinstance(part, str) else part.text)
         written += isinstance(part, Written)
-        told += sum(isinstance(event, Call) for event in events)
-        assert written == told == len(parser.calls), f"behind {part!r}"
+        read += sum(isinstance(event, Call) for event in events)
+        assert written == read == len(parser.calls), f"after {part!r}"
 
 
 Law: TypeAlias = Callable[[Case], None]
@@ -239,8 +239,8 @@ def hold(case: Case, laws: Collection[str] = tuple(LAWS)) -> None:
             if name == totality.__name__:
                 break
     if broken:
-        told = "\n".join(f"{name}: {type(error).__name__}: {error}" for name, error in broken.items())
-        raise LawBroken(told) from next(iter(broken.values()))
+        message = "\n".join(f"{name}: {type(error).__name__}: {error}" for name, error in broken.items())
+        raise LawBroken(message) from next(iter(broken.values()))
 
 
 _WILD = st.text(st.characters(), max_size=30) | st.text('#~:{}[]"\\`\n\r tolcarsuen_<>/hik', max_size=60)

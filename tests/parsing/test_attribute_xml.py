@@ -192,10 +192,10 @@ def test_arguments_are_reported_while_they_arrive() -> None:
     """Only text that may become the closing tag is pending."""
     text = F.replace("x", 'one "two" </p three').replace("</invoke>", f"{N}</invoke>")
     events = parse(list(text), dialects=["anthropic_xml"], tools=TOOLS, call_deltas=True).events
-    told = [event.text for event in events if event.type == "call-delta"]
+    reported = [event.text for event in events if event.type == "call-delta"]
 
-    assert '{"a":"one \\"two\\" </p three","n":3}' == "".join(told)
-    assert len(told) > 20
+    assert '{"a":"one \\"two\\" </p three","n":3}' == "".join(reported)
+    assert len(reported) > 20
 
 
 @pytest.mark.parametrize(

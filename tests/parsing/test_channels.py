@@ -99,14 +99,14 @@ def test_a_result_that_the_model_writes_is_hidden() -> None:
 
 def test_the_name_is_reported_with_the_header() -> None:
     """The call is complete where its message ends."""
-    told = [
+    reported = [
         (step.fed[-1], event.type)
         for step in steps(F, dialects=("harmony",))
         for event in step.new
         if event.type in ("call-start", "call")
     ]
 
-    assert [(">", "call-start"), (">", "call")] == told
+    assert [(">", "call-start"), (">", "call")] == reported
 
 
 # Kimi K3.

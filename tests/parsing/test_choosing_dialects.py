@@ -26,8 +26,8 @@ def test_auto_adds_all_dialects_that_are_not_named() -> None:
         ]
         assert chosen[:2] == (house, DIALECTS["hermes_json"])
     token = replace(house, openers=(Opener(("<|call|>", SPACES), json_calls("<|end|>"), ahead=("{",)),))
-    told = parse('So <|call|>{"name":"a"}<|end|> and <|start|>assistant<|message|>on', dialects=[token, "auto"])
-    assert (["house"], "So  and on") == ([call.dialect for call in told.calls], told.content)
+    reported = parse('So <|call|>{"name":"a"}<|end|> and <|start|>assistant<|message|>on', dialects=[token, "auto"])
+    assert (["house"], "So  and on") == ([call.dialect for call in reported.calls], reported.content)
     with pytest.raises(TypeError, match="must be a tuple of strings"):
         replace(house, reserved="@call")  # type: ignore[arg-type]
     assert ["house", "functools_list"] == [

@@ -13,7 +13,7 @@ from tests.support.cases import together
 from tests.support.ways_to_cut import usual_ways
 
 
-def told(events: list[UIEvent]) -> list[str]:
+def reported(events: list[UIEvent]) -> list[str]:
     """Return names, marked, and pieces of arguments."""
     found = []
     for event in events:
@@ -37,7 +37,7 @@ def test_arguments_in_a_string_are_reported_decoded(content: str, arguments: str
     text = '###:{"name":"f","arguments":"' + content + '"}'
     for deltas in usual_ways(text):
         events = [event for step in steps(deltas, call_deltas=True) for event in step.new]
-        assert ["-> f", arguments] == told(coalesce(events))
+        assert ["-> f", arguments] == reported(coalesce(events))
     for one, two in itertools.combinations(range(28, len(text)), 2):
         assert_defined_per_character(cut(text, [one, two]), call_deltas=True)
 
@@ -68,7 +68,7 @@ ROWS = [
 @together(("deltas", "expected"), ROWS)
 def test_name_and_arguments_are_reported_when_certain(deltas: list[str], expected: list[list[str]]) -> None:
     """The name with its closing quote, arguments with the character that decides."""
-    assert expected == [told(step.new) for step in steps(deltas, call_deltas=True)]
+    assert expected == [reported(step.new) for step in steps(deltas, call_deltas=True)]
     assert_defined_per_character(deltas, call_deltas=True)
 
 
@@ -76,7 +76,7 @@ def test_name_and_arguments_are_reported_when_certain(deltas: list[str], expecte
 def test_without_call_deltas_only_the_name_is_reported(deltas: list[str], expected: list[list[str]]) -> None:
     names = [[each for each in texts if each.startswith("-> ")] for texts in expected]
 
-    assert names == [told(step.new) for step in steps(deltas)]
+    assert names == [reported(step.new) for step in steps(deltas)]
 
 
 def test_a_call_that_may_become_text_is_reported_late() -> None:
@@ -84,5 +84,5 @@ def test_a_call_that_may_become_text_is_reported_late() -> None:
     deltas = ['###:{"name":"f"', ',"args":{"a":1}', "}"]
 
     assert [[], [], ["-> f", '{"a":1}']] == [
-        told(step.new) for step in steps(deltas, on_malformed="text", call_deltas=True)
+        reported(step.new) for step in steps(deltas, on_malformed="text", call_deltas=True)
     ]

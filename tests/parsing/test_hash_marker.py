@@ -62,10 +62,10 @@ def test_text_that_resembles_a_call_is_shown_unchanged(text: str) -> None:
 
 def test_the_quotation_mark_commits() -> None:
     """Before the quotation mark, the text is a candidate. After it, the call is announced."""
-    told = [(step.delta, [type(event).__name__ for event in step.new], step.pending) for step in steps('a ###: { "x')]
+    seen = [(step.delta, [type(event).__name__ for event in step.new], step.pending) for step in steps('a ###: { "x')]
 
-    assert ('"', ["Thinking"], "") == told[-2]
-    assert all(names == [] for _, names, _ in told[2:-2])
+    assert ('"', ["Thinking"], "") == seen[-2]
+    assert all(names == [] for _, names, _ in seen[2:-2])
 
 
 BROKEN = error("invalid_json")

@@ -33,7 +33,7 @@ def add(a: float = 0, b: float = 0) -> float:
     return a + b
 
 
-class Told:
+class RunEvents:
     """The events of a run. They are not kept, as in a consumer."""
 
     def __init__(self) -> None:
@@ -62,17 +62,19 @@ class Told:
         assert event.to_json()
 
 
-def run(chunks: Iterable[Any], make: Callable[[Any], Any] = sources.openai, **options: Any) -> tuple[Told, TurnResult]:
+def run(
+    chunks: Iterable[Any], make: Callable[[Any], Any] = sources.openai, **options: Any
+) -> tuple[RunEvents, TurnResult]:
     """Return the events and the result of the whole pipeline for a stream."""
-    told = Told()
+    seen = RunEvents()
 
     async def consume() -> TurnResult:
         async with ToolStream(make(iter(chunks)), tools=[add], **grouped(**options)) as events:
             async for event in events:
-                told.take(event)
+                seen.take(event)
         return events.result
 
-    return told, anyio.run(consume)
+    return seen, anyio.run(consume)
 
 
 class Batches:
@@ -121,19 +123,19 @@ def test_random_bytes_end_as_an_interrupted_stream(make: Callable[[Any], Any]) -
         generator = random.Random(seed)
         pieces = [b"data: ", b"event: error", b"\n\n", b"\r\n", b"{", b'"', b"\xef\xbb\xbf", b"\xff", b"[DONE", b":"]
         noise = [generator.choice(pieces) if seed % 2 else generator.randbytes(40) for _ in range(200)]
-        told, _ = run(noise, make)
-        assert told.done is not None
-        assert "failed" == told.done.reason
+        seen, _ = run(noise, make)
+        assert seen.done is not None
+        assert "failed" == seen.done.reason
 
 
 def test_good_frames_between_random_bytes_are_read() -> None:
     """A bad frame costs itself, and at most one more frame whose beginning it holds."""
     generator = random.Random(7)
     frames = [delta(f"{at} ") if at % 2 else b"data: " + generator.randbytes(30) + b"\n\n" for at in range(400)]
-    told, result = run(around(frames))
-    assert (told.done and told.done.reason) == "finished"
+    seen, result = run(around(frames))
+    assert (seen.done and seen.done.reason) == "finished"
     assert result.text.count(" ") > 180
-    assert Code.BAD_FRAME in told.codes
+    assert Code.BAD_FRAME in seen.codes
 
 
 def test_a_line_of_50_megabytes_is_skipped_without_being_stored() -> None:
@@ -147,10 +149,10 @@ def test_a_line_of_50_megabytes_is_skipped_without_being_stored() -> None:
         yield delta("after")
         yield END
 
-    outcome: list[tuple[Told, TurnResult]] = []
+    outcome: list[tuple[RunEvents, TurnResult]] = []
     held = peak(lambda: outcome.append(run(line())))
-    ((told, result),) = outcome
-    assert (result.text, told.codes) == ("before after", [Code.SKIPPED])
+    ((seen, result),) = outcome
+    assert (result.text, seen.codes) == ("before after", [Code.SKIPPED])
     assert held < 3 * Limits().frame
 
 
@@ -160,13 +162,13 @@ def test_an_endless_call_is_one_error(dialect: str, call_deltas: bool) -> None:
     opener, _ = DIALECTS[dialect].write_call("add", {"a": "\0"}).split("\\u0000")
     limits = Limits(call=64 * KIB)
 
-    def read(count: int) -> tuple[Told, TurnResult]:
+    def read(count: int) -> tuple[RunEvents, TurnResult]:
         deltas = itertools.chain([opener], words(count))
         return run(deltas, Batches, limits=limits, call_deltas=call_deltas)
 
-    told, result = read(1_000_000)
-    assert [Code.TOO_LARGE, Code.SKIPPED, Code.STREAM_INTERRUPTED] == told.codes
-    assert (0, []) == (told.shown, told.calls)
+    seen, result = read(1_000_000)
+    assert [Code.TOO_LARGE, Code.SKIPPED, Code.STREAM_INTERRUPTED] == seen.codes
+    assert (0, []) == (seen.shown, seen.calls)
     assert limits.call == len(result.errors[0].raw or "")
     held = peak(lambda: read(100_000))  # to measure costs ten times as much as to read
     assert held < 4 * MIB
@@ -176,10 +178,10 @@ def test_an_endless_text_is_stored_once() -> None:
     """Neither the result nor the machine holds all the pieces, which take more memory."""
     count = 100_000
     size = sum(map(len, words(count)))
-    outcome: list[tuple[Told, TurnResult]] = []
+    outcome: list[tuple[RunEvents, TurnResult]] = []
     held = peak(lambda: outcome.append(run(words(count), Batches)))
-    ((told, result),) = outcome
-    assert size == told.shown == len(result.text)
+    ((seen, result),) = outcome
+    assert size == seen.shown == len(result.text)
     assert held < 45 * count  # the pieces alone take 63
 
 
@@ -191,10 +193,10 @@ def test_json_that_is_too_deep_is_an_error(text: str, closed: bool) -> None:
     whole = text + closing if closed else text
     for dialect, call in (("hash_marker", f"###:{whole}"), ("tilde_fence", f"~~~tool_call\n{whole}\n~~~\n")):
         for written in ([call], list(call)):
-            told, result = run(map(delta, [*written, "\n\nafter"]), dialects=[dialect])
-            assert told.done is not None
-            assert not told.calls
-            assert set(told.codes) <= {
+            seen, result = run(map(delta, [*written, "\n\nafter"]), dialects=[dialect])
+            assert seen.done is not None
+            assert not seen.calls
+            assert set(seen.codes) <= {
                 Code.TOO_DEEP,
                 Code.SKIPPED,
                 Code.TRUNCATED,
@@ -203,12 +205,12 @@ def test_json_that_is_too_deep_is_an_error(text: str, closed: bool) -> None:
             }
             assert len(result.messages()) < 3
     for make in (sources.openai, sources.latitude):
-        told, _ = run([b"data: " + whole.encode() + b"\n\n"], make)
-        assert (told.done and told.done.reason) == "failed"
+        seen, _ = run([b"data: " + whole.encode() + b"\n\n"], make)
+        assert (seen.done and seen.done.reason) == "failed"
     quoted = json.dumps({"name": "add", "arguments": whole})
-    told, _ = run(around([delta("###:" + quoted)]))
-    assert (told.done and told.done.reason) == "finished"
-    assert told.codes[:1] in ([Code.TOO_DEEP], [Code.INVALID_ARGUMENTS])
+    seen, _ = run(around([delta("###:" + quoted)]))
+    assert (seen.done and seen.done.reason) == "finished"
+    assert seen.codes[:1] in ([Code.TOO_DEEP], [Code.INVALID_ARGUMENTS])
 
 
 OPENERS = [
@@ -231,14 +233,14 @@ OPENERS = [
 def test_a_megabyte_of_openers_is_read_to_the_end(opener: str) -> None:
     """The memory for calls is bounded."""
 
-    def read(size: int) -> tuple[Told, TurnResult]:
+    def read(size: int) -> tuple[RunEvents, TurnResult]:
         text = opener * (size // len(opener))
         deltas = (text[at : at + 1000] for at in range(0, len(text), 1000))
         return run(itertools.chain(deltas, ["\n"]), Batches, limits=Limits(calls=4))
 
-    told, result = read(MIB)
-    assert (told.done and told.done.reason) == "failed"  # it has no terminator
-    assert len(told.calls) <= 4
+    seen, result = read(MIB)
+    assert (seen.done and seen.done.reason) == "failed"  # it has no terminator
+    assert len(seen.calls) <= 4
     assert len(result.errors) <= 6
     assert len(result.warnings) <= 1000
     assert len(result.text) <= MIB + 1
@@ -259,18 +261,18 @@ def test_odd_characters_are_text_arguments_or_an_error(character: str) -> None:
         (sources.openai, around(map(delta, written))),
         (Batches, iter(written)),
     ):
-        told, result = run(chunks, make)
-        assert told.done is not None
-        assert len(told.calls) + len(result.errors) >= 2
+        seen, result = run(chunks, make)
+        assert seen.done is not None
+        assert len(seen.calls) + len(result.errors) >= 2
         assert json.dumps(result.messages(), ensure_ascii=False).encode()
 
 
 def test_calls_over_the_limit_are_errors_and_do_not_run() -> None:
     call = '###:{"name":"add","arguments":{"a":1}}\n'
-    told, result = run(around(delta(call) for _ in range(10_000)), guards=Guards(repeated_calls=None))
+    seen, result = run(around(delta(call) for _ in range(10_000)), guards=Guards(repeated_calls=None))
     limit = Limits().calls
-    assert limit == len(told.calls) == len(result.outcomes) == told.kinds["executed"]
-    assert told.codes.count(Code.TOO_MANY_CALLS) == 10_000 - limit
+    assert limit == len(seen.calls) == len(result.outcomes) == seen.kinds["executed"]
+    assert seen.codes.count(Code.TOO_MANY_CALLS) == 10_000 - limit
     assert [Code.TOO_MANY_CALLS] == [error.code for error in result.errors]
     assert result.messages()[1]["content"].count("###result") == limit + 1
-    assert (told.done and told.done.reason) == "finished"
+    assert (seen.done and seen.done.reason) == "finished"

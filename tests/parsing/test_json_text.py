@@ -50,20 +50,20 @@ def test_the_65th_level_is_an_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("behind", "count"),
+    ("after", "count"),
     [
         pytest.param("[[{", 3, id="even deeper, and no end"),
         pytest.param('"]}}"]}}', 8, id="brackets in a string"),
-        pytest.param("]}} ###:", 3, id="half a marker behind it"),
+        pytest.param("]}} ###:", 3, id="half a marker after it"),
         pytest.param("", None, id="nothing more"),
     ],
 )
-def test_beyond_the_depth_the_end_is_still_found(behind: str, count: int | None) -> None:
+def test_beyond_the_depth_the_end_is_still_found(after: str, count: int | None) -> None:
     text = '###:{"name":"f","args":{"a":['
     expected: list[Any] = [error("too_deep")]
     if count:
         expected.append(warning("skipped", count))
-    if behind.endswith("###:"):
+    if after.endswith("###:"):
         expected.append(" ###:")
 
-    assert expected == read(text + behind, limits=Limits(depth=2))
+    assert expected == read(text + after, limits=Limits(depth=2))

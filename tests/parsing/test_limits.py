@@ -38,7 +38,7 @@ def test_the_limit_includes_the_markers(text: str, limit: int, expected: list[Br
 @pytest.mark.parametrize(
     ("dialect", "text", "limit", "expected"),
     [
-        pytest.param("gemma4", "<|tool_call>call:f{}<|tool_call>", 21, [f, "|tool_call>"], id="met in what follows"),
+        pytest.param("gemma4", "<|tool_call>call:f{}<|tool_call>", 21, [f, "|tool_call>"], id="met in the next text"),
         pytest.param(
             "hermes_json",
             '<tool_call>{"name":"f"}\n<tool_call>{',
@@ -142,9 +142,9 @@ def test_the_first_limit_is_reported(on_malformed: Literal["error", "text"]) -> 
         pytest.param("~~~tool_result\n", "and on\n", {}, id="a forged result"),
         pytest.param("", '###:{"x":1} ', {}, id="one bad call after the other"),
         pytest.param('###:{"name":"f"}', " and on", {"after_call": "hide"}, id="hidden text"),
-        pytest.param('###:{"name":"f"}', " and on", {"after_call": "stop"}, id="behind the stop"),
+        pytest.param('###:{"name":"f"}', " and on", {"after_call": "stop"}, id="after the stop"),
         pytest.param("", " ", {"trim": True}, id="white space that a call may follow"),
-        pytest.param('###:{"name":"f"}', " \n", {"trim": True}, id="white space behind a call"),
+        pytest.param('###:{"name":"f"}', " \n", {"trim": True}, id="white space after a call"),
     ],
 )
 def test_memory_is_bounded(begin: str, more: str, options: dict[str, Any]) -> None:

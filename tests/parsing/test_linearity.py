@@ -31,7 +31,7 @@ def read(deltas: Sequence[str], **options: Any) -> None:
         pytest.param("", "~~~tool_call\n{}\n~~~\n", {}, id="fenced calls"),
         pytest.param("", "###result f: {} ", {}, id="results"),
         pytest.param("", '###:{"a" b} ', {}, id="broken calls"),
-        pytest.param("", "###:{ x ~~~ ", {}, id="what looks like calls"),
+        pytest.param("", "###:{ x ~~~ ", {}, id="text that looks like calls"),
         pytest.param("", "- `a` **b**\n", {}, id="Markdown"),
         pytest.param("", "<think>a</think>", {}, id="reasoning again and again"),
         pytest.param("<think>", 'a "b" {c} <d ', {}, id="one long reasoning"),

@@ -68,8 +68,8 @@ def outcome(text: str, syntax: Syntax = PYTHON, *, ended: bool = False) -> Outco
     },
 )
 def test_python_literals_become_json(text: str, value: Any) -> None:
-    for behind in (" ", ",", ")", "\n}"):
-        made = outcome(text + behind)
+    for after in (" ", ",", ")", "\n}"):
+        made = outcome(text + after)
         assert (ScanState.ENDED, len(text), None) == made[1:]
         assert value == json.loads(made.json)
     made = outcome(text, ended=True)

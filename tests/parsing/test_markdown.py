@@ -60,9 +60,9 @@ def test_both_seed_dialects_have_the_same_context(before: str) -> None:
     ("text", "expected"),
     [
         pytest.param(f"`a` {CALL} `b` {CALL}", ["`a` ", call("f"), " `b` ", call("f")], id="spans around a call"),
-        pytest.param(f"{CALL} ` {CALL}", [call("f"), f" ` {CALL}"], id="a back-tick behind a call"),
+        pytest.param(f"{CALL} ` {CALL}", [call("f"), f" ` {CALL}"], id="a back-tick after a call"),
         pytest.param(
-            '###:{"name": x\n\n> ' + CALL, [("error", "invalid_json"), f"\n> {CALL}"], id="behind a blank line"
+            '###:{"name": x\n\n> ' + CALL, [("error", "invalid_json"), f"\n> {CALL}"], id="after a blank line"
         ),
     ],
 )
@@ -73,7 +73,7 @@ def test_the_markdown_line_continues_after_a_call(text: str, expected: list[obje
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        pytest.param(f"` {CALL} ` {CALL}", ["` ", call("f"), " ` ", call("f")], id="a span goes on behind its call"),
+        pytest.param(f"` {CALL} ` {CALL}", ["` ", call("f"), " ` ", call("f")], id="a span continues after its call"),
         pytest.param(f"```\n{FENCED_CALL}\n```", ["```\n", call("f"), "\n```"], id="a fence around a fence"),
         pytest.param(f"~~~\n{FENCED_CALL}\n~~~\n", ["~~~\n", call("f"), "\n~~~\n"], id="tildes around tildes"),
     ],
@@ -104,10 +104,10 @@ def test_a_line_feed_is_pending_while_it_may_belong_to_an_opener() -> None:
         "- e\n": "\n",
     }
     held = [step.pending for step in steps("".join(lines))]
-    behind = [end - 1 for end in accumulate(map(len, lines))]
+    after = [end - 1 for end in accumulate(map(len, lines))]
 
-    assert [*lines.values()] == [held[at] for at in behind]
-    assert not any(each for at, each in enumerate(held) if at not in behind)
+    assert [*lines.values()] == [held[at] for at in after]
+    assert not any(each for at, each in enumerate(held) if at not in after)
 
 
 _PIECES = (

@@ -85,7 +85,7 @@ def test_several_markers_match_as_each_alone(markers: list[tuple[Part, ...]], lo
     [
         pytest.param(Opener(("【", Some("一-龥", 1, 8), "调用】"), body), "【工具调用】", id="in any script"),
         pytest.param(
-            Opener(("【", Some("一-龥", 1, 4), "】"), body), "【工具调用】", id="a range, and a character behind it"
+            Opener(("【", Some("一-龥", 1, 4), "】"), body), "【工具调用】", id="a range, and a character after it"
         ),
         pytest.param(Opener(("@call", LINE_END), body, ahead=("{",)), "@call\r\n", id="before a line of its own"),
     ],

@@ -69,20 +69,20 @@ class Form(NamedTuple):
     end: str
     call: str
     """What comes before a name."""
-    behind: str
+    between: str
     """What comes before the arguments."""
     close: str
     """What comes after them."""
 
     def write(self, name: str, arguments: str = "{}") -> str:
         """Return one call, without the wrapper."""
-        return f"{self.call}{name}{self.behind}{arguments}{self.close}"
+        return f"{self.call}{name}{self.between}{arguments}{self.close}"
 
 
 CALLS, END_OF_CALLS = "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"
 CALL, SEPARATOR, END = "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "<｜tool▁call▁end｜>"
 V3 = Form("deepseek_v3", CALLS, END_OF_CALLS, f"{CALL}function{SEPARATOR}", "\n", END)
-FENCED = V3._replace(behind="\n```json\n", close=f"\n```{END}")
+FENCED = V3._replace(between="\n```json\n", close=f"\n```{END}")
 V31 = Form("deepseek_v31", CALLS, END_OF_CALLS, CALL, SEPARATOR, END)
 KIMI = Form(
     "kimi_k2",
@@ -177,8 +177,8 @@ def test_a_malformed_call_ends_at_the_next_tag(form: Form) -> None:
             [g, no_arguments if form.dialect == "deepseek_v3" else unrecognised, "."],
         ),
         (f"{begin}{good}{form.call}f", [g, truncated]),
-        (f"{begin}{good}{form.call}f{form.behind}", [g, truncated]),
-        (f"{begin}{good}{form.write('f')[: len(form.call + form.behind) + 2]}", [g, truncated]),
+        (f"{begin}{good}{form.call}f{form.between}", [g, truncated]),
+        (f"{begin}{good}{form.write('f')[: len(form.call + form.between) + 2]}", [g, truncated]),
     ]:
         assert expected == read(text, dialects=[form.dialect])
 

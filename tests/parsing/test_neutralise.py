@@ -38,7 +38,7 @@ def test_the_joiner_follows_the_first_character(dialect: str, text: str, expecte
             {"a": ["#\u2060##:", {"#\u2060##:": 1}]}, {"a": ["###:", {"###:": 1}]}, id="deep inside, and keys"
         ),
         pytest.param({"#\u2060##:": 1, "###:": 2}, {"#\u2060##:": 1, "###:": 2}, id="keys that would become one"),
-        pytest.param([None, True, 1.5, ""], [None, True, 1.5, ""], id="what holds no text"),
+        pytest.param([None, True, 1.5, ""], [None, True, 1.5, ""], id="no text"),
     ],
 )
 def test_arguments_are_restored(value: Any, expected: Any) -> None:

@@ -114,7 +114,7 @@ ENABLED = ("tool_code", "granite_lines", "pythonic", "minicpm4_python", "hypercl
 _called = re.compile(r"\b([A-Za-z_]\w{2,40})\(").findall
 
 
-def told(path: Path) -> str:
+def reported(path: Path) -> str:
     """Return what the model of a recording says."""
     lines = b"".join(chunk.data for chunk in read_recording(path).chunks).decode().splitlines()
     frames = [json.loads(line[6:]) for line in lines if line.startswith("data: {")]
@@ -127,7 +127,7 @@ def test_answers_with_code_hold_no_calls() -> None:
     pages = [page.read_text(encoding="utf-8") for page in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"))]
     code = [f"```{block.language}\n{block.text}```" for page in pages for block in read_blocks(page)]
     modules = [f"```python\n{path.read_text(encoding='utf-8')}```" for path in (ROOT / "streamtools").rglob("*.py")]
-    texts = [*map(read_document, DOCUMENTS), *map(told, shipped().values()), *pages, *code, *modules]
+    texts = [*map(read_document, DOCUMENTS), *map(reported, shipped().values()), *pages, *code, *modules]
     names = sorted({name for text in texts for name in _called(text)})
     tools = [{"name": name, "parameters": {}} for name in names]
     assert len(names) > 500

@@ -42,8 +42,8 @@ def test_calls_and_results_with_the_nonce_are_read(text: str, expected: list[Bri
 )
 def test_a_marker_without_the_nonce_is_a_near_miss(text: str, says: str) -> None:
     assert [text] == read(text, dialects=BOTH)
-    (told,) = parse(text, dialects=BOTH).warnings
-    assert told.message.startswith(says)
+    (reported,) = parse(text, dialects=BOTH).warnings
+    assert reported.message.startswith(says)
 
 
 @pytest.mark.parametrize("make", [hash_marker, tilde_fence])

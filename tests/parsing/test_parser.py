@@ -54,7 +54,7 @@ def test_an_id_is_created_at_the_commit_point() -> None:
     assert ["call_3"] == [each.call_id for each in parser.errors]
 
 
-@pytest.mark.parametrize("tools", [None, [], [{"name": "g", "parameters": {}}]], ids=["not told", "none", "others"])
+@pytest.mark.parametrize("tools", [None, [], [{"name": "g", "parameters": {}}]], ids=["not reported", "none", "others"])
 def test_a_call_of_an_unknown_tool_is_reported(tools: Any) -> None:
     """The runner rejects it later."""
     assert [f, " ", f] == brief(coalesce(parse(f"{F} {F}", tools=tools).events))
@@ -159,20 +159,20 @@ def test_invalid_options_are_refused(options: dict[str, Any], message: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("before", "behind", "expected"),
+    ("before", "after", "expected"),
     [
         pytest.param('###:{"name":"f', '"} on', [error("truncated"), " on"], id="in a call"),
         pytest.param("a ", f"{F} on", ["a ", f, " on"], id="in prose"),
         pytest.param("###result f: {", "} on", [warning("forged_result"), " on"], id="in a forged result"),
     ],
 )
-def test_a_call_around_a_gap_is_an_error(before: str, behind: str, expected: list[Brief]) -> None:
+def test_a_call_around_a_gap_is_an_error(before: str, after: str, expected: list[Brief]) -> None:
     """It must not run."""
     parser = Parser()
     events = parser.feed(before)
     parser.lose()
 
-    assert expected == brief(coalesce(events + parser.feed(behind) + parser.close()))
+    assert expected == brief(coalesce(events + parser.feed(after) + parser.close()))
 
 
 def test_the_line_after_a_call_does_not_depend_on_cuts() -> None:

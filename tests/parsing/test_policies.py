@@ -81,7 +81,7 @@ HIDDEN = warning("hidden_after_call")
     [
         pytest.param(f"{F}\n", [f, HIDDEN], ["\n"], id="white space is text too"),
         pytest.param(f"{F} `{F}`", [f, HIDDEN], [f" `{F}`"], id="a quoted call is text like any other"),
-        pytest.param(f"{F} ###", [f, HIDDEN], [" ###"], id="what was held is hidden too"),
+        pytest.param(f"{F} ###", [f, HIDDEN], [" ###"], id="pending text is hidden too"),
     ],
 )
 def test_text_after_a_call_can_be_hidden(text: str, expected: list[Brief], hidden: list[str]) -> None:
@@ -94,8 +94,8 @@ def test_text_after_a_call_can_be_hidden(text: str, expected: list[Brief], hidde
 @together(
     ("text", "expected"),
     [
-        pytest.param(f"a {F} b", ["a ", f, " "], id="text behind the call"),
-        pytest.param(f"{F} \n\t{F}\n{BLOCK}\nb", [f, " \n\t", f, "\n", f, "\n"], id="calls behind calls are read"),
+        pytest.param(f"a {F} b", ["a ", f, " "], id="text after the call"),
+        pytest.param(f"{F} \n\t{F}\n{BLOCK}\nb", [f, " \n\t", f, "\n", f, "\n"], id="calls after calls are read"),
         pytest.param(f"{F} ###:b {F}", [f, " "], id="half a marker, and a call that is not read"),
     ],
 )
@@ -152,9 +152,9 @@ def test_pending_white_space_is_limited() -> None:
     """White space over the limit of a call is shown, even if a call may follow."""
     text = "a" + " " * 25 + F
     limits = Limits(call=len(F) - 5)
-    told = [len(step.fed) for step in steps(text[:-5], trim=True, limits=limits) if brief(step.new)]
+    reported = [len(step.fed) for step in steps(text[:-5], trim=True, limits=limits) if brief(step.new)]
 
-    assert [1, 1 + 12, 1 + 24, 26 + len(F) - 4][:3] == told[:3]
+    assert [1, 1 + 12, 1 + 24, 26 + len(F) - 4][:3] == reported[:3]
     assert ["a" + " " * 24, markup(" ")] == read(text, trim=True, keep_markup=True, limits=limits)[:2]
 
 

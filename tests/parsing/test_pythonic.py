@@ -193,15 +193,15 @@ LOOSE = [
     ("a quoted word", "'sed -n '1,4p' x'", "sed -n '1,4p' x"),
     ("a call in quotes", '"print("hi")"', 'print("hi")'),
     ("quotes in quotes", '"sh -c "echo \'hi\'""', "sh -c \"echo 'hi'\""),
-    ("a comma behind a quote", '"He said "hi", then "bye", and left"', 'He said "hi", then "bye", and left'),
+    ("a comma after a quote", '"He said "hi", then "bye", and left"', 'He said "hi", then "bye", and left'),
     ("a list in quotes", "'ls 'a', 'b''", "ls 'a', 'b'"),
     ("quotes in a list", '["a "b" c", "d"]', ['a "b" c', "d"]),
     ("quotes in an object", '{"k": "a "b" c", "l": "d"}', {"k": 'a "b" c', "l": "d"}),
     ("a lone bracket", '"("', "("),
-    ("a bracket behind an escaped back-slash", r"'\\[a-z] don't'", r"\[a-z] don't"),
-    ("a bracket behind a back-slash", r"'\] don't'", r"\] don't"),
-    ("white space behind a string", '"x" \n', "x"),
-    ("much white space behind a string", '"x"' + 300 * " ", "x"),
+    ("a bracket after an escaped back-slash", r"'\\[a-z] don't'", r"\[a-z] don't"),
+    ("a bracket after a back-slash", r"'\] don't'", r"\] don't"),
+    ("white space after a string", '"x" \n', "x"),
+    ("much white space after a string", '"x"' + 300 * " ", "x"),
 ]
 
 
@@ -218,7 +218,7 @@ def test_lfm2_accepts_unescaped_quotes() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        pytest.param("{True: 1}", id="a key that is none"),
+        pytest.param("{True: 1}", id="an invalid key"),
         pytest.param("{'a': 1, 'b'}", id="half a set"),
         pytest.param("{{1}}", id="a set of sets"),
         pytest.param('"x), f(a="y"', id="a string that would hold another call"),

@@ -30,7 +30,7 @@ def test_six_pairs_of_tags_open_and_close_reasoning(opening: str, closing: str) 
 @together(
     ("text", "expected"),
     [
-        pytest.param(" \r\n\t<think>a</think>b", [" \r\n\t", thought("a"), "b"], id="behind white space"),
+        pytest.param(" \r\n\t<think>a</think>b", [" \r\n\t", thought("a"), "b"], id="after white space"),
         pytest.param("\n\n<think>a", ["\n", thought("a")], id="a line feed before it is the template's"),
         pytest.param("\n</think>a", ["a"], id="a line feed before a closing tag"),
         pytest.param("<think>a</think", [thought("a</think")], id="cut in the closing tag"),
@@ -88,8 +88,8 @@ def test_in_reasoning_starts_inside_reasoning(
         pytest.param("`<think>`a", ["`<think>`a"], id="in a code span"),
         pytest.param("> <think>a", ["> <think>a"], id="in a quote"),
         pytest.param("```\n<think>a", ["```\n<think>a"], id="in a fence"),
-        pytest.param("```\n```\n<think>a", ["```\n```\n", thought("a")], id="behind a fence"),
-        pytest.param(f"a <think>b</think>{BLOCK}", ["a ", thought("b"), f], id="a line begins behind it"),
+        pytest.param("```\n```\n<think>a", ["```\n```\n", thought("a")], id="after a fence"),
+        pytest.param(f"a <think>b</think>{BLOCK}", ["a ", thought("b"), f], id="a line begins after it"),
     ],
 )
 def test_reasoning_anywhere_reads_tags_where_calls_count(text: str, expected: list[Brief]) -> None:
@@ -108,15 +108,15 @@ def test_tags_do_not_depend_on_dialects() -> None:
     ("text", "alike"),
     [
         pytest.param(F, True, id="a call"),
-        pytest.param(f"I could {F} or {F}.", True, id="two are told once"),
+        pytest.param(f"I could {F} or {F}.", True, id="two are reported once"),
         pytest.param('###:\n{ "', True, id="only its beginning, up to the character that commits"),
     ],
 )
 def test_a_call_in_reasoning_is_reasoning_with_one_warning(text: str, alike: bool) -> None:
-    told = [ALIKE] if alike else []
+    reported = [ALIKE] if alike else []
 
-    assert [thought(text.removesuffix("\n")), *told, "Answer."] == read(f"<think>{text}</think>Answer.")
-    assert [thought(text), *told] == read(f"<think>{text}")
+    assert [thought(text.removesuffix("\n")), *reported, "Answer."] == read(f"<think>{text}</think>Answer.")
+    assert [thought(text), *reported] == read(f"<think>{text}")
 
 
 def test_each_section_of_reasoning_has_its_warning_at_its_end() -> None:
@@ -130,12 +130,12 @@ def test_each_section_of_reasoning_has_its_warning_at_its_end() -> None:
 
 def test_reasoning_is_shown_immediately() -> None:
     """Only text that may close it is pending."""
-    told = [(step.pending, brief(step.new)) for step in steps("<think>a</b</think>c")]
-    shown = [held for held, _ in told]
+    reported = [(step.pending, brief(step.new)) for step in steps("<think>a</b</think>c")]
+    shown = [held for held, _ in reported]
 
     assert ["<", "<t", "<th", "<thi", "<thin", "<think", "", "", "<", "</", ""] == shown[:11]
-    assert [thought("a")] == told[7][1]
-    assert [thought("</b")] == told[10][1]
+    assert [thought("a")] == reported[7][1]
+    assert [thought("</b")] == reported[10][1]
     assert "ab" == "".join(
         event.text for step in steps(["<think>", "a", "b"]) for event in step.new if isinstance(event, Reasoning)
     )

@@ -29,7 +29,7 @@ REPAIRED: dict[str, tuple[str, Any]] = {
     "a brace too few": ('~~~tool_call\n{"name": "f", "arguments": {"a": 1}\n~~~', CALL),
     "a brace too few, in back-ticks": ('~~~tool_call\n```json\n{"name": "f", "arguments": {"a": 1}\n```\n~~~', CALL),
     "a brace too many": ('<tool_call>\n{"name": "f", "arguments": {"a": 1}}}\n</tool_call>', CALL),
-    "a word behind": ('<tool_call>\n{"name": "f", "arguments": {"a": 1}} ok\n</tool_call>', CALL),
+    "a word after": ('<tool_call>\n{"name": "f", "arguments": {"a": 1}} ok\n</tool_call>', CALL),
     "an open string": ('~~~tool_call\n{"name": "f", "arguments": {"a": "b}}\n~~~', {"a": "b"}),
     "a comma too many, without a closing tag": ('~~~tool_call\n{"name": "f", "arguments": {"a": 1},}', CALL),
 }
@@ -37,8 +37,8 @@ REPAIRED: dict[str, tuple[str, Any]] = {
 
 REFUSED: dict[str, tuple[str, Code]] = {
     "cut in a string": ('<tool_call>{"name": "f", "arguments": {"a": 1, "b": "', Code.TRUNCATED),
-    "cut behind a fault": ('<tool_call>{"name": "f", "arguments": {"a": x,', Code.INVALID_JSON),
-    "another name than was told": ('###:{"name": "f", "name": "g",}', Code.INVALID_JSON),
+    "cut after a fault": ('<tool_call>{"name": "f", "arguments": {"a": x,', Code.INVALID_JSON),
+    "another name than was reported": ('###:{"name": "f", "name": "g",}', Code.INVALID_JSON),
     "half a pair": ('###:{"name": "f", "arguments": {"a": "\\ud83d",}}', Code.INVALID_JSON),
     "arguments that are no object": ('###:{"name": "f", "arguments": 3}', Code.INVALID_ARGUMENTS),
 }

@@ -105,8 +105,8 @@ def test_the_tag_of_the_call_ends_an_unclosed_value(form: Form) -> None:
     text = open_call + form.close_call
     options = {"dialects": [form.dialect], "tools": TOOLS}
 
-    behind = read(f"{text}\n", **options)
-    assert [call("f", a="x"), *unclosed] == [each for each in behind if each != "\n"][: 1 + len(unclosed)]
+    after = read(f"{text}\n", **options)
+    assert [call("f", a="x"), *unclosed] == [each for each in after if each != "\n"][: 1 + len(unclosed)]
     if form.end_of_turn:
         assert [call("f", a="x"), *unclosed] == read(text + form.end_of_turn, **options)
     if not form.wraps:

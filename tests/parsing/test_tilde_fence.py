@@ -98,18 +98,18 @@ def test_text_is_released_at_the_character_that_decides(text: str, decides: str)
 
 
 def test_indentation_is_shown_immediately() -> None:
-    told = [step.new for step in steps("  \t~~~tool_call", dialects="tilde_fence")]
+    reported = [step.new for step in steps("  \t~~~tool_call", dialects="tilde_fence")]
 
-    assert [" ", " ", "\t"] == [text for new in told for text in brief(new)]
+    assert [" ", " ", "\t"] == [text for new in reported for text in brief(new)]
 
 
 def test_the_line_end_commits() -> None:
     """Before the line end, the text is a candidate. After it, the call is announced."""
-    told = [(step.delta, len(step.new), step.pending) for step in steps("~~~tool_call \r\n")]
+    reported = [(step.delta, len(step.new), step.pending) for step in steps("~~~tool_call \r\n")]
 
-    assert ("\n", 1, "") == told[-1]
-    assert ("\r", 0, "~~~tool_call \r") == told[-2]
-    assert all(count == 0 for _, count, _ in told[:-1])
+    assert ("\n", 1, "") == reported[-1]
+    assert ("\r", 0, "~~~tool_call \r") == reported[-2]
+    assert all(count == 0 for _, count, _ in reported[:-1])
 
 
 @together(

@@ -57,7 +57,7 @@ def test_a_malformed_container_is_an_error_if_no_string_is_allowed(value: str, e
     ("said", "value", "expected"),
     [
         pytest.param("false", '[1, "x"]', call("f", a=[1, "x"]), id="an array"),
-        pytest.param("false", "one", error("invalid_arguments"), id="what is not JSON"),
+        pytest.param("false", "one", error("invalid_arguments"), id="not JSON"),
         pytest.param("false", "", error("invalid_arguments"), id="nothing"),
     ],
 )
@@ -77,11 +77,11 @@ def test_without_a_schema_each_value_is_a_string() -> None:
 
 def test_strings_and_containers_are_reported_while_they_arrive() -> None:
     """Numbers are reported when they end."""
-    told = {"string": '{"a":"ab\\n', "array": '{"a":[1,"b', "integer": '{"a":', "boolean": '{"a":"trx'}
+    reported = {"string": '{"a":"ab\\n', "array": '{"a":[1,"b', "integer": '{"a":', "boolean": '{"a":"trx'}
     for kind, value in {"string": "ab\n", "array": '[1, "b', "integer": "12", "boolean": "trx"}.items():
         text = written(value).removesuffix("</arg_value></tool_call>")
         *_, last = steps(text, dialects=DIALECT, tools=tools({"type": kind}), call_deltas=True)
-        assert told[kind] == "".join(event.text for event in last.events if isinstance(event, CallDelta))
+        assert reported[kind] == "".join(event.text for event in last.events if isinstance(event, CallDelta))
 
 
 def test_pending_text_of_a_value_is_limited() -> None:

@@ -191,11 +191,11 @@ async def test_rules_apply_to_shown_arguments(history: Any, native: bool) -> Non
     ) as stream:
         events = [event async for event in stream]
     outputs.validate(events)
-    told = "".join(event.to_json() for event in events)
+    reported = "".join(event.to_json() for event in events)
     result = stream.result
 
     assert [SECRET] == ran
-    assert "bob" not in told
+    assert "bob" not in reported
     assert not [event for event in events if isinstance(event, CallDelta)]
     assert [{"to": "[email]"}] == [e.call.arguments for e in events if isinstance(e, Executing)][:1]
     grown = [e.value for e in events if isinstance(e, Partial) and e.path == ["to"] and isinstance(e.value, str)]
@@ -269,12 +269,12 @@ async def test_no_output_holds_a_match(given: list[SourceEvent], on: Any) -> Non
             started = await runs.start(stream, owner="me")
             async with started.attach() as reading:
                 events = [event async for event in reading]
-    told = "".join(event.to_json() + repr(event) for event in events) + str(logs)
+    reported = "".join(event.to_json() + repr(event) for event in events) + str(logs)
     for name in FORMATS:
         encoder = outputs.make_encoder(name)
-        told += b"".join([*map(encoder.encode, events), encoder.close()]).decode()
+        reported += b"".join([*map(encoder.encode, events), encoder.close()]).decode()
 
-    assert [] == [told[at - 200 : at + 20] for at in [told.find("bob@exam")] if at >= 0]
+    assert [] == [reported[at - 200 : at + 20] for at in [reported.find("bob@exam")] if at >= 0]
 
 
 @pytest.mark.anyio
@@ -295,9 +295,9 @@ async def test_a_follow_up_event_holds_no_match() -> None:
     async with chat(
         model, [{"role": "user", "content": "?"}], tools=[now], text=TextOptions(rules=EMAIL), follow_up=review
     ) as stream:
-        (told,) = [event async for event in stream if isinstance(event, FollowUp)]
+        (reported,) = [event async for event in stream if isinstance(event, FollowUp)]
 
-    assert SECRET not in told.to_json()
-    assert SECRET in json.dumps(told.written)
+    assert SECRET not in reported.to_json()
+    assert SECRET in json.dumps(reported.written)
     assert SECRET in json.dumps(reviewed)
     assert SECRET in str(model.asks[1].history)

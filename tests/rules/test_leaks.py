@@ -40,12 +40,12 @@ async def test_spans_and_logs_hold_no_match(history: Any) -> None:
         ) as run:
             async for _ in run:
                 pass
-        told = [str(dict(span.attributes or {})) + str(span.events) for span in collected.spans]
+        reported = [str(dict(span.attributes or {})) + str(span.events) for span in collected.spans]
 
     assert run.result.outcomes
     assert (f"mail {SECRET}" in str(model.asks[1].history)) is (history == "as_written")
-    assert any("[email]" in each for each in told)
-    assert not [each for each in (*told, str(logs)) if PART in each]
+    assert any("[email]" in each for each in reported)
+    assert not [each for each in (*reported, str(logs)) if PART in each]
 
 
 SAID = (
@@ -76,5 +76,5 @@ def test_answers_of_a_gateway_hold_no_match(client: Any, on: Any) -> None:
                     sent += answer(begin(client, asked, **given), json.dumps(several).encode())
             assert b"[email]" in sent
             assert SECRET.encode() not in ends  # the beginning of one is none, where nothing follows
-            told = sent.decode() + str(logs)
-            assert not [told[at - 200 : at + 30] for at in [told.find(PART)] if at >= 0], (text, size, on)
+            reported = sent.decode() + str(logs)
+            assert not [reported[at - 200 : at + 30] for at in [reported.find(PART)] if at >= 0], (text, size, on)

@@ -37,13 +37,13 @@ def test_a_grapheme_is_never_cut(clusters: list[str]) -> None:
     """It is shown when the next grapheme begins, or at the end."""
     parser = Parser((), pace="graphemes")
 
-    told = [event.text for event in feed(parser, list("".join(clusters))) if isinstance(event, Text)]
+    reported = [event.text for event in feed(parser, list("".join(clusters))) if isinstance(event, Text)]
 
-    assert clusters == told
+    assert clusters == reported
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reported"),
     [
         ("Tell me, now", ["Tell ", "me, ", "now"]),
         ("a  b", ["a ", " ", "b"]),
@@ -52,12 +52,12 @@ def test_a_grapheme_is_never_cut(clusters: list[str]) -> None:
         ("葛\U000e0100城", ["葛\U000e0100", "城"]),
     ],
 )
-def test_a_word_is_never_cut(text: str, told: list[str]) -> None:
+def test_a_word_is_never_cut(text: str, reported: list[str]) -> None:
     """It includes the white space after it.
 
     In a script without spaces, each character is a word. A word has at most 64.
     """
-    assert told == [event.text for event in feed(Parser((), pace="words"), list(text)) if isinstance(event, Text)]
+    assert reported == [event.text for event in feed(Parser((), pace="words"), list(text)) if isinstance(event, Text)]
 
 
 @given(texts, places, st.sampled_from(PACES), st.booleans())
@@ -98,9 +98,9 @@ PLANTED: dict[str, Any] = {
 def test_a_planted_cut_of_a_grapheme_is_caught(name: str, fault: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     text = "".join(CLUSTERS)
 
-    def told() -> list[str]:
+    def reported() -> list[str]:
         return [event.text for event in feed(Parser((), pace="graphemes"), list(text)) if isinstance(event, Text)]
 
-    assert CLUSTERS == told()
+    assert CLUSTERS == reported()
     monkeypatch.setattr(f"streamtools.parsing.text_filter.{name}", fault)
-    assert CLUSTERS != told()
+    assert CLUSTERS != reported()

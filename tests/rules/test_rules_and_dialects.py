@@ -67,8 +67,8 @@ def hold(dialect: str, seed: int) -> int:
         assert "".join(event.text for event in events if isinstance(event, Text)) == left_of(plain.events)
         assert_conserved(plain.content, events)
     kinds = (Call, Thinking)
-    told = [[type(each) for each in one.events if isinstance(each, kinds)] for one in (plain, whole)]
-    assert told[0] == told[1]
+    reported = [[type(each) for each in one.events if isinstance(each, kinds)] for one in (plain, whole)]
+    assert reported[0] == reported[1]
     return len(whole.calls)
 
 

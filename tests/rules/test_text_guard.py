@@ -251,8 +251,8 @@ def test_a_match_may_be_decided_at_the_end_of_the_turn(tail: str) -> None:
     """Or by a native call, which is then ignored."""
     ends = [rules.stop(re.compile(r"END\b"))]
     call = NativeToolCall("0", "f", "{}", "i")
-    for behind in ([], [call], [TextDelta(tail)] if tail else []):
-        events = run([TextDelta("a END"), *behind, ProviderCompleted()], text_rules=ends)
+    for after in ([], [call], [TextDelta(tail)] if tail else []):
+        events = run([TextDelta("a END"), *after, ProviderCompleted()], text_rules=ends)
         assert ("finished", "stopped_by_rule") == _ending(events)
         assert [] == [event for event in events if event.type in ("call", "executing")]
 
