@@ -39,8 +39,8 @@ async def collect(stream: ToolStream) -> list[UIEvent]:
         pytest.param(frame("/old" * 100), Limits(frame=200), id="a frame that is too long"),
     ],
 )
-async def test_a_call_with_a_hole_in_it_never_runs(lost: bytes, limits: Limits) -> None:
-    """What stands before and behind a lost frame is not put together."""
+async def test_a_call_with_a_lost_frame_never_runs(lost: bytes, limits: Limits) -> None:
+    """The parts around the lost frame are not joined."""
     ran: list[str] = []
 
     def remove(path: str) -> None:
@@ -60,8 +60,8 @@ async def test_a_call_with_a_hole_in_it_never_runs(lost: bytes, limits: Limits) 
     assert [Code.TRUNCATED] == [event.code for event in events if isinstance(event, Error)]
 
 
-def test_nothing_is_stored_behind_a_limit() -> None:
-    """Not by the number of deltas and not by their size: one delta and a few characters at most."""
+def test_no_text_is_stored_after_a_limit() -> None:
+    """Neither many deltas nor large deltas: at most one delta and a few characters."""
     parser = Parser(limits=Limits(call=1000))
     parser.feed('###:{"name":"x","args":{"a":"' + "y" * 1000)
     tracemalloc.start()
@@ -76,7 +76,7 @@ def test_nothing_is_stored_behind_a_limit() -> None:
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 @pytest.mark.anyio
 async def test_a_tool_that_cancels_itself_still_ends(anyio_backend: str) -> None:
-    """Each call has its closing event, and no number is missing."""
+    """Each call has its last event, and no number is missing."""
 
     async def leave() -> None:
         task = asyncio.current_task()
@@ -103,7 +103,7 @@ class Pings:
 
 @pytest.mark.anyio
 async def test_a_source_that_never_waits_can_be_left() -> None:
-    """Others get their turn, so that a cancellation is heard."""
+    """Other tasks run, so that a cancellation arrives."""
     with anyio.move_on_after(0.01) as scope:
         await collect(ToolStream(sources.openai(Pings())))
 
@@ -111,8 +111,8 @@ async def test_a_source_that_never_waits_can_be_left() -> None:
 
 
 @pytest.mark.anyio
-async def test_the_log_of_a_lost_connection_names_no_text(caplog: pytest.LogCaptureFixture) -> None:
-    """The text of an exception may hold an address with a key, or what a user wrote."""
+async def test_the_log_of_a_lost_connection_omits_its_message(caplog: pytest.LogCaptureFixture) -> None:
+    """The message may hold an address with a key, or text of a user."""
 
     async def broken() -> AsyncIterator[str]:
         yield "x"
@@ -126,8 +126,8 @@ async def test_the_log_of_a_lost_connection_names_no_text(caplog: pytest.LogCapt
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("raised", [BaseExceptionGroup("two", [GeneratorExit(), ValueError()]), GeneratorExit()])
-async def test_what_a_tool_raises_ends_only_the_tool(raised: BaseException) -> None:
-    """Groups are as bad as what they hold."""
+async def test_an_exception_of_a_tool_ends_only_the_tool(raised: BaseException) -> None:
+    """Also exceptions in groups."""
 
     async def bad() -> None:
         raise raised

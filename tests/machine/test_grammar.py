@@ -161,8 +161,10 @@ def changes(events: Sequence[UIEvent]) -> Iterator[list[UIEvent]]:
 
 
 @given(sources, options, rarely, rarely, st.data())
-def test_every_run_keeps_to_the_order(source: Any, options: Any, cancel: bool, idle: bool, data: st.DataObject) -> None:
-    """What a machine tells of any source keeps to it; and of a run that was changed both descriptions say the same."""
+def test_every_run_keeps_the_order_of_events(
+    source: Any, options: Any, cancel: bool, idle: bool, data: st.DataObject
+) -> None:
+    """The grammar and the rules of the tests agree about a changed run."""
     events = run(source, cancel=cancel, idle=idle, **options)
 
     validate(events)
@@ -173,8 +175,8 @@ def test_every_run_keeps_to_the_order(source: Any, options: Any, cancel: bool, i
 
 
 @together("events", RUNS.values(), ids=list(RUNS))
-def test_each_change_that_matters_is_refused(events: list[UIEvent]) -> None:
-    """Whatever is left out, doubled or exchanged: numbered anew, it is refused unless it could be another run."""
+def test_each_change_of_a_run_is_refused(events: list[UIEvent]) -> None:
+    """An event is omitted, doubled or exchanged. The result is refused, unless it could be another run."""
     assert keeps(events)
     for changed in changes(events):
         anew = numbered(*changed)
@@ -184,8 +186,8 @@ def test_each_change_that_matters_is_refused(events: list[UIEvent]) -> None:
 
 
 @given(strategies.readings(IDS))
-def test_every_text_keeps_to_the_order(reading: Any) -> None:
-    """What a parser tells of any text is a part of a run, and the events of a machine around it a whole one."""
+def test_every_text_keeps_the_order_of_events(reading: Any) -> None:
+    """The events of a parser are a part of a run. With the events of a machine around them, they are a whole run."""
     text, chosen = reading
     events = feed(text, **chosen)
 
@@ -298,8 +300,8 @@ def test_every_text_keeps_to_the_order(reading: Any) -> None:
         ([Start("r"), TextDelta("a")], 2, "event 2, text-delta: it is not a UI event"),
     ],
 )
-def test_what_is_wrong_is_named(events: list[Any], place: int, complaint: str) -> None:
-    """The error has the event, its place and the rule, in words that hold nothing of what the event says."""
+def test_an_error_names_the_event_and_the_rule(events: list[Any], place: int, complaint: str) -> None:
+    """It holds no content of the event."""
     with pytest.raises(EventOrderError, match=complaint) as caught:
         validate(events)
 
@@ -321,7 +323,7 @@ def test_what_is_wrong_is_named(events: list[Any], place: int, complaint: str) -
     ],
 )
 def test_numbers_rise_by_one(numbers: list[int], complaint: str) -> None:
-    """Events are numbered from 1, or nobody has numbered them."""
+    """Events are numbered from 1, or have no numbers."""
     events = [replace(event, seq=seq) for event, seq in zip([*START, *STOP], numbers, strict=True)]
 
     assert complaint == str(refusal(events) or "")
@@ -336,14 +338,14 @@ def test_numbers_rise_by_one(numbers: list[int], complaint: str) -> None:
         ([Thinking(True, "c"), Thinking(False, "c")], "at the end: if a call turned out to be text, a warning follows"),
     ],
 )
-def test_a_parser_tells_a_part_of_it(events: list[UIEvent], complaint: str) -> None:
-    """Texts and calls alone, and each call that was begun ends."""
+def test_a_parser_yields_only_text_and_calls(events: list[UIEvent], complaint: str) -> None:
+    """Each call that begins ends."""
     with pytest.raises(EventOrderError, match=complaint):
         validate(events, run=False)
 
 
-def test_event_by_event() -> None:
-    """A grammar can be fed while the run goes on; `outputs.validate` uses the same, and takes an iterator."""
+def test_events_can_be_checked_one_by_one() -> None:
+    """`outputs.validate` uses the same grammar, and accepts an iterator."""
     grammar = Grammar()
     for event in RUNS["two steps"]:
         grammar.feed(event)
@@ -355,8 +357,8 @@ def test_event_by_event() -> None:
     outputs.validate((replace(event, seq=seq) for seq, event in enumerate(events, 5)), run=False)
 
 
-def test_the_example_of_the_page(capsys: pytest.CaptureFixture[str]) -> None:
-    """It runs, and prints what stands below it; the error that the page quotes is one."""
+def test_the_example_of_the_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    """It prints the text below it, and raises the error that the page quotes."""
     code, output = (PAGE.partition(fence)[2].partition("```")[0] for fence in ("```python\n", "```text\n"))
 
     exec(code, {"__name__": "example"})

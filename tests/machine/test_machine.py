@@ -100,8 +100,8 @@ def story(*events: SourceEvent, **options: Any) -> list[str]:
 # One turn.
 
 
-def test_the_order_of_one_turn() -> None:
-    """Everything that a turn can say, in the order of the contract; seq rises from 1, and done is the last."""
+def test_the_order_of_all_events_of_a_turn() -> None:
+    """`seq` rises from 1, and `done` is the last event."""
     driver = Driver(call_deltas=True, dialects=TAUGHT_DIALECTS)
     driver.take(driver.machine.start())
     driver.feed(
@@ -144,8 +144,8 @@ PASSED: dict[str, tuple[SourceEvent, str]] = {
 
 
 @pytest.mark.parametrize(("event", "expected"), PASSED.values(), ids=PASSED)
-def test_what_is_passed_on(event: SourceEvent, expected: str) -> None:
-    """What has no meaning here is not lost, and changes nothing else."""
+def test_other_data_is_passed_on(event: SourceEvent, expected: str) -> None:
+    """It changes nothing else."""
     around = ["step 1", "text 'a'", expected, "text 'b'", ENDED, "done finished: stop (end_turn)"]
     assert around == story(*texts("a"), event, *texts("b"), STOP)
 
@@ -226,13 +226,13 @@ ENDINGS: dict[str, tuple[list[SourceEvent], list[str]]] = {
 
 
 @together(("events", "expected"), ENDINGS.values(), ids=ENDINGS)
-def test_endings(events: list[SourceEvent], expected: list[str]) -> None:
-    """Each run ends with one `done`, which tells the truth; only calls of a complete turn are run."""
+def test_each_run_ends_with_one_done(events: list[SourceEvent], expected: list[str]) -> None:
+    """Its reason is true, and only calls of a complete turn run."""
     assert expected == story(*events)
 
 
-def test_what_the_one_error_of_a_run_holds() -> None:
-    """Message and status are for the interface; the cause is for the log alone."""
+def test_the_error_of_a_run_holds_message_and_status() -> None:
+    """The cause is only in the log."""
     made = machine()
     with structlog.testing.capture_logs() as logs:
         events = made.feed(SourceError("no key", status=401, cause="invalid_api_key"))
@@ -243,8 +243,8 @@ def test_what_the_one_error_of_a_run_holds() -> None:
     assert [Done("failed", None, None, [], seq=3)] == made.close()
 
 
-def test_nothing_follows_done() -> None:
-    """Closing and cancelling again say nothing; feeding is our caller's mistake."""
+def test_no_event_follows_done() -> None:
+    """Closing and cancelling again return no events. Feeding raises `ClosedError`."""
     for end in (StreamMachine.close, StreamMachine.cancel):
         made = machine()
         made.feed(STOP)
@@ -255,8 +255,8 @@ def test_nothing_follows_done() -> None:
             made.feed(TextDelta("a"))
 
 
-def test_what_is_no_source_event() -> None:
-    """It is refused with its type, and nothing has happened."""
+def test_an_object_that_is_no_source_event_is_refused() -> None:
+    """The message names its type."""
     made = machine()
     made.start()
     for wrong in ("text", None, Text("a"), {"type": "text-delta"}):
@@ -266,8 +266,7 @@ def test_what_is_no_source_event() -> None:
     assert [StepStart(1, seq=2), Text("a", seq=3)] == made.feed(TextDelta("a"))
 
 
-def test_wrong_options() -> None:
-    """Values that are not allowed are named."""
+def test_wrong_options_are_refused() -> None:
     with pytest.raises(ValueError, match="'later'"):
         machine(execute="later")
     with pytest.raises(ValueError, match="'maybe'"):
@@ -301,8 +300,7 @@ CANCELLED: dict[str, tuple[list[SourceEvent], list[str]]] = {
 
 
 @pytest.mark.parametrize(("events", "expected"), CANCELLED.values(), ids=CANCELLED)
-def test_cancelled(events: list[SourceEvent], expected: list[str]) -> None:
-    """A run that is left ends with what it has come to; nothing in it is cut that was complete."""
+def test_a_cancelled_run_keeps_its_complete_parts(events: list[SourceEvent], expected: list[str]) -> None:
     driver = Driver()
     driver.feed(*events)
     driver.take(driver.machine.cancel())
@@ -356,16 +354,17 @@ RECONCILED: dict[str, tuple[list[str], str | None, list[str]]] = {
 
 
 @together(("deltas", "completed", "expected"), RECONCILED.values(), ids=RECONCILED)
-def test_the_completed_text_is_reconciled(deltas: list[str], completed: str | None, expected: list[str]) -> None:
-    """What was shown stands, what is missing is added, and a call is never seen twice."""
+def test_the_completed_text_adds_only_missing_text(
+    deltas: list[str], completed: str | None, expected: list[str]
+) -> None:
+    """The shown text stays, and no call appears twice."""
     end = ProviderCompleted(completed, finish_reason="stop")
     assert ["step 1", *expected, ENDED, "done finished: stop (None)"] == story(
         *texts(*deltas), end, dialects=TAUGHT_DIALECTS
     )
 
 
-def test_an_empty_delta_begins_nothing() -> None:
-    """A text of no characters in one delta is the same as in none."""
+def test_an_empty_delta_begins_no_turn() -> None:
     lost = SourceError("lost", Code.STREAM_INTERRUPTED)
 
     assert story(lost) == story(TextDelta(""), lost)
@@ -373,8 +372,8 @@ def test_an_empty_delta_begins_nothing() -> None:
     assert story(*texts("a"), lost) == story(*texts("", "a", ""), lost)
 
 
-def test_a_text_that_is_too_long_is_not_compared() -> None:
-    """Beyond the limit nothing is kept, nothing is compared, and calls are found as ever."""
+def test_a_text_over_the_limit_is_not_compared() -> None:
+    """It is not stored, and its calls are still found."""
     end = ProviderCompleted("something else", finish_reason="stop")
     expected = ["step 1", "text 'abcd '", *called("c1"), "run c1", ENDED, "done finished: stop (None)"]
     limit = len("abcd " + ADD)
@@ -386,8 +385,7 @@ def test_a_text_that_is_too_long_is_not_compared() -> None:
     assert expected == story(*texts("abcd ", ADD), end, limits=Limits(text=limit))
 
 
-def test_a_long_text_is_compared_whole() -> None:
-    """However a text of many blocks came, its end is known to be its end."""
+def test_a_text_of_many_blocks_is_compared_whole() -> None:
     word = "abcdefg "
     whole = word * 20_000
     for deltas in ([word] * 20_000, [whole], ["", whole[:1], whole[1:], ""]):
@@ -396,8 +394,8 @@ def test_a_long_text_is_compared_whole() -> None:
         assert driver.story[-2:] == ["text '!'", ENDED]
 
 
-def test_usage_of_the_completed_turn_counts() -> None:
-    """The last usage of a turn is told at its end, and the turns are added up."""
+def test_the_last_usage_of_each_turn_counts() -> None:
+    """It is reported at the end of the turn, and added to the usage of the run."""
     driver = Driver()
     first, second = Usage(input=5, output=1), Usage(input=7, reasoning=2)
     driver.feed(SourceUsage(Usage(input=1)), ProviderCompleted(usage=first, ends_run=False))
@@ -414,8 +412,8 @@ def test_usage_of_the_completed_turn_counts() -> None:
 # Runs of several turns.
 
 
-def test_a_chain_of_turns() -> None:
-    """Each provider turn is a step whose calls are run before it ends; the chain ends the run."""
+def test_each_turn_of_a_chain_is_a_step() -> None:
+    """Its calls run before the step ends. The chain ends the run."""
     assert story(*texts(ADD), TURN, *texts("So: 1."), ProviderCompleted(ends_run=False), ChainCompleted("u-1")) == [
         "step 1",
         *called("c1"),
@@ -428,8 +426,8 @@ def test_a_chain_of_turns() -> None:
     ]
 
 
-def test_each_turn_is_read_anew() -> None:
-    """Half a marker, an open fence, a call without end: nothing of a turn reaches into the next."""
+def test_no_turn_changes_how_the_next_is_read() -> None:
+    """Not by half a marker, an open fence, or a call without an end."""
     half = [
         "step 1",
         "text '```\\n'",
@@ -449,8 +447,8 @@ def test_each_turn_is_read_anew() -> None:
 # What may run.
 
 
-def test_calls_are_due_when_their_turn_is_complete() -> None:
-    """Not before; then they stand there until somebody takes them, and the step waits."""
+def test_calls_are_runnable_when_their_turn_is_complete() -> None:
+    """Then the step waits until they have run."""
     made = machine()
     made.feed(TextDelta(ADD + "\n" + NOW))
     assert (made.runnable, made.awaits_outcomes) == ([], False)
@@ -463,8 +461,8 @@ def test_calls_are_due_when_their_turn_is_complete() -> None:
     assert (made.end_step(), made.awaits_outcomes, made.pending) == ([], False, [])
 
 
-def test_eager() -> None:
-    """Calls are due as soon as they are complete, where no native call can supersede them."""
+def test_eager_calls_are_runnable_when_they_are_complete() -> None:
+    """Only if no native call can supersede them."""
     events = [*texts(ADD, "a ", CUT), STOP]
     eager = [
         "step 1",
@@ -484,8 +482,8 @@ def test_eager() -> None:
     assert eager == story(*events, execute="eager", native_tool_calls=True, dialects=("hash_marker", "tilde_fence"))
 
 
-def test_eager_calls_of_a_turn_that_fails() -> None:
-    """What was taken is not pending, and its step ends when it has been run; what was not taken will not run."""
+def test_eager_calls_of_a_failed_turn() -> None:
+    """A running call is not pending, and its step ends after it. Other calls do not run."""
     taken, left = (machine(execute="eager", native_tool_calls=False) for _ in range(2))
     for made in (taken, left):
         made.feed(TextDelta(ADD))
@@ -501,8 +499,8 @@ def test_eager_calls_of_a_turn_that_fails() -> None:
     assert ["done failed: None (None), pending c1"] == [tell(event) for event in left.close()]
 
 
-def test_eager_calls_out_of_the_completed_text() -> None:
-    """Those that come late are due at the end of the turn, each once."""
+def test_eager_calls_of_the_completed_text_run_once() -> None:
+    """They are runnable at the end of the turn."""
     events = [*texts(ADD), ProviderCompleted(ADD + NOW.join("\n\n"), finish_reason="stop")]
     assert story(*events, execute="eager", native_tool_calls=False) == [
         "step 1",
@@ -548,15 +546,17 @@ CHOICES: dict[str, tuple[ToolChoice, str, list[str]]] = {
 
 @together("execute", ["completed", "eager"])
 @together(("choice", "written", "expected"), CHOICES.values(), ids=CHOICES)
-def test_the_tool_choice(choice: ToolChoice, written: str, expected: list[str], execute: str) -> None:
-    """The choice is checked before any call runs, also with eager execution; refused calls are not pending."""
+def test_calls_that_violate_the_tool_choice_do_not_run(
+    choice: ToolChoice, written: str, expected: list[str], execute: str
+) -> None:
+    """They are not pending either. This also holds for eager execution."""
     options = {"tool_choice": choice, "execute": execute, "native_tool_calls": False}
     assert ["step 1", *expected] == story(*texts(written), STOP, **options)
 
 
 @pytest.mark.parametrize("finish", ["length", "content_filter", "error", "other", "pause"])
-def test_what_was_forbidden_is_refused_in_a_turn_that_was_cut_too(finish: FinishReason) -> None:
-    """Nobody is left with a pending call that was not to be made; what is missing cannot be told of such a turn."""
+def test_a_forbidden_call_of_a_truncated_turn_is_refused(finish: FinishReason) -> None:
+    """It must not stay pending. A missing call is no violation in such a turn."""
     end = ProviderCompleted(finish_reason=finish)
     assert [line for line in story(*texts(ADD), end, tool_choice=NO_CALL) if "violation" in line]
     assert [line for line in story(*texts(ADD), tool_choice=NO_CALL) if "violation" in line]
@@ -566,8 +566,8 @@ def test_what_was_forbidden_is_refused_in_a_turn_that_was_cut_too(finish: Finish
 # Our own stop.
 
 
-def test_stop_after_a_call() -> None:
-    """At the first character behind a call that begins no other, the turn is complete, and its calls run."""
+def test_text_after_a_call_completes_the_turn() -> None:
+    """With `after_call="stop"`, unless the text begins another call."""
     made = machine(after_call="stop")
     told = [tell(event) for event in made.feed(TextDelta(ADD + "\n" + NOW + "\n#"))]
     assert (False, []) == (made.stopped, made.runnable)
@@ -584,8 +584,8 @@ def test_stop_after_a_call() -> None:
     assert [f"done finished: {STOPPED_AFTER_CALL} (None)"] == [tell(event) for event in made.close()]
 
 
-def test_a_stop_in_the_middle_of_a_call() -> None:
-    """A call over the limit that is to be text stops the turn; what is behind the limit is not told, however cut."""
+def test_a_call_over_the_limit_stops_the_turn() -> None:
+    """With `after_call="stop"` and a call that becomes text. Text after the limit is dropped."""
     written = ADD + "\n" + ADD.replace("1", "1" * 50) + "\n\na"
 
     def run(*deltas: str) -> list[UIEvent]:
@@ -597,8 +597,7 @@ def test_a_stop_in_the_middle_of_a_call() -> None:
     assert tell(run(written)[-1]) == f"done finished: {STOPPED_AFTER_CALL} (None)"
 
 
-def test_usage_before_the_next_answer() -> None:
-    """What is told first of an answer that was asked for belongs to its turn, and not to the one before."""
+def test_usage_before_an_answer_belongs_to_its_turn() -> None:
     made = machine()
     for event in (*texts("a"), SourceUsage(Usage(output=1)), STOP):
         made.feed(event)

@@ -161,10 +161,9 @@ chains = st.lists(turns(), min_size=1, max_size=3)
 @given(
     chains, st.lists(strategies.cuts, min_size=2, max_size=2), options, st.booleans(), st.sampled_from([0, 0, 9, 99])
 )
-def test_chunk_invariance(
+def test_the_cuts_between_deltas_change_nothing(
     chain: list[Turn], places: list[list[int]], options: dict[str, Any], idle: bool, kept: int
 ) -> None:
-    """However the text of each turn is cut, the coalesced events of the whole run are the same."""
     if kept:
         options["limits"] = replace(options.get("limits", DEFAULT_LIMITS), text=kept)
     idle = idle or options.get("execute") == "eager"  # what runs beside the stream runs beside other deltas
@@ -181,8 +180,10 @@ def test_chunk_invariance(
 
 
 @given(sources, options, rarely, rarely)
-def test_totality_and_one_ending(source: list[SourceEvent], options: dict[str, Any], cancel: bool, idle: bool) -> None:
-    """Any source events in any order give one run: numbered from 1, step by step, with one `done` at its end."""
+def test_any_source_events_give_one_run(
+    source: list[SourceEvent], options: dict[str, Any], cancel: bool, idle: bool
+) -> None:
+    """It is numbered from 1, step by step, with one `done` at its end."""
     events = run(source, cancel=cancel, idle=idle, **options)
 
     assert [each.seq for each in events] == list(range(1, len(events) + 1))
@@ -196,8 +197,10 @@ def test_totality_and_one_ending(source: list[SourceEvent], options: dict[str, A
 
 
 @given(sources, options, rarely, rarely)
-def test_paired_lifecycle(source: list[SourceEvent], options: dict[str, Any], cancel: bool, idle: bool) -> None:
-    """Each call that is announced is executed, or an error, or pending; only calls of a turn that is complete run."""
+def test_each_call_is_executed_rejected_or_pending(
+    source: list[SourceEvent], options: dict[str, Any], cancel: bool, idle: bool
+) -> None:
+    """Only calls of a complete turn run."""
     events = run(source, cancel=cancel, idle=idle, **options)
     assert_in_order(events)
 
@@ -216,8 +219,8 @@ def test_paired_lifecycle(source: list[SourceEvent], options: dict[str, Any], ca
 
 
 @given(sources, options)
-def test_done_tells_the_truth(source: list[SourceEvent], options: dict[str, Any]) -> None:
-    """How a run has ended is what its source events say, and nothing that the text says changes it."""
+def test_the_source_events_alone_decide_the_ending(source: list[SourceEvent], options: dict[str, Any]) -> None:
+    """No text changes it."""
     options |= {"tool_choice": NO_CHOICE, "after_call": "show"}
     events = run(source, **options)
 
@@ -227,8 +230,10 @@ def test_done_tells_the_truth(source: list[SourceEvent], options: dict[str, Any]
 
 
 @given(chains, st.lists(strategies.cuts, min_size=3, max_size=3), options)
-def test_conservation(chain: list[Turn], places: list[list[int]], options: dict[str, Any]) -> None:
-    """All events of a step together hold every character of the turn's text, in order, however the turn ends."""
+def test_the_events_hold_every_character_of_the_text(
+    chain: list[Turn], places: list[list[int]], options: dict[str, Any]
+) -> None:
+    """In order, however the turn ends."""
     for turn, where in zip(chain, places, strict=False):
         end = replace(turn.end, text=None, tool_calls=None) if isinstance(turn.end, ProviderCompleted) else turn.end
         events = run([*turn.source(where)[:-1], end], idle=True, keep_markup=True, **options)

@@ -59,8 +59,8 @@ def error(*events: SourceEvent, **options: Any) -> Error:
 # What is told, and when.
 
 
-def test_a_call_in_pieces() -> None:
-    """Its name is told at once, its arguments with `call_deltas`, and it runs when its turn is complete."""
+def test_a_call_in_pieces_runs_when_its_turn_is_complete() -> None:
+    """Its name is reported immediately, and its arguments with `call_deltas`."""
     events = [START, *pieces('{"a"', ":1}"), NativeToolCall("0"), ASKED]
 
     assert ["step 1", "thinking x", "x is add", 'x has {"a"', "x has :1}", "call x", "not thinking x", *RUN] == story(
@@ -70,8 +70,8 @@ def test_a_call_in_pieces() -> None:
     assert [ToolCall(id="x", name="add", arguments={"a": 1}, dialect="native", provider_id="x")] == calls(*events)
 
 
-def test_ids_are_unique_in_the_run() -> None:
-    """Some providers number the calls of each turn anew; ours differ, and theirs are kept."""
+def test_call_ids_are_unique_in_the_run() -> None:
+    """Some providers number the calls of each turn from 1. The provider's id is kept too."""
     end = ProviderCompleted(finish_reason="tool_calls", ends_run=False)
     turn: list[SourceEvent] = [WHOLE, NativeToolCall("1", "add", id="x"), end]
 
@@ -81,8 +81,7 @@ def test_ids_are_unique_in_the_run() -> None:
 
 
 @pytest.mark.parametrize("id", [None, "", "i" * 201], ids=["none", "an empty one", "one of 201 characters"])
-def test_ids_that_are_made(id: str | None) -> None:
-    """Where the provider gives no id that could be shown, we make one."""
+def test_a_call_without_a_usable_id_gets_one(id: str | None) -> None:
     assert ["c1"] == [call.id for call in calls(NativeToolCall("0", "add", id=id), ASKED)]
 
 
@@ -102,16 +101,16 @@ ARGUMENTS: dict[str, tuple[list[str], Any, dict[str, Any]]] = {
 
 
 @together(("told", "end", "expected"), ARGUMENTS.values(), ids=ARGUMENTS)
-def test_arguments(told: list[str], end: Any, expected: dict[str, Any]) -> None:
-    """One rule for all the ways in which arguments come, and no warning where they agree."""
+def test_arguments_arrive_whole_or_in_pieces(told: list[str], end: Any, expected: dict[str, Any]) -> None:
+    """There is no warning if both agree."""
     run = driven(START, *pieces(*told), NativeToolCall("0", arguments=end), ASKED)
 
     assert [expected] == [event.call.arguments for event in run.events if isinstance(event, Call)]
     assert not any(isinstance(event, Warning) for event in run.events)
 
 
-def test_arguments_that_differ_at_the_end() -> None:
-    """The end counts, with a warning; what it only adds is told."""
+def test_arguments_at_the_end_replace_different_pieces() -> None:
+    """With a warning. An addition to the pieces is reported as a delta."""
     more = story(START, *pieces('{"a":'), NativeToolCall("0", arguments='{"a":1}'), ASKED, call_deltas=True)
     other = [START, *pieces('{"a":1}'), NativeToolCall("0", arguments={"a": 2}), ASKED]
 
@@ -142,8 +141,8 @@ BAD: dict[str, tuple[list[SourceEvent], Code]] = {
 
 
 @together(("events", "code"), BAD.values(), ids=BAD)
-def test_bad_calls(events: list[SourceEvent], code: Code) -> None:
-    """A bad call is one error, good ones beside it survive, and the run goes on."""
+def test_a_malformed_native_call_is_one_error(events: list[SourceEvent], code: Code) -> None:
+    """Valid calls beside it are kept, and the run continues."""
     good = NativeToolCall("good", "add", {"a": 1}, "g")
 
     assert code == error(*events, good, ASKED).code
@@ -164,16 +163,15 @@ ENDS: dict[str, SourceEvent | None] = {
 
 @together("end", ENDS.values(), ids=ENDS)
 @together("text", ["", " ", "{", '{"a":', '{"a":"}', '{"a":1'])
-def test_a_call_that_breaks_off(text: str, end: SourceEvent | None) -> None:
-    """However the turn ends, a call without its end is truncated and does not run."""
+def test_a_cut_call_is_truncated_and_does_not_run(text: str, end: SourceEvent | None) -> None:
+    """However the turn ends."""
     events = [START, *pieces(text), *([end] if end else [])]
 
     assert Code.TRUNCATED == error(*events).code
     assert not any(line.startswith("run") for line in story(*events))
 
 
-def test_a_hole_in_the_stream() -> None:
-    """A call that is put together around a lost frame does not run."""
+def test_a_call_around_a_lost_frame_does_not_run() -> None:
     hole = SourceWarning(Code.BAD_FRAME, "odd")
 
     assert Code.TRUNCATED == error(START, *pieces('{"a":'), hole, *pieces("1}"), NativeToolCall("0"), ASKED).code
@@ -183,8 +181,8 @@ def test_a_hole_in_the_stream() -> None:
 # What comes behind the end of a call, and what the provider does itself.
 
 
-def test_a_hole_behind_a_call() -> None:
-    """No piece of a call can be missing whose JSON object has closed; one that comes behind the hole is whole too."""
+def test_a_call_before_or_after_a_lost_frame_is_whole() -> None:
+    """Its JSON object is closed, so no piece of it can be missing."""
     hole = SourceWarning(Code.BAD_FRAME, "?")
     behind = [ToolCallStart("1", "y", "add"), *pieces('{"a": 2}', key="1")]
     held = calls(START, *pieces('{"a": 1}'), hole, *behind, ASKED)
@@ -194,24 +192,23 @@ def test_a_hole_behind_a_call() -> None:
         assert Code.TRUNCATED == error(START, *pieces(open_text), hole, ASKED).code
 
 
-def test_what_comes_behind_the_end_of_a_call() -> None:
-    """Nothing is lost, and nothing changes."""
+def test_data_after_the_end_of_a_call_is_passed_on() -> None:
     events = [WHOLE, START, *pieces("{}"), WHOLE, ASKED]
 
     assert 3 == sum(line.startswith("raw ") for line in story(*events))
     assert [{"a": 1}] == [call.arguments for call in calls(*events)]
 
 
-def test_a_call_that_the_provider_runs() -> None:
-    """It is passed on as it came; one that had begun ends as superseded. Nobody runs either."""
+def test_a_call_that_the_provider_runs_is_passed_on() -> None:
+    """A call that has begun ends as superseded. It does not run here."""
     own = NativeToolCall("0", "search", {"q": 1}, "s", provider_executed=True)
 
     assert not calls(own, ASKED)
     assert Code.SUPERSEDED == error(ToolCallStart("0", "s", "search"), own, ASKED).code
 
 
-def test_a_call_that_nobody_can_answer() -> None:
-    """It is told, and stays pending however well the turn ends."""
+def test_a_call_without_an_answer_stays_pending() -> None:
+    """It is reported, however the turn ends."""
     for execute in ("completed", "eager", "never"):
         told = story(NativeToolCall("0", "add", id="x", answerable=False), ASKED, execute=execute)
         assert "call x" in told
@@ -241,10 +238,9 @@ REPEATED: dict[str, tuple[list[SourceEvent], list[NativeToolCall], list[str]]] =
 
 
 @together(("streamed", "told", "expected"), REPEATED.values(), ids=REPEATED)
-def test_calls_of_the_completed_turn(
+def test_calls_of_the_completed_turn_are_matched(
     streamed: list[SourceEvent], told: list[NativeToolCall], expected: list[str]
 ) -> None:
-    """Calls that have been seen are not seen twice, and those that have not been are seen now."""
     end = ProviderCompleted(finish_reason="tool_calls", tool_calls=told)
 
     assert expected == [call.id for call in calls(*streamed, end)]
@@ -253,8 +249,8 @@ def test_calls_of_the_completed_turn(
 # Limits.
 
 
-def test_a_call_over_the_limit() -> None:
-    """It is reported when the limit is met, and what follows is counted and dropped."""
+def test_a_call_over_the_limit_is_reported_immediately() -> None:
+    """The rest is counted and dropped."""
     events = [START, *pieces("123", "4567", "89"), NativeToolCall("0", arguments="123456789"), ASKED]
     driver = driven(*events, limits=Limits(call=5))
 
@@ -263,8 +259,7 @@ def test_a_call_over_the_limit() -> None:
     assert "123" == error(*events, limits=Limits(call=5)).raw
 
 
-def test_a_name_behind_the_limit() -> None:
-    """A call that has been reported is announced no more."""
+def test_a_rejected_call_is_not_announced_again() -> None:
     events = [*pieces("123456"), START, ASKED]
 
     assert ["thinking c1", "error c1 too_large", "not thinking c1", "warning skipped"] == story(
@@ -272,8 +267,7 @@ def test_a_name_behind_the_limit() -> None:
     )[1:5]
 
 
-def test_too_many_calls() -> None:
-    """Each call over the limit ends as an error."""
+def test_each_call_over_the_limit_is_an_error() -> None:
     events = [NativeToolCall(str(n), "f", id=f"i{n}") for n in range(3)]
     told = story(*events, ASKED, limits=Limits(calls=1))
 
@@ -298,6 +292,6 @@ def test_too_many_calls() -> None:
         ("]", False),
     ],
 )
-def test_text_that_is_cut(text: str, expected: bool) -> None:
-    """Brackets and strings that are open show it; brackets in strings do not count."""
+def test_open_brackets_and_strings_show_a_cut(text: str, expected: bool) -> None:
+    """Brackets in strings do not count."""
     assert expected == is_cut(text)

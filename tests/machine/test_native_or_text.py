@@ -76,8 +76,8 @@ CASES = [
 
 @together("finished", [False, True], ids=["streamed", "finished"])
 @together(("flag", "text", "native", "expected"), CASES)
-def test_which_calls_count(flag: bool | None, text: bool, native: bool, expected: Count, finished: bool) -> None:
-    """The flag and what came decide, and it is the same whether calls were streamed or stand in the completed turn."""
+def test_one_kind_of_calls_counts(flag: bool | None, text: bool, native: bool, expected: Count, finished: bool) -> None:
+    """The option and the calls decide, for streamed calls and for those of the completed turn."""
     written, told = ADD if text else "Hi.", [NATIVE] if native else []
     events: list[SourceEvent]
     if finished:
@@ -92,7 +92,7 @@ def test_which_calls_count(flag: bool | None, text: bool, native: bool, expected
 @together("text", [True, False])
 @together("native", [True, False])
 def test_no_call_of_a_self_contained_agent_counts(flag: bool | None, text: bool, native: bool) -> None:
-    """It runs its tools itself: calls are hidden and end as superseded, which breaks no choice of tools."""
+    """Its calls end as superseded, and violate no tool choice."""
     events: list[SourceEvent] = [TextDelta(ADD if text else "Hi."), *([NATIVE] if native else []), END]
     ids = ["c1"] * text + ["n1"] * native
     options: dict[str, Any] = {
@@ -105,15 +105,14 @@ def test_no_call_of_a_self_contained_agent_counts(flag: bool | None, text: bool,
     assert Count([], ids, []) == count(*events, **options, execute="eager")
 
 
-def test_malformed_calls_came_too() -> None:
-    """A model that wrote a native call badly is told so; its text is not run in place of it, nor vice versa."""
+def test_a_malformed_call_selects_its_kind() -> None:
+    """The model gets its error, and no call of the other kind runs instead."""
     assert Count([], ["c1"], []) == count(TextDelta(ADD), BAD_NATIVE, END)
     assert Count([], ["n1"], []) == count(TextDelta(BAD), NATIVE, END, native_tool_calls=False)
     assert Count(["n1"], ["c1"], []) == count(TextDelta(ADD), BAD_NATIVE, NATIVE, END)
 
 
-def test_calls_of_a_completed_text_that_differs() -> None:
-    """Calls that only the completed text holds are calls in text like any other."""
+def test_calls_that_only_the_completed_text_holds_count() -> None:
     end = ProviderCompleted(text=ADD, finish_reason="stop")
 
     assert Count(["n1"], ["c1"], [Code.TEXT_MISMATCH]) == count(TextDelta("Hi."), NATIVE, end)
@@ -123,8 +122,8 @@ def test_calls_of_a_completed_text_that_differs() -> None:
 @pytest.mark.parametrize(
     ("flag", "expected"), [(True, ["n1", "n2"]), (None, ["n1", "n2"]), (False, ["n1 n2"])], ids=["yes", "unknown", "no"]
 )
-def test_eager_calls(flag: bool | None, expected: list[str]) -> None:
-    """Native calls are due as soon as they are complete, unless calls in text may supersede them."""
+def test_eager_native_calls_run_when_they_are_complete(flag: bool | None, expected: list[str]) -> None:
+    """Unless calls in text may supersede them."""
     other = NativeToolCall("1", "add", {"a": 2}, "n2")
 
     assert expected == count(NATIVE, other, END, native_tool_calls=flag, execute="eager").run
@@ -154,8 +153,8 @@ TOOLS = [{"name": "add", "parameters": {"type": "object", "properties": {"a": {"
     ],
     ids=["bare JSON", "tags", "a name in a tag"],
 )
-def test_a_call_that_the_provider_could_not_read(generation: str) -> None:
-    """It is a native call, and runs, whichever way it was written, where calls are read in that way."""
+def test_a_call_that_the_provider_could_not_read_runs(generation: str) -> None:
+    """It is a native call, in any form."""
     story, calls = failed(generation, tools=TOOLS, dialects=["raw_json", "hermes_json", "llama31_function_tag"])
 
     assert [("native", "", {"a": 1})] == [(call.dialect, call.raw, call.arguments) for call in calls]
@@ -168,8 +167,8 @@ def test_a_call_that_the_provider_could_not_read(generation: str) -> None:
 @pytest.mark.parametrize(
     "options", [{"dialects": TAUGHT_DIALECTS}, {"native_tool_calls": True}, {"dialects": [hash_marker(nonce="k7")]}]
 )
-def test_a_call_in_a_dialect_that_is_not_enabled(options: Any) -> None:
-    """It may be quoted, and is malformed: the model is asked to send it again, as a call this time."""
+def test_a_salvaged_call_in_another_dialect_is_malformed(options: Any) -> None:
+    """It may be a quotation. The model must send it again."""
     story, calls = failed("<function=add>{}</function>", tools=TOOLS, **options)
 
     assert not calls
@@ -177,8 +176,7 @@ def test_a_call_in_a_dialect_that_is_not_enabled(options: Any) -> None:
     assert ["step 1 ends: tool_calls", "done finished: tool_calls (None)"] == story[-2:]
 
 
-def test_a_failed_generation_before_anything_else() -> None:
-    """The turn begins with it."""
+def test_a_failed_generation_begins_a_turn() -> None:
     driver = Driver(tools=TOOLS, in_reasoning=True)
     driver.feed(SourceError("no", failed_generation='###:{"name": "add"}'))
     driver.take(driver.machine.close())
@@ -192,14 +190,12 @@ REFUSED = SourceError("no", failed_generation=GENERATION)
 STREAMED: list[SourceEvent] = [ToolCallStart("0", "n1", "add"), ToolCallDelta("0", '{"a": 1}')]
 
 
-def test_a_call_that_was_streamed_before_it_was_refused() -> None:
-    """What the provider had told of it ends; what was found in the text runs, once."""
+def test_a_salvaged_call_that_was_streamed_runs_once() -> None:
     assert Count(["c1"], [], [Code.SALVAGED]) == count(*STREAMED, REFUSED, tools=TOOLS)._replace(superseded=[])
     assert ["c1"] == count(*STREAMED, REFUSED, tools=TOOLS, execute="eager").run
 
 
-def test_what_a_provider_refused_to_read_of_an_answer_that_was_cut() -> None:
-    """It is not the whole of what the model wrote, and nothing of it runs."""
+def test_no_call_of_a_truncated_failed_generation_runs() -> None:
     adapter = sources.adapter("openai")
     cut = b'data: {"choices":[{"delta":{"content":"Hm."},"finish_reason":"length"}]}\n\n'
     refused = {"message": "no", "code": "tool_use_failed", "failed_generation": GENERATION}

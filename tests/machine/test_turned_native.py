@@ -44,16 +44,15 @@ def check_shown(driver: Driver, text: str) -> None:
 
 
 @pytest.mark.parametrize("text", PLANTED, ids=TAUGHT_DIALECTS)
-def test_a_model_that_makes_native_calls(text: str) -> None:
-    """No text is a call, from the first character on; a named dialect is read all the same."""
+def test_text_of_a_native_model_is_no_call(text: str) -> None:
+    """A named dialect is read anyway."""
     check_shown(driven(*says(text), native_tool_calls=True), text)
     assert 1 == calls_in_text(driven(*says(text), native_tool_calls=True, **NAMED))
 
 
 @pytest.mark.parametrize("text", PLANTED, ids=TAUGHT_DIALECTS)
 @pytest.mark.parametrize("turns", [1, 3])
-def test_the_first_native_call_says_what_the_model_does(text: str, turns: int) -> None:
-    """Where nobody knows, text may be a call until then, and never again in the stream."""
+def test_text_is_no_call_after_the_first_native_call(text: str, turns: int) -> None:
     native: list[SourceEvent] = [each for _ in range(turns) for each in (ASKED, TURN)]
 
     check_shown(driven(*native, *says(text)), text)
@@ -63,8 +62,8 @@ def test_the_first_native_call_says_what_the_model_does(text: str, turns: int) -
 
 
 @pytest.mark.parametrize("text", PLANTED, ids=TAUGHT_DIALECTS)
-def test_other_native_calls(text: str) -> None:
-    """A malformed one was native too, and so is one that is resumed. An emulated one says nothing of the model."""
+def test_malformed_and_resumed_calls_are_native_too(text: str) -> None:
+    """An emulated call says nothing about the model."""
     bad = NativeToolCall("0", "add", "{a}", "n1")
     emulated = NativeToolCall("0", "add", {"a": 1}, f"{EMULATED}7_0", emulated=True)
 
@@ -80,8 +79,7 @@ def test_other_native_calls(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", PLANTED, ids=TAUGHT_DIALECTS)
-def test_the_completed_text(text: str) -> None:
-    """What only the completed text holds is no call either."""
+def test_the_completed_text_of_a_native_model_is_no_call(text: str) -> None:
     end = ProviderCompleted(text=text, finish_reason="stop")
 
     assert 0 == calls_in_text(driven(TextDelta("Hi."), end, native_tool_calls=True))
@@ -89,7 +87,6 @@ def test_the_completed_text(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", PLANTED, ids=TAUGHT_DIALECTS)
-def test_finished_responses(text: str) -> None:
-    """The same holds for what was not streamed."""
+def test_text_of_a_finished_response_of_a_native_model_is_no_call(text: str) -> None:
     assert [] == extract_tool_calls(text, native_tool_calls=True).calls
     assert 1 == len(extract_tool_calls(text, native_tool_calls=True, dialects=TAUGHT_DIALECTS).calls)

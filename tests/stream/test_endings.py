@@ -180,8 +180,8 @@ WAYS: Sequence[tuple[bool, Literal["completed", "eager"]]] = [
 @OTHER_LOOP_DEEP
 @pytest.mark.parametrize("share", [5, pytest.param(1, marks=pytest.mark.deep)])
 @pytest.mark.parametrize("adapter", ENDS)
-async def test_cut_behind_every_frame(adapter: str, share: int) -> None:
-    """Each cut ends once and truthfully; what runs are calls that the whole stream holds, word for word."""
+async def test_a_stream_cut_after_any_frame_has_one_true_end(adapter: str, share: int) -> None:
+    """Only calls of the whole stream run, with the same arguments."""
     with cases() as case:
         fixtures = [(name, each.frames) for name, each in FIXTURES.items() if each.adapter == adapter]
         for number, (name, frames) in enumerate(fixtures):
@@ -198,14 +198,13 @@ async def test_cut_behind_every_frame(adapter: str, share: int) -> None:
                         assert all(each in whole for each in told.ran)
 
 
-def test_every_fixture_has_its_adapter() -> None:
-    """None is left out above."""
+def test_every_recorded_stream_is_cut() -> None:
     assert set(ENDS) == {each.adapter for each in FIXTURES.values()}
 
 
 @together("provider", PROVIDERS, ids=NAMES)
-async def test_the_whole_answer_is_cut_behind_every_frame(provider: Provider) -> None:
-    """Before the turn's end nothing has run, and every call that was begun is complete or truncated."""
+async def test_no_call_runs_if_the_response_is_cut_between_frames(provider: Provider) -> None:
+    """Each call that has begun is complete or truncated."""
     left = provider.adapter == "latitude"  # which takes no results
     with cases() as case:
         for count in range(len(provider.frames) + 1):
@@ -218,8 +217,8 @@ async def test_the_whole_answer_is_cut_behind_every_frame(provider: Provider) ->
 @ONE_LOOP  # thousands of runs; both event loops are above
 @pytest.mark.parametrize("stride", [61, pytest.param(1, marks=pytest.mark.deep)])
 @together("provider", PROVIDERS, ids=NAMES)
-async def test_the_whole_answer_is_cut_in_its_frames(provider: Provider, stride: int) -> None:
-    """The same holds in the middle of a frame, of a string, and of a character."""
+async def test_no_call_runs_if_the_response_is_cut_inside_a_frame(provider: Provider, stride: int) -> None:
+    """Also inside a string or a character."""
     names, left = [name for name, _ in CALLS], provider.adapter == "latitude"
     earned = b"".join(provider.frames[: provider.turn]).rindex(b"}") + 1
     earned += 4 * (provider.adapter == "bedrock")  # the checksum of a binary message

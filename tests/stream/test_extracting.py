@@ -87,8 +87,7 @@ SHAPES: dict[str, Any] = {
 
 
 @together("response", SHAPES.values(), ids=SHAPES)
-def test_shapes_of_responses(response: Any) -> None:
-    """Each gives its one call."""
+def test_a_call_is_found_in_every_shape_of_a_response(response: Any) -> None:
     calls, errors = extract_tool_calls(response)
 
     assert [("x", "weather", ARGUMENTS, "native")] == [
@@ -97,8 +96,7 @@ def test_shapes_of_responses(response: Any) -> None:
     assert not errors
 
 
-def test_the_call_of_old() -> None:
-    """`function_call`, from before there could be several, has no id."""
+def test_a_function_call_of_the_old_format_has_no_provider_id() -> None:
     (call,), _ = extract_tool_calls({"content": None, "function_call": OPENAI["function"]})
 
     assert ("weather", ARGUMENTS, None) == (call.name, call.arguments, call.provider_id)
@@ -107,8 +105,7 @@ def test_the_call_of_old() -> None:
 @pytest.mark.parametrize(
     "response", [5, b"{}", object(), iter(())], ids=["a number", "bytes", "an object", "an iterator"]
 )
-def test_what_is_no_response(response: Any) -> None:
-    """It is the caller's mistake."""
+def test_another_object_than_a_response_is_refused(response: Any) -> None:
     with pytest.raises(UnreadableSource, match="a finished response was expected"):
         extract_tool_calls(response)
 
@@ -127,8 +124,8 @@ BAD: dict[str, tuple[Any, Code]] = {
 
 
 @together(("bad", "code"), BAD.values(), ids=BAD)
-def test_bad_calls_among_good_ones(bad: Any, code: Code) -> None:
-    """A bad call is an error with its code, and hides none of the others."""
+def test_a_malformed_call_hides_no_valid_call(bad: Any, code: Code) -> None:
+    """The malformed call is an error with its code."""
     for response in (chat(OPENAI, bad), message(bad, OPENAI), [bad, ANTHROPIC]):
         calls, errors = extract_tool_calls(response)
         assert ["x"] == [call.id for call in calls]
@@ -153,15 +150,15 @@ DECLARED: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("tools", DECLARED.values(), ids=DECLARED)
-def test_declared_tools(tools: Any) -> None:
-    """They are given as to a stream, or as to a provider, and calls are known by their names."""
+def test_tools_may_be_functions_or_definitions(tools: Any) -> None:
+    """With them, calls are recognized by the names of the tools."""
     ((call,), _) = extract_tool_calls(TEXT_CALL, dialects=("raw_json",), tools=tools)
 
     assert ("weather", ARGUMENTS) == (call.name, call.arguments)
 
 
 @pytest.mark.parametrize("tools", ["weather", ["weather"], 3, {"weather": {}}])
-def test_tools_that_are_none(tools: Any) -> None:
-    """Calls that are meant would be taken for text."""
+def test_objects_that_declare_no_tools_are_refused(tools: Any) -> None:
+    """Otherwise, calls would be read as text."""
     with pytest.raises(TypeError, match="declares no tool"):
         extract_tool_calls(TEXT_CALL, dialects=("raw_json",), tools=tools)

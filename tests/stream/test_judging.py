@@ -77,8 +77,8 @@ async def collect(source: Any, judge: TextJudge, **options: Any) -> tuple[list[U
     return events, ran
 
 
-async def test_what_is_approved_is_shown_in_sentences() -> None:
-    """In pieces that are the same however the text came, each with what stands before it; calls run behind them."""
+async def test_approved_text_is_shown_sentence_by_sentence() -> None:
+    """The sentences do not depend on the cuts. The judge also gets the text before each. Calls run after approval."""
     pieces = ["Hello there. ", "How are you?\n", "Fine, “thanks!” ", "And\n", "no more"]  # and not the empty line
     for size in (1, 2, 3, 7, 100):
         judge = Judge()
@@ -94,8 +94,8 @@ async def test_what_is_approved_is_shown_in_sentences() -> None:
 
 @together("bad", ["Hello", "How", "Fine", "no more"])
 @together("native", [False, True])
-async def test_what_is_refused_is_not_shown(bad: str, native: bool) -> None:
-    """Nor is what comes behind it. The run ends as stopped by the guard, and its calls are pending."""
+async def test_refused_text_and_all_later_text_is_not_shown(bad: str, native: bool) -> None:
+    """The run is stopped by the guard, and its calls stay pending."""
     answer = ANSWER.replace(CALL, "") if native else ANSWER
     calls = [NativeToolCall("0", "now", '{"a": "b"}', "i")] if native else []
     for size in (1, 5, 100):
@@ -112,8 +112,7 @@ async def test_what_is_refused_is_not_shown(bad: str, native: bool) -> None:
 
 @together("unanswered", ["open", "closed"])
 @together("how", ["raises", "hangs", "says nothing", "is no coroutine"])
-async def test_a_judge_that_gives_no_answer(how: str, unanswered: Any) -> None:
-    """What becomes of the text is a matter of policy, whatever the reason."""
+async def test_the_policy_decides_if_the_judge_gives_no_answer(how: str, unanswered: Any) -> None:
 
     async def ask(text: str, before: str) -> Any:
         if how == "raises":
@@ -128,8 +127,8 @@ async def test_a_judge_that_gives_no_answer(how: str, unanswered: Any) -> None:
     assert ("finished" if unanswered == "open" else "stopped") == getattr(events[-1], "reason", None)
 
 
-async def test_a_slow_judge_holds_up_calls_and_the_provider() -> None:
-    """No call runs and no more is read than the judge is asked about; what it was asked first is shown first."""
+async def test_a_slow_judge_delays_calls_and_reading() -> None:
+    """Text is shown in the order in which it arrived."""
     allowed, asked = anyio.Event(), anyio.Event()
 
     async def ask(text: str, before: str) -> bool:
@@ -160,8 +159,8 @@ async def test_a_slow_judge_holds_up_calls_and_the_provider() -> None:
     assert ["start", "step-start", "text"] == [event.type for event in events[:3]]
 
 
-async def test_a_call_runs_behind_the_approval_of_the_text_before_it() -> None:
-    """Which may come long after the call is complete."""
+async def test_a_call_runs_after_the_text_before_it_is_approved() -> None:
+    """The approval may come long after the call is complete."""
     allowed, asked = anyio.Event(), anyio.Event()
 
     async def ask(text: str, before: str) -> bool:
@@ -180,8 +179,8 @@ async def test_a_call_runs_behind_the_approval_of_the_text_before_it() -> None:
     assert events.index("text") < events.index("call") < events.index("error")  # there is no such tool
 
 
-async def test_a_stream_that_is_left_shows_nothing_more() -> None:
-    """What waits for the judge was not approved; all else comes, and the source is closed."""
+async def test_text_without_approval_is_dropped_when_the_stream_is_left() -> None:
+    """All other events are shown, and the source is closed."""
     asked = anyio.Event()
 
     async def ask(text: str, before: str) -> bool:
@@ -199,8 +198,8 @@ async def test_a_stream_that_is_left_shows_nothing_more() -> None:
     assert ["now"] == [call.name for call in stream.result.pending]
 
 
-async def test_a_release_by_characters_ends_between_words() -> None:
-    """And within one only where it has no end; whatever the sentences."""
+async def test_a_piece_of_fixed_length_ends_between_words() -> None:
+    """It ends inside a word only if the word is too long."""
     judge = Judge(release=10)
     events, _ = await collect(sources.text(["One. Two. Three. Four. " + "x" * 25]), judge.judge)
 
@@ -211,8 +210,8 @@ async def test_a_release_by_characters_ends_between_words() -> None:
 
 
 @pytest.mark.parametrize("reads", [True, False])
-async def test_reasoning_is_judged_if_one_says_so(reads: bool) -> None:
-    """With its signature, which comes with the last of it; otherwise it is shown, behind the text before it."""
+async def test_reasoning_is_judged_only_with_the_option(reads: bool) -> None:
+    """Its signature is shown with its last piece."""
     judge = Judge(reasoning=reads)
     thought = [ReasoningDelta("I think. All is"), ReasoningDelta(" bad.", "signed")]
     events, _ = await collect(Script([*texts("So. "), *thought, *texts("Well."), STOP]), judge.judge)
@@ -224,8 +223,7 @@ async def test_reasoning_is_judged_if_one_says_so(reads: bool) -> None:
     assert "signed" in [event.signature for event in events if isinstance(event, Reasoning)]
 
 
-async def test_values_come_with_the_text_that_they_are_of() -> None:
-    """Not before it is approved."""
+async def test_partial_values_wait_for_the_approval_of_their_text() -> None:
     text = json.dumps(["good. ", "bad. ", "other"])
     for size in (1, 100):
         source = sources.text([text[at : at + size] for at in range(0, len(text), size)])
@@ -238,8 +236,8 @@ async def test_values_come_with_the_text_that_they_are_of() -> None:
         )
 
 
-async def test_a_chat_ends_where_its_text_is_refused() -> None:
-    """In any of its turns; the model is not asked again, and the history holds nothing that was refused."""
+async def test_a_chat_ends_when_its_text_is_refused() -> None:
+    """The model gets no further request, and the history holds no refused text."""
     for answers, said in (([f"Hi. {CALL}", "Then bad. And so on"], "Hi. "), ([f"Hi. bad. {CALL}", "never"], "Hi. ")):
         model = ScriptedModel(answers)
         called: list[str] = []
@@ -260,8 +258,8 @@ async def test_a_chat_ends_where_its_text_is_refused() -> None:
         assert "bad" not in json.dumps(stream.messages())
 
 
-async def test_another_model_goes_on_behind_what_waits_for_the_judge() -> None:
-    """Nothing of the answer is lost or comes twice."""
+async def test_another_model_continues_after_text_that_waits_for_the_judge() -> None:
+    """No text is lost or repeated."""
     first = ScriptedModel([[TextDelta("Hello there. How are"), OSError("broken")]], format="openai")
     second = ScriptedModel([" you? Fine, I hope."])
     judge = Judge()
@@ -275,8 +273,7 @@ async def test_another_model_goes_on_behind_what_waits_for_the_judge() -> None:
     assert "How are you? " in [text for text, _ in judge.asked]
 
 
-def test_what_is_no_judge_is_refused() -> None:
-    """Where it is given."""
+def test_an_invalid_judge_is_refused_when_it_is_created() -> None:
     fine = Judge().judge
     with pytest.raises(ValueError, match="eager"):
         ToolStream(sources.text([]), tools=[print], text=TextOptions(judge=fine), runner=RunnerOptions(execute="eager"))
@@ -316,10 +313,9 @@ def judged(
 
 
 @given(_texts, _places, st.sampled_from(["", "x", "a", "。"]), st.booleans(), st.sampled_from(["sentences", 20]))
-def test_what_goes_out_does_not_depend_on_the_cuts(
+def test_the_shown_text_does_not_depend_on_the_cuts(
     text: str, at: list[int], bad: str, late: bool, release: Any
 ) -> None:
-    """Nor on when the judge decides; it is what was approved, in order, and all else that the run says."""
 
     def approve(piece: str) -> bool:
         return not bad or bad not in piece
@@ -377,8 +373,8 @@ def test_a_planted_fault_is_caught(
         check()
 
 
-def test_a_text_at_once_is_cut_in_linear_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each search is of a bounded piece of it."""
+def test_a_long_text_is_cut_into_pieces_in_linear_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each search is limited to a bounded part of the text."""
     searched: list[int] = []
 
     class Counting:

@@ -97,8 +97,7 @@ async def collect(
 # The three uses.
 
 
-async def test_wrapping_a_providers_stream() -> None:
-    """A backend wraps the response of its client, shows what comes, and continues the history."""
+async def test_a_backend_streams_an_answer_and_continues_the_history() -> None:
     history = [{"role": "user", "content": "What is 1 + 2?"}]
     shown = ""
     async with (
@@ -127,8 +126,8 @@ async def test_wrapping_a_providers_stream() -> None:
 
 
 @OTHER_LOOP_DEEP
-async def test_a_chain_of_latitude() -> None:
-    """Two turns, a call in the first; its end repeats the text, and the call is seen and run once."""
+async def test_a_call_of_latitude_runs_once() -> None:
+    """The end of the chain repeats the text with the call."""
     script = latitude(["I add. ", *CALL.join("\n\n")], ["It is 3."])
     for chunks in (script, [b"".join(script)], [bytes([byte]) for byte in b"".join(script)]):
         assert story(await collect(chunks, sources.latitude)) == [
@@ -166,8 +165,9 @@ REFUSED: dict[str, tuple[int, str, bytes, int | None, str]] = {
 
 
 @pytest.mark.parametrize(("status", "declared", "body", "told", "message"), REFUSED.values(), ids=REFUSED)
-async def test_no_stream(status: int, declared: str, body: bytes, told: int | None, message: str) -> None:
-    """What is no stream is one error, and a run that has failed."""
+async def test_a_response_that_is_no_stream_is_one_error(
+    status: int, declared: str, body: bytes, told: int | None, message: str
+) -> None:
     start, error, done = await collect([body], status=status, declared=declared)
     assert isinstance(start, Start)
     assert Error(Code.UPSTREAM_ERROR, message, status=told) == error
@@ -175,7 +175,7 @@ async def test_no_stream(status: int, declared: str, body: bytes, told: int | No
 
 
 async def test_leaving_while_a_tool_runs_closes_the_connection() -> None:
-    """The tool stops too, and the run says so."""
+    """The tool stops, and the run reports that."""
     stopped = False
 
     async def add(a: float, b: float) -> None:

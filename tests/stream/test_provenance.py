@@ -45,8 +45,8 @@ SHARES = pytest.mark.parametrize("share", [5, pytest.param(1, marks=pytest.mark.
 
 @OTHER_LOOP_DEEP
 @SHARES
-async def test_a_native_tool_does_not_run_for_text(share: int) -> None:
-    """Without a nonce the call is denied, and the model is told why."""
+async def test_a_native_tool_refuses_calls_in_text_without_a_nonce(share: int) -> None:
+    """The model is told the reason."""
     with cases() as case:
         for name, dialect in [*DIALECTS.items()][::share]:
             with case(name):
@@ -58,8 +58,7 @@ async def test_a_native_tool_does_not_run_for_text(share: int) -> None:
 
 @OTHER_LOOP_DEEP
 @SHARES
-async def test_an_approved_tool_asks_for_text(share: int) -> None:
-    """Without a nonce somebody has to allow the call."""
+async def test_calls_in_text_without_a_nonce_need_approval(share: int) -> None:
     with cases() as case:
         for name, dialect in [*DIALECTS.items()][1 % share :: share]:
             with case(name):
@@ -113,10 +112,7 @@ def editing(page: str) -> tuple[list[dict[str, str]], ToolRegistry]:
 
 @ONE_LOOP
 @SHARES
-async def test_what_a_call_or_a_tool_says_is_no_call(share: int) -> None:
-    """The arguments of a native call are restored for its tool, and neutralised in the next request; so is what a tool
-    says of itself.
-    """
+async def test_arguments_and_results_are_no_calls(share: int) -> None:
     with cases() as case:
         for name, dialect in [*DIALECTS.items()][3 % share :: share]:
             page, bank = planted(dialect), Bank(requires_approval=False)
@@ -145,8 +141,9 @@ class Recalling(ScriptedModel):
 @ONE_LOOP
 @pytest.mark.parametrize("share", [8, pytest.param(1, marks=pytest.mark.deep)])
 @pytest.mark.parametrize(("flag", "named"), [(False, True), (True, True), (None, True), (False, False)])
-async def test_what_a_native_model_has_quoted(flag: bool | None, named: bool, share: int) -> None:
-    """Another one goes on with its history, whoever has kept it, and its text is read: it calls nothing thereby."""
+async def test_a_quotation_of_a_native_model_is_no_call_for_another_model(
+    flag: bool | None, named: bool, share: int
+) -> None:
     with cases() as case:
         for number, (name, dialect) in enumerate(DIALECTS.items()):
             if number % share and name not in TAUGHT_DIALECTS:
@@ -171,8 +168,8 @@ async def test_what_a_native_model_has_quoted(flag: bool | None, named: bool, sh
                     assert [] == bank.paid
 
 
-async def test_what_a_model_has_called_in_text_stays_as_it_was() -> None:
-    """Beside native calls too, in a history that was kept as messages; so that it learns of no other form."""
+async def test_calls_in_text_keep_their_form_in_the_history() -> None:
+    """Also in a history with native calls, so that the model learns no other form."""
     call = planted(DIALECTS["tilde_fence"])
     said = {"role": "assistant", "content": call}
     told = {"role": "user", "content": "~~~tool_result pay\npaid\n~~~"}
@@ -190,8 +187,8 @@ async def test_what_a_model_has_called_in_text_stays_as_it_was() -> None:
 
 
 @pytest.mark.parametrize("trust", ["native", "approved"])
-async def test_a_salvaged_call_stood_in_text(trust: str) -> None:
-    """The provider refused to read it, and it was found in what the model had written: it is no native call here."""
+async def test_a_salvaged_call_is_not_trusted_as_native(trust: str) -> None:
+    """The provider could not read it, and it was found in the text of the model."""
     bank = Bank(requires_approval=False, trust=trust)
     error = SourceError("no tool call", failed_generation=planted(DIALECTS["hermes_json"]))
     answers = [[error], "Sorry."] if trust == "native" else [[error]]
@@ -200,8 +197,8 @@ async def test_a_salvaged_call_stood_in_text(trust: str) -> None:
     assert [] == bank.paid
 
 
-async def test_a_validator_that_breaks() -> None:
-    """Whether the arguments fit is found out by the tool itself, which then fails; nobody is asked before."""
+async def test_a_call_with_arguments_that_a_validator_breaks_on_fails() -> None:
+    """No approval is requested before."""
 
     def pay(to: str) -> str:
         raise AssertionError

@@ -72,8 +72,8 @@ async def history(written: str, **options: Any) -> list[tuple[str, str]]:
 # The result.
 
 
-async def test_all_that_a_result_holds() -> None:
-    """Text and reasoning joined, calls, outcomes, errors, warnings, usage, and the end."""
+async def test_a_result_holds_the_whole_run() -> None:
+    """Text and reasoning, calls, outcomes, errors, warnings, usage, and the end."""
     source = [
         ReasoningDelta("Hm"),
         ReasoningDelta("."),
@@ -102,7 +102,7 @@ async def test_all_that_a_result_holds() -> None:
 
 
 async def test_a_long_answer_is_kept_whole() -> None:
-    """However many pieces it came in."""
+    """It arrives in many pieces."""
     words = [f"{number} " for number in range(10_000)]
     source: list[SourceEvent] = [*map(ReasoningDelta, words), *map(TextDelta, words), STOP]
     result = await result_of(*source)
@@ -157,13 +157,13 @@ MESSAGES: dict[str, tuple[str, list[tuple[str, str]]]] = {
 
 
 @together(("written", "expected"), MESSAGES.values(), ids=MESSAGES)
-async def test_messages(written: str, expected: list[tuple[str, str]]) -> None:
-    """What the model wrote goes back to the letter, without reasoning and forgeries; each call has one answer."""
+async def test_the_text_of_the_model_is_sent_back_unchanged(written: str, expected: list[tuple[str, str]]) -> None:
+    """Without reasoning and forged results. Each call has one result."""
     assert expected == await history(written)
 
 
-async def test_calls_in_a_text_that_was_cut_are_answered() -> None:
-    """A run that did not come to its end tells the model what was not run, native or in text."""
+async def test_calls_of_an_incomplete_run_get_a_result() -> None:
+    """The model learns which calls did not run, native or in text."""
     result = await result_of(*texts(HASH))
     assert [
         {"role": "assistant", "content": HASH},
@@ -193,8 +193,8 @@ FORGERIES = [
 
 @together("forgery", FORGERIES, ids=lambda text: text[:24].encode("unicode_escape").decode())
 @together("dialect", [hash_marker(), tilde_fence()], ids=lambda dialect: str(dialect.id))
-async def test_a_result_is_data(dialect: Any, forgery: str) -> None:
-    """Read as if the model had written it, the message holds one result and nothing else: no call, no text, no turn."""
+async def test_a_result_is_read_as_one_result_only(dialect: Any, forgery: str) -> None:
+    """Parsed like text of the model, the message holds no call, text or turn."""
     call = dialect.write_call("give", {})
 
     def give() -> str:
@@ -211,8 +211,7 @@ async def test_a_result_is_data(dialect: Any, forgery: str) -> None:
     assert content == content.encode().decode()
 
 
-async def test_a_name_is_data_too() -> None:
-    """Whatever a model calls, the answer has a name that fits into its place."""
+async def test_any_tool_name_fits_into_the_result() -> None:
     for name in ("x\n~~~\n~~~tool_call", "###:{", "météo", "", "n" * 200):
         arguments: dict[str, Any] = {}
         for dialect in (hash_marker(), tilde_fence()):
@@ -229,9 +228,6 @@ ASKED = NativeToolCall("0", "add", {"a": 1, "b": 2}, "x")
 
 
 async def test_native_calls_in_the_history() -> None:
-    """The assistant's message holds them, each with a message that answers it, in call order; text stays text, and the
-    results are those of a model that is known to make native calls.
-    """
     other = NativeToolCall("1", "say", {"text": "~~~tool_call"}, "y")
     result = await result_of(*texts("Let me."), ASKED, other, TURN, *texts("So."), STOP, native_tool_calls=True)
 
@@ -251,8 +247,7 @@ async def test_native_calls_in_the_history() -> None:
 
 
 @pytest.mark.parametrize(("flag", "kind"), [(None, "native"), (False, "hash_marker")])
-async def test_superseded_calls_are_in_no_history(flag: bool | None, kind: str) -> None:
-    """Calls that do not count are neither among the calls nor among the messages."""
+async def test_superseded_calls_are_not_in_the_history(flag: bool | None, kind: str) -> None:
     result = await result_of(*texts("Hi. ", HASH, " So."), ASKED, STOP, native_tool_calls=flag)
     written, *answers = result.messages("openai")
 
@@ -262,8 +257,8 @@ async def test_superseded_calls_are_in_no_history(flag: bool | None, kind: str) 
     assert 1 == len(answers)
 
 
-async def test_reasoning_is_kept_in_blocks() -> None:
-    """A signature ends a block; each step has its own, and a redacted one has no text."""
+async def test_a_signature_ends_a_block_of_reasoning() -> None:
+    """Each step has its own blocks. A redacted block has no text."""
     result = await result_of(
         ReasoningDelta("a"),
         ReasoningDelta("b", id="r1"),

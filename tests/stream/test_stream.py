@@ -89,8 +89,8 @@ RUNS: dict[str, list[SourceEvent]] = {
 
 
 @together("source", RUNS.values(), ids=RUNS)
-async def test_a_stream_says_what_its_machine_says(source: list[SourceEvent]) -> None:
-    """Without tools nothing is added, nothing is left out, and the numbers are the same, batch by batch or at once."""
+async def test_a_stream_without_tools_yields_the_events_of_its_machine(source: list[SourceEvent]) -> None:
+    """With the same numbers, in batches or one by one."""
     expected = said(source)
     for script in (Script(source), Script(*([event] for event in source), []), sources.events(source)):
         assert expected == await collect(script)
@@ -98,8 +98,8 @@ async def test_a_stream_says_what_its_machine_says(source: list[SourceEvent]) ->
     assert expected == await collect(Script(source), dialects=["hash_marker", "tilde_fence"])
 
 
-async def test_calls_are_run_at_the_end_of_their_turn() -> None:
-    """Executions come before the step ends, the next turn is read behind them, and the numbers rise without a gap."""
+async def test_calls_run_at_the_end_of_their_turn() -> None:
+    """Their events precede the end of the step and the next turn. The numbers have no gap."""
     read: list[int] = []
 
     def wait() -> str:
@@ -140,7 +140,7 @@ async def sleep() -> None:
 
 
 async def test_without_tools_calls_are_pending() -> None:
-    """No tools at all means that somebody else runs them; an empty registry has no tool of that name."""
+    """With an empty registry, each call is an unknown tool."""
     assert "done finished: stop (stop), pending c1" == story(await collect(Script([*texts(ADD), STOP])))[-1]
     told = story(await collect(Script([*texts(ADD), STOP]), tools=()))
     assert ["executing c1", "error c1 unknown_tool"] == told[-4:-2]
@@ -150,8 +150,8 @@ async def test_without_tools_calls_are_pending() -> None:
 # Eager execution.
 
 
-async def test_eager_tools_run_beside_the_stream() -> None:
-    """The stream goes on while they work, and waits for them at the end of the step."""
+async def test_eager_tools_run_while_the_stream_continues() -> None:
+    """The stream waits for them at the end of the step."""
     called, gate = anyio.Event(), anyio.Event()
 
     async def wait() -> str:
@@ -196,8 +196,7 @@ IMPOSSIBLE: dict[str, dict[str, Any]] = {
 
 
 @together("options", IMPOSSIBLE.values(), ids=IMPOSSIBLE)
-async def test_impossible_wishes(options: dict[str, Any]) -> None:
-    """They are refused before anything is read."""
+async def test_an_impossible_tool_choice_is_refused_before_reading(options: dict[str, Any]) -> None:
     source = Script([STOP])
     with pytest.raises(ValueError, match=r"."):
         opened(source, **options)
@@ -218,8 +217,8 @@ def gated(*items: SourceEvent) -> Script:
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
-async def test_wait_for_loses_nothing() -> None:
-    """The same with asyncio's own time limit, which reads in a task of its own."""
+async def test_a_read_with_asyncio_wait_for_loses_no_event() -> None:
+    """The read runs in another task."""
     taken: list[UIEvent] = []
     given_up = 0
     async with opened(gated(*SOURCE), tools=[add]) as events:
@@ -241,7 +240,7 @@ async def test_wait_for_loses_nothing() -> None:
 
 
 async def test_two_consumers_share_the_events() -> None:
-    """Each event comes to one of them, and both come to an end."""
+    """Each event is read by one of them, and both end."""
     taken: list[UIEvent] = []
     ended = 0
 
@@ -261,7 +260,7 @@ async def test_two_consumers_share_the_events() -> None:
 
 
 async def test_a_slow_consumer_slows_the_provider() -> None:
-    """The buffer is bounded: as long as nobody reads, the source is not read either, and reading lets it go on."""
+    """The buffer is bounded. The source is read again after the consumer has read events."""
 
     class Endless(Script):
         async def __anext__(self) -> list[SourceEvent]:
@@ -285,7 +284,7 @@ async def test_a_slow_consumer_slows_the_provider() -> None:
 
 
 async def test_a_slow_consumer_slows_the_tools() -> None:
-    """So does the progress of a tool that never ends, and all the time the numbers rise without a gap."""
+    """This also holds for the progress of a tool that never ends. The numbers have no gap."""
     count = 0
 
     async def wait() -> AsyncIterator[int]:
@@ -317,7 +316,7 @@ class Heavy(Script):
 
 @OTHER_LOOP_DEEP
 async def test_large_events_slow_the_provider() -> None:
-    """The buffer is bounded in bytes too, and there is room again when half of the events have been taken."""
+    """The buffer is also bounded in bytes. It has room after half of the events have been read."""
     source, most = Heavy(), event_buffer.MAX_BYTES
     async with opened(source, guards=Guards(size=None)) as events:
         await anyio.wait_all_tasks_blocked()
@@ -337,8 +336,8 @@ async def test_large_events_slow_the_provider() -> None:
         assert list(range(seqs[0], seqs[0] + 50)) == seqs
 
 
-async def test_large_texts_are_seen_at_once() -> None:
-    """The result is at its bound when they are, and not when many of them have come."""
+async def test_a_large_text_reaches_the_size_limit_immediately() -> None:
+    """Events are usually collected in batches."""
     source = Heavy()
     async with opened(source, guards=Guards(size=10 * source.size)) as events:
         last = [event async for event in events][-1]
@@ -348,7 +347,7 @@ async def test_large_texts_are_seen_at_once() -> None:
 
 
 async def test_large_progress_slows_the_tools() -> None:
-    """What a tool tells is counted in the same buffer, and is no part of the result."""
+    """Progress counts in the buffer, and is not in the result."""
     told = 0
 
     async def wait() -> AsyncIterator[str]:
@@ -366,8 +365,8 @@ async def test_large_progress_slows_the_tools() -> None:
 
 
 @pytest.mark.parametrize("makes", [TextDelta, ReasoningDelta])
-async def test_a_result_is_bounded(makes: Callable[[str], SourceEvent]) -> None:
-    """A model that says more is stopped where it stands, whether it is read quickly, and says so."""
+async def test_the_size_limit_stops_the_run(makes: Callable[[str], SourceEvent]) -> None:
+    """Whether its events are read quickly or not."""
 
     class Endless(Heavy):
         async def __anext__(self) -> list[SourceEvent]:
@@ -388,15 +387,15 @@ async def test_a_result_is_bounded(makes: Callable[[str], SourceEvent]) -> None:
 # What our caller does wrong.
 
 
-async def test_what_is_no_source() -> None:
-    """It is refused at once, with a word about what makes one."""
+async def test_an_object_that_is_no_source_is_refused() -> None:
+    """The message says how to make a source."""
     for wrong in ([STOP], None, "text", b"data: 1\n\n"):
         with pytest.raises(UnreadableSource, match=r"must be a source, got .*: make one with `streamtools\.sources`"):
             opened(wrong)
 
 
-async def test_a_source_that_yields_something_else() -> None:
-    """The mistake is raised to whoever iterates, as it is, behind the end of a run that has failed."""
+async def test_a_source_without_lists_of_events_fails_the_run() -> None:
+    """The mistake is raised to the consumer after the last event."""
 
     async def words() -> AsyncIterator[str]:
         yield "text"
@@ -419,8 +418,7 @@ class Broken(Exception):
     """What a source of somebody else raises."""
 
 
-async def test_a_source_that_raises() -> None:
-    """Its exception is raised once, unwrapped, to whoever iterates; what came before it is told before."""
+async def test_an_exception_of_the_source_is_raised_once_after_all_events() -> None:
     source = Script(texts("a ", ADD), Broken("down"))
     taken: list[UIEvent] = []
     async with opened(source, tools=[add]) as events:
@@ -434,8 +432,8 @@ async def test_a_source_that_raises() -> None:
     assert (events.result.reason, events.result.text) == ("failed", "a ")
 
 
-async def test_a_source_that_raises_when_nobody_iterates() -> None:
-    """The exception is raised on leaving, unless the block has raised one of its own."""
+async def test_an_exception_of_the_source_is_raised_on_exit() -> None:
+    """Unless the block has raised another exception."""
 
     async def leave(*errors: Exception) -> None:
         async with opened(Script(Broken("down"))):
@@ -449,8 +447,8 @@ async def test_a_source_that_raises_when_nobody_iterates() -> None:
         await leave(KeyError())
 
 
-async def test_a_source_that_raises_beside_eager_tools() -> None:
-    """They are cancelled, and each call has its end before the run has."""
+async def test_an_exception_of_the_source_cancels_eager_tools() -> None:
+    """Each call ends before the run."""
 
     async def wait() -> None:
         await anyio.sleep_forever()
@@ -469,7 +467,7 @@ async def test_a_source_that_raises_beside_eager_tools() -> None:
 
 
 async def test_a_stream_is_entered_once() -> None:
-    """Neither twice at a time nor one after the other."""
+    """Not twice, at the same time or one after the other."""
     run = opened(Script([STOP]))
     async with run:
         with pytest.raises(ClosedError, match="entered only once"):
@@ -479,13 +477,12 @@ async def test_a_stream_is_entered_once() -> None:
 
 
 async def test_a_stream_is_read_inside_its_block() -> None:
-    """Before it is entered there is nothing to wait for."""
     with pytest.raises(ClosedError, match="enter the stream"):
         await anext(opened(Script()))
 
 
-async def test_a_stream_that_nobody_enters_or_reads() -> None:
-    """It leaves nothing behind: no task, no warning, no open source once it was entered."""
+async def test_a_stream_without_a_reader_leaves_nothing_behind() -> None:
+    """No task, no warning, and no open source."""
     opened(Script([STOP]))
     opened(sources.openai(STREAM))
     for source in (Script(texts("a")), Script(hold=True), Script(texts(WAIT), [STOP])):
@@ -514,8 +511,8 @@ WRONG: dict[str, dict[str, Any]] = {
 
 
 @together("options", WRONG.values(), ids=WRONG)
-def test_wrong_values_are_refused_at_once(options: dict[str, Any]) -> None:
-    """The message names the parameter, before anything is read."""
+def test_wrong_values_are_refused_before_reading(options: dict[str, Any]) -> None:
+    """The message names the parameter."""
     (name,) = options
     with pytest.raises(ValueError, match=f"{MOVED.get(name, (name,) * 3)[2]} (is|must be) "):
         ToolStream(Script(), **grouped(**options))

@@ -51,8 +51,8 @@ def ending(events: list[UIEvent]) -> list[str]:
 CANCELLED = ["error c1 tool_cancelled", "step 1 ends: stop", "done cancelled: stop (None)"]
 
 
-async def test_each_call_that_was_left_has_one_end() -> None:
-    """One has succeeded, one is at work, one has not begun: each is told once, and stands in the outcomes in order."""
+async def test_each_call_of_a_left_stream_has_one_end() -> None:
+    """Calls that have ended, are running, or have not started. Each has one outcome, in call order."""
     tool, source = WaitingTool(), Script([*texts(WAIT, "\n", NOW, "\n", WAIT, "\n", NOW), STOP])
     async with opened(source, tool.wait, now, concurrency=2) as events:
         taken: list[UIEvent] = []
@@ -75,8 +75,8 @@ async def test_each_call_that_was_left_has_one_end() -> None:
     assert [cancelled, None, cancelled, cancelled] == [outcome.error for outcome in events.result.outcomes]
 
 
-async def test_leaving_with_a_full_buffer_loses_nothing() -> None:
-    """What the machine has said before is there, without a gap, up to `done`."""
+async def test_leaving_with_a_full_buffer_loses_no_event() -> None:
+    """The events can be read up to `done`, without a gap."""
     batches = [texts(*"abcdefgh") for _ in range(event_buffer.MAX_EVENTS // 4)]
     async with opened(Script(*batches, hold=True)) as events:
         await anyio.wait_all_tasks_blocked()
@@ -87,8 +87,8 @@ async def test_leaving_with_a_full_buffer_loses_nothing() -> None:
     assert "done cancelled: None (None)" == story(taken)[-1]
 
 
-async def test_aclose_from_another_task() -> None:
-    """It stops the run and waits for its end; the block itself goes on, undisturbed."""
+async def test_aclose_from_another_task_ends_the_run() -> None:
+    """The block itself continues."""
     tool, source = WaitingTool(), Script([*texts(WAIT), STOP])
     closed = False
 
@@ -111,8 +111,7 @@ async def test_aclose_from_another_task() -> None:
     await events.aclose()
 
 
-async def test_aclose_from_a_tool() -> None:
-    """A tool that ends its own run is cancelled with it."""
+async def test_a_tool_that_closes_its_stream_is_cancelled() -> None:
 
     async def wait() -> None:
         await events.aclose()
@@ -123,8 +122,8 @@ async def test_aclose_from_a_tool() -> None:
     assert ["executing c1", *CANCELLED] == ending(taken)
 
 
-async def test_aclose_before_the_block() -> None:
-    """The source is closed, and there is nothing to enter or to read any more."""
+async def test_a_stream_closed_before_its_block_has_no_events() -> None:
+    """The source is closed."""
     source = Script([STOP])
     events = opened(source)
     await events.aclose()
@@ -134,8 +133,8 @@ async def test_aclose_before_the_block() -> None:
         await events.__aenter__()
 
 
-async def test_an_exception_in_the_block_comes_out_as_it_is() -> None:
-    """It is not wrapped in a group, whatever the tools and the source do meanwhile."""
+async def test_an_exception_in_the_block_is_not_wrapped() -> None:
+    """Whatever the tools and the source do."""
     for source in (Script(hold=True), Script([*texts(WAIT), STOP]), Script([STOP]), Script(OSError("down"))):
         tool = WaitingTool()
 
@@ -150,8 +149,7 @@ async def test_an_exception_in_the_block_comes_out_as_it_is() -> None:
         assert (source.closed, tool.stopped) == (1, int(tool.running.is_set()))
 
 
-async def test_cancellation_from_outside() -> None:
-    """A scope around the block ends all of it, wherever the block stands, and nothing escapes."""
+async def test_a_cancel_scope_around_the_block_ends_the_run() -> None:
     for wait in (anyio.sleep_forever, anyio.lowlevel.checkpoint):
         tool, source = WaitingTool(), Script([*texts(WAIT), STOP])
         with anyio.CancelScope() as scope:
@@ -164,8 +162,7 @@ async def test_cancellation_from_outside() -> None:
         assert ("cancelled", Code.TOOL_CANCELLED) == (events.result.reason, events.result.outcomes[0].error)
 
 
-async def test_cancellation_while_leaving() -> None:
-    """A source that closes slowly is closed all the same."""
+async def test_a_slow_source_is_closed_during_cancellation() -> None:
 
     class Slow(Script):
         async def aclose(self) -> None:
@@ -182,8 +179,8 @@ async def test_cancellation_while_leaving() -> None:
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
-async def test_cancellation_by_asyncio() -> None:
-    """`asyncio.timeout` and `task.cancel` mean the same as a scope, and a TimeoutError comes out as one."""
+async def test_cancellation_by_asyncio_ends_the_run() -> None:
+    """`asyncio.timeout` and `task.cancel` act like a cancel scope."""
     tasks = asyncio.all_tasks()
     tool, source = WaitingTool(), Script([*texts(WAIT), STOP])
 
@@ -206,8 +203,8 @@ async def test_cancellation_by_asyncio() -> None:
     assert tasks == asyncio.all_tasks()
 
 
-async def test_a_source_that_cannot_be_closed() -> None:
-    """What it raises then is of no use to anybody but the log, which is told the type alone."""
+async def test_a_failure_to_close_the_source_is_only_logged() -> None:
+    """The log names only its type."""
 
     class Stubborn(Script):
         async def aclose(self) -> None:
@@ -220,8 +217,7 @@ async def test_a_source_that_cannot_be_closed() -> None:
     assert [("source_not_closed", "OSError")] == [(entry["event"], entry["error"]) for entry in logs]
 
 
-async def test_a_source_that_never_closes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is given up after a while."""
+async def test_closing_the_source_has_a_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
 
     class Endless(Script):
         async def aclose(self) -> None:
@@ -235,8 +231,8 @@ async def test_a_source_that_never_closes(monkeypatch: pytest.MonkeyPatch) -> No
     assert ["source_not_closed"] == [entry["event"] for entry in logs]
 
 
-async def test_an_exception_for_the_program_passes() -> None:
-    """What a tool raises that is no `Exception` is no failure of the tool, and ends everything around it."""
+async def test_an_exception_that_is_no_failure_ends_the_program() -> None:
+    """A tool raises a BaseException that is no `Exception`."""
 
     class Interrupt(BaseException):
         pass
@@ -257,8 +253,8 @@ async def test_an_exception_for_the_program_passes() -> None:
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
-def test_a_bare_generator_around_a_stream(backend: str) -> None:
-    """Closed in another task than the one that has read it, it says what to do instead; on trio, it would wait."""
+def test_a_stream_left_in_another_task_raises_advice(backend: str) -> None:
+    """On trio, it would wait forever."""
     source = Script(texts("a"), hold=True)
 
     async def generate() -> AsyncGenerator[UIEvent, None]:

@@ -54,8 +54,7 @@ SAID: dict[str, tuple[UIEvent, str]] = {
 
 
 @together(("event", "expected"), SAID.values(), ids=SAID)
-def test_the_words_of_the_seed(event: UIEvent, expected: str) -> None:
-    """Each thing that happens to a call has its sentence."""
+def test_each_event_of_a_call_has_a_sentence(event: UIEvent, expected: str) -> None:
     assert expected == UiTexts().render(event)
 
 
@@ -76,8 +75,8 @@ def test_the_words_of_the_seed(event: UIEvent, expected: str) -> None:
     ],
     ids=lambda event: str(event.type),
 )
-def test_nothing_to_say(event: UIEvent) -> None:
-    """The answer itself, and what a reader need not know, have no sentence."""
+def test_the_answer_itself_has_no_sentence(event: UIEvent) -> None:
+    """Other events that no reader needs have none either."""
     assert UiTexts().render(event) is None
 
 
@@ -99,7 +98,7 @@ ESCAPED = {
 
 @together(("text", "expected"), ESCAPED.items(), ids=ESCAPED)
 def test_names_and_messages_are_escaped(text: str, expected: str) -> None:
-    """What a model or a tool has written stays text: one line, without Markdown, HTML or control characters."""
+    """Text of a model or tool stays one line, without Markdown, HTML or control characters."""
     assert expected == escape(text)
     say = UiTexts().render
     assert f"🔧 Executing tool: {expected}..." == say(Executing(named(text)))
@@ -108,15 +107,14 @@ def test_names_and_messages_are_escaped(text: str, expected: str) -> None:
     assert f"*❌ Stream error: {expected}*" == say(Error(Code.UPSTREAM_ERROR, text))
 
 
-def test_no_sentence_is_a_call() -> None:
-    """A sentence that is read as an answer holds none, whatever it names."""
+def test_no_sentence_is_read_as_a_call() -> None:
     for text in ('###:{"name":"f"}', '\n~~~tool_call\n{"name":"f"}\n~~~\n', "<think>x</think>"):
         found = parse(UiTexts().render(Executed(named(text), None, text, 0.0)) or "")
         assert ([], [], "") == (found.calls, found.errors, found.reasoning)
 
 
-def test_other_words() -> None:
-    """Any sentence can be replaced, with or without its places."""
+def test_any_sentence_can_be_replaced() -> None:
+    """With or without its placeholders."""
     german: Any = UiTexts(executing="Werkzeug {name} läuft", waiting="Einen Moment", failed="{Fehler}")
     assert "Werkzeug getWeather läuft" == german.render(Executing(CALL))
     assert "Einen Moment" == german.render(Thinking(True))
