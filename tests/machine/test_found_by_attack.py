@@ -1,4 +1,4 @@
-"""What hostile eyes have found, each as the smallest stream that showed it."""
+"""Faults that reviews have found, each with the smallest stream that shows it."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ async def test_a_tool_that_cancels_itself_still_ends(anyio_backend: str) -> None
 
 
 class Pings:
-    """A source that always has something, and never anything to tell."""
+    """A source that never waits and yields no events."""
 
     def __aiter__(self) -> Pings:
         return self

@@ -1,6 +1,6 @@
-"""The order of events: what runs give keeps to it, and whatever does not is refused, with the place and the rule.
+"""The order of events: every run keeps it, and any other order is refused with its position and the rule.
 
-The page docs/events.md tells the order a second time. It is read here, and both have to agree about changed runs.
+docs/events.md describes the order too. The tests read the page, and both must agree about changed runs.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ GRAMMAR = read_grammar(PAGE)
 
 
 def keeps(events: Sequence[UIEvent]) -> bool:
-    """Return whether the events are those of a run, as docs/events.md has it."""
+    """Return whether the events are those of a run according to docs/events.md."""
     words, waits = "", ""
     lives: dict[str, str] = defaultdict(str)
     places: dict[str, set[int]] = defaultdict(set)
@@ -142,7 +142,7 @@ def _life(event: Any) -> str:
 
 
 def refusal(events: Sequence[UIEvent]) -> EventOrderError | None:
-    """Return what is wrong with the events, if anything is."""
+    """Return the message of the error for these events, or None."""
     try:
         validate(events)
     except EventOrderError as error:
@@ -151,7 +151,7 @@ def refusal(events: Sequence[UIEvent]) -> EventOrderError | None:
 
 
 def changes(events: Sequence[UIEvent]) -> Iterator[list[UIEvent]]:
-    """Yield the events with one of them gone, one of them twice, and two neighbours the other way round."""
+    """Yield the events with one event removed, with one doubled, and with two neighbours exchanged."""
     for at in range(len(events)):
         before, behind = list(events[:at]), list(events[at + 1 :])
         yield [*before, *behind]

@@ -1,7 +1,7 @@
-"""The state machine, step by step: turns, endings, what is reconciled, what may run, and in which order it is told.
+"""The state machine: turns, endings, completed texts, runnable calls, and the order of events.
 
-A run is written as source events and read as a story, one line an event, told by somebody who runs the calls that are
-due ("run c1") and ends the step. `c1`, `c2` are the ids of the calls.
+A run is written as source events and read as a story with one line for each event. `Driver` runs the runnable calls
+("run c1") and ends the step. `c1`, `c2` are the ids of the calls.
 """
 
 from __future__ import annotations
@@ -54,17 +54,17 @@ ENDED = "step 1 ends: stop"
 
 
 def called(call_id: str, name: str = "add") -> list[str]:
-    """The story of one call that is written."""
+    """Return the story of one call in text."""
     return [f"thinking {call_id}", f"{call_id} is {name}", f"call {call_id}", f"not thinking {call_id}"]
 
 
 def machine(**options: Any) -> StreamMachine:
-    """A machine whose calls are c1, c2 and so on."""
+    """Return a machine whose calls are c1, c2 and so on."""
     return StreamMachine(new_id=map("c{}".format, itertools.count(1)).__next__, run_id="r", **options)
 
 
 class Driver:
-    """Feeds a machine, runs what is due, and tells what happens."""
+    """Feeds a machine, runs its runnable calls, and records the story."""
 
     def __init__(self, **options: Any) -> None:
         self.machine = machine(**options)
@@ -150,7 +150,7 @@ def test_other_data_is_passed_on(event: SourceEvent, expected: str) -> None:
     assert around == story(*texts("a"), event, *texts("b"), STOP)
 
 
-# The ways in which a run ends.
+# Endings.
 
 ENDINGS: dict[str, tuple[list[SourceEvent], list[str]]] = {
     "finished with calls": (
@@ -275,7 +275,7 @@ def test_wrong_options_are_refused() -> None:
         machine(dialects=["x"])
 
 
-# Being left.
+# Cancellation.
 
 CANCELLED: dict[str, tuple[list[SourceEvent], list[str]]] = {
     "in mid-call": (
@@ -368,7 +368,7 @@ def test_an_empty_delta_begins_no_turn() -> None:
     lost = SourceError("lost", Code.STREAM_INTERRUPTED)
 
     assert story(lost) == story(TextDelta(""), lost)
-    assert ["step 1", *story(lost)[:1]] == story(ReasoningDelta(""), lost)[:2]  # a model thinks before it says what
+    assert ["step 1", *story(lost)[:1]] == story(ReasoningDelta(""), lost)[:2]  # empty reasoning begins a turn
     assert story(*texts("a"), lost) == story(*texts("", "a", ""), lost)
 
 
@@ -444,7 +444,7 @@ def test_no_turn_changes_how_the_next_is_read() -> None:
     assert "text '1}}'" in story(*texts(ADD[:-3]), TURN, *texts(ADD[-3:]), STOP)
 
 
-# What may run.
+# Runnable calls.
 
 
 def test_calls_are_runnable_when_their_turn_is_complete() -> None:
@@ -515,7 +515,7 @@ def test_eager_calls_of_the_completed_text_run_once() -> None:
     ]
 
 
-# Objections.
+# The tool choice.
 
 
 NO_CALL = ToolChoice("none")
@@ -563,7 +563,7 @@ def test_a_forbidden_call_of_a_truncated_turn_is_refused(finish: FinishReason) -
     assert not [line for line in story(*texts("a"), end, tool_choice=ONE_CALL) if "violation" in line]
 
 
-# Our own stop.
+# `after_call="stop"`.
 
 
 def test_text_after_a_call_completes_the_turn() -> None:

@@ -1,4 +1,4 @@
-"""The laws for the machine: they hold for every series of source events, in any order, however their text is cut."""
+"""The laws of the machine. They hold for all source events, in any order, with any cuts in their text."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ options = st.tuples(
 
 
 def run(source: Iterable[SourceEvent], *, cancel: bool = False, idle: bool = False, **options: Any) -> list[UIEvent]:
-    """Return what a machine says, and the reports of somebody who runs what is due as soon as it is, unless `idle`."""
+    """Return the events of a run. Runnable calls run immediately, unless `idle` is true."""
     machine = StreamMachine(new_id=map("c{}".format, itertools.count(1)).__next__, run_id="r", **options)
     events: list[UIEvent] = []
     for each in source:
@@ -141,14 +141,14 @@ class Turn(NamedTuple):
     end: ProviderCompleted | SourceError
 
     def source(self, places: Sequence[int] | None = ()) -> list[SourceEvent]:
-        """Return its source events, with the text cut at these places, or one by one."""
+        """Return its source events, with the text cut at these places, or in single characters."""
         deltas = list(self.text) if places is None else cut(self.text, places)
         return [*map(TextDelta, deltas), self.end]
 
 
 @st.composite
 def turns(draw: st.DrawFn) -> Turn:
-    """A turn whose completed text may be what its deltas held, that and more, or something else."""
+    """Draw a turn whose completed text equals its deltas, continues them, or differs."""
     text = draw(texts)
     end = draw(ends)
     completed = draw(st.sampled_from([None, end.text, text, text + "\n", text + (end.text or "")]))
@@ -166,7 +166,7 @@ def test_the_cuts_between_deltas_change_nothing(
 ) -> None:
     if kept:
         options["limits"] = replace(options.get("limits", DEFAULT_LIMITS), text=kept)
-    idle = idle or options.get("execute") == "eager"  # what runs beside the stream runs beside other deltas
+    idle = idle or options.get("execute") == "eager"  # eager calls run at another delta if the cuts differ
 
     def events(places: Sequence[int] | None) -> list[UIEvent]:
         return coalesce(run([each for turn in chain for each in turn.source(places)], idle=idle, **options))
@@ -244,13 +244,13 @@ def test_the_events_hold_every_character_of_the_text(
 
 
 def assert_truthful(source: Iterable[SourceEvent], events: list[UIEvent]) -> None:
-    """`done` says how the source has ended, where nobody judges the calls and nothing is stopped behind them."""
+    """Assert that `done` reports the end of the source, without a tool choice and without a stop after calls."""
     done = _done(events)
     reason, finish, conversation = _ending(source)
     if done.finish_reason == "tool_calls" and any(
         isinstance(each, Call) and each.call.dialect == "native" for each in events
     ):
-        finish = "tool_calls" if finish == "stop" else finish  # whatever the provider says of native calls
+        finish = "tool_calls" if finish == "stop" else finish  # some providers always send "stop"
     assert (done.reason, done.finish_reason, done.conversation_id) == (reason, finish, conversation)
 
 
@@ -260,7 +260,7 @@ def _done(events: list[UIEvent]) -> Done:
 
 
 def _ending(source: Iterable[SourceEvent]) -> tuple[str, str | None, str | None]:
-    """Return the reason, the finish reason and the conversation of a run: section 6, written a second time."""
+    """Return the reason, the finish reason and the conversation of a run, computed independently of the machine."""
     begun, open_, earned, lost = False, False, False, False
     finish: str | None = None
     conversation: str | None = None
@@ -268,11 +268,11 @@ def _ending(source: Iterable[SourceEvent]) -> tuple[str, str | None, str | None]
         match each:
             case SourceError():
                 return "failed", None if open_ else finish, conversation
-            case SourceRaw() | TextDelta(""):  # an empty text begins no turn; that a model thinks does
+            case SourceRaw() | TextDelta(""):  # an empty text begins no turn; empty reasoning does
                 pass
             case SourceWarning():
                 lost = True
-            case SourceUsage() if begun and not open_:  # behind the turn that it belongs to
+            case SourceUsage() if begun and not open_:  # usage after the end of its turn
                 pass
             case ProviderCompleted():
                 begun, open_, earned, finish = True, False, each.ends_run, each.finish_reason or "stop"
@@ -283,7 +283,7 @@ def _ending(source: Iterable[SourceEvent]) -> tuple[str, str | None, str | None]
                     return "failed", finish, conversation
             case ChainCompleted():
                 finish = ("other" if lost else "stop") if open_ else finish or "stop"
-                lost = lost and not open_  # it has been told, with the turn that it belongs to
+                lost = lost and not open_  # the loss was reported in its turn
                 open_, earned, conversation = False, True, each.conversation_id
             case _:
                 begun, open_, earned = True, True, False

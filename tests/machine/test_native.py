@@ -1,4 +1,4 @@
-"""Native calls: what becomes of the pieces that adapters tell, as stories of a machine."""
+"""Native calls: the events that a machine makes from the pieces of an adapter, as stories."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def pieces(*texts: str, key: str = "0") -> list[SourceEvent]:
 
 
 def driven(*events: SourceEvent, **options: Any) -> Driver:
-    """A machine that has had a whole run."""
+    """Return a machine after a whole run."""
     driver = Driver(**options)
     driver.feed(*events)
     driver.take(driver.machine.close())
@@ -46,17 +46,17 @@ def driven(*events: SourceEvent, **options: Any) -> Driver:
 
 
 def calls(*events: SourceEvent, **options: Any) -> list[ToolCall]:
-    """The calls of a run."""
+    """Return the calls of a run."""
     return [event.call for event in driven(*events, **options).events if isinstance(event, Call)]
 
 
 def error(*events: SourceEvent, **options: Any) -> Error:
-    """The one error of a run that is a call's."""
+    """Return the only error of a call in a run."""
     (found,) = [event for event in driven(*events, **options).events if isinstance(event, Error) and event.call_id]
     return found
 
 
-# What is told, and when.
+# Events.
 
 
 def test_a_call_in_pieces_runs_when_its_turn_is_complete() -> None:
@@ -178,7 +178,7 @@ def test_a_call_around_a_lost_frame_does_not_run() -> None:
     assert ["x"] == [call.id for call in calls(WHOLE, hole, ASKED)]
 
 
-# What comes behind the end of a call, and what the provider does itself.
+# Data after the end of a call, and calls that the provider runs.
 
 
 def test_a_call_before_or_after_a_lost_frame_is_whole() -> None:
@@ -275,7 +275,7 @@ def test_each_call_over_the_limit_is_an_error() -> None:
     assert ["error i1 too_many_calls", "error i2 too_many_calls"] == [line for line in told if "error" in line]
 
 
-# Whether JSON breaks off.
+# Incomplete JSON.
 
 
 @together(

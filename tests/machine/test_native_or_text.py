@@ -1,4 +1,4 @@
-"""Which of a turn's calls count: the table of section 6, row by row, streamed and told at the end alike."""
+"""Which calls of a turn count: native calls or calls in text, streamed or in the completed turn."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ END = ProviderCompleted(finish_reason="tool_calls")
 
 
 class Count(NamedTuple):
-    """What was run, what was superseded, and which warnings came."""
+    """The calls that ran, the superseded calls, and the warnings."""
 
     run: list[str]
     superseded: list[str]
@@ -40,9 +40,7 @@ class Count(NamedTuple):
 
 
 def count(*events: SourceEvent, **options: Any) -> Count:
-    """Return what comes of a run with dialects that somebody has named; tests/machine/test_turned_native.py has those
-    that nobody has.
-    """
+    """Return the counts of a run with named dialects. tests/machine/test_turned_native.py has the default dialects."""
     driver = Driver(**({"dialects": TAUGHT_DIALECTS} | options))
     driver.feed(*events)
     driver.take(driver.machine.close())
@@ -130,11 +128,11 @@ def test_eager_native_calls_run_when_they_are_complete(flag: bool | None, expect
     assert ["n1"] == count(NATIVE, TextDelta(ADD), END, execute="eager").run
 
 
-# What a provider refused to read.
+# Failed generations.
 
 
 def failed(generation: str, **options: Any) -> tuple[list[str], list[Any]]:
-    """Return the story of a turn that the provider broke off, and its calls."""
+    """Return the story of a turn that the provider ended with an error, and its calls."""
     driver = Driver(**options)
     driver.feed(TextDelta("Hm. "), SourceError("no", status=400, failed_generation=generation))
     driver.take(driver.machine.close())

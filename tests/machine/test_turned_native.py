@@ -1,4 +1,4 @@
-"""A model with native calls does not obey a text that it quotes: by default, no dialect is enabled for it."""
+"""For a model with native calls, no dialect is enabled by default, so that a quotation is no call."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def calls_in_text(driver: Driver) -> int:
 
 
 def check_shown(driver: Driver, text: str) -> None:
-    """Raise AssertionError unless `text` is text, to the letter, and one near miss says why."""
+    """Assert that `text` is shown unchanged, with one warning about a near miss."""
     assert text in "".join(event.text for event in driver.events if isinstance(event, Text))
     assert 0 == calls_in_text(driver)
     (warning,) = [event for event in driver.events if isinstance(event, Warning)]

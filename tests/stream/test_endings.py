@@ -1,8 +1,8 @@
-"""Streams that break off: whatever was cut away, the run ends once, truthfully, and nothing runs that was not earned.
+"""Streams that are cut: the run has one true end, and no call of an incomplete turn runs.
 
-Every fixture of every provider is cut behind each of its frames, by an end and by a loss of the connection, and one
-answer of each provider in the middle of its frames, too. What may count as an end is said here apart from the adapters,
-by what must stand in the bytes.
+Every fixture of every provider is cut after each of its frames, by an end and by a loss of the connection. One answer
+of each provider is also cut inside its frames. These tests define the end of a stream by its bytes, independently of
+the adapters.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Made = list[tuple[str, dict[str, Any]]]
 
 
 class Fixture(NamedTuple):
-    """A stream in its frames, to be read by `adapter`."""
+    """A stream as frames, and the name of its adapter."""
 
     adapter: str
     frames: Sequence[bytes]
@@ -87,11 +87,11 @@ ENDS: dict[str, str] = {
     "bedrock": r"messageStop|chunk",
     "cohere": r"message-end",
 }
-"""What must stand in a stream that has come to its end."""
+"""The bytes that a complete stream contains, by provider."""
 
 
 class Run(NamedTuple):
-    """What became of a stream."""
+    """The events of a stream, and the calls that ran."""
 
     events: list[UIEvent]
     ran: Made
@@ -110,7 +110,7 @@ async def run(
     lost: bool = False,
     execute: Literal["completed", "eager"] = "completed",
 ) -> Run:
-    """Return what is told of a stream, and the calls whose tools have run."""
+    """Return the events of a stream, and the calls whose tools have run."""
     ran: Made = []
 
     def note(name: str, arguments: dict[str, Any]) -> str:
@@ -140,14 +140,14 @@ async def _run(note: Any, name: str, arguments: dict[str, Any]) -> str:
 
 
 def calls_of(adapter: str, frames: Sequence[bytes]) -> Made:
-    """Return the complete calls of a whole stream, whether they count or not."""
+    """Return all complete calls of a whole stream, also superseded calls."""
     reader, machine = sources.adapter(adapter), StreamMachine()
     told = [event for each in reader.feed(b"".join(frames)) + reader.close() for event in machine.feed(each)]
     return [(event.call.name, event.call.arguments) for event in told + machine.close() if isinstance(event, Call)]
 
 
 def assert_truthful(told: Run, given: bytes, adapter: str) -> None:
-    """Assert what must hold of any run, however its stream ended."""
+    """Assert the rules for any run with any end."""
     assert_in_order(told.events)
     faults = [event for event in told.events if isinstance(event, Error) and event.call_id is None]
     assert (told.done.reason == "failed") == bool(faults)
@@ -158,7 +158,7 @@ def assert_truthful(told: Run, given: bytes, adapter: str) -> None:
 
 
 def assert_earned(events: Sequence[UIEvent]) -> None:
-    """Assert that calls were run only where a turn came to an end of its own."""
+    """Assert that calls ran only if their turn was complete."""
     running = False
     for event in events:
         if isinstance(event, StepStart):
@@ -174,7 +174,7 @@ WAYS: Sequence[tuple[bool, Literal["completed", "eager"]]] = [
     (True, "completed"),
     (False, "eager"),
 ]
-"""Whether the connection is lost at the cut, and when calls run: the quick tests take them in turn."""
+"""Whether the connection is lost at the cut, and when calls run. The quick tests use them in turn."""
 
 
 @OTHER_LOOP_DEEP
@@ -229,7 +229,9 @@ async def test_no_call_runs_if_the_response_is_cut_inside_a_frame(provider: Prov
                 told = await run(provider.adapter, [given], names)
                 assert_truthful(told, given, provider.adapter)
                 if size < earned or told.ran or not _lost_a_frame(told):
-                    assert_begun(told, earned=size >= earned, left=left)  # else nobody knows what was in the frame
+                    assert_begun(
+                        told, earned=size >= earned, left=left
+                    )  # otherwise the content of the frame is unknown
 
 
 def _lost_a_frame(told: Run) -> bool:
@@ -237,7 +239,7 @@ def _lost_a_frame(told: Run) -> bool:
 
 
 def assert_begun(told: Run, *, earned: bool, left: bool) -> None:
-    """Assert what became of the calls of the whole answer, of which a part was read."""
+    """Assert that each call of the partly read answer is complete or truncated."""
     if earned and not left:
         assert (CALLS, []) == (told.ran, list(told.done.pending))
         return
@@ -246,4 +248,4 @@ def assert_begun(told: Run, *, earned: bool, left: bool) -> None:
     assert complete == list(told.done.pending)
     assert CALLS[: len(complete)] == [(call.name, call.arguments) for call in complete]
     cut = [event.code for event in told.events if isinstance(event, Error) and event.call_id is not None]
-    assert {Code.TRUNCATED}.issuperset(cut)  # all that are open, if half a frame is lost which any may have a part in
+    assert {Code.TRUNCATED}.issuperset(cut)  # a lost half of a frame may hold a piece of any open call

@@ -1,4 +1,4 @@
-"""The calls of finished responses: all shapes give the same calls, good ones survive bad ones, one table decides."""
+"""The calls of finished responses: all shapes give the same calls, and a malformed call hides no valid one."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Function(BaseModel):
 
 
 class Call(BaseModel):
-    """As an SDK has it."""
+    """A call as an object of an SDK."""
 
     id: str
     function: Function

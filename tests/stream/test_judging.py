@@ -1,4 +1,4 @@
-"""A judge of the text: what it has not approved is never shown, and nothing behind it is lost or overtakes."""
+"""A text judge: text without approval is never shown, and no later event is lost or reordered."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ ANSWER = f"Hello there. How are you?\n{CALL}Fine, “thanks!” And\n\nno more"
 
 
 class Judge:
-    """Refuses what holds a word, and remembers what it was asked."""
+    """Refuses text with a word, and records its arguments."""
 
     def __init__(self, refused: str = "bad", **options: Any) -> None:
         self.asked: list[tuple[str, str]] = []
@@ -61,7 +61,7 @@ def shown(events: Sequence[UIEvent]) -> str:
 
 
 async def collect(source: Any, judge: TextJudge, **options: Any) -> tuple[list[UIEvent], list[str]]:
-    """Return the events of a run, which are in order, and what its tool was called with."""
+    """Return the events of a run, and the arguments of its tool calls."""
     ran: list[str] = []
 
     @tool
@@ -176,7 +176,7 @@ async def test_a_call_runs_after_the_text_before_it_is_approved() -> None:
         assert [] == stream.result.calls
         allowed.set()
         events = [event.type async for event in stream]
-    assert events.index("text") < events.index("call") < events.index("error")  # there is no such tool
+    assert events.index("text") < events.index("call") < events.index("error")  # the tool is unknown
 
 
 async def test_text_without_approval_is_dropped_when_the_stream_is_left() -> None:
@@ -296,7 +296,7 @@ _places = st.lists(st.integers(0, 200), max_size=8)
 def judged(
     text: str, at: list[int], approve: Callable[[str], bool], late: bool, release: Any = "sentences"
 ) -> list[UIEvent]:
-    """Return what goes out of a text: decided at once, or all at the end."""
+    """Return the shown text. The judge decides about each piece immediately, or at the end."""
     gate = Gate(TextJudge(lambda text, before: True, release=release, reasoning=True))
     machine = StreamMachine(run_id="r", new_id=map(str, count()).__next__, reasoning="anywhere")
     out, waiting = list[UIEvent](), list[Any]()
@@ -337,13 +337,13 @@ def _told(events: Sequence[UIEvent]) -> list[str]:
     return [shown(events), "".join(e.text for e in events if isinstance(e, Reasoning)), *kinds]
 
 
-def a_sentence_is_cut_where_the_delta_is(patch: pytest.MonkeyPatch) -> None:
-    """What came before of its end is forgotten."""
+def sentences_end_with_their_delta(patch: pytest.MonkeyPatch) -> None:
+    """The gate forgets the beginning of the end of a sentence."""
     patch.setattr(text_judge, "_LONGEST_END", 1)
 
 
-def what_waits_goes_out_at_the_end(patch: pytest.MonkeyPatch) -> None:
-    """Though nobody has approved it."""
+def waiting_text_is_released_at_the_end(patch: pytest.MonkeyPatch) -> None:
+    """The judge has not approved it."""
     take = Gate.take
 
     def taken(gate: Gate, events: Sequence[UIEvent]) -> list[UIEvent]:
@@ -356,7 +356,7 @@ def what_waits_goes_out_at_the_end(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Gate, "take", taken)
 
 
-@pytest.mark.parametrize("plant", [a_sentence_is_cut_where_the_delta_is, what_waits_goes_out_at_the_end])
+@pytest.mark.parametrize("plant", [sentences_end_with_their_delta, waiting_text_is_released_at_the_end])
 def test_a_planted_fault_is_caught(
     plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,4 +1,4 @@
-"""From end to end: a provider on the loopback interface, a real client, the stream, the tools, and what comes out."""
+"""End to end: a provider on the loopback interface, a real client, the stream, the tools, and the response."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def chat(*deltas: str, finish: str | None = "stop", done: bool = True) -> list[b
 
 
 def latitude(*turns: Iterable[str]) -> list[bytes]:
-    """Return a Latitude run of several provider turns, each of which repeats its whole text in the end."""
+    """Return a Latitude run of several turns. Each turn repeats its text at its end."""
     chunks = [frame({"type": "chain-started", "uuid": "u-1", "messages": []}, "latitude-event")]
     for turn in turns:
         deltas = list(turn)
@@ -72,7 +72,7 @@ def latitude(*turns: Iterable[str]) -> list[bytes]:
 
 @asynccontextmanager
 async def opened(server: Loopback) -> AsyncIterator[httpx.Response]:
-    """Give a response whose body is still to come."""
+    """Yield a response whose body is not read yet."""
     client = httpx.AsyncClient(trust_env=False, timeout=10)
     async with client, client.stream("POST", server.url, json={"stream": True}) as response:
         yield response
@@ -85,7 +85,7 @@ async def collect(
     tools: Any = TOOLS,
     **server: Any,
 ) -> list[UIEvent]:
-    """Return the coalesced events of what a server sends."""
+    """Return the coalesced events of the response of a server."""
     async with (
         Loopback(script, **server) as loopback,
         opened(loopback) as response,

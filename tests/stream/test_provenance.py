@@ -1,7 +1,7 @@
-"""Whose call is it? One that the model only repeats, because it had read it somewhere, runs no dangerous tool.
+"""A quoted call runs no dangerous tool.
 
-A page, a document or the result of a tool holds a complete call, and the model quotes it. Under a marker with a nonce
-the quotation is text. Without one nobody can tell it from a call of the model's own; so tools that do not trust text do
+A page, a document or the result of a tool contains a complete call, and the model quotes it. With a nonce in the
+marker, the quotation is text. Without a nonce, it looks like a call of the model. So tools that do not trust text do
 not run for it, in any dialect.
 """
 
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.anyio
 
 
 def planted(dialect: Dialect) -> str:
-    """Return an answer that repeats a call which the model has read somewhere."""
+    """Return an answer that quotes a call."""
     return dialect.write_call("pay", ANN)
 
 
@@ -40,7 +40,7 @@ def refusals(events: list[UIEvent]) -> list[Code]:
 
 
 SHARES = pytest.mark.parametrize("share", [5, pytest.param(1, marks=pytest.mark.deep)])
-"""The quick tests try each fifth dialect, other ones in each test."""
+"""The quick tests use a part of the dialects, a different part in each test."""
 
 
 @OTHER_LOOP_DEEP
@@ -83,7 +83,7 @@ async def test_with_a_nonce_no_quotation_is_a_call(make: Any, share: int) -> Non
 
 
 class Rereading(ScriptedModel):
-    """Reads, passes what it was told on to a tool, and repeats what it is shown then: that call, and the tools."""
+    """A model that reads, passes the text to a tool, and then repeats the call and the tools in its request."""
 
     def stream(self, ask: Ask) -> AbstractAsyncContextManager[Source]:
         """Answer."""
@@ -100,7 +100,7 @@ class Rereading(ScriptedModel):
 
 
 def editing(page: str) -> tuple[list[dict[str, str]], ToolRegistry]:
-    """Return what is edited, and a tool that reads a page beside one that is described with it, and edits."""
+    """Return the list of edits, a tool that reads a page, and a tool that edits."""
     edited: list[dict[str, str]] = []
 
     def edit(old: dict[str, str]) -> str:
@@ -128,7 +128,7 @@ async def test_arguments_and_results_are_no_calls(share: int) -> None:
 
 
 class Recalling(ScriptedModel):
-    """Repeats what was said before, as it is shown that, and the reasoning behind it."""
+    """A model that repeats the earlier answer in its request, and the reasoning after it."""
 
     def stream(self, ask: Ask) -> AbstractAsyncContextManager[Source]:
         """Answer."""

@@ -1,4 +1,4 @@
-"""ToolStream: what it says is what its machine says, with the tools run in between; who iterates, and how, is free."""
+"""`ToolStream`: its events are those of its machine and of the tools, for any way of reading them."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def opened(source: Any, **options: Any) -> ToolStream:
 
 
 async def collect(source: Any, taken: list[UIEvent] | None = None, **options: Any) -> list[UIEvent]:
-    """Return all events of a run, or add them to `taken` as far as they come."""
+    """Return all events of a run. Add each to `taken` when it arrives."""
     taken = [] if taken is None else taken
     async with opened(source, **options) as events:
         await read(events, taken)
@@ -65,18 +65,18 @@ async def collect(source: Any, taken: list[UIEvent] | None = None, **options: An
 
 
 async def read(events: ToolStream, taken: list[UIEvent]) -> None:
-    """Add all events that are left to `taken`."""
+    """Add all remaining events to `taken`."""
     async for event in events:
         taken.append(event)
 
 
 def said(source: list[SourceEvent], **options: Any) -> list[UIEvent]:
-    """Return what a machine says."""
+    """Return the events of a machine."""
     machine = StreamMachine(new_id=map("c{}".format, itertools.count(1)).__next__, run_id="r", **options)
     return [each for event in source for each in machine.feed(event)] + machine.close()
 
 
-# What is said.
+# Events.
 
 RUNS: dict[str, list[SourceEvent]] = {
     "text": [*texts("a", "##", " b"), STOP],
@@ -203,10 +203,10 @@ async def test_an_impossible_tool_choice_is_refused_before_reading(options: dict
     assert source.read == 0
 
 
-# Our own stop.
+# `after_call="stop"`.
 
 
-# Who iterates, and how.
+# Consumers.
 
 SOURCE = [*texts("a ", *ADD, "\n"), TURN, *texts("b"), STOP]
 
@@ -303,12 +303,12 @@ async def test_a_slow_consumer_slows_the_tools() -> None:
 
 
 class Heavy(Script):
-    """Gives large texts without end."""
+    """Yields large texts without end."""
 
     size = 256 * 1024
 
     async def __anext__(self) -> list[SourceEvent]:
-        """Give one."""
+        """Return one text."""
         await anyio.lowlevel.checkpoint()
         self.read += 1
         return texts("a" * self.size)
@@ -384,7 +384,7 @@ async def test_the_size_limit_stops_the_run(makes: Callable[[str], SourceEvent])
     assert 1 == source.closed
 
 
-# What our caller does wrong.
+# Mistakes of callers.
 
 
 async def test_an_object_that_is_no_source_is_refused() -> None:
@@ -415,7 +415,7 @@ async def test_a_source_without_lists_of_events_fails_the_run() -> None:
 
 
 class Broken(Exception):
-    """What a source of somebody else raises."""
+    """An exception of a custom source."""
 
 
 async def test_an_exception_of_the_source_is_raised_once_after_all_events() -> None:

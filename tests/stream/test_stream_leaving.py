@@ -1,4 +1,4 @@
-"""Leaving a run: tools stop, the source is closed, `done` tells what became of the calls, nothing is left behind."""
+"""Leaving a run: the tools stop, the source is closed, each call has an end, and no task remains."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def opened(source: Any, *tools: Callable[..., Any], **options: Any) -> ToolStrea
 
 
 async def read(events: ToolStream, taken: list[UIEvent]) -> None:
-    """Add all events that are left to `taken`."""
+    """Add all remaining events to `taken`."""
     async for event in events:
         taken.append(event)
 
 
 def ending(events: list[UIEvent]) -> list[str]:
-    """Return what is told of executions, and of the end."""
+    """Return the events of executions and of the end."""
     return [line for line in story(events) if line.startswith(("exec", "error", "step 1 ends", "done"))]
 
 
@@ -276,7 +276,7 @@ def test_a_stream_left_in_another_task_raises_advice(backend: str) -> None:
                 await has_read.wait()
                 await generator.aclose()
 
-    with pytest.raises(BaseException) as raised:  # noqa: PT011  # a group, in which the loop complains of its own too
+    with pytest.raises(BaseException) as raised:  # noqa: PT011  # a group, to which the loop adds its own errors
         anyio.run(run, backend=backend)
     told = "".join(traceback.format_exception(raised.value))
     assert "ClosedError: a stream must be left in the task that entered it" in told

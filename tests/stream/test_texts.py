@@ -1,4 +1,4 @@
-"""The words for an interface: those of the seed by default, replaceable, and safe to show."""
+"""The sentences for an interface: the defaults, replacements, and escaping."""
 
 from __future__ import annotations
 
