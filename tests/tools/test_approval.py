@@ -79,8 +79,7 @@ async def test_a_second_approval_is_refused() -> None:
 
 
 @pytest.mark.parametrize("digest", [None, "that of what was shown"])
-async def test_arguments_changed_after_the_approval(digest: str | None) -> None:
-    """The call that was shown runs, or none."""
+async def test_a_call_that_changes_after_its_approval_does_not_run(digest: str | None) -> None:
     bank = Bank()
 
     def change(event: UIEvent, events: Chat) -> None:
@@ -110,14 +109,13 @@ async def test_a_tool_ends_the_run_while_another_waits() -> None:
         held.chat.approve("n0")
 
 
-async def test_approve_in_a_run_that_asks_later() -> None:
-    """`approve` is refused in a run with `ask="later"`."""
+async def test_approve_is_refused_in_a_run_that_asks_later() -> None:
     stream = ToolStream(sources.text("Hello"))
     with pytest.raises(DecisionRefused, match="decide about its suspension"):
         stream.approve("n0")
 
 
-# Later.
+# Decisions in a later run.
 
 
 @pytest.mark.parametrize("as_json", [True, False])
@@ -185,8 +183,8 @@ async def test_a_changed_call_is_refused() -> None:
         pytest.param({"decision_timeout": math.inf}, None, id="for ever"),
     ],
 )
-async def test_how_long_a_call_waits(options: Any, seconds: float | None) -> None:
-    """A question that is asked later stays open for one day."""
+async def test_a_question_has_the_configured_timeout(options: Any, seconds: float | None) -> None:
+    """In a run with `ask="later"`, the default is one day."""
     before = time.time()
     held = await suspended(Bank(), **options)
     assert held.chat.suspension is not None
@@ -216,7 +214,7 @@ async def test_resuming_needs_a_ledger() -> None:
     ],
 )
 def test_wrong_values_are_refused(options: dict[str, Any], message: str) -> None:
-    """The constructor names the wrong value."""
+    """The constructor names the invalid value."""
     with pytest.raises(ValueError, match=message):
         ToolStream(sources.text("Hello"), **grouped(**options))
 
@@ -260,8 +258,8 @@ async def test_a_predicate_decides(arguments: dict[str, Any], asks: bool, is_asy
     assert asks == ("may n0 run?" in held.shown)
 
 
-async def test_a_predicate_that_raises() -> None:
-    """The call needs approval. The log has the type of the error, not its text."""
+async def test_a_call_needs_approval_if_its_predicate_raises() -> None:
+    """The log has the type of the error, not its text."""
 
     def broken(given: dict[str, Any]) -> bool:
         raise RuntimeError("secret")
@@ -277,8 +275,8 @@ async def test_a_predicate_that_raises() -> None:
     assert {**expected, "logger": "streamtools.tools.approvals", "log_level": "error"} == logged
 
 
-def test_values_of_requires_approval() -> None:
-    """Wrong values are refused at definition."""
+def test_invalid_values_of_requires_approval_are_refused() -> None:
+    """The error is raised when the tool is defined."""
     wrong: Any = {"requires_approval": "always"}
     with pytest.raises(ValueError, match="requires_approval must be True, False or a function"):
         Tool(Bank().look, **wrong)
@@ -288,7 +286,7 @@ def test_values_of_requires_approval() -> None:
 
 
 async def test_execute_needs_no_approval() -> None:
-    """`execute` is the caller's own call. Calls of a response that need approval are denied."""
+    """The caller makes this call. Calls of a finished response that need approval are denied."""
     bank = Bank()
     registry: ToolRegistry = bank.tools
     assert "paid 5 to Ann" == await registry.execute("pay", ANN)

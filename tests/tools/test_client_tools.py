@@ -61,7 +61,7 @@ async def test_a_tool_is_declared_by_its_signature() -> None:
 
 
 async def test_a_tool_is_declared_by_its_schema() -> None:
-    """As a front end sends it: a name, a description, a JSON schema."""
+    """A front end sends its name, description and JSON schema."""
     schema = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
     declared = Tool.declared("pick", "Let the user pick.", schema)
     assert declared.client
@@ -73,8 +73,7 @@ async def test_a_tool_is_declared_by_its_schema() -> None:
         declared({"city": "Paris"})
 
 
-async def test_the_run_ends_with_the_call() -> None:
-    """The call is pending, and so is the run."""
+async def test_a_run_with_an_open_call_is_pending() -> None:
     held = await run_chat(calls(SIGN, ("look", {})), tools=Bank().tools)
     expected = [
         "call n0",
@@ -87,7 +86,7 @@ async def test_the_run_ends_with_the_call() -> None:
     assert held.chat.suspension is not None
 
 
-async def test_the_result_is_delivered_later() -> None:
+async def test_a_resumed_run_gets_the_result() -> None:
     """The interface and the model get it once."""
     bank, ledger = Bank(), MemoryLedger()
     held = await run_chat(calls(SIGN), tools=bank.tools)
@@ -98,8 +97,8 @@ async def test_the_result_is_delivered_later() -> None:
     assert ['{"pages":2}'] == told(again)
 
 
-async def test_the_result_is_delivered_now() -> None:
-    """The run waits for it, and for nothing else."""
+async def test_an_attended_run_waits_for_the_result() -> None:
+    """It waits for nothing else."""
     held = await run_chat(calls(SIGN, ("look", {})), "Done.", tools=Bank().tools, ask="now", then=answer({"pages": 2}))
     assert ["call n0", "executing n0", "executed n0: {'pages': 2}"] == [line for line in held.shown if "n0" in line]
     assert ['{"pages":2}', "looked"] == told(held)
@@ -119,8 +118,8 @@ async def test_the_result_is_delivered_now() -> None:
         pytest.param(Deny("not mine"), "tool_denied", "was denied: not mine", id="refused"),
     ],
 )
-async def test_decisions_other_than_a_valid_result(decision: Any, code: str, text: str) -> None:
-    """The model gets the error, and the run continues."""
+async def test_an_invalid_result_is_an_error_for_the_model(decision: Any, code: str, text: str) -> None:
+    """The run continues."""
     bank = Bank()
     on = await resumed(await run_chat(calls(SIGN), tools=bank.tools), bank, decision)
     assert f"error n0 {code}" in on.shown
@@ -128,8 +127,8 @@ async def test_decisions_other_than_a_valid_result(decision: Any, code: str, tex
     assert "finished" == on.chat.result.reason
 
 
-async def test_approved_and_then_executed() -> None:
-    """One call has two questions, in order."""
+async def test_a_call_has_two_questions_in_order() -> None:
+    """The first asks for the approval, and the second for the result."""
     asked: list[str] = []
 
     def then(event: UIEvent, events: Chat) -> None:
@@ -151,8 +150,7 @@ async def test_approved_and_then_executed() -> None:
     assert ["red", "looked"] == told(held)
 
 
-async def test_approved_later_and_then_executed() -> None:
-    """After the approval, the question for the result is open, in the same run."""
+async def test_an_approved_call_asks_for_its_result_in_the_same_run() -> None:
     declared = Tool.declared("pick").replace(requires_approval=True)
     held = await run_chat(calls(("pick", {})), tools=[declared])
     ledger = MemoryLedger()

@@ -33,8 +33,7 @@ def asked(*, approval: bool = True, expires: float | None = 100.0) -> Question:
         pytest.param(Deny("no money"), 100.0, LATE, id="no, too late"),
     ],
 )
-def test_a_decision_counts_in_time(decision: Decision, now: float, expected: Decision) -> None:
-    """A late decision is a denial."""
+def test_a_late_decision_is_a_denial(decision: Decision, now: float, expected: Decision) -> None:
     assert expected == asked().judge(decision, now)
 
 
@@ -54,21 +53,21 @@ def test_a_decision_counts_in_time(decision: Decision, now: float, expected: Dec
         ),
     ],
 )
-def test_a_decision_of_the_wrong_kind(question: Question, decision: Decision, message: str) -> None:
-    """It is refused, and the question stays open."""
+def test_a_decision_of_the_wrong_kind_is_refused(question: Question, decision: Decision, message: str) -> None:
+    """The question stays open."""
     with pytest.raises(DecisionRefused, match=message):
         question.judge(decision, 0.0)
 
 
-def test_the_digest_is_that_of_name_and_arguments() -> None:
-    """The order of keys does not matter; everything else does."""
+def test_a_digest_depends_on_the_name_and_the_arguments() -> None:
+    """The order of keys does not matter."""
     assert PAY.digest == ToolCall(id="x", name="pay", arguments={"sum": 5, "to": "Ann"}, dialect="hermes_json").digest
     others = [changed(sum=5.5), changed(sum="5"), changed(note=None), changed(to="Ann ")]
     assert 5 == len({PAY.digest, *(each.digest for each in others)})
 
 
-def test_short_forms_of_decisions() -> None:
-    """True approves and False denies. Other values are refused with the id of their call."""
+def test_true_approves_and_false_denies() -> None:
+    """Other values are refused with the id of their call."""
     assert {"a": Approve(), "b": Deny(), "c": Answer(1)} == read_decisions({"a": True, "b": False, "c": Answer(1)})
     wrong: Any = {"call_1": "yes"}
     with pytest.raises(
@@ -78,7 +77,7 @@ def test_short_forms_of_decisions() -> None:
 
 
 def test_a_suspension_survives_json() -> None:
-    """It reads back equal, and other JSON is refused."""
+    """Other JSON is refused."""
     other = ToolCall(id="call_2", name="sign", arguments={}, dialect="native")
     questions = [asked(), ask(other, approval=False, expires=None)]
     suspension = Suspension(run_id="run_1", questions=questions)

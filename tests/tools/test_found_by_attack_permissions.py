@@ -80,8 +80,8 @@ async def test_an_open_question_outlives_a_changed_predicate(decisions: Any) -> 
     assert (["n0"] if not decisions else []) == [call.id for call in on.chat.result.pending]
 
 
-async def test_approved_calls_do_not_wait_for_a_place_when_a_tool_stops_the_run() -> None:
-    """Several calls wait for one place. None of them starts, and the run ends."""
+async def test_no_approved_call_starts_after_a_tool_has_stopped_the_run() -> None:
+    """Several calls wait for one slot, and the run ends."""
     approved = anyio.Event()
     ran: list[int] = []
 
@@ -108,7 +108,7 @@ async def test_approved_calls_do_not_wait_for_a_place_when_a_tool_stops_the_run(
 
 
 async def test_no_question_after_a_tool_has_stopped_the_run() -> None:
-    """Not even if the predicate was still running."""
+    """Holds also if the predicate was still running."""
     thinking = anyio.Event()
 
     async def halt() -> ToolResult:
@@ -143,8 +143,8 @@ async def test_a_suspended_call_is_pending_after_the_time_limit() -> None:
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
-async def test_a_predicate_that_awaits_a_cancelled_task(anyio_backend: str) -> None:
-    """The predicate has failed, but the run has not been cancelled: the call needs approval."""
+async def test_a_cancelled_task_in_a_predicate_is_a_failure(anyio_backend: str) -> None:
+    """The run is not cancelled, and the call needs approval."""
     import asyncio
 
     async def broken(arguments: dict[str, Any]) -> bool:
@@ -156,7 +156,7 @@ async def test_a_predicate_that_awaits_a_cancelled_task(anyio_backend: str) -> N
 
 @pytest.mark.parametrize("trust", ["native", "approved"])
 async def test_registries_run_no_dangerous_tool_for_text(trust: Any) -> None:
-    """A registry may also get calls that were parsed from text."""
+    """A registry may get calls that were parsed from text."""
     bank = Bank(requires_approval=False, trust=trust)
     call = ToolCall(id="call_1", name="pay", arguments=dict(ANN), dialect="hermes_json")
     outcomes = await bank.tools.process_tool_calls([call])
@@ -170,8 +170,8 @@ async def test_registries_run_no_dangerous_tool_for_text(trust: Any) -> None:
 # Resumed runs.
 
 
-async def test_a_resumed_run_takes_no_new_call_for_an_old_one() -> None:
-    """Providers may repeat ids in each turn. Such calls get new ids, and run."""
+async def test_a_new_call_with_a_known_id_runs() -> None:
+    """Providers may repeat ids in each turn. Such a call gets a new id."""
     bank, ledger = Bank(), MemoryLedger()
     looked: list[int] = []
 
@@ -199,7 +199,7 @@ async def test_a_resumed_run_takes_no_new_call_for_an_old_one() -> None:
     ],
 )
 async def test_messages_without_the_resumed_call_are_refused(change: Any, message: str) -> None:
-    """Otherwise the call would run and its result would have no place."""
+    """Otherwise its result would have no position."""
     bank = Bank()
     held = await run_chat(PAY, tools=bank.tools)
     with pytest.raises(ValueError, match=f"do not end with the calls of the run that is resumed: .*{message}"):
@@ -207,8 +207,8 @@ async def test_messages_without_the_resumed_call_are_refused(change: Any, messag
     assert [] == bank.paid
 
 
-async def test_a_review_of_resumed_calls_is_their_only_answer() -> None:
-    """Also for calls in text, and if the messages are a `history` that knows them."""
+async def test_resumed_calls_have_one_result() -> None:
+    """Holds also for calls in text, and if the messages are a `history` that knows them."""
     bank = Bank()
     held = await run_chat(block("pay", json.dumps(ANN)), tools=bank.tools)
     (call,) = held.chat.result.pending
@@ -230,7 +230,7 @@ async def test_a_run_that_executes_nothing_resumes_nothing() -> None:
     assert held.chat.suspension == on.chat.suspension
 
 
-async def test_a_question_is_not_lost_when_a_guard_ends_the_run_that_resumes() -> None:
+async def test_a_question_survives_a_guard_in_the_resumed_run() -> None:
     """A call that the guard stopped keeps its question, in its original run."""
     bank = Bank()
     held = await run_chat(calls(*(("pay", {"to": "Ann", "amount": n}) for n in range(3))), tools=bank.tools)
@@ -244,7 +244,7 @@ async def test_a_question_is_not_lost_when_a_guard_ends_the_run_that_resumes() -
 
 
 async def test_nothing_more_is_read_while_a_resumed_call_is_open() -> None:
-    """So a suspension belongs to one run, under which the ledger knows its calls."""
+    """A suspension belongs to one run, under which the ledger knows its calls."""
     bank = Bank()
     held = await run_chat(PAY, tools=bank.tools)
     source = sources.events(PAY)
@@ -256,8 +256,8 @@ async def test_nothing_more_is_read_while_a_resumed_call_is_open() -> None:
     assert held.chat.suspension == events.suspension
 
 
-def test_a_suspension_asks_once_about_a_call() -> None:
-    """With two questions under one id, the answer to one would run the other."""
+def test_a_suspension_has_one_question_for_each_call() -> None:
+    """With two questions, the answer to one would run the other call."""
     made = [ToolCall(id="n0", name="pay", arguments={"amount": n}, dialect="native") for n in range(2)]
     with pytest.raises(ValueError, match="two questions about one call"):
         Suspension(run_id="run_1", questions=[ask(call, approval=True, expires=None) for call in made])
@@ -271,7 +271,6 @@ def test_a_suspension_asks_once_about_a_call() -> None:
     ],
 )
 def test_an_invalid_suspension_is_a_value_error(wrong: Any) -> None:
-    """Whatever the value is."""
     with pytest.raises(ValueError, match=r"nested too deeply|a Suspension or its JSON"):
         ToolStream(sources.text("Hello"), resume=wrong, runner=RunnerOptions(ledger=MemoryLedger()))
 
@@ -293,7 +292,7 @@ async def test_the_first_decision_counts(decisions: tuple[bool, bool]) -> None:
 
 
 async def test_a_started_call_is_not_denied() -> None:
-    """The process that ran the call died. The outcome is unknown, not denied."""
+    """The process that ran the call died. Its outcome is unknown, not denied."""
     bank, ledger = Bank(), MemoryLedger()
     held = await run_chat(PAY, tools=bank.tools)
     (call,) = held.chat.result.pending
@@ -302,8 +301,8 @@ async def test_a_started_call_is_not_denied() -> None:
     assert "error n0 outcome_unknown" in on.shown
 
 
-async def test_a_ledger_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An outcome that cannot be recorded in time is only logged."""
+async def test_a_ledger_that_hangs_is_logged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run does not wait longer for it."""
     monkeypatch.setattr(ledger, "_FINISH_TIMEOUT_S", 0.05)
 
     class Hanging(MemoryLedger):
@@ -322,7 +321,7 @@ async def test_a_ledger_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("by", ["the tool", "the front end", "who denies"])
 async def test_the_limit_of_results_applies_to_errors(by: str) -> None:
-    """A server and a front end choose the length of their errors."""
+    """Servers and front ends choose the length of their errors."""
     long = "x" * 5000
 
     async def fail() -> None:
@@ -347,7 +346,7 @@ async def test_the_limit_of_results_applies_to_errors(by: str) -> None:
 
 
 async def test_a_server_tool_never_replaces_another() -> None:
-    """The first tool of a name stays, and the log says so."""
+    """The first tool of a name stays, and this is logged."""
     taken = (await ToolRegistry().add_mcp(Server(listed("a_b"), listed("a.b")))).names[1]
     server = Server(*map(listed, ("a_b", taken, "a.b")))
     with structlog.testing.capture_logs() as logs:
@@ -360,7 +359,7 @@ async def test_a_server_tool_never_replaces_another() -> None:
 
 @pytest.mark.parametrize("result", ["rain", {"content": []}], ids=["text", "dict"])
 async def test_an_invalid_server_result_is_a_failure(result: Any) -> None:
-    """It does not become an empty result."""
+    """It is not an empty result."""
     registry = await ToolRegistry().add_mcp(Server(listed("it"), result=result))
     (outcome,) = await registry.process_tool_calls([{"name": "it", "arguments": {}}])
     assert Code.TOOL_FAILED is outcome.error

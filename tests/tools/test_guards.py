@@ -52,8 +52,8 @@ async def run(*source: SourceEvent, tools: Any = (look, fail), **options: Any) -
     return [line for line in story(events) if line.startswith(kinds)], stream
 
 
-async def test_repeated_calls() -> None:
-    """The last allowed repetition does not run, in any turn. Calls after it do not run either."""
+async def test_repeated_calls_stop_the_run() -> None:
+    """The last repetition does not run, in any turn, and neither do calls after it."""
     calls = [*texts(SAME, SAME), TURN, *texts(SAME, at(1)), TURN, *texts("never read"), STOP]
     told, stream = await run(*calls, guards=Guards(repeated_calls=3))
     assert sorted(told[:2]) == ["executed c1: 0", "executed c2: 0"]
@@ -61,8 +61,8 @@ async def test_repeated_calls() -> None:
     assert ("stopped", "repeated_call") == (stream.result.reason, stream.result.finish_reason)
 
 
-async def test_too_many_calls_in_a_turn_or_in_all() -> None:
-    """The first ones run. The run ends in a turn with too many. Each turn has its own count."""
+async def test_too_many_calls_stop_the_run() -> None:
+    """The first ones run. Limits of a turn and of the run are separate."""
     two = texts(at(1), at(2))
     for guards, pending in ((Guards(calls_per_turn=2), "c5"), (Guards(calls=4), "c5")):
         told, _ = await run(*two, TURN, *two, *texts(at(3)), TURN, *two, STOP, guards=guards)
@@ -70,8 +70,8 @@ async def test_too_many_calls_in_a_turn_or_in_all() -> None:
         assert told[-1] == f"done stopped: call_limit (None), pending {pending}"
 
 
-async def test_failed_turns() -> None:
-    """Malformed calls and failed tools count. A success resets the count. Turns without calls change nothing."""
+async def test_failed_turns_stop_the_run() -> None:
+    """Malformed calls and failed tools count. A success resets the count, and turns without calls do not."""
     failed = texts('###:{"name":"fail"}')
     fine = [*failed, *texts(SAME), TURN]
     source = [*failed, TURN, *fine, *texts(BAD), TURN, *texts("a"), TURN, *failed, TURN, *texts("never read"), STOP]
@@ -86,8 +86,7 @@ async def test_failed_turns() -> None:
     assert "never read" not in stream.result.text
 
 
-async def test_denied_calls_do_not_count() -> None:
-    """A turn whose call was denied is no failed turn."""
+async def test_a_turn_with_a_denied_call_is_not_a_failed_turn() -> None:
     watch = GuardTracker(Guards(failed_turns=1))
     made = ToolCall(id="c", name="look", arguments={}, dialect="native")
     for code in (Code.TOOL_DENIED, Code.TOOL_CANCELLED):
@@ -101,8 +100,8 @@ def spent(input: int | None, output: int | None = None, total: int | None = None
     return SourceUsage(Usage(input=input, output=output, total=total))
 
 
-async def test_too_many_tokens() -> None:
-    """At the limit no call runs and no turn is read. A run that needs nothing more has finished."""
+async def test_too_many_tokens_stop_the_run() -> None:
+    """At the limit, no call runs and no turn is read. A run without further calls has finished."""
     guards = Guards(tokens=10)
     told, _ = await run(*texts(at(1)), spent(4, 5), TURN, *texts(at(2)), spent(None, None, 1), TURN, guards=guards)
     assert told == ["executed c1: 1", "done stopped: token_limit (None), pending c2"]
@@ -114,8 +113,8 @@ async def test_too_many_tokens() -> None:
     assert told[-1] == "done finished: stop (None)"
 
 
-async def test_too_much_time() -> None:
-    """Everything stops: the tool is cancelled, the step ends, and the source is closed."""
+async def test_the_time_limit_stops_the_run() -> None:
+    """The tool is cancelled, the step ends, and the source is closed."""
     stopped = []
 
     async def wait() -> None:
@@ -132,8 +131,8 @@ async def test_too_much_time() -> None:
     assert [Code.TOOL_CANCELLED] == [outcome.error for outcome in stream.result.outcomes]
 
 
-async def test_a_tool_that_ends_the_run() -> None:
-    """Running siblings finish, calls that have not started are pending, and no further turn is read."""
+async def test_a_tool_ends_the_run() -> None:
+    """Running tools finish, calls that have not started are pending, and no further turn is read."""
     done, begun = anyio.Event(), anyio.Event()
 
     async def finish() -> ToolResult:
@@ -156,7 +155,7 @@ async def test_a_tool_that_ends_the_run() -> None:
 
 
 async def test_eager_calls_are_limited_too() -> None:
-    """A call after the limit does not start. The turn is still read and shown to its end."""
+    """A call after the limit does not start. The turn is read and shown to its end."""
 
     async def finish() -> ToolResult:
         return ToolResult(stop=True)
@@ -193,8 +192,8 @@ def test_the_time_of_a_tracker_begins_once() -> None:
 @pytest.mark.parametrize(
     "bound", [{"calls": 0}, {"seconds": -1.0}, {"tokens": math.nan}, {"repeated_calls": 1}, {"failed_turns": 0}]
 )
-def test_invalid_limits(bound: dict[str, Any]) -> None:
-    """A limit must be positive, and one call is no repetition."""
+def test_invalid_limits_are_refused(bound: dict[str, Any]) -> None:
+    """A limit must be positive, and a single call is not a repetition."""
     with pytest.raises(ValueError, match=next(iter(bound))):
         Guards(**bound)
 
@@ -208,7 +207,7 @@ def test_the_first_limit_stays_the_reason() -> None:
 
 
 def test_a_machine_can_be_stopped_at_any_time() -> None:
-    """Before its start, in a turn, after it and after its end there is exactly one `done`, as the last event."""
+    """Exactly one `done` is the last event: before the start, in a turn, after it and after the end."""
     source: list[SourceEvent] = [*texts("a", SAME), TURN, *texts("b"), STOP]
     for length in range(len(source) + 1):
         machine = StreamMachine(run_id="r")

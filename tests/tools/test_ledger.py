@@ -43,7 +43,7 @@ DONE = ToolOutcome(call=CALL, result={"paid": True}, text='{"paid":true}', error
     params=["memory", "file", *(pytest.param(each, marks=pytest.mark.servers) for each in ("postgres", "redis"))]
 )
 def make_ledger(request: pytest.FixtureRequest, tmp_path: Path, anyio_backend_name: str) -> MakeLedger:
-    """Each kind of ledger, made anew each time."""
+    """Create a new ledger of each kind."""
     numbers = count()
 
     @asynccontextmanager
@@ -75,8 +75,8 @@ async def test_laws(make_ledger: MakeLedger) -> None:
     await assert_ledger_laws(make_ledger)
 
 
-async def there(ledger: CallLedger, call: ToolCall = CALL) -> Entry:
-    """What the ledger says of a call that has begun."""
+async def entry_of(ledger: CallLedger, call: ToolCall = CALL) -> Entry:
+    """Return the entry of a call that has started."""
     entry = await ledger.begin("run_1", call, Claim(holder="somebody else"))
     assert entry is not None
     return entry
@@ -86,31 +86,31 @@ def another(number: int) -> ToolCall:
     return ToolCall(id=f"call_{number}", name="pay", arguments={}, dialect="native")
 
 
-async def test_memory_is_bounded() -> None:
-    """The oldest call that no suspension can name makes way."""
+async def test_a_full_memory_ledger_deletes_the_oldest_call() -> None:
+    """No suspension can name this call."""
     ledger = MemoryLedger(2)
     for number in range(3):
         await ledger.begin("run_1", another(number), Claim(until=0))
-        await ledger.finish("run_1", (await there(ledger, another(number))).with_result())
+        await ledger.finish("run_1", (await entry_of(ledger, another(number))).with_result())
     assert [another(1), another(2)] == [entry.call for entry in await ledger.entries()]
 
 
-async def test_the_file_is_private_and_lasting(tmp_path: Path) -> None:
-    """Only its owner can read it. Another connection, as of another process, finds the entries."""
+async def test_only_the_owner_can_read_the_file(tmp_path: Path) -> None:
+    """A connection of another process finds the entries."""
     path = tmp_path / "calls.sqlite"
     first = SQLiteLedger(path)
     assert 0o600 == stat.S_IMODE(path.stat().st_mode)
     await first.begin("run_1", CALL)
     second = SQLiteLedger(path)
-    assert (await there(second)).is_unknown
+    assert (await entry_of(second)).is_unknown
     await first.finish("run_1", DONE)
-    assert DONE == (await there(second)).outcome
+    assert DONE == (await entry_of(second)).outcome
     first.close()
     second.close()
 
 
-def test_a_file_that_is_no_ledger(tmp_path: Path) -> None:
-    """The error comes immediately, and the file stays unchanged."""
+def test_a_file_that_is_not_a_database_is_refused(tmp_path: Path) -> None:
+    """The file stays unchanged."""
     path = tmp_path / "letter.txt"
     path.write_text("Dear Ann, " * 100)
     with pytest.raises(sqlite3.DatabaseError, match="not a database"):
@@ -127,7 +127,7 @@ def a_call() -> Any:
 
 
 async def run(ledger: CallLedger, *, paid: list[str], run_id: str = "run_1") -> list[UIEvent]:
-    """The events of a run that pays."""
+    """Return the events of a run that pays."""
 
     async def pay(to: str) -> dict[str, str]:
         paid.append(to)
@@ -137,8 +137,8 @@ async def run(ledger: CallLedger, *, paid: list[str], run_id: str = "run_1") -> 
         return [event async for event in events]
 
 
-async def test_a_call_that_has_failed(make_ledger: MakeLedger) -> None:
-    """Its outcome is recorded without the exception and its traceback."""
+async def test_a_failure_is_recorded_without_its_exception(make_ledger: MakeLedger) -> None:
+    """The traceback would keep objects of the run alive."""
     began: list[str] = []
     told: list[BaseException | None] = []
     streams: list[weakref.ref[Tool[Any, Any]]] = []
@@ -192,7 +192,7 @@ async def test_a_call_that_cannot_be_recorded_does_not_run() -> None:
     assert "secret" not in repr(events)
 
 
-async def test_an_outcome_that_cannot_be_recorded() -> None:
+async def test_an_outcome_that_cannot_be_recorded_is_unknown_later() -> None:
     """This run has its result. The next one finds that the call has started."""
     paid: list[str] = []
     ledger = Broken(begins=True)
@@ -222,27 +222,27 @@ def dies(where):
 
 class Dying(Kind):
     async def begin(self, scope, call, claim):
-        dies("before it is written down")
+        dies("before it is recorded")
         entry = await super().begin(scope, call, claim)
-        dies("before it is dispatched")
+        dies("before it starts")
         return entry
 
     async def finish(self, scope, outcome):
-        dies("before its end is written down")
+        dies("before its outcome is recorded")
         await super().finish(scope, outcome)
-        dies("behind its end")
+        dies("after its outcome is recorded")
 
 async def pay(to: str) -> str:
     dies("in the tool, before the effect")
     with open(diary, "a") as file:
         file.write(to + "\\n")
-    dies("in the tool, behind the effect")
+    dies("in the tool, after the effect")
     return "paid " + to
 
 async def main():
     call = NativeToolCall("0", "pay", {"to": "Ann"}, "n0")
     source = sources.events([call, ProviderCompleted(finish_reason="tool_calls")])
-    ledger = Dying(where, lease=0.2 if die else 2.0)  # the second is not to lose a transaction that has to wait
+    ledger = Dying(where, lease=0.2 if die else 2.0)  # the second process must not lose a transaction that waits
     async with (
         ledger if hasattr(ledger, "__aenter__") else contextlib.nullcontext(),
         ToolStream(source, tools=[pay], runner=RunnerOptions(ledger=ledger), run_id=place) as events,
@@ -253,7 +253,7 @@ async def main():
 
 for place in places:
     diary = place + ".diary"
-    for die in (place, ""):  # each in a process of its own, which has imported all that it needs
+    for die in (place, ""):  # each in a separate process with all imports
         if not (child := os.fork()):
             anyio.run(main)
             os._exit(0)
@@ -261,22 +261,22 @@ for place in places:
 """
 
 KILLED = {
-    "before it is written down": (1, "executed"),
-    "before it is dispatched": (0, "error outcome_unknown"),
+    "before it is recorded": (1, "executed"),
+    "before it starts": (0, "error outcome_unknown"),
     "in the tool, before the effect": (0, "error outcome_unknown"),
-    "in the tool, behind the effect": (1, "error outcome_unknown"),
-    "before its end is written down": (1, "error outcome_unknown"),
-    "behind its end": (1, "executed"),
+    "in the tool, after the effect": (1, "error outcome_unknown"),
+    "before its outcome is recorded": (1, "error outcome_unknown"),
+    "after its outcome is recorded": (1, "executed"),
 }
-"""Where a process dies: how often there is an effect in the end, and what the next process tells."""
+"""Where a process dies: how often entry_of is an effect in the end, and what the next process tells."""
 
 
 @pytest.mark.parametrize(
     "kind",
     ["SQLiteLedger", *(pytest.param(each, marks=pytest.mark.servers) for each in ("PostgresLedger", "RedisLedger"))],
 )
-def test_a_process_that_is_killed(request: pytest.FixtureRequest, tmp_path: Path, kind: str) -> None:
-    """Wherever it dies, the resumed run causes no second effect and reports an unknown outcome."""
+def test_a_killed_process_causes_no_second_effect(request: pytest.FixtureRequest, tmp_path: Path, kind: str) -> None:
+    """The resumed run reports an unknown outcome, wherever the process died."""
     where = "calls" if kind == "SQLiteLedger" else request.getfixturevalue(kind.removesuffix("Ledger").lower()).url
     command = [sys.executable, "-c", _PROCESS, kind, where, *KILLED]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}

@@ -56,7 +56,7 @@ def listed(name: str, schema: Any = None, **more: Any) -> Record:
 
 
 async def run(registry: ToolRegistry, name: str, arguments: Any) -> tuple[list[UIEvent], ToolOutcome]:
-    """The events of a stream with one call, and what came of it."""
+    """Return the events of a stream with one call, and its outcome."""
     source = sources.events([NativeToolCall("0", name, arguments, "n0"), ProviderCompleted(finish_reason="tool_calls")])
     async with ToolStream(source, tools=registry) as stream:
         events = [event async for event in stream]
@@ -90,8 +90,8 @@ async def test_all_pages_are_read() -> None:
     assert [] == (await ToolRegistry().add_mcp(Endless())).names
 
 
-async def test_pages_by_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Version 2 of the SDK expects the cursor in an object."""
+async def test_a_cursor_can_be_an_object(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Version 2 of the SDK requires this."""
     monkeypatch.setitem(sys.modules, "mcp", ModuleType("mcp"))
     monkeypatch.setitem(sys.modules, "mcp.types", Record(PaginatedRequestParams=Record))
 
@@ -140,8 +140,7 @@ async def test_server_tools_never_replace_others() -> None:
         pytest.param(Record(content=[text("{}")], structured_content=None), "{}", "{}", id="not structured"),
     ],
 )
-async def test_results(result: Any, for_model: str, for_ui: Any) -> None:
-    """Structured if the server sends structure, else text."""
+async def test_a_structured_result_is_preferred_to_text(result: Any, for_model: str, for_ui: Any) -> None:
     events, outcome = await run(await ToolRegistry().add_mcp(Server(listed("it"), result=result)), "it", {})
     assert for_model == outcome.text
     assert [for_ui] == [event.result for event in events if isinstance(event, Executed)]
@@ -165,8 +164,8 @@ class Dumped(Record):
         pytest.param(object(), "[unknown]", id="of no known kind"),
     ],
 )
-async def test_content_other_than_text(block: Any, told: str) -> None:
-    """The model gets a description of it, the interface the whole content."""
+async def test_other_content_is_described_to_the_model(block: Any, told: str) -> None:
+    """The interface gets the whole content."""
     result = Record(content=[text("see"), block])
     events, outcome = await run(await ToolRegistry().add_mcp(Server(listed("it"), result=result)), "it", {})
     assert f"see\n{told}" == outcome.text

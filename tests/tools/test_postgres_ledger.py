@@ -24,13 +24,13 @@ CALL = ToolCall(id="call_1", name="pay", arguments={"to": "Ann"}, dialect="nativ
 
 @pytest.fixture
 async def ledger(postgres: PostgresServer) -> AsyncIterator[PostgresLedger]:
-    """An empty one."""
+    """An empty ledger."""
     async with PostgresLedger(postgres.url, schema=f"st-{uuid4()}") as made:
         yield made
 
 
 def other(ledger: PostgresLedger, postgres: PostgresServer) -> psycopg.Connection:
-    """A connection of somebody else's, to the tables of this ledger."""
+    """A separate connection to the tables of this ledger."""
     connection = psycopg.connect(postgres.url)
     connection.execute(psycopg.sql.SQL("SET search_path TO {}").format(psycopg.sql.Identifier(ledger._schema)))
     connection.commit()
@@ -38,10 +38,10 @@ def other(ledger: PostgresLedger, postgres: PostgresServer) -> psycopg.Connectio
 
 
 @pytest.mark.parametrize("is_connected", [False, True])
-async def test_a_server_that_does_not_respond(
+async def test_a_call_to_a_stopped_server_can_be_cancelled(
     ledger: PostgresLedger, postgres: PostgresServer, is_connected: bool
 ) -> None:
-    """Cancellation takes effect immediately. When the server responds again, the call can start."""
+    """When the server responds again, the call can start."""
     if is_connected:
         await ledger.begin("run_0", CALL)
     postgres.pause()
@@ -75,8 +75,7 @@ async def test_a_tool_does_not_run_without_its_ledger(ledger: PostgresLedger, po
     assert [] == paid
 
 
-async def test_connections_that_the_server_has_closed(ledger: PostgresLedger, postgres: PostgresServer) -> None:
-    """They are replaced without an error, because nothing was done on them."""
+async def test_closed_connections_are_replaced(ledger: PostgresLedger, postgres: PostgresServer) -> None:
     await ledger.begin("run_1", CALL, Claim(holder="h"))
     with other(ledger, postgres) as connection:
         ended = connection.execute(
@@ -88,15 +87,13 @@ async def test_connections_that_the_server_has_closed(ledger: PostgresLedger, po
     assert entry.is_running
 
 
-async def test_a_server_that_is_not_there() -> None:
-    """psycopg's error is raised."""
+async def test_a_missing_server_raises_the_error_of_psycopg() -> None:
     async with PostgresLedger("postgresql://nobody@127.0.0.1:1/none") as ledger:
         with pytest.raises(psycopg.OperationalError, match="refused"):
             await ledger.begin("run_1", CALL)
 
 
-async def test_a_call_that_begins_while_its_run_is_taken_over(ledger: PostgresLedger, postgres: PostgresServer) -> None:
-    """It waits for the takeover and is then refused."""
+async def test_a_call_waits_for_a_takeover_and_is_refused(ledger: PostgresLedger, postgres: PostgresServer) -> None:
     await ledger.begin("run_1", CALL, Claim(epoch=1))
     second = ToolCall(id="call_2", name="pay", arguments={}, dialect="native")
     refused = anyio.Event()
@@ -114,7 +111,7 @@ async def test_a_call_that_begins_while_its_run_is_taken_over(ledger: PostgresLe
                 looking.rollback()
                 await anyio.sleep(0.001)
             assert not refused.is_set()
-            with anyio.move_on_after(0.01) as scope:  # nor does one that waits keep anybody from being stopped
+            with anyio.move_on_after(0.01) as scope:  # a waiting call does not prevent a cancellation
                 await ledger.begin("run_1", second, Claim(epoch=2))
             assert scope.cancelled_caught
             assert await ledger.begin("run_2", CALL) is None, "another run goes on meanwhile"
@@ -122,8 +119,8 @@ async def test_a_call_that_begins_while_its_run_is_taken_over(ledger: PostgresLe
     assert [CALL] == [entry.call for entry in await ledger.entries("run_1")]
 
 
-async def test_a_process_that_stops_in_a_transaction(postgres: PostgresServer) -> None:
-    """It locks its run no longer than the lease, because the server ends its transaction."""
+async def test_a_paused_process_locks_its_run_no_longer_than_its_lease(postgres: PostgresServer) -> None:
+    """The server ends its transaction."""
     async with PostgresLedger(postgres.url, schema=f"st-{uuid4()}", lease=0.05) as ledger:
         await ledger.begin("run_1", CALL)
         with other(ledger, postgres) as connection:
@@ -141,8 +138,8 @@ async def test_a_process_that_stops_in_a_transaction(postgres: PostgresServer) -
                 connection.execute("SELECT 1")
 
 
-async def test_two_ledgers_at_once(postgres: PostgresServer) -> None:
-    """They create the tables together, and exactly one caller starts the call."""
+async def test_two_ledgers_create_the_tables_together(postgres: PostgresServer) -> None:
+    """Exactly one caller starts the call."""
     schema = f"st-{uuid4()}"
     begun: list[object] = []
     async with (

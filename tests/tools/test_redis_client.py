@@ -12,7 +12,7 @@ from streamtools.tools import RedisLedger
 
 
 @pytest.mark.parametrize("user", [RedisLedger, lambda url: Runs(RedisStore(url))])
-def test_a_url_on_trio(user: Any) -> None:
+def test_a_url_is_refused_on_trio(user: Any) -> None:
     """The error names the two alternatives."""
 
     async def enter() -> None:

@@ -43,14 +43,12 @@ async def client(redis: RedisServer) -> AsyncIterator[Any]:
         yield client
 
 
-async def test_a_ledger_that_is_not_open() -> None:
-    """It must be entered first."""
+async def test_a_ledger_must_be_entered() -> None:
     with pytest.raises(ClosedError, match="Enter the ledger"):
         await RedisLedger("redis://127.0.0.1:1").begin("run_1", CALL)
 
 
-def test_a_cluster() -> None:
-    """It is refused when the ledger opens."""
+def test_a_cluster_is_refused() -> None:
 
     async def enter() -> None:
         with pytest.raises(ValueError, match="Cluster"):
@@ -61,8 +59,8 @@ def test_a_cluster() -> None:
         anyio.run(enter)
 
 
-async def test_a_run_of_another_process(client: Any) -> None:
-    """Its calls do not start here: the ledger reads the token of the run itself."""
+async def test_calls_of_a_run_of_another_process_do_not_start(client: Any) -> None:
+    """The ledger reads the token of the run itself."""
     DRIVEN_RUN.set(SimpleNamespace(run_id="run_1", epoch=1, place="meta"))
     async with RedisLedger(client) as ledger:
         for token, begins in ("1:here", True), ("2:there", False):
@@ -88,8 +86,8 @@ async def test_pruning_removes_all_keys(client: Any) -> None:
         assert [] == await client.execute("KEYS", "*")
 
 
-async def test_a_run_that_a_store_drives(client: Any, redis: RedisServer) -> None:
-    """Its calls check its token. After a takeover none of them starts."""
+async def test_calls_check_the_token_of_their_run(client: Any, redis: RedisServer) -> None:
+    """After a takeover, none of them starts."""
     ran: list[int] = []
 
     async def step(number: int) -> str:

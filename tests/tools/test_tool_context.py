@@ -16,8 +16,8 @@ from streamtools.tools.invocation import invoke
 pytestmark = pytest.mark.anyio
 
 
-class Told:
-    """Takes progress, and remembers it."""
+class Reports:
+    """Collects progress."""
 
     def __init__(self, fault: Exception | None = None) -> None:
         self.all: list[Any] = []
@@ -44,7 +44,7 @@ def search_here(query: str, *, it: ToolContext[dict[str, str]]) -> list[str]:
 @pytest.mark.parametrize("made", [search, search_here], ids=["async", "sync"])
 async def test_a_tool_gets_its_context(made: Tool[..., Any]) -> None:
     """By its annotation, under any name. The model does not see the parameter and cannot fill it."""
-    told = Told()
+    told = Reports()
     context: ToolContext[dict[str, str]] = ToolContext("call_1", made.name, state={"user": "Ann"}, report=told)
     written = await invoke(made, {"query": "x"}, context)
     assert ["x", "call_1", made.name, "Ann"] == written.value
@@ -97,7 +97,7 @@ async def test_a_thread_sees_the_end_of_its_call() -> None:
             seen.append(str(error))
         ended.set()
 
-    told = Told()
+    told = Reports()
     timeout = 0.01
     while not begun.is_set():  # on a busy machine, the time may be up before there is a thread
         with pytest.raises(ToolTimeout):
@@ -116,7 +116,7 @@ async def test_progress_after_the_end_is_dropped() -> None:
     async def leaves(context: ToolContext) -> None:
         contexts.append(context)
 
-    told = Told()
+    told = Reports()
     await invoke(Tool(leaves), {}, ToolContext(report=told))
     await contexts[0].progress("late")
     assert [] == told.all
@@ -135,11 +135,11 @@ async def test_progress_that_cannot_be_reported_ends_the_call(swallows: bool) ->
         return "done"
 
     with pytest.raises(LookupError, match="gone"):
-        await invoke(Tool(speaks), {}, ToolContext(report=Told(LookupError("gone"))))
+        await invoke(Tool(speaks), {}, ToolContext(report=Reports(LookupError("gone"))))
 
 
-def test_at_most_one_context() -> None:
-    """Two context parameters, or an unnamed one, are refused."""
+def test_a_function_has_at_most_one_context() -> None:
+    """Two context parameters, or a positional one, are refused."""
 
     def two(a: ToolContext, b: ToolContext) -> None: ...
     def positional(a: ToolContext, /) -> None: ...

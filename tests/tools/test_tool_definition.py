@@ -63,7 +63,7 @@ class Point:
 
 
 class Incomplete(BaseModel):
-    """A model that nobody can complete."""
+    """A model with an undefined type."""
 
     other: Nowhere  # type: ignore[name-defined]  # noqa: F821  # the subject of a test
 
@@ -140,10 +140,8 @@ def test_json_becomes_arguments(function: Callable[..., Any], arguments: dict[st
         (renamed, {"from_": "x"}, "from: Field required; from_: Extra inputs are not permitted"),
     ],
 )
-def test_arguments_that_do_not_fit_are_refused(
-    function: Callable[..., Any], arguments: dict[str, Any], reason: str
-) -> None:
-    """The message says where and why, with the names that the model knows."""
+def test_invalid_arguments_are_refused(function: Callable[..., Any], arguments: dict[str, Any], reason: str) -> None:
+    """The message has the place and the reason, with the names that the model knows."""
     with pytest.raises(ToolInputError) as caught:
         Tool(function).read(arguments)
     assert function.__name__ == caught.value.name
@@ -166,7 +164,7 @@ def pet(which: Annotated[Cat | Dog, Field(discriminator="kind")], names: list[in
 
 
 def test_a_refusal_repeats_no_value() -> None:
-    """Neither a wrong value nor an unknown tag of a union is in the message."""
+    """The message has no invalid value and no unknown tag of a union."""
     with pytest.raises(ToolInputError) as caught:
         Tool(pet).read({"which": {"kind": "s3cret"}, "names": ["s3cret"]})
     assert "which: 'kind' is none of 'cat', 'dog'" in str(caught.value)
@@ -219,8 +217,7 @@ def test_a_single_record_is_the_arguments(
     assert "title" not in made.parameters
 
 
-def test_a_model_that_is_no_object_is_an_ordinary_parameter() -> None:
-    """A root model of a list cannot be the arguments."""
+def test_a_root_model_of_a_list_is_an_ordinary_parameter() -> None:
 
     def by_list(numbers: RootModel[list[int]]) -> None: ...
 
@@ -229,8 +226,8 @@ def test_a_model_that_is_no_object_is_an_ordinary_parameter() -> None:
     assert made.read({"numbers": [1, 2]})[1]["numbers"].root == [1, 2]
 
 
-def test_a_plain_schema_goes_with_a_handler_of_a_dict() -> None:
-    """The schema is published unchanged, and the function gets one dict."""
+def test_a_function_with_a_schema_gets_one_dict() -> None:
+    """The schema is published unchanged."""
     mine = {"type": "object", "properties": {"q": {"type": "string"}}, "required": ["q"]}
 
     def search(arguments: dict[str, Any]) -> Any:
@@ -270,15 +267,15 @@ def unknown(x: Decimal) -> None: ...
         (unknown, "tool 'unknown': the type of parameter 'x' cannot be resolved: name 'Decimal' is not defined"),
     ],
 )
-def test_a_signature_that_no_object_fits_is_refused(function: Callable[..., Any], reason: str) -> None:
-    """At definition, with the tool and the parameter."""
+def test_an_unusable_parameter_is_refused(function: Callable[..., Any], reason: str) -> None:
+    """The error has the names of the tool and the parameter."""
     with pytest.raises(TypeError, match=reason):
         Tool(function)
 
 
 @pytest.mark.parametrize("name", ["", "get weather", "get.weather", "wetter\n", "größe", "a" * 65, "<lambda>"])
 def test_a_name_that_providers_refuse_is_refused(name: str) -> None:
-    """1 to 64 ASCII letters, digits, `_` and `-`. The message contains the name."""
+    """A name has 1 to 64 ASCII letters, digits, `_` and `-`. The message contains it."""
     with pytest.raises(ValueError, match="is not a valid tool name") as caught:
         Tool(plain, name=name)
     assert repr(name) in str(caught.value)
@@ -331,13 +328,13 @@ def unknown_return(city: str) -> Decimal:
     raise AssertionError
 
 
-def test_arguments_that_are_no_json_are_refused() -> None:
-    """A lone surrogate, which a native call may contain, raises only `ToolInputError`."""
+def test_arguments_with_a_lone_surrogate_are_refused() -> None:
+    """A native call may contain one. It raises only `ToolInputError`."""
     with pytest.raises(ToolInputError, match="the arguments of 'plain' cannot be written as JSON"):
         Tool(plain).read({"city": "\ud800"})
 
 
-def test_a_validator_that_raises_is_not_hidden() -> None:
+def test_other_exceptions_of_a_validator_propagate() -> None:
     """Only its ValueError is about the input."""
 
     class Fragile(BaseModel):
@@ -397,8 +394,7 @@ CIRCLE.append(CIRCLE)
 @pytest.mark.parametrize(
     "value", [object(), b"\xff", CIRCLE, [[]] * 2 + [object()]], ids=["object", "bytes", "circle", "part"]
 )
-def test_a_result_that_is_no_json_is_refused(value: Any) -> None:
-    """There is no replacement for it."""
+def test_a_result_that_json_cannot_express_is_refused(value: Any) -> None:
     with pytest.raises((ValueError, TypeError), match=r"unsupported|utf-8|Circular"):
         Tool(untyped).write(value)
 
@@ -419,16 +415,15 @@ def test_a_tool_result_separates_model_and_interface(result: ToolResult, plain_v
 
 
 @pytest.mark.parametrize("wrong", [{"needs_approval": True}, {"timeuot": 1.0}])
-def test_unknown_options(wrong: dict[str, Any]) -> None:
-    """They are refused by name, because a misspelled guard would protect nothing."""
+def test_unknown_options_are_refused(wrong: dict[str, Any]) -> None:
+    """A misspelled safeguard would have no effect."""
     with pytest.raises(TypeError, match=f"no option '{next(iter(wrong))}'; the options are name,"):
         Tool(lambda: None, **{"name": "pay", **wrong})
     with pytest.raises(TypeError, match="no option"):
         Tool(lambda: None, name="pay").replace(**wrong)
 
 
-def test_an_unknown_return_type() -> None:
-    """Results are serialized by their own type."""
+def test_a_result_of_unknown_type_is_serialized_by_its_value() -> None:
     made = Tool(unknown_return)
     assert Any is made.output_type
     assert made.write({"a": 1}).value == {"a": 1}

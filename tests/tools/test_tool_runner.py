@@ -28,7 +28,7 @@ SECRET = "hunter2-s3cret"
 
 
 class Interface:
-    """What the interface gets, and a numbering of it."""
+    """Collects the events for the interface, and numbers them."""
 
     def __init__(self, then: Callable[[UIEvent], Any] = lambda event: None) -> None:
         self.events: list[UIEvent] = []
@@ -101,8 +101,8 @@ async def test_an_async_tool_is_executed() -> None:
     ("result", "message"),
     [({"message": ""}, None), ({"message": 3}, None), (ToolResult(model={"message": "a"}, ui={"message": "b"}), "b")],
 )
-async def test_the_message_of_a_result(result: Any, message: str | None) -> None:
-    """A non-empty string under `message` is for the reader."""
+async def test_the_field_message_of_a_result_is_for_the_reader(result: Any, message: str | None) -> None:
+    """It must be a non-empty string."""
     outcome, events = await outcome_of(lambda: result)
     assert isinstance(events[-1], Executed)
     assert message == outcome.message == events[-1].message
@@ -135,8 +135,8 @@ async def test_events_in_order_of_completion_outcomes_in_call_order() -> None:
     assert [event.seq for event in interface.events] == [1, 2, 3, 4]
 
 
-async def test_the_concurrency_limit() -> None:
-    """The third call waits until one has finished, in call order. Other runs share the limit."""
+async def test_a_call_waits_for_the_concurrency_limit() -> None:
+    """Calls start in call order. Concurrent runs share the limit."""
     doors = {name: anyio.Event() for name in "abcd"}
 
     async def wait(name: str) -> str:
@@ -161,8 +161,8 @@ async def test_the_concurrency_limit() -> None:
     assert sorted(interface.story[-2:]) == [("executed", "c"), ("executed", "d")]
 
 
-async def test_an_unknown_tool() -> None:
-    """The model learns the existing tools and a suggestion, the reader only that there is no such tool."""
+async def test_an_unknown_tool_is_an_error_with_a_suggestion() -> None:
+    """The model gets the list of tools. The reader does not."""
     interface = Interface()
     (outcome,) = await runner(interface, weather).run([call("wether")], interface.send)
     assert outcome.text == "no tool named 'wether'; there are weather. Did you mean 'weather'?"
@@ -174,8 +174,8 @@ async def test_an_unknown_tool() -> None:
     ]
 
 
-async def test_a_timeout() -> None:
-    """The default applies to tools without their own. The message contains the seconds."""
+async def test_a_tool_times_out() -> None:
+    """The default applies to tools without a timeout. The message has the seconds."""
 
     async def hang() -> None:
         await anyio.Event().wait()
@@ -263,7 +263,7 @@ def raises(error: BaseException) -> list[Callable[[], Any]]:
 
 @together("kind", range(4), ids=["coroutine", "thread", "async generator", "generator"])
 async def test_exceptions_for_the_program_propagate(kind: int) -> None:
-    """Other exceptions outside `Exception` are no result."""
+    """Other exceptions that do not inherit from `Exception` are failures."""
 
     class Emergency(BaseException):
         pass
@@ -277,7 +277,6 @@ async def test_exceptions_for_the_program_propagate(kind: int) -> None:
 @together("raised", [SystemExit, KeyboardInterrupt])
 @together("backend", ["asyncio", "trio"])
 def test_a_tool_that_exits_ends_the_program(raised: type[BaseException], kind: int, backend: str) -> None:
-    """As in any other program."""
     with pytest.raises((raised, BaseExceptionGroup)) as caught:  # trio says that it came from a task
         anyio.run(outcome_of, raises(raised(3))[kind], backend=backend)
     assert isinstance(caught.value, raised) or caught.group_contains(raised)
@@ -309,8 +308,8 @@ async def test_on_tool_result_is_called_before_the_interface(is_async: bool) -> 
     ]
 
 
-async def test_an_exception_of_on_tool_result() -> None:
-    """It is logged, and the outcome stays."""
+async def test_an_exception_of_on_tool_result_is_logged() -> None:
+    """The outcome stays."""
 
     def complain(call: ToolCall, outcome: ToolOutcome) -> None:
         raise LookupError
