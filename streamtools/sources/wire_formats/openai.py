@@ -1,8 +1,7 @@
 """Reads the chat completion chunks of OpenAI and compatible servers. Sans-IO.
 
-Only the common outer shape is typed: a chunk with choices, and a choice with a delta. Inner fields are checked on use.
-So only a malformed field is lost, and the text of the chunk is kept. A text delta costs one msgspec decode and one
-event.
+Each field is checked when it is used. So only a malformed field is lost, and the text of the chunk is kept. After a
+piece of text, the next chunk is first decoded as another piece of text (`_TextChunk`), which is faster.
 
 These variants are supported:
 
@@ -51,14 +50,13 @@ _REASONING_FIELDS = ("reasoning_content", "reasoning")
 _SPLIT_FIELDS = ("text", "summary")  # fields of `reasoning_details` whose text arrives in pieces
 _OTHER_FIELDS = ("audio", "images", "annotations", "extra_content", "executed_tools")
 _DETAIL_TYPES = ("reasoning.text", "reasoning.summary", "reasoning.encrypted")
-
-
 _DELTA_FIELDS = frozenset(
     (
         *("role", "channel", "content", "reasoning_content", "reasoning", "reasoning_details", "refusal"),
         *("tool_calls", "function_call", "audio", "images", "annotations", "extra_content", "executed_tools"),
     )
 )
+"""The known fields of deltas."""
 
 
 class _TextDelta(msgspec.Struct, gc=False, forbid_unknown_fields=True):
