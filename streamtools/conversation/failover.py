@@ -24,7 +24,7 @@ from streamtools.conversation.models.model import Ask, Model, origin_of
 from streamtools.conversation.models.output_format import with_type_in_prompt
 from streamtools.conversation.models.prefill import prefill_of
 from streamtools.conversation.reply import Reply
-from streamtools.conversation.shared_answer import CONTINUE_PROMPT, Circuit, Circuits, SharedAnswer
+from streamtools.conversation.shared_answer import CONTINUE_PROMPT, Circuits, SharedAnswer
 from streamtools.errors import Code, check_word
 from streamtools.events import ProviderCompleted, SourceError, SourceEvent, SourceWarning
 from streamtools.history import Assistant, Origin, User
@@ -63,7 +63,8 @@ class Fallback:
         check_word("on_break", on_break, ("continue", "restart_step", "fail"))
         self.models = (first, *others)
         self.on_break = on_break
-        self.known = Circuits(1 + len(others), anyio.current_time, failures=failures, rest=rest)
+        self.circuits = Circuits(1 + len(others), anyio.current_time, failures=failures, rest=rest)
+        """The circuits of the models, in the same order."""
 
     @property
     def name(self) -> str:
@@ -85,11 +86,6 @@ class Fallback:
     def is_mixed(self) -> bool:
         """Whether some of the models make native calls, and others do not."""
         return {True, False} <= {model.native_tool_calls for model in self.models}
-
-    @property
-    def circuits(self) -> list[Circuit]:
-        """The circuits of the models, in the same order."""
-        return self.known.each
 
     def body(self, ask: Ask) -> dict[str, Any]:
         """Return the body of the first model's request."""
@@ -147,14 +143,14 @@ class FailoverReply:
     @property
     def _model(self) -> Model:
         """The current model, or the first model to call if no request was sent yet."""
-        first = self._fallback.known.order(self._failures.failed)[0] if self._answer is None else self._answer.index
+        first = self._fallback.circuits.order(self._failures.failed)[0] if self._answer is None else self._answer.index
         return self._fallback.models[first]
 
     async def __anext__(self) -> Sequence[SourceEvent]:
         if self._over:
             raise StopAsyncIteration
         if self._answer is None:
-            self._answer = SharedAnswer(self._fallback.known, self._failures.failed)
+            self._answer = SharedAnswer(self._fallback.circuits, self._failures.failed)
             self._reply = Reply(self._model, self._write(self._model))
             unsent, self._failures.unsent = self._failures.unsent, []
             if unsent:
@@ -183,7 +179,7 @@ class FailoverReply:
         If another model can answer, its request is prepared. Otherwise the events end with `fault`.
         """
         fallback, policy = self._fallback, self._fallback.on_break
-        fallback.known.note(answer.index, failed=True)
+        fallback.circuits.note(answer.index, failed=True)
         self._failures.failed.add(answer.index)
         if answer.next is None or (answer.begun and (policy == "fail" or self._discard_answer is None)):
             self._over = True

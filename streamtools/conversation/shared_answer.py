@@ -52,8 +52,8 @@ class Circuit:
     """The clock time at which the circuit closes."""
 
 
-class Circuits:
-    """Circuit breakers for `count` models.
+class Circuits(list[Circuit]):
+    """The circuits of `count` models.
 
     After `failures` consecutive failures, a model's circuit stays open for `rest` seconds. Raises ValueError if
     `failures` is less than 1, or `rest` is not above 0.
@@ -66,7 +66,7 @@ class Circuits:
             raise ValueError(
                 f"`failures` must be at least 1 and `rest` above 0 seconds, got {failures!r} and {rest!r}."
             )
-        self.each = [Circuit() for _ in range(count)]
+        super().__init__(Circuit() for _ in range(count))
         self._clock = clock
         self._failures = failures
         self._rest = rest
@@ -75,13 +75,11 @@ class Circuits:
     def order(self, failed: Collection[int] = ()) -> list[int]:
         """Return the model indexes in the order in which to try them. The models in `failed` come last."""
         now = self._clock()
-        return sorted(
-            range(len(self.each)), key=lambda index: (index in failed, self.each[index].open_until > now, index)
-        )
+        return sorted(range(len(self)), key=lambda index: (index in failed, self[index].open_until > now, index))
 
     def note(self, index: int, *, failed: bool) -> None:
         """Record whether the model at `index` failed or answered."""
-        circuit = self.each[index]
+        circuit = self[index]
         with self._lock:
             circuit.failures = circuit.failures + 1 if failed else 0
             if not failed:

@@ -6,7 +6,7 @@ have started ends with an unknown outcome. A call that has not started is pendin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from streamtools.errors import Code
@@ -36,20 +36,12 @@ without a ledger.
 _OWNER_GONE = "the process of the run ended"
 
 
-def close_lost(run_id: str, events: Iterable[UIEvent], find_outcome: FindOutcome) -> list[UIEvent]:
-    """Return the events that end a run after `events`. They have no seqs and end with `done`."""
-    lost = _LostRun()
-    for event in events:
-        lost.feed(event)
-    return lost.close(run_id, find_outcome)
+class LostRun:
+    """A run whose log has `events`."""
 
-
-def is_untouched(events: Iterable[UIEvent]) -> bool:
-    return all(isinstance(event, Start | StepStart) for event in events)
-
-
-class _LostRun:
-    def __init__(self) -> None:
+    def __init__(self, events: Sequence[UIEvent]) -> None:
+        self.is_untouched = all(isinstance(event, Start | StepStart) for event in events)
+        """Whether the run has neither output nor calls."""
         self._has_events = self._failed = self._thinking = self._was_near_miss = False
         self._step: int | None = None  # the number of the open step
         self._writing: dict[str, bool] = {}  # for each call that the model is writing: whether it is complete
@@ -57,8 +49,10 @@ class _LostRun:
         self._running: set[str] = set()
         self._calls: dict[str, Call] = {}
         self._earlier_calls: list[Call] = []  # calls of earlier steps that have no result
+        for event in events:
+            self._feed(event)
 
-    def feed(self, event: UIEvent) -> None:
+    def _feed(self, event: UIEvent) -> None:
         self._has_events = True
         self._was_near_miss = False
         match event:
@@ -93,6 +87,7 @@ class _LostRun:
                     self._writing[id] = True
 
     def close(self, run_id: str, find_outcome: FindOutcome) -> list[UIEvent]:
+        """Return the events that end the run. They have no seqs and end with `done`."""
         end: list[UIEvent] = [] if self._has_events else [Start(run_id)]
         if self._was_near_miss:
             end.append(Warning(Code.NEAR_MISS, "text that looked like a call was not one"))

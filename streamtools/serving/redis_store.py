@@ -27,7 +27,7 @@ from streamtools.serving import redis_scripts as scripts
 from streamtools.serving.event_log import log_key
 from streamtools.serving.journal import Attachment, Journal
 from streamtools.serving.leased_run import LeasedRun
-from streamtools.serving.lost_run import close_lost, is_untouched
+from streamtools.serving.lost_run import LostRun
 from streamtools.serving.redis_process import END_TIMEOUT_S, RedisProcess
 from streamtools.serving.redis_reader import RedisReader
 from streamtools.serving.redis_server import RedisServer, StoreSettings, milliseconds
@@ -243,9 +243,10 @@ class RedisStore:
             events = list[UIEvent]()
             while page := await process.fetch(key, events[-1].seq if events else 0):
                 events += (event for _, event in page)
-            if is_untouched(events) and not outcomes and await self._restart(run_id, owner, leased, events):
+            lost = LostRun(events)
+            if lost.is_untouched and not outcomes and await self._restart(run_id, owner, leased, events):
                 return
-            closing = close_lost(run_id, events, lambda id: None if outcomes is None else outcomes.get(id, False))
+            closing = lost.close(run_id, lambda id: None if outcomes is None else outcomes.get(id, False))
             end = [replace(event, seq=last + number) for number, event in enumerate(closing, 1)]
         except BaseException:
             process.remove_run(leased)  # stop renewing the lease, so that it expires and a process tries again

@@ -17,7 +17,7 @@ from streamtools.errors import Code
 from streamtools.events import Done, Error, Executed, Executing, Start, UIEvent
 from streamtools.outputs import validate
 from streamtools.recording import shipped
-from streamtools.serving.lost_run import close_lost
+from streamtools.serving.lost_run import LostRun
 from streamtools.stream import stored_result
 from streamtools.stream.result import TurnResult
 from streamtools.tools import MemoryLedger, ToolOutcome
@@ -68,7 +68,7 @@ async def test_a_lost_run_ends_validly_after_any_event(name: str, knows: str) ->
 
     for at in range(len(events)):
         said = events[:at]
-        end = close_lost("r", said, known)
+        end = LostRun(said).close("r", known)
         validate(numbered([*said, *end]))
         done = end[-1]
         assert isinstance(done, Done)
@@ -83,7 +83,7 @@ async def test_a_lost_run_ends_validly_after_any_event(name: str, knows: str) ->
                 assert id in ends
             else:
                 assert faults[id] is (Code.TOOL_CANCELLED if knows == "not begun" else Code.OUTCOME_UNKNOWN)
-    assert [Start, Error, Done] == [type(event) for event in close_lost("r", [], known)]
+    assert [Start, Error, Done] == [type(event) for event in LostRun([]).close("r", known)]
 
 
 @pytest.mark.parametrize("name", sorted(shipped()))
