@@ -37,7 +37,7 @@ def is_utf8(text: str) -> bool:
         return False
 
 
-def whole(text: str) -> str:
+def well_formed(text: str) -> str:
     """Return the text with surrogate pairs joined into characters, and lone surrogates replaced with U+FFFD."""
     return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
@@ -51,7 +51,7 @@ def writable(value: Any) -> Any:
     {'a': ['\ufffd', None]}
     """
     if isinstance(value, str):
-        return whole(value)
+        return well_formed(value)
     if isinstance(value, Mapping):
         return {writable(key): writable(member) for key, member in value.items()}
     if isinstance(value, list | tuple):

@@ -40,7 +40,7 @@ def pair_results(history: Iterable[Message], unanswered: Unanswered = None) -> l
             for result in message.results:
                 turn.add(result)
         else:
-            turn.later.append(message)
+            turn.other_messages.append(message)
     paired += turn.end(unanswered, continues=False)
     return paired
 
@@ -53,7 +53,7 @@ class _TurnResults:
         self._in_text = turn.in_text
         self._results: dict[str, CallResult] = {}
         self._text_results: dict[str, CallResult] = {}
-        self.later: list[Message] = []
+        self.other_messages: list[Message] = []
 
     def add(self, result: CallResult) -> None:
         if result.dialect != NATIVE:
@@ -70,11 +70,11 @@ class _TurnResults:
         for id, call in self._native.items() if unanswered != "leave" else ():
             if id not in self._results and (fault := fault_of(call)):  # a malformed call cannot run
                 self._results[id] = CallResult(NATIVE, call.name, fault, id, is_error=True)
-        if unanswered == "cancelled" or (unanswered is None and (continues or self.later)):
+        if unanswered == "cancelled" or (unanswered is None and (continues or self.other_messages)):
             for calls, results_of in ((self._native.values(), self._results), (self._in_text, self._text_results)):
                 for call in calls:
                     results_of.setdefault(call.id, CallResult(call.dialect, call.name, NOT_RUN, call.id, is_error=True))
         results = [self._results[id] for id in self._native if id in self._results]
         if results or self._text_results:
             yield Results((*results, *self._text_results.values()))
-        yield from self.later
+        yield from self.other_messages

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from streamtools.events import Done, StepStart, Text, UIEvent
-from streamtools.json_values import whole
+from streamtools.json_values import well_formed
 from streamtools.outputs.encoder import closed_error
 from streamtools.outputs.sse import EVENT_STREAM_HEADERS
 
@@ -63,4 +63,4 @@ class TextEncoder:
             text = "\n\n" + text
         self._needs_separator = False
         self._has_text = True
-        return whole(text).encode()
+        return well_formed(text).encode()

@@ -71,18 +71,18 @@ class MarkerStarts:
         """Matches the indentation, list markers and first character of a line that is ordinary text."""
         self.text_search = self._search(self._inline, "`\\", _BLANK_LINES + self._line())
         """Finds the first position that may not be ordinary text, outside of code and quotes."""
-        self.in_code = self._later("in_code", lambda: _match(self._in_code))
+        self.in_code = self._on_first_use("in_code", lambda: _match(self._in_code))
         """Matches if a marker may begin in code."""
-        self.fence_line_begin = self._later("fence_line_begin", lambda: re.compile(self._fence_line()).match)
+        self.fence_line_begin = self._on_first_use("fence_line_begin", lambda: re.compile(self._fence_line()).match)
         """Matches the indentation and first character of an ordinary line in a code fence."""
-        self.span_search = self._later("span_search", lambda: self._search(self._in_code, "`", "(?!)"))
+        self.span_search = self._on_first_use("span_search", lambda: self._search(self._in_code, "`", "(?!)"))
         """Does the same as `text_search` in a code span. The next two searches do so in a code fence and in a quote."""
-        self.fence_search = self._later(
+        self.fence_search = self._on_first_use(
             "fence_search", lambda: self._search(self._in_code, "", _BLANK_LINES + self._fence_line())
         )
-        self.quote_search = self._later("quote_search", self._make_quote_search)
+        self.quote_search = self._on_first_use("quote_search", self._make_quote_search)
 
-    def _later(self, name: str, make: Callable[[], Search]) -> Search:
+    def _on_first_use(self, name: str, make: Callable[[], Search]) -> Search:
         """Return a search that compiles its pattern on the first call, and then replaces itself.
 
         A cached property would be slower, because CPython 3.11 does not optimize reading it.

@@ -167,7 +167,7 @@ False if there is no marker, None if more text is needed to decide. A meaning of
 is only hidden: a closing tag without an opening tag, or a token of a chat template at the end of the stream.
 """
 
-_HERE: Final[tuple[int, _Mark]] = (0, False)
+_NO_MARK_AT_START: Final[tuple[int, _Mark]] = (0, False)
 
 
 class Prose:
@@ -258,7 +258,7 @@ class Prose:
                     self._add_candidate(text, 0)
                     met = markdown.seek(text, markdown.step(text, 0), len(text)), False
         while True:
-            at, mark = met or (self._read_start(text) if self._fresh else _HERE)
+            at, mark = met or (self._read_start(text) if self._fresh else _NO_MARK_AT_START)
             end = len(text)
             if mark is False and at < end:
                 if not at_place:

@@ -34,7 +34,7 @@ from streamtools.events import (
     ToolCallStart,
     Usage,
 )
-from streamtools.json_values import DECODE_ERRORS, as_dict, decode, fits, whole
+from streamtools.json_values import DECODE_ERRORS, as_dict, decode, fits, well_formed
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.event_formats import format_of, seen_in, unread_format
 from streamtools.sources.provider_terms import (
@@ -376,7 +376,7 @@ def as_frame(item: object) -> Frame | None:
     """
     data, event = getattr(item, "data", None), getattr(item, "event", None)
     if isinstance(data, str) and isinstance(event, str):  # a ServerSentEvent of httpx-sse or httpx2
-        return Frame(whole(data).encode(), event or "message")
+        return Frame(well_formed(data).encode(), event or "message")
     try:
         value = as_dict(item)
         if value is None:
@@ -384,7 +384,7 @@ def as_frame(item: object) -> Frame | None:
         event, data = value.get("event"), value.get("data")
         # The value may be a server-sent event as a dict.
         if isinstance(event, str) and isinstance(data, str | dict) and _ENVELOPE.issuperset(value):
-            return Frame(whole(data).encode() if isinstance(data, str) else _write(data), event or "message")
+            return Frame(well_formed(data).encode() if isinstance(data, str) else _write(data), event or "message")
         return Frame(_write(value))
     except (ValueError, RecursionError):
         return Frame(f"{type(item)!r} that cannot be written as JSON".encode())
@@ -433,7 +433,7 @@ class PairJoiner:
         if "\ud800" <= text[-1] <= "\udbff":
             self.half = text[-1]
             text = text[:-1]
-        return whole(text)
+        return well_formed(text)
 
     def close(self) -> str:
         """Return U+FFFD if a half is buffered, else an empty string."""

@@ -15,7 +15,7 @@ import msgspec
 from streamtools.calls import ARGUMENT_FIELDS, ID_FIELDS, NAME_FIELDS, ToolCall, custom_as_any, read_envelope
 from streamtools.errors import Code, UnreadableSource
 from streamtools.events import NativeToolCall, ProviderCompleted, SourceEvent, TextDelta
-from streamtools.json_values import Rejected, decode, whole
+from streamtools.json_values import Rejected, decode, well_formed
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.response_parts import ResponseParts, is_call_block, split_blocks, split_response
 from streamtools.sources.adapter import Adapter, as_frame
@@ -34,7 +34,7 @@ def finished(response: object, limits: Limits = DEFAULT_LIMITS) -> list[SourceEv
     if response is None:
         return [ProviderCompleted(finish_reason="stop")]
     if isinstance(response, str):
-        return [TextDelta(whole(response)), ProviderCompleted(finish_reason="stop")]
+        return [TextDelta(well_formed(response)), ProviderCompleted(finish_reason="stop")]
     if isinstance(response, Sequence) and not isinstance(response, bytes | bytearray | memoryview):
         return _read_blocks({}, split_blocks([_plain(item) for item in response]), limits)
     value = _plain(response)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from streamtools.events import FinishReason, SourceError, Usage
-from streamtools.json_values import whole
+from streamtools.json_values import well_formed
 
 MESSAGE_LENGTH = 500
 """The maximum length of an error message, in characters. Some providers repeat the whole prompt in it."""
@@ -159,7 +159,7 @@ def read_fault(value: Any) -> Fault:
             break
         kinds += [kind for key in _KINDS if (kind := str(value.get(key) or "")) != "error" and _word.fullmatch(kind)]
         if value.get("code") == "tool_use_failed" and isinstance(written := value.get("failed_generation"), str):
-            failed = whole(written) or None  # only Groq sends it
+            failed = well_formed(written) or None  # only Groq sends it
         status = next((known for key in _STATUSES if (known := read_status(value.get(key)))), status)
         value = next((value[key] for key in _MESSAGES if value.get(key)), None)
     if isinstance(value, str):
@@ -206,12 +206,12 @@ def _get(error: Exception, name: str) -> object:
 
 def string(value: Any) -> str | None:
     """Return a non-empty string with lone surrogates replaced. Returns None for anything else."""
-    return whole(value) if isinstance(value, str) and value else None
+    return well_formed(value) if isinstance(value, str) and value else None
 
 
 def bounded_id(value: Any) -> str | None:
     """Return an id or the name of a model. Returns None if it is empty, longer than 300 characters, or not a string."""
-    return whole(value) if isinstance(value, str) and 0 < len(value) <= 300 else None
+    return well_formed(value) if isinstance(value, str) and 0 < len(value) <= 300 else None
 
 
 def text_in(value: Mapping[str, Any], *names: str) -> str | None:

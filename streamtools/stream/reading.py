@@ -95,9 +95,9 @@ class Driver:
         """True after a call of `cancel`."""
         self.stream = stream
         self._closing = closing
-        self._whole = anyio.CancelScope(shield=shield)
-        self._reading = anyio.CancelScope()
-        self.scope = self._whole
+        self._drive_scope = anyio.CancelScope(shield=shield)
+        self._reading_scope = anyio.CancelScope()
+        self.scope = self._drive_scope
         """The cancel scope of the current phase: entering, reading, or `finish`. `cancel` cancels it.
 
         A caller may set its `deadline`, which ends entering or reading.
@@ -106,29 +106,30 @@ class Driver:
     @property
     def is_cancelled(self) -> bool:
         """True if `cancel` or the deadline has ended entering or reading."""
-        return self.cancel_requested or (self._whole if self.events is None else self._reading).cancel_called
+        scope = self._drive_scope if self.events is None else self._reading_scope
+        return self.cancel_requested or scope.cancel_called
 
     def cancel(self, *, cancel_cleanup: bool = False) -> None:
         """Stop entering or reading, so that the task leaves the stream. With `cancel_cleanup`, also cancel leaving."""
         self.cancel_requested = True
         self.scope.cancel()
         if cancel_cleanup:
-            self._whole.cancel()
+            self._drive_scope.cancel()
 
     async def drive(self, sink: Sink) -> None:
         """Enter the stream, read it to its end, and leave it. Raises the exceptions of the stream and of the sink.
 
         An exception during reading is raised after `sink.finish()`.
         """
-        with self._whole:
+        with self._drive_scope:
             async with self.stream as events:
                 self.events = events
-                self._reading.deadline, self._whole.deadline = self._whole.deadline, math.inf
-                self.scope = self._reading
+                self._reading_scope.deadline, self._drive_scope.deadline = self._drive_scope.deadline, math.inf
+                self.scope = self._reading_scope
                 fault: Exception | None = None
                 count = 0
                 try:
-                    with self._reading:
+                    with self._reading_scope:
                         await sink.begin()
                         take = sink.take
                         try:
@@ -147,6 +148,6 @@ class Driver:
                     if fault is not None:
                         raise fault
                 finally:
-                    self._whole.deadline = anyio.current_time() + self._closing
-        if self._whole.cancelled_caught and self._whole.deadline <= anyio.current_time():
+                    self._drive_scope.deadline = anyio.current_time() + self._closing
+        if self._drive_scope.cancelled_caught and self._drive_scope.deadline <= anyio.current_time():
             log.warning("stream_not_closed", error="it takes too long")

@@ -59,7 +59,7 @@ def difference(expected: Any, actual: Any, path: str = "") -> EventDifference | 
     if isinstance(expected, msgspec.Struct) and isinstance(actual, msgspec.Struct):
         if type(expected) is not type(actual):
             return EventDifference(path, expected, actual)
-        return _first(_stated(expected), _fields(actual), path)
+        return _first(_non_default_fields(expected), _fields(actual), path)
     if isinstance(expected, Mapping) and isinstance(actual, msgspec.Struct):
         return _first(expected, _fields(actual), path)
     if isinstance(expected, Mapping) and isinstance(actual, Mapping):
@@ -82,7 +82,7 @@ def _fields(struct: msgspec.Struct) -> dict[str, Any]:
     return {"type": struct.type, **fields} if isinstance(struct, Event) else fields
 
 
-def _stated(struct: msgspec.Struct) -> dict[str, Any]:
+def _non_default_fields(struct: msgspec.Struct) -> dict[str, Any]:
     """Return the fields of an event whose values differ from the defaults."""
     return {
         field.name: value
@@ -110,7 +110,7 @@ def show(value: object, width: int = 100) -> str:
 def _show_struct(struct: msgspec.Struct) -> str:
     fields = (
         f"{name}={_show_struct(value) if isinstance(value, msgspec.Struct) else repr(value)}"
-        for name, value in _stated(struct).items()
+        for name, value in _non_default_fields(struct).items()
     )
     return f"{type(struct).__name__}({', '.join(fields)})"
 

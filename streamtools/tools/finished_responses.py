@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from streamtools.calls import ARGUMENT_FIELDS, ID_FIELDS, NAME_FIELDS, NATIVE, ToolCall, read_envelope, unwrap
 from streamtools.errors import Code, UnreadableSource
-from streamtools.json_values import Rejected, compact, whole
+from streamtools.json_values import Rejected, compact, well_formed
 from streamtools.limits import DEFAULT_LIMITS
 from streamtools.response_parts import ITEMS, entry_type, is_call_block, split_list, split_response, to_plain
 from streamtools.tools.results import ToolOutcome
@@ -87,7 +87,7 @@ def _number(entries: Iterable[Any], finish_reason: object) -> list[FinishedCall]
     for at, entry in enumerate(entries):
         found = (entry.get(key) for key in ID_FIELDS) if isinstance(entry, dict) else ()
         given = next((str(value) for value in found if isinstance(value, str | int) and value != ""), None)
-        given = None if given is None else whole(given)
+        given = None if given is None else well_formed(given)
         call_id = given if given is not None and given not in ids else f"{given or 'call'}_{at}"
         while call_id in ids:
             call_id += "_"
@@ -100,7 +100,7 @@ def _number(entries: Iterable[Any], finish_reason: object) -> list[FinishedCall]
         elif at >= DEFAULT_LIMITS.calls:
             why = f"the answer holds more than {DEFAULT_LIMITS.calls} calls"
             arguments, rejected = {}, Rejected(Code.TOO_MANY_CALLS, why)
-        call = ToolCall(id=call_id, name=whole(name), arguments=arguments, dialect=NATIVE, provider_id=given)
+        call = ToolCall(id=call_id, name=well_formed(name), arguments=arguments, dialect=NATIVE, provider_id=given)
         calls.append(FinishedCall(call, rejected, entry))
     return calls
 
@@ -172,9 +172,9 @@ def _write_chat(response: FinishedResponse, outcomes: Sequence[ToolOutcome]) -> 
         yield message
     for outcome in outcomes:
         if response.kind == "ollama":
-            yield {"role": "tool", "tool_name": outcome.call.name or _UNKNOWN, "content": whole(outcome.text)}
+            yield {"role": "tool", "tool_name": outcome.call.name or _UNKNOWN, "content": well_formed(outcome.text)}
         else:
-            yield {"role": "tool", "tool_call_id": outcome.call.id, "content": whole(outcome.text)}
+            yield {"role": "tool", "tool_call_id": outcome.call.id, "content": well_formed(outcome.text)}
 
 
 def _write_call(found: FinishedCall, kind: str) -> dict[str, Any]:
@@ -187,8 +187,8 @@ def _write_call(found: FinishedCall, kind: str) -> dict[str, Any]:
             return {**entry, "id": call.id, "function": {**function, **text}}
         if isinstance(entry.get("custom"), Mapping):
             return {**entry, "id": call.id}
-    arguments = call.arguments if kind == "ollama" else whole(compact(call.arguments))
-    function = {"name": whole(call.name) or _UNKNOWN, "arguments": arguments}
+    arguments = call.arguments if kind == "ollama" else well_formed(compact(call.arguments))
+    function = {"name": well_formed(call.name) or _UNKNOWN, "arguments": arguments}
     return {"id": call.id, "type": "function", "function": function}
 
 
@@ -201,7 +201,7 @@ def _write_responses(response: FinishedResponse, outcomes: Sequence[ToolOutcome]
             yield item
     kinds = [item["type"] for item in response.written if entry_type(item) in ITEMS]
     for outcome, kind in zip(outcomes, kinds, strict=True):
-        yield {"type": f"{kind}_output", "call_id": outcome.call.id, "output": whole(outcome.text)}
+        yield {"type": f"{kind}_output", "call_id": outcome.call.id, "output": well_formed(outcome.text)}
 
 
 def _write_anthropic(response: FinishedResponse, outcomes: Sequence[ToolOutcome]) -> Iterator[dict[str, Any]]:
@@ -214,7 +214,7 @@ def _write_anthropic(response: FinishedResponse, outcomes: Sequence[ToolOutcome]
                 is_object = isinstance(block.get("input"), dict)
                 block = {**block, "id": call.id, "input": block["input"] if is_object else {}}
             else:
-                name = whole(call.name) or _UNKNOWN
+                name = well_formed(call.name) or _UNKNOWN
                 block = {"type": "tool_use", "id": call.id, "name": name, "input": call.arguments}
         blocks.append(block)
     if blocks:
@@ -224,7 +224,7 @@ def _write_anthropic(response: FinishedResponse, outcomes: Sequence[ToolOutcome]
 
 
 def _write_result(outcome: ToolOutcome) -> dict[str, Any]:
-    result = {"type": "tool_result", "tool_use_id": outcome.call.id, "content": whole(outcome.text)}
+    result = {"type": "tool_result", "tool_use_id": outcome.call.id, "content": well_formed(outcome.text)}
     return result if outcome.error is None else {**result, "is_error": True}
 
 

@@ -15,7 +15,7 @@ from pydantic_core import PydanticSerializationError, from_json, to_json, to_jso
 from streamtools.calls import ToolCall
 from streamtools.errors import Code, StreamToolsError
 from streamtools.events import Error, Executed
-from streamtools.json_values import compact, whole
+from streamtools.json_values import compact, well_formed
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -111,6 +111,6 @@ def write(value: Any, type_: TypeAdapter[Any] | None = None) -> Written:
     except PydanticSerializationError:
         # Replace lone surrogates, which occur in file names and truncated texts. Any other invalid value fails again.
         loose = to_jsonable_python(value, inf_nan_mode="null", fallback=msgspec.to_builtins)
-        data = whole(compact(loose)).encode()
+        data = well_formed(compact(loose)).encode()
     plain = from_json(data)
     return Written(plain, plain if isinstance(plain, str) else data.decode())

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 
 from streamtools import ParserOptions, ToolStream, outputs, replay, sources
 from streamtools.events import Text, UIEvent
-from streamtools.json_values import whole
+from streamtools.json_values import well_formed
 from streamtools.outputs import Encoder
 from streamtools.recording import shipped
 from tests.clients.programs import run_program
@@ -77,7 +77,7 @@ def visible(text: str) -> str:
 
 def said(events: list[UIEvent]) -> str:
     """Return what can be seen of the text."""
-    return visible("".join(whole(each.text) for each in events if isinstance(each, Text)))
+    return visible("".join(well_formed(each.text) for each in events if isinstance(each, Text)))
 
 
 @pytest.mark.parametrize("target", [5, 6, 7])

@@ -15,7 +15,7 @@ from streamtools.conversation import decision
 from streamtools.errors import RecordingError
 from streamtools.events import Done, UIEvent
 from streamtools.history import formats, history_reader
-from streamtools.json_values import whole
+from streamtools.json_values import well_formed
 from streamtools.outputs.sse import NativeEncoder
 from streamtools.recording import reader as recordings
 from streamtools.sources import FrameAdapter, SSEDecoder
@@ -81,7 +81,7 @@ def a_parser_reads_again(patch: pytest.MonkeyPatch) -> None:
     def look_back(parser: Parser, delta: str) -> list[UIEvent]:
         kept = parser.__dict__
         kept["read"] = kept.get("read", "") + delta
-        whole(kept["read"])
+        well_formed(kept["read"])
         return feed(parser, delta)
 
     patch.setattr(Parser, "feed", look_back)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from streamtools import outputs
 from streamtools.events import Executing, Progress, Reasoning, Text, UIEvent
-from streamtools.json_values import whole
+from streamtools.json_values import well_formed
 from streamtools.outputs import Encoder
 from tests.machine.test_machine_laws import options, rarely, run, sources
 from tests.support.front_ends import Part, check_ag_ui, check_ai_sdk, read_body, text_of
@@ -82,7 +82,7 @@ def _visible(text: str) -> str:
 
 def _said(events: list[UIEvent], kind: type[Text | Reasoning]) -> str:
     """Return the visible text, with U+FFFD for each lone surrogate."""
-    return _visible("".join(whole(each.text) for each in events if isinstance(each, kind)))
+    return _visible("".join(well_formed(each.text) for each in events if isinstance(each, kind)))
 
 
 @pytest.mark.parametrize("name", ["ai_sdk", "ag_ui"])

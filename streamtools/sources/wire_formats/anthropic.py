@@ -30,7 +30,7 @@ from typing import Any
 from streamtools.calls import read_arguments
 from streamtools.errors import Code
 from streamtools.events import ReasoningDelta, SourceEvent, SourceRaw, SourceWarning
-from streamtools.json_values import Rejected, fits, whole
+from streamtools.json_values import Rejected, fits, well_formed
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import Frame, FrameAdapter, OpenCall, SSEDecoder, end_doubtful
 from streamtools.sources.provider_terms import Fault, bounded, object_in, read_fault, read_usage, string
@@ -183,7 +183,7 @@ class Anthropic(FrameAdapter):
         elif kind == "thinking":
             self._add_reasoning(start.get("thinking"), events)
         elif kind == "redacted_thinking" and isinstance(start.get("data"), str):
-            events.append(ReasoningDelta("", signature=whole(start["data"]), redacted=True))
+            events.append(ReasoningDelta("", signature=well_formed(start["data"]), redacted=True))
         elif not is_call and (kind == "redacted_thinking" or not isinstance(kind, str) or not self._has_room):
             self._pass(frame, events)
         self._text_is_open = kind == "text"

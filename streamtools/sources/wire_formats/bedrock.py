@@ -22,7 +22,7 @@ import msgspec
 
 from streamtools.calls import read_arguments
 from streamtools.events import ReasoningDelta, SourceEvent, SourceRaw
-from streamtools.json_values import Rejected, fits, whole
+from streamtools.json_values import Rejected, fits, well_formed
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import (
     UNREADABLE,
@@ -282,7 +282,7 @@ class Bedrock(FrameAdapter):
         whole_block = self._whole_blocks.pop(_block_index(value), None)
         if self._citations and self._open_text == _block_index(value):
             if self._room >= 0:  # otherwise, the stored text is incomplete
-                cited = {"content": [{"text": whole("".join(self._pieces))}], "citations": self._citations}
+                cited = {"content": [{"text": well_formed("".join(self._pieces))}], "citations": self._citations}
                 events.append(SourceRaw({"citationsContent": cited}, _FORMAT, "text"))
             self._open_text, self._pieces, self._citations = None, [], []
         if whole_block is not None:

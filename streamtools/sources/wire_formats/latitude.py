@@ -25,7 +25,7 @@ from __future__ import annotations
 from typing import Any
 
 from streamtools.events import ChainCompleted, NativeToolCall, SourceEvent
-from streamtools.json_values import whole
+from streamtools.json_values import well_formed
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import Frame
 from streamtools.sources.provider_terms import Fault, bounded, object_in, read_fault, read_usage, text_in
@@ -174,7 +174,7 @@ class Latitude(TurnsAdapter):
             return
         self._note(event)
         response = object_in(event, "response")
-        text = whole(response["text"]) if isinstance(response.get("text"), str) else None
+        text = well_formed(response["text"]) if isinstance(response.get("text"), str) else None
         listed = self._read_calls(response.get("toolCalls") or event.get("toolCalls"))
         usage = read_usage(event.get("tokenUsage")) or read_usage(response.get("usage")) or self._usage
         self._end_turn(self._reason, usage, events, text=text, calls=listed or None)

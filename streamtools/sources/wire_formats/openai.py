@@ -30,7 +30,7 @@ from typing import Any, Literal
 import msgspec
 
 from streamtools.events import ReasoningDelta, SourceError, SourceEvent, TextDelta
-from streamtools.json_values import DECODE_ERRORS, fits, whole
+from streamtools.json_values import DECODE_ERRORS, fits, well_formed
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import UNREADABLE, Frame, FrameAdapter, SSEDecoder
 from streamtools.sources.provider_terms import Fault, bounded, finish_reason, object_in, objects, read_usage, string
@@ -337,7 +337,7 @@ class _ReasoningFields:
 
     def _join_pieces(self) -> None:
         for name, pieces in self._pieces.items():
-            self._entries[-1][name] = whole("".join(pieces))
+            self._entries[-1][name] = well_formed("".join(pieces))
         self._pieces.clear()
 
     def close(self) -> list[SourceEvent]:

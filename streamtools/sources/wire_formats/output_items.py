@@ -26,7 +26,7 @@ from typing import Any
 from streamtools.calls import read_arguments
 from streamtools.errors import Code
 from streamtools.events import NativeToolCall, SourceEvent, ToolCallDelta
-from streamtools.json_values import Rejected, fits, whole
+from streamtools.json_values import Rejected, fits, well_formed
 from streamtools.limits import Limits
 from streamtools.sources.adapter import OpenCall
 from streamtools.sources.provider_terms import escaped, string
@@ -354,7 +354,7 @@ def differ(one: object, other: object) -> bool:
 def text_of(parts: Iterable[dict[str, Any]], separator: str = "") -> str:
     """Return the text of an item's parts, joined with `separator`."""
     texts = (part.get(TEXTS[kind]) for part in parts if isinstance(kind := part.get("type"), str) and kind in TEXTS)
-    return whole(separator.join(text for text in texts if isinstance(text, str) and text))
+    return well_formed(separator.join(text for text in texts if isinstance(text, str) and text))
 
 
 def index_or_none(index: Any) -> int | None:

@@ -19,7 +19,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
-from streamtools.json_values import whole
+from streamtools.json_values import well_formed
 from streamtools.limits import Limits
 from streamtools.sources.adapter import OpenCall
 from streamtools.sources.provider_terms import escaped
@@ -219,7 +219,7 @@ def _common(one: Path, other: Path) -> int:
 
 def _joined(value: Any) -> Any:
     if isinstance(value, _Pieces):
-        return whole("".join(value))
+        return well_formed("".join(value))
     if isinstance(value, dict):
         return {name: _joined(member) for name, member in value.items()}
     return [_joined(item) for item in value] if isinstance(value, list) else value

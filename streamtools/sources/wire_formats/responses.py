@@ -60,9 +60,9 @@ class Responses(FrameAdapter):
         self._unsigned = False  # reasoning has arrived that no signature has ended
         self._break = ""  # the separator to insert before the next reasoning text
         self._refused = False
-        self._spoken = False  # a message has begun, and its end is not yet marked
+        self._message_is_open = False  # a message has begun, and its end is not yet marked
         self._number = -1  # the highest sequence number that has arrived
-        self._rises = 0  # how many times a sequence number was higher than all earlier ones
+        self._rise_count = 0  # how many times a sequence number was higher than all earlier ones
 
     def _read(self, frame: Frame, events: list[SourceEvent]) -> None:
         if (event := self._decode_object(frame, events)) is None:
@@ -100,9 +100,9 @@ class Responses(FrameAdapter):
             return False
         if number > self._number:
             self._number = number
-            self._rises += 1
+            self._rise_count += 1
             return False
-        return self._rises > 1
+        return self._rise_count > 1
 
     # Methods for whole items.
 
@@ -117,9 +117,9 @@ class Responses(FrameAdapter):
             if kind in CALLS:
                 self._items.begin(item, data, events)
             elif kind == "message":
-                if self._spoken:  # this event marks the end of the previous message
+                if self._message_is_open:  # this event marks the end of the previous message
                     events.append(SourceRaw({}, _FORMAT, "text"))
-                self._spoken = True
+                self._message_is_open = True
 
     def _finish_item(self, event: dict[str, Any], events: list[SourceEvent]) -> None:
         if isinstance(item := event.get("item"), dict):
@@ -218,7 +218,7 @@ class Responses(FrameAdapter):
             self._append(item, text[len(received) :], events)
         if phase := string(data.get("phase")):
             events.append(SourceRaw({"phase": phase}, _FORMAT, "text"))
-            self._spoken = False
+            self._message_is_open = False
         for part in parts:
             self._refused = self._refused or part.get("type") == "refusal"
             if part.get("type") not in list(TEXTS) or (part.get("annotations") and not item.cited):
