@@ -268,7 +268,7 @@ KILLED = {
     "before its outcome is recorded": (1, "error outcome_unknown"),
     "after its outcome is recorded": (1, "executed"),
 }
-"""Where a process dies: how often entry_of is an effect in the end, and what the next process tells."""
+"""For each place where a process dies: the number of effects, and the report of the next process."""
 
 
 @pytest.mark.parametrize(

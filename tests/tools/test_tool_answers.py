@@ -92,8 +92,8 @@ async def test_a_chat_completion_continues() -> None:
         (chat_call("weather", '{"city": NaN}'), Code.NOT_A_NUMBER, "NaN is not JSON"),
         (chat_call("weather", "{}"), Code.TOOL_INPUT, "city: Field required"),
         (chat_call("broken", BERN), Code.TOOL_FAILED, "tool 'broken' failed"),
-        (chat_call("", "{}"), Code.MISSING_TOOL_NAME, "the call names no tool"),
-        ({"id": "x", "type": "function"}, Code.MISSING_TOOL_NAME, "the call names no tool"),
+        (chat_call("", "{}"), Code.MISSING_TOOL_NAME, "the call has no tool name"),
+        ({"id": "x", "type": "function"}, Code.MISSING_TOOL_NAME, "the call has no tool name"),
         ({"id": "x", "type": "custom", "custom": {"name": "weather", "input": "Bern"}}, Code.TOOL_INPUT, "Extra"),
     ],
 )
