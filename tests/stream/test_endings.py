@@ -231,7 +231,7 @@ async def test_no_call_runs_if_the_response_is_cut_inside_a_frame(provider: Prov
                 if size < earned or told.ran or not _lost_a_frame(told):
                     assert_begun(
                         told, earned=size >= earned, left=left
-                    )  # otherwise the content of the frame is unknown
+                    )  # else the frame is unknown
 
 
 def _lost_a_frame(told: Run) -> bool:
