@@ -75,6 +75,7 @@ LEFT_ELSEWHERE = (
     "a stream must be left in the task that entered it, and this is another task; close an asynchronous generator "
     "around a stream where it is read (`async with aclosing(generator)`), or pass the stream itself to the reader"
 )
+_BATCH_TYPES = (list, tuple)
 DEFAULT_PARSER, DEFAULT_RUNNER, DEFAULT_TEXT = ParserOptions(), RunnerOptions(), TextOptions()
 
 
@@ -455,7 +456,7 @@ class StreamRun:
         if len(self._recorded) >= BATCH or self._recorded_size > LARGE:
             self.collector.collect()
             self._recorded_size = 0
-        if self._argument_rules is not None:
+        if self._argument_rules is not None:  # after recording: the result holds the original arguments
             events = self._argument_rules.take(events)
         is_full = self.buffer.put(events, size)
         return is_full or self.collector.is_too_large or (self._judge is not None and self._judge.is_behind)
@@ -524,7 +525,7 @@ class StreamRun:
         count = 0
         with nullcontext() if observation is None else observation.reading(source):
             async for batch in source:
-                if not isinstance(batch, list | tuple):
+                if not isinstance(batch, _BATCH_TYPES):
                     raise UnreadableSource(f"a source must yield lists of source events, got {type(batch).__name__}")
                 if observation is not None:
                     observation.take_batch(batch)

@@ -229,9 +229,7 @@ async def test_no_call_runs_if_the_response_is_cut_inside_a_frame(provider: Prov
                 told = await run(provider.adapter, [given], names)
                 assert_truthful(told, given, provider.adapter)
                 if size < earned or told.ran or not _lost_a_frame(told):
-                    assert_begun(
-                        told, earned=size >= earned, left=left
-                    )  # else the frame is unknown
+                    assert_begun(told, earned=size >= earned, left=left)  # else the frame is unknown
 
 
 def _lost_a_frame(told: Run) -> bool:
