@@ -140,7 +140,7 @@ class RewrittenExchange(Exchange):
         self._watch = watch
         self._is_long_request = request_size > IN_THREAD
         self._client_request, self._plan = force_call(request, plan, settings.upstream)
-        self._failover = AnswerFailover(settings) if settings.fallbacks else None
+        self._failover = AnswerFailover(settings)
         self.judge = None if settings.text_judge is None else AnswerJudge(settings.text_judge, self._release)
         self._bytes_left = _FRAMES_PER_ANSWER * settings.limits.frame  # the bytes that all answers together may have
         self._body = bytearray()  # the upstream's body, if it is one JSON value or an error
@@ -152,7 +152,7 @@ class RewrittenExchange(Exchange):
         self._neutralised = b"\xe2\x81\xa0" in written or b"\\u2060" in written
         self._tools = as_tools(self._client_request.tools) if self._plan.dialects else ()
         self._answer = self._make_answer()
-        self.may_fail = self._failover is not None and self._failover.has_next
+        self.may_fail = bool(settings.fallbacks)
 
     def is_long(self) -> bool:
         return self._is_long_request or max(len(self._body), sum(map(len, self._parts))) > IN_THREAD
@@ -171,7 +171,7 @@ class RewrittenExchange(Exchange):
             own = [("content-type", EVENT_STREAM), *EVENT_STREAM_HEADERS.items()]
             names = {name for name, _ in own}
             self.head = ResponseHead(200, [*(header for header in self._headers if header[0] not in names), *own])
-        if self._failed and self._failover is not None:
+        if self._failed:
             self._failover.check_status(status)
 
     def feed(self, chunk: bytes) -> bytes:
@@ -187,8 +187,8 @@ class RewrittenExchange(Exchange):
     def close(self, cause: str | None = None) -> bytes:
         if self._upstream_ended or self.complete:
             return self._end_answer()
-        if self._failed and self._failover is not None and self._failover.has_failed:
-            return self._fail_over(self._failover)
+        if self._failed and self._failover.answer.fault is not None:
+            return self._fail_over()
         if self._bytes_left < 0:
             cause = "too_large"
         if self._failed and self.head is None:
@@ -201,8 +201,8 @@ class RewrittenExchange(Exchange):
             sent = self._send([read_fault(None).event()])
         else:
             sent = self._read_whole(cause) if self._reads_whole else self._send(self._adapter.close(cause))
-        if self._failover is not None and self._failover.has_failed:
-            return sent + self._fail_over(self._failover)
+        if self._failover.answer.fault is not None:
+            return sent + self._fail_over()
         self._upstream_ended = True
         return sent + self._end_answer()
 
@@ -228,7 +228,7 @@ class RewrittenExchange(Exchange):
 
     def _make_answer(self) -> ClientAnswer:
         settings, request, plan = self._settings, self._client_request, self._plan
-        calls_at_end = self._failover is not None or self.judge is not None
+        calls_at_end = bool(settings.fallbacks) or self.judge is not None
         drops_calls = request.choice.mode == "none" and plan.taught is not None
         options: dict[str, Any] = {
             "call_deltas": not (self._neutralised or calls_at_end),
@@ -265,10 +265,8 @@ class RewrittenExchange(Exchange):
         return prefix + (TEXT_CALL_ID if self._plan.dialects else "") + secrets.token_hex(9)
 
     def _send(self, events: list[SourceEvent]) -> bytes:
-        if self._failover is not None:
-            may_continue = self._bytes_left >= 0 and not self._answer.stopped
-            events = self._failover.read(events, may_continue=may_continue)
-        return self._answer_events(events)
+        may_fail = self.may_fail and self._bytes_left >= 0 and not self._answer.stopped
+        return self._answer_events(self._failover.answer.read(events, may_fail=may_fail))
 
     def _answer_events(self, events: list[SourceEvent]) -> bytes:
         return self._stream_or_keep(self._answer.feed(events)) if events else b""
@@ -307,7 +305,7 @@ class RewrittenExchange(Exchange):
     # Further requests.
 
     def _write(self) -> UpstreamRequest:
-        upstream = self._failover.upstream if self._failover is not None else None
+        upstream = self._failover.upstream
         if upstream is not None and upstream.model:
             self._client_request = self._client_request._replace(model=upstream.model)
         settings = self._settings
@@ -317,9 +315,9 @@ class RewrittenExchange(Exchange):
             settings.upstream,
             examples=settings.few_shot,
             host=self._host,
-            more=self._failover.instructions if self._failover is not None else (),
+            more=self._failover.instructions,
         )
-        return request if self._failover is None else self._failover.address(request)
+        return self._failover.address(request)
 
     def _drop_schema(self) -> None:
         """Prepare a request without the schema of the forced call, because the upstream has refused the schema."""
@@ -329,13 +327,13 @@ class RewrittenExchange(Exchange):
         self.request = self._write()
         self._answer = self._make_answer()
 
-    def _fail_over(self, failover: AnswerFailover) -> bytes:
+    def _fail_over(self) -> bytes:
         """Prepare the request to the next upstream. Returns the failed answer's buffered text for the client."""
         self._body.clear()
-        sent = self._answer_events(failover.take_pending_text())
+        sent = self._answer_events(self._failover.answer.take_pending_text())
         written = self._answer.continue_elsewhere(self._client_request.model or "")
-        failover.move_on(written, begun=bool(self._answer.shown))
-        self.may_fail = failover.has_next
+        self._failover.move_on(written, begun=bool(self._answer.shown))
+        self.may_fail = self._failover.answer.next is not None
         self.request = self._write()
         return sent
 

@@ -9,14 +9,13 @@ failures.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
 from streamtools.conversation.models.prefill import PREFILLS, Prefill
 from streamtools.conversation.shared_answer import CONTINUE_PROMPT, RETRYABLE_STATUSES, SharedAnswer
-from streamtools.events import SourceError, SourceEvent
+from streamtools.events import SourceError
 from streamtools.gateway.settings import FallbackUpstream, Settings
 from streamtools.gateway.upstream_requests import UpstreamRequest
 from streamtools.logs import Logger
@@ -32,55 +31,35 @@ class AnswerFailover:
         self.instructions: list[dict[str, Any]] = []
         """Messages at the end of the request that instruct the model to continue. Empty if they are not needed."""
         self._settings = settings
-        self._answer = SharedAnswer(settings.circuits)
+        self.answer = SharedAnswer(settings.circuits)
+        """The answer to which the upstreams contribute. If its `fault` is set, the next upstream must get a request."""
         self._written = ""  # the text that the current upstream must continue
-
-    @property
-    def has_failed(self) -> bool:
-        """Whether the current upstream has failed, so that the next one must get a request."""
-        return self._answer.fault is not None
-
-    @property
-    def has_next(self) -> bool:
-        return self._answer.next is not None
 
     @property
     def upstream(self) -> FallbackUpstream | None:
         """The current upstream if it is a fallback; None for the primary upstream."""
-        at = self._answer.index
+        at = self.answer.index
         return self._settings.fallbacks[at - 1] if at else None
 
     def address(self, request: UpstreamRequest) -> UpstreamRequest:
         """Return `request` addressed to the current upstream, with the text to continue as a prefill if possible."""
         prefill = self._prefill
-        if self._written.strip() and prefill is not None and not self._answer.complete:
+        if self._written.strip() and prefill is not None and not self.answer.complete:
             body = prefill.write(msgspec.json.decode(request.body), self._written.rstrip())
             request = request._replace(body=to_json(body))
-        return request._replace(at=self._answer.index)
+        return request._replace(at=self.answer.index)
 
     def check_status(self, status: int) -> None:
         """Record a failure if the error `status` may be temporary and another upstream is left."""
-        if self.has_next and (status in RETRYABLE_STATUSES or status >= 500):
-            self._answer.fault = SourceError(f"the upstream answered with status {status}", status=status)
-
-    def read(self, events: Iterable[SourceEvent], *, may_continue: bool) -> list[SourceEvent]:
-        """Read events of an answer, and return the events for the client.
-
-        If an event is a failure, `may_continue` is True and another upstream is left, `has_failed` becomes True. Then
-        the events from the failure on are dropped.
-        """
-        return self._answer.read(events, may_fail=may_continue and self.has_next)
-
-    def take_pending_text(self) -> list[SourceEvent]:
-        """Return text of the failed answer that is still buffered because it could be a repetition."""
-        return self._answer.take_pending_text()
+        if self.answer.next is not None and (status in RETRYABLE_STATUSES or status >= 500):
+            self.answer.fault = SourceError(f"the upstream answered with status {status}", status=status)
 
     def move_on(self, written: str, *, begun: bool) -> None:
         """Make the next upstream the current one, and let it continue the text `written`.
 
         `begun` says whether the client already got text. It is only logged.
         """
-        answer = self._answer
+        answer = self.answer
         failed, fault = answer.index, answer.fault
         self._settings.circuits.note(failed, failed=True)
         answer.move_on()
