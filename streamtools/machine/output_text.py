@@ -42,20 +42,7 @@ class OutputText:
 
     def feed(self, text: str) -> list[UIEvent]:
         """Parse a delta of text. Returns the parser's events, then a `partial` event for each addition to the value."""
-        events = self.parse(text)
-        if len(events) == 1 and type(event := events[0]) is Text:  # by far the most frequent case
-            reader, text = self._reader, event.text
-            if reader.flows and '"' not in text and "\\" not in text:  # fast path: more text of a string
-                self._text.append(text)
-                if not text.isprintable():
-                    reader.note_controls(text)
-                events.append(Partial(reader.place, text))
-            elif self._head is None:
-                self._read(text, events)
-            else:
-                self._feed(text, events)
-            return events
-        return self.add_to(events)
+        return self.add_to(self.parse(text))
 
     def add_to(self, events: list[UIEvent]) -> list[UIEvent]:
         """Read the text events in `events`, and append `partial` events for the value to it. Returns `events`."""

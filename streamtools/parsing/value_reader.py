@@ -58,15 +58,9 @@ class ValueReader:
         self.fault: Rejected | None = None
         self.repaired = False
         """Whether a string of the value holds raw control characters. They are not valid JSON, but are accepted."""
-        self.flows = False
-        """Whether a string value is open. The string is at the path `place`.
-
-        Text without quotes and back-slashes then continues the string. As a fast path, a caller may use this text
-        directly instead of calling `feed`. The caller must then call `note_controls` with the text.
-        """
         self.rest = ""
         """The text after the value, from the piece in which the value ended."""
-        self.place: Path = []
+        self._place: Path = []
         self._limits = limits
         # The innermost open container: its path, its keys (None for an array), and the index of its current item.
         self._outer: Path = []
@@ -107,7 +101,7 @@ class ValueReader:
                         raise _invalid()
                     if self._keys is None:
                         self._index += 1
-                        self.place = [*self._outer, self._index]
+                        self._place = [*self._outer, self._index]
                         self._expects = VALUE
                     else:
                         self._expects = KEY
@@ -126,7 +120,6 @@ class ValueReader:
             self.rest = text[at:] if self._expects == END else ""
         except Rejected as fault:
             self.fault = fault
-        self.flows = self._in_string and not (self._is_key or self._escape or self.fault)
         return added
 
     def close(self) -> Sequence[Added]:
@@ -149,15 +142,15 @@ class ValueReader:
         piece = text[at:] if end < 0 else text[at:end]
         if self._escape or "\\" in piece:
             return self._read_escapes(text, at, added)
-        if not piece.isprintable():
-            self.note_controls(piece)
+        if not piece.isprintable():  # it may hold raw control characters
+            self.repaired = self.repaired or any(character < " " for character in piece)
         if self._is_key:
             self._take(piece, end >= 0, added)
         elif end >= 0:
-            added.append((self.place, piece, True))
+            added.append((self._place, piece, True))
             self._end_value()
         elif piece:
-            added.append((self.place, piece, False))
+            added.append((self._place, piece, False))
         if end < 0:
             return len(text)
         self._in_string = False
@@ -174,8 +167,8 @@ class ValueReader:
         if not (ends or broken):
             whole = whole_escapes(piece, 0).end()
             piece, self._escape = piece[:whole], piece[whole:]
-        if not piece.isprintable():
-            self.note_controls(piece)
+        if not piece.isprintable():  # it may hold raw control characters
+            self.repaired = self.repaired or any(character < " " for character in piece)
         if "\\" in piece:
             sound = _sound(piece, 0).end()
             broken = broken or sound < len(piece)
@@ -194,13 +187,9 @@ class ValueReader:
                 self._end_key("".join(self._key))
             return
         if ends or piece:
-            added.append((self.place, piece, ends))
+            added.append((self._place, piece, ends))
         if ends:
             self._end_value()
-
-    def note_controls(self, text: str) -> None:
-        """Set `repaired` if a piece of a string holds raw control characters."""
-        self.repaired = self.repaired or any(character < " " for character in text)
 
     def _end_key(self, key: str) -> None:
         keys = self._keys
@@ -208,7 +197,7 @@ class ValueReader:
         if key in keys:
             raise Rejected(Code.DUPLICATE_KEY, f"{_name(self._outer)} has the member {key!r} twice")
         keys.add(key)
-        self.place = [*self._outer, key]
+        self._place = [*self._outer, key]
         self._expects = COLON
 
     # Values.
@@ -246,7 +235,7 @@ class ValueReader:
                 raise Rejected(Code.NOT_A_NUMBER, "a number is too large")
         if self._expects > FIRST:
             raise _invalid()
-        added.append((self.place, value, True))
+        added.append((self._place, value, True))
         self._end_value()
 
     def _open(self, char: str, added: list[Added]) -> None:
@@ -256,22 +245,22 @@ class ValueReader:
         if len(self._stack) >= self._limits.depth:
             raise Rejected(Code.TOO_DEEP, "the value nests too deeply")
         self._stack.append((self._outer, self._keys, self._index))
-        self._outer = place = self.place
+        self._outer = place = self._place
         if is_object:
             added.append((place, {}, False))
             self._keys, self._expects = set(), FIRST_KEY
         else:
             added.append((place, [], False))
             self._keys, self._index, self._expects = None, 0, FIRST
-            self.place = [*place, 0]
+            self._place = [*place, 0]
 
     def _close(self, char: str, added: list[Added]) -> None:
         expects, is_array = self._expects, self._keys is None
         first = FIRST if is_array else FIRST_KEY
         if not self._stack or is_array != (char == "]") or expects not in (COMMA, first):
             raise _invalid()
-        self.place = self._outer
-        added.append((self.place, [] if is_array else {}, True))
+        self._place = self._outer
+        added.append((self._place, [] if is_array else {}, True))
         self._outer, self._keys, self._index = self._stack.pop()
         self._end_value()
 
