@@ -31,7 +31,7 @@ Returns the message and the end of the near miss at that index. Returns None if 
 if there is none.
 """
 
-Known: TypeAlias = tuple[Marker, str]
+MissMarker: TypeAlias = tuple[Marker, str]
 """The marker of a near miss, and the message of its warning."""
 
 _NEVER: Final = 2**62  # a position after the end of every text
@@ -44,7 +44,7 @@ _LABEL = (BLANKS, Some("A-Za-z0-9_+-", 0, 16), BLANKS, LINE_END, SPACES, "{")
 class NearMisses:
     """The near misses of a set of dialects, grouped by where they are recognized."""
 
-    def __init__(self, prose: Sequence[Known], code: Sequence[Known], names: Sequence[str]) -> None:
+    def __init__(self, prose: Sequence[MissMarker], code: Sequence[MissMarker], names: Sequence[str]) -> None:
         """`prose` and `code` are the near misses in prose and in code.
 
         JSON of a tool in `names` is a near miss at the start of a message.
@@ -72,7 +72,7 @@ class NearMisses:
         return self._json if first in _JSON_STARTS else None
 
 
-def json_call(names: Sequence[str]) -> Known:
+def json_call(names: Sequence[str]) -> MissMarker:
     """Return the near miss of a JSON object that begins with the name of one of these tools, and arguments.
 
     An object directly after `[` or a line feed is excluded, because it may belong to a marker that is a near miss.
@@ -84,7 +84,7 @@ def json_call(names: Sequence[str]) -> Known:
     return Marker(parts, not_after=r"[\[\r\n]"), _WITHOUT_MARKER
 
 
-def _any_of(known: Sequence[Known]) -> Recognise | None:
+def _any_of(known: Sequence[MissMarker]) -> Recognise | None:
     return Markers(known).at if known else None
 
 

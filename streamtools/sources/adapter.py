@@ -661,11 +661,12 @@ class FrameAdapter(Adapter):
         This is so if the adapter understood neither the earlier data of the stream nor `events`.
         """
         if self._other_format is None and self._frames.ignored:
-            self._other_format = f"no event, but `{bounded(self._frames.ignored.decode(errors='replace'), 60)}`", None
+            line = bounded(self._frames.ignored.decode(errors="replace"), 60)
+            self._other_format = f"`{line}`, which is no event", None
         if self._other_format is None or self._understood or _is_understood(events):
             return None
         seen, advice = self._other_format
-        advice = advice or "`sources.detect` finds out whether any source reads it"
+        advice = advice or "`sources.detect` chooses a source that reads the stream"
         declared = bounded(self.content_type, 100) or "unknown"
         expected = f"`sources.{self.name}`" if self.name else "the adapter"
         message = f"{expected} understood nothing in the stream: the content type is {declared}"
@@ -748,7 +749,7 @@ class FrameAdapter(Adapter):
 
     def _note_other_format(self, event: str, value: Any) -> None:
         if self._other_format is None and not self._understood and (name := format_of(event, value)) != self.name:
-            advice = f"`sources.{name}` reads those" if name else unread_format(event, value)
+            advice = f"`sources.{name}` reads this format" if name else unread_format(event, value)
             self._other_format = seen_in(event, value), advice
 
     def _pass_fields(self, delta: dict[str, Any], known: frozenset[str], events: list[SourceEvent]) -> None:

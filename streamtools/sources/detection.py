@@ -62,7 +62,7 @@ class Undecided(Adapter):
         self._waiting: list[object] = []
         self._seen = 0
         self._frames: SSEDecoder | LineDecoder | None = None
-        self._lines = False  # a JSON object has arrived
+        self._has_objects = False  # a JSON object has arrived
         media = content_type.partition(";")[0].strip().lower()
         if "ndjson" in media or "jsonl" in media:
             self._choose("ollama")
@@ -105,7 +105,7 @@ class Undecided(Adapter):
         if name is None:
             name = "openai"
             if isinstance(self._frames, LineDecoder):
-                name = "ollama" if self._lines else "gemini"  # errors of Gemini span several lines
+                name = "ollama" if self._has_objects else "gemini"  # errors of Gemini span several lines
         self._chosen = chosen = ADAPTERS[name](self._limits)
         chosen.content_type = self.content_type
         waiting, self._waiting = self._waiting, []
@@ -135,5 +135,5 @@ class Undecided(Adapter):
             value: Any = decode(frame.data)
         except ValueError:
             value = None
-        self._lines = self._lines or isinstance(value, dict)
+        self._has_objects = self._has_objects or isinstance(value, dict)
         return format_of(frame.event, value)

@@ -30,8 +30,8 @@ _BY_KEY = {
     **dict.fromkeys(("messageStart", "contentBlockStart", "contentBlockDelta", "messageStop", "chunk"), "bedrock"),
 }
 _UNREAD = {
-    "thread": "they are OpenAI's Assistants, which no source reads: ask its Responses",
-    "response": "they are Ollama's /api/generate, which no source reads: ask /api/chat",
+    "thread": "no source reads OpenAI's Assistants; use its Responses API",
+    "response": "no source reads Ollama's /api/generate; use /api/chat",
 }
 """Maps a format that no source reads to the advice for the error message."""
 
@@ -69,4 +69,4 @@ def seen_in(event: str, value: Any) -> str:
         return f"`{bounded(kind, 60)}`"
     if isinstance(value, dict):
         return f"an object of {bounded(', '.join(map(str, [*value][:6])), 100) or 'nothing'}"
-    return "no JSON" if value is None else f"a JSON {type(value).__name__}"
+    return "data that is not JSON" if value is None else f"a JSON {type(value).__name__}"

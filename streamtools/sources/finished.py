@@ -39,7 +39,7 @@ def finished(response: object, limits: Limits = DEFAULT_LIMITS) -> list[SourceEv
         return _read_blocks({}, split_blocks([_plain(item) for item in response]), limits)
     value = _plain(response)
     if not isinstance(value, dict):
-        raise UnreadableSource(f"a finished response was expected, and not {type(response)!r}")
+        raise UnreadableSource(f"expected a finished response, got {type(response)!r}")
     found = split_response(value)
     match found.kind:
         case "gemini":

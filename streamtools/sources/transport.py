@@ -1,8 +1,8 @@
 """Reads the object that a caller passes as a stream: an HTTP response, an event source, an SDK stream or an iterable.
 
 No HTTP client is imported. An object with `aiter_bytes()` is a response. An event source has a `response` attribute.
-Its response is read directly, because the SSE decoders of HTTP libraries lose and invent events (`frames.py` does not).
-`aiter_raw` is not used, because it yields compressed bytes.
+Its response is read directly, because the SSE decoders of HTTP libraries lose and invent events. `aiter_raw` is not
+used, because it yields compressed bytes.
 
 A stream of an SDK (`AsyncStream` of openai, anthropic and others) also has a `response`. If no byte of that response
 was consumed, its bytes are read. They contain fields that the SDK drops, they cost less to read, and they show how a

@@ -234,7 +234,7 @@ STREAMS: dict[str, Stream] = {
             SourceRaw({"type": "content-delta", "index": 0, "delta": {"message": {"content": {"text": "a"}}}}),
             SourceError(
                 "`sources.openai` understood nothing in the stream: the content type is unknown, and it begins with "
-                "`content-delta`; `sources.cohere` reads those",
+                "`content-delta`; `sources.cohere` reads this format",
                 cause="unknown_format",
             ),
         ],
@@ -352,12 +352,12 @@ CHAT = b'{"message":{"role":"assistant","content":"a"},"done":false}\n'
 ASSISTANTS = sse({"id": "run_1", "object": "thread.run"}, "thread.run.created") + sse("[DONE]", "done")
 ANTHROPIC = sse({"type": "message_start", "message": {"id": "m"}}, "message_start")
 FOREIGN: dict[str, tuple[str, bytes, str]] = {
-    "OpenAI's Assistants": ("openai", ASSISTANTS, "`thread.run.created`; they are OpenAI's Assistants"),
-    "Ollama's /api/generate": ("ollama", GENERATE, "an object of model, response, done; they are Ollama's"),
-    "Ollama's lines": ("gemini", CHAT * 2, "an object of message, done; `sources.ollama` reads those"),
-    "Anthropic's": ("openai", ANTHROPIC + DONE, "`message_start`; `sources.anthropic` reads those"),
-    "chat completions": ("anthropic", chunk({"content": "a"}) + DONE, "choices; `sources.openai` reads those"),
-    "a page": ("openai", b"<!DOCTYPE html>\n<p>\n\nBad gateway</p>\n", "no event, but `<!DOCTYPE html>`"),
+    "OpenAI's Assistants": ("openai", ASSISTANTS, "`thread.run.created`; no source reads OpenAI's Assistants"),
+    "Ollama's /api/generate": ("ollama", GENERATE, "an object of model, response, done; no source reads Ollama's"),
+    "Ollama's lines": ("gemini", CHAT * 2, "an object of message, done; `sources.ollama` reads this format"),
+    "Anthropic's": ("openai", ANTHROPIC + DONE, "`message_start`; `sources.anthropic` reads this format"),
+    "chat completions": ("anthropic", chunk({"content": "a"}) + DONE, "choices; `sources.openai` reads this format"),
+    "a page": ("openai", b"<!DOCTYPE html>\n<p>\n\nBad gateway</p>\n", "`<!DOCTYPE html>`, which is no event"),
     "one of a kind": ("openai", sse({"kind": 1, "what": 2}) + DONE, "an object of kind, what; `sources.detect`"),
 }
 

@@ -106,7 +106,7 @@ def test_a_function_call_of_the_old_format_has_no_provider_id() -> None:
     "response", [5, b"{}", object(), iter(())], ids=["a number", "bytes", "an object", "an iterator"]
 )
 def test_another_object_than_a_response_is_refused(response: Any) -> None:
-    with pytest.raises(UnreadableSource, match="a finished response was expected"):
+    with pytest.raises(UnreadableSource, match="expected a finished response"):
         extract_tool_calls(response)
 
 
