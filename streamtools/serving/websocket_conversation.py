@@ -43,24 +43,18 @@ Id: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=1024)]
 
 
 class FrameError(Exception):
-    """An invalid frame. The client receives `answer`.
+    """A frame that cannot be used. The client receives `answer`, which includes `fields`.
 
-    If the client sends too many invalid frames, the websocket is closed with the `close_code` of the last one.
+    If the client sends too many invalid frames, the websocket is closed with the `close_code` of the last one. A
+    decision or a result for a call that does not wait for it has the field `call_id`. It may only be late, so it is not
+    counted as invalid.
     """
 
-    def __init__(self, code: str, message: str, close_code: int = 1008) -> None:
+    def __init__(self, code: str, message: str, close_code: int = 1008, **fields: Any) -> None:
         super().__init__(message)
-        self.answer: dict[str, Any] = {"code": code, "message": message}
+        self.answer = {"code": code, "message": message, **fields}
         self.code = code
         self.close_code = close_code
-
-
-class CallNotPending(FrameError):
-    """A decision or a result for a call that does not wait for it. It may be late, so it is not counted as invalid."""
-
-    def __init__(self, code: str, message: str, call_id: str) -> None:
-        super().__init__(code, message)
-        self.answer["call_id"] = call_id
 
 
 class CancelFrame(msgspec.Struct, forbid_unknown_fields=True):
@@ -314,7 +308,7 @@ class _SocketConversation:
                             raise _ending() from None
             except FrameError as error:
                 await self._send_error(error)
-                invalid += not isinstance(error, CallNotPending)
+                invalid += "call_id" not in error.answer
                 if invalid >= _MAX_INVALID_FRAMES:
                     self.close_code = error.close_code
                     return
@@ -327,7 +321,7 @@ class _SocketConversation:
         return self.reader.decidable if self.reader is not None else None
 
     async def _decide(self, approval: ApprovalFrame) -> None:
-        """Approve or deny a call. Raises `CallNotPending` if the call does not wait for a decision."""
+        """Approve or deny a call. Raises `FrameError` if the call does not wait for a decision."""
         call_id = approval.call_id
         decidable = self._decidable
         try:
@@ -337,15 +331,15 @@ class _SocketConversation:
             if decided is not None:
                 await decided
         except (DecisionRefused, OwnerUnreachable) as error:
-            raise CallNotPending("decision_refused", str(error), call_id) from None
+            raise FrameError("decision_refused", str(error), call_id=call_id) from None
 
     async def _deliver_result(self, frame: ResultFrame) -> None:
-        """Deliver the result of a call that the client runs. Raises `CallNotPending` if no call waits for it."""
+        """Deliver the result of a call that the client runs. Raises `FrameError` if no call waits for it."""
         call_id = frame.call_id
         decidable = self._decidable
         questions = await decidable.questions() if isinstance(decidable, Run) else decidable and decidable.questions
         if not decidable or not any(each.call.id == call_id and not each.approval for each in questions or ()):
-            raise CallNotPending("unknown_call", f"no call with this id waits for a result: {call_id}", call_id)
+            raise FrameError("unknown_call", f"no call with this id waits for a result: {call_id}", call_id=call_id)
         answered = decidable.answer(call_id, frame.result, error=frame.error)
         if answered is not None:
             await answered
@@ -405,6 +399,4 @@ class _SocketConversation:
 
 
 def _ending() -> FrameError:
-    error = FrameError("ending", "The server is about to end.")
-    error.answer["retry_after"] = RETRY_AFTER
-    return error
+    return FrameError("ending", "The server is about to end.", retry_after=RETRY_AFTER)
