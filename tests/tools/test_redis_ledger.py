@@ -61,7 +61,7 @@ def test_a_cluster_is_refused() -> None:
 
 async def test_calls_of_a_run_of_another_process_do_not_start(client: Any) -> None:
     """The ledger reads the token of the run itself."""
-    DRIVEN_RUN.set(SimpleNamespace(run_id="run_1", epoch=1, place="meta"))
+    DRIVEN_RUN.set(SimpleNamespace(run_id="run_1", epoch=1, meta_key="meta"))
     async with RedisLedger(client) as ledger:
         for token, begins in ("1:here", True), ("2:there", False):
             await client.execute("HSET", "meta", "token", token)
