@@ -19,7 +19,7 @@ from typing import Literal
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from streamtools import replay
-from streamtools.conversation.shared_answer import Continuation
+from streamtools.conversation.failover_rules import Continuation
 from streamtools.events import Text
 from streamtools.recording import shipped
 

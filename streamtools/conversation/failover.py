@@ -20,11 +20,11 @@ from typing import Any, Literal, Self, TypeAlias
 import anyio
 
 from streamtools import observing
+from streamtools.conversation.failover_rules import CONTINUE_PROMPT, Circuits, SharedAnswer
 from streamtools.conversation.models.model import Ask, Model, origin_of
 from streamtools.conversation.models.output_format import with_type_in_prompt
 from streamtools.conversation.models.prefill import prefill_of
 from streamtools.conversation.reply import Reply
-from streamtools.conversation.shared_answer import CONTINUE_PROMPT, Circuits, SharedAnswer
 from streamtools.errors import Code, check_word
 from streamtools.events import ProviderCompleted, SourceError, SourceEvent, SourceWarning
 from streamtools.history import Assistant, Origin, User

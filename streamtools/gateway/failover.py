@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
+from streamtools.conversation.failover_rules import CONTINUE_PROMPT, RETRYABLE_STATUSES, SharedAnswer
 from streamtools.conversation.models.prefill import PREFILLS, Prefill
-from streamtools.conversation.shared_answer import CONTINUE_PROMPT, RETRYABLE_STATUSES, SharedAnswer
 from streamtools.events import SourceError
 from streamtools.gateway.settings import FallbackUpstream, Settings
 from streamtools.gateway.upstream_requests import UpstreamRequest

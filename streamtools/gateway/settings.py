@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, TypedDict, get_args
 
 from streamtools.calls import IdFactory
+from streamtools.conversation.failover_rules import Circuits
 from streamtools.conversation.prompts import Example
-from streamtools.conversation.shared_answer import Circuits
 from streamtools.errors import check_word
 from streamtools.gateway.http import Headers
 from streamtools.gateway.upstream_requests import CallMode, CallModes, Upstream, teaching_plan

@@ -25,7 +25,7 @@ from streamtools.stream.collector import Collector
 from streamtools.stream.reading import Driver, Startable, close
 from streamtools.stream.result import TurnResult
 from streamtools.tools.approvals import Answer, Approve, Decidable, Decision, Deny, Question, Suspension
-from streamtools.tools.failures import is_failure
+from streamtools.tools.cancellation import is_failure
 from streamtools.tools.ledger import DRIVEN_RUN
 
 log = Logger(__name__)

@@ -18,7 +18,7 @@ import anyio.lowlevel
 
 from streamtools.events import SourceEvent, UIEvent
 from streamtools.logs import Logger, loggable
-from streamtools.tools.failures import is_failure
+from streamtools.tools.cancellation import is_failure
 
 log = Logger(__name__)
 

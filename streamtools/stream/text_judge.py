@@ -36,7 +36,7 @@ from streamtools.events import (
     Warning,
 )
 from streamtools.logs import Logger
-from streamtools.tools.failures import is_failure
+from streamtools.tools.cancellation import is_failure
 
 log = Logger(__name__)
 

@@ -60,7 +60,7 @@ from streamtools.tools.approvals import (
     Suspension,
     read_resumption,
 )
-from streamtools.tools.failures import is_stray
+from streamtools.tools.cancellation import is_stray
 from streamtools.tools.guards import Guards, GuardTracker, Stop
 from streamtools.tools.invocation import Threads
 from streamtools.tools.registry import ToolsLike

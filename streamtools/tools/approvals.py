@@ -30,7 +30,7 @@ from msgspec.structs import replace
 from streamtools.calls import ToolCall
 from streamtools.errors import DecisionRefused, ToolInputError
 from streamtools.logs import Logger
-from streamtools.tools.failures import is_failure
+from streamtools.tools.cancellation import is_failure
 from streamtools.tools.ledger import CallLedger
 from streamtools.tools.tool import Tool
 

@@ -29,8 +29,8 @@ import anyio.to_thread
 
 from streamtools.errors import ToolFailed, ToolInputError, ToolOutputError, ToolTimeout
 from streamtools.logs import Logger
+from streamtools.tools.cancellation import is_failure
 from streamtools.tools.context import Report, ToolContext
-from streamtools.tools.failures import is_failure
 from streamtools.tools.results import ToolError, ToolResult, Written
 from streamtools.tools.tool import Tool
 

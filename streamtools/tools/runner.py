@@ -33,8 +33,8 @@ from streamtools.errors import Code, ToolCallFailed, ToolFailed, ToolOutputError
 from streamtools.events import ApprovalRequested, Executing, Progress, UIEvent, Warning
 from streamtools.logs import Logger
 from streamtools.tools.approvals import Answer, Approvals, Approve, Deny, Need, Question, need_of
+from streamtools.tools.cancellation import is_failure
 from streamtools.tools.context import ToolContext
-from streamtools.tools.failures import is_failure
 from streamtools.tools.invocation import TIMEOUT, Thread, Threads, invoke, write_client_result
 from streamtools.tools.ledger import CallLedger, run_once
 from streamtools.tools.results import ToolError, ToolOutcome, Written

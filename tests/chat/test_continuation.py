@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from streamtools import chat
 from streamtools.conversation import Fallback, OpenAIChat, ScriptedModel
+from streamtools.conversation.failover_rules import SHORTEST, Continuation
 from streamtools.conversation.models import AnthropicMessages
 from streamtools.conversation.models.prefill import prefill_of
-from streamtools.conversation.shared_answer import SHORTEST, Continuation
 from tests.chat.test_failover import ASK, LOST, lines, text_of, told
 from tests.support.cases import together
 from tests.support.chat_chunks import DONE, chunk

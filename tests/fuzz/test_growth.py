@@ -10,7 +10,7 @@ import pytest
 import structlog
 
 from streamtools.apps.web import dissection
-from streamtools.conversation.shared_answer import Continuation
+from streamtools.conversation.failover_rules import Continuation
 from streamtools.errors import Code
 from streamtools.events import Done, Error, SourceEvent
 from streamtools.history import Assistant, TextPart, formats

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamtools import rules
-from streamtools.conversation.shared_answer import CONTINUE_PROMPT
+from streamtools.conversation.failover_rules import CONTINUE_PROMPT
 from streamtools.gateway import Exchange, FallbackUpstream, Rewrite, ToolCallTransport
 from streamtools.gateway.service import app
 from tests.support.gateway import CLIENTS, HEADERS, begin, collect, request, stream, whole

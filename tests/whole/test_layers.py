@@ -143,7 +143,7 @@ LOOSE = {
 RIM = {
     *("__main__", "apps", "outputs.asgi", "recording", "serving", "testing"),
     *("conversation.chat_stream", "conversation.emulation", "conversation.failover", "conversation.models"),
-    "conversation.shared_answer",
+    "conversation.failover_rules",
     "conversation.reply",
     *("outputs.openai_chunks", "outputs.responses_events"),  # read the clock for the time of a response
     "sources.adapter",
@@ -152,7 +152,7 @@ RIM = {
     *("stream.event_buffer", "stream.text_judge", "stream.long_work"),
     "stream.reading",
     *("stream.step_runner", "stream.tool_stream", "telemetry.spans"),
-    *(f"tools.{each}" for each in ("approvals", "context", "failures", "invocation", "ledger")),
+    *(f"tools.{each}" for each in ("approvals", "cancellation", "context", "invocation", "ledger")),
     *(f"tools.{each}" for each in ("mcp", "redis_client", "registry", "runner", "signature")),
     *("tools.postgres_ledger", "tools.redis_ledger", "tools.sql_ledger"),
 }

@@ -13,8 +13,8 @@ from opentelemetry.metrics import NoOpMeter
 
 from streamtools import parse, rules
 from streamtools.conversation.failover import OnBreak
+from streamtools.conversation.failover_rules import SHORTEST, WINDOW
 from streamtools.conversation.models.prefill import PREFILLS
-from streamtools.conversation.shared_answer import SHORTEST, WINDOW
 from streamtools.history import Format, SendReasoning
 from streamtools.parsing import DIALECTS
 from streamtools.telemetry.instruments import Instruments

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from streamtools.apps.web.dissection import dissect
-from streamtools.conversation.shared_answer import Continuation
+from streamtools.conversation.failover_rules import Continuation
 from streamtools.recording.format import Chunk, ExchangeHead, StreamEnd
 from streamtools.recording.reader import Chunks, OpenRecording
 from tests.fuzz.growth import LONG, NUMBER, Grammar
