@@ -214,7 +214,7 @@ def _measure(text: str, begin: int) -> tuple[int | None, int]:
 
     The length is None if there is no valid JSON value at `begin`. The function decodes pieces of growing size that
     start at `begin`. It does not decode the whole text from `begin`: to report an error, `json` counts all lines before
-    the error, which would make each bracket cost as much as all text before it.
+    the error. So each bracket would cost as much as all text before it.
     """
     size = _FIRST_PIECE
     while True:

@@ -8,7 +8,7 @@ cannot be withdrawn.
 
 A malformed call is sent with the model's text as its arguments, so that the client can answer it. If the run executes
 tools, it answers malformed calls itself, and they are not sent. If a part of the arguments was sent before the error
-was found, the answer ends with an error, because some clients would run the incomplete call.
+was found, the answer ends with an error. Otherwise some clients would run the incomplete call.
 
 All steps of a run become one message. White space between text and a call is dropped (see `TrailingSpace`).
 """

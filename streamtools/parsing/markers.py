@@ -74,8 +74,9 @@ class Marker:
 
     `parts` are the text of the marker. `ahead` must follow it, but is not read as a part of the marker.
 
-    `where` is the position of the marker: "anywhere", "line_start" for the start of a line after indentation, "start"
-    for the start of a message after white space, or "after_call" for the first text after a call and white space.
+    `where` is the position of the marker. "anywhere" allows every position. "line_start" is the start of a line after
+    indentation. "start" is the start of a message after white space. "after_call" is the first text after a call and
+    white space.
 
     `not_after` is a pattern for one character. The marker is not recognized after such a character.
 

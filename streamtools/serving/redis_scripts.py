@@ -202,12 +202,16 @@ local entry = redis.call('XRANGE', KEYS[1], id, id)
 return {first, last, stored[1], tonumber(stored[2]), stored[3] and 1 or 0, #entry > 0 and tonumber(entry[1][2][1]) or 0}
 """
 )
-"""Returns the state of a run as six values.
+"""Returns the state of a run as six values:
 
-The values are the first `seq` and the last `seq` in the log, the token (`''` if the run is unknown), the last `seq` at
-the time of the last claim, whether the run has ended (1 or 0), and the epoch under which the requested event was
-written (0 if the log does not contain the event). `KEYS`: log, meta. `ARGV`: the seq of the requested event, or `''`
-for the last event.
+1. The first `seq` in the log.
+2. The last `seq` in the log.
+3. The token, or `''` if the run is unknown.
+4. The last `seq` at the time of the last claim.
+5. Whether the run has ended (1 or 0).
+6. The epoch under which the requested event was written, or 0 if the log does not contain the event.
+
+`KEYS`: log, meta. `ARGV`: the seq of the requested event, or `''` for the last event.
 """
 
 SEND = """

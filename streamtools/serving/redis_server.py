@@ -200,7 +200,7 @@ class RedisMessages:
                         arrived.set()
                 case _:
                     self._tasks.start_soon(self._handle, message)
-        except Exception as error:  # from another version, for example. Later messages must still be read.
+        except Exception as error:  # the message may be of another version; later messages must still be read
             log.warning("message_not_read", **loggable(error))
 
     def stream(self, process_id: str) -> str:

@@ -180,7 +180,9 @@ class Run:
 
     def _on_detach(self, attachment: Attachment) -> None:
         self._readers.discard(id(attachment))
-        if not self._readers and threading.get_ident() == self._thread:  # not by garbage collection in another thread
+        if (
+            not self._readers and threading.get_ident() == self._thread
+        ):  # garbage collection may call this in another thread
             self._restart_abandoned_timer()
 
     def _restart_abandoned_timer(self) -> None:

@@ -99,9 +99,9 @@ class ToolStream(Decidable):
     at its next read, or on exit. Errors of the network are only error events. Enter and exit the stream in one task.
     Any task may call `aclose()`, which stops the run and waits for its end.
 
-    Raises ValueError for a value that is not allowed and for a `tool_choice` that no answer can satisfy, TypeError for
-    an unknown parameter, `UnreadableSource` for an object that is not a source, and `DecisionRefused` for a decision
-    that matches no call.
+    Raises ValueError for a value that is not allowed and for a `tool_choice` that no answer can satisfy. Raises
+    TypeError for an unknown parameter, `UnreadableSource` for an object that is not a source, and `DecisionRefused` for
+    a decision that matches no call.
     """
 
     def __init__(

@@ -239,8 +239,8 @@ async def run_once(
     is new. `seconds` is the maximum time to wait for the ledger, or for another process that runs the call. `tasks` is
     the task group that renews the lease.
 
-    Raises `OutcomeUnknown` if the call started earlier, or may have, and its outcome is unknown, `ToolTimeout` if
-    another process runs the call and does not finish in time, and `ToolFailed` if the call could not be recorded. In
+    Raises `OutcomeUnknown` if the call may have started earlier, and its outcome is unknown. Raises `ToolTimeout` if
+    another process runs the call and does not finish in time. Raises `ToolFailed` if the call could not be recorded. In
     these cases `work` has not started. A failure to record the outcome is only logged. A later attempt then raises
     `OutcomeUnknown`.
     """

@@ -60,9 +60,9 @@ def complete(schema: Any) -> Any:
 def snapshot(schema: Mapping[str, Any]) -> JsonSchema:
     """Return a copy of a schema for the parameters of a tool, checked and with missing keywords added.
 
-    Raises ValueError for a schema that providers refuse, because it cannot be written as JSON, does not describe an
-    object, or has a keyword such as `anyOf` at the top. Also raises ValueError if a keyword has an invalid value, or if
-    the schema nests deeper than the limit for arguments.
+    Raises ValueError for a schema that providers refuse: it cannot be written as JSON, does not describe an object, or
+    has a keyword such as `anyOf` at the top. Also raises ValueError if a keyword has an invalid value, or if the schema
+    nests deeper than the limit for arguments.
     """
     try:
         copied = from_json(to_json(schema))
@@ -92,8 +92,8 @@ def check_keywords(schema: Mapping[str, Any]) -> None:
 def inline(schema: JsonSchema) -> JsonSchema:
     """Return the schema without `$ref`, for providers that do not resolve references.
 
-    A recursive reference becomes `{}`. A part that nests deeper than the limit for arguments also becomes `{}`, and so
-    does each further reference when the inlined definitions have reached their size limit.
+    A recursive reference becomes `{}`, and so does a part that nests deeper than the limit for arguments. When the
+    inlined definitions have reached their size limit, each further reference also becomes `{}`.
     """
     definitions = {
         f"#/{key}/{name}": part for key in ("$defs", "definitions") for name, part in schema.get(key, {}).items()

@@ -65,8 +65,8 @@ class Timeouts:
     """Time limits for a request, in seconds. `math.inf` means no limit.
 
     `connect` limits the time to connect. `first_byte` limits the time from the start of the request to the first byte
-    of the answer, in which the provider may load the model and the model may think. `between_bytes` limits the time
-    between two reads that return bytes.
+    of the answer. In this time, the provider may load the model, and the model may think. `between_bytes` limits the
+    time between two reads that return bytes.
     """
 
     connect: float = 10.0

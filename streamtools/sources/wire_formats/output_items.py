@@ -3,8 +3,8 @@
 An item has an id and an index. A call also has a call id. Servers may omit each of these three. Some servers send a new
 item id with every event, and some send the same index for all items. An event therefore belongs to the item with its
 id. If no item has this id, the event belongs to the item with its index. If the index is also missing, the event
-belongs to the newest open item of its kind. Ids may collide. If only one of the item id and the call id matches an
-item, and the other id and the index differ, the event belongs to another item.
+belongs to the newest open item of its kind. Ids may collide. So an item does not match if the item id or the call id is
+equal, but the other id and the index differ.
 
 Function calls and calls of custom tools are reported as calls. The free text of a custom call becomes the JSON argument
 `input`. A call is complete when its item is done. If the response ends well, a call with whole arguments is also
