@@ -8,7 +8,7 @@ be prose. In a turn without calls, prose instead of JSON is reported as invalid 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from streamtools.errors import Code
@@ -26,8 +26,6 @@ class OutputText:
     """Reads the text events of each turn, and adds `partial` events. Call `begin` before each turn."""
 
     def __init__(self, output: OutputType, limits: Limits) -> None:
-        self.parse: Callable[[str], list[UIEvent]]
-        """The function that turns a delta of text into events. `Turn` sets it to `Parser.feed`."""
         self._output = output
         self._limits = limits
         self.begin()
@@ -39,10 +37,6 @@ class OutputText:
         self._text: list[str] = []
         self._has_additions = False  # whether a part of the value was read
         self._reported = False  # a warning about the invalid value was returned
-
-    def feed(self, text: str) -> list[UIEvent]:
-        """Parse a delta of text. Returns the parser's events, then a `partial` event for each addition to the value."""
-        return self.add_to(self.parse(text))
 
     def add_to(self, events: list[UIEvent]) -> list[UIEvent]:
         """Read the text events in `events`, and append `partial` events for the value to it. Returns `events`."""

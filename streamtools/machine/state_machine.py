@@ -119,11 +119,6 @@ class Ending:
         """True if the reason of `done` no longer depends on the provider."""
         return self.failed or bool(self.stopped_by)
 
-    def begin_turn(self) -> None:
-        """Record that an answer begins or continues."""
-        self.complete = self.requested = False
-        self.response_id = self.model = None
-
     def end_turn(self, event: ProviderCompleted, finish: str | None, has_gap: bool) -> None:
         """Record the end of a turn. `finish` is its finish reason if this process ends the turn, and None otherwise.
 
@@ -140,12 +135,6 @@ class Ending:
     def break_off_turn(self) -> None:
         """Record that the open turn ends without a finish reason."""
         self.finish = self.raw_finish = self.response_id = self.model = None
-
-    def end_chain(self, conversation_id: str | None) -> None:
-        """Record that the provider has completed the run and its conversation."""
-        self.finish = self.finish or "stop"
-        self.conversation_id = conversation_id
-        self.complete = True
 
     def stop(self, why: str) -> None:
         """Record that a limit stops the run. `why` becomes the finish reason if no other limit came first."""
@@ -321,7 +310,13 @@ class StreamMachine:
 
     def close(self) -> list[UIEvent]:
         """Return the last events. Call this when the transport ends. A run that is not complete ends with an error."""
-        return self._numbered(self._close())
+        if self.closed:
+            return []
+        events = self._start() + self._end_step()
+        if not (self._ending.complete or self._ending.is_certain):
+            events += self._fail(Code.STREAM_INTERRUPTED, "the stream ended before it was complete")
+            events += self._end_step()
+        return self._numbered(events + self._done())
 
     def cancel(self) -> list[UIEvent]:
         """Return the last events of a run that the caller leaves early. No more calls run.
@@ -329,7 +324,7 @@ class StreamMachine:
         The reason in `done` is `cancelled`. A run that has failed, was stopped or is complete keeps its reason.
         """
         if self.closed or self._ending.is_certain or self._is_complete:
-            return self._numbered(self._close())
+            return self.close()
         events = self._start() + self._break_off_turn() + self._end_step()
         return self._numbered(events + self._done(left=not self._ending.failed))
 
@@ -460,7 +455,8 @@ class StreamMachine:
             case ChainCompleted(conversation_id):
                 if self._is_open:  # older formats do not report the end of a turn
                     events += self._complete(ProviderCompleted())
-                self._ending.end_chain(conversation_id)
+                self._ending.finish = self._ending.finish or "stop"
+                self._ending.conversation_id, self._ending.complete = conversation_id, True
             case TextDelta("") if not self._is_open:  # empty text begins no turn
                 pass
             case _:
@@ -470,7 +466,8 @@ class StreamMachine:
 
     def _open_turn(self) -> list[UIEvent]:
         events = self._end_step()
-        self._ending.begin_turn()
+        self._ending.complete = self._ending.requested = False
+        self._ending.response_id = self._ending.model = None
         self._turn.begin()
         self._reset_turn()
         self._is_open = True
@@ -637,15 +634,6 @@ class StreamMachine:
     def _is_complete(self) -> bool:
         """True if the provider has completed the run, and none of its turns or steps is open."""
         return self._ending.complete and not (self._is_open or self.awaits_outcomes)
-
-    def _close(self) -> list[UIEvent]:
-        if self.closed:
-            return []
-        events = self._start() + self._end_step()
-        if not (self._ending.complete or self._ending.is_certain):
-            events += self._fail(Code.STREAM_INTERRUPTED, "the stream ended before it was complete")
-            events += self._end_step()
-        return events + self._done()
 
     def _fail(self, code: Code, message: str, status: int | None = None) -> list[UIEvent]:
         """Return the events of a fault that ends the run. The calls of the open turn do not run."""

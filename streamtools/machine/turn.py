@@ -225,8 +225,9 @@ class Turn:
     def _set_parser(self, parser: Parser) -> None:
         self.parser = parser
         self.parse: Callable[[str], list[UIEvent]] = parser.feed
-        if self._output is not None:
-            self._output.parse, self.parse = parser.feed, self._output.feed
+        """The function that converts a delta of text to events."""
+        if (output := self._output) is not None:
+            self.parse = lambda text: output.add_to(parser.feed(text))  # a method would be a reference cycle
 
     def _turn_native(self) -> None:
         """Stop searching text for calls, unless the caller has chosen dialects or `native_tool_calls`."""
