@@ -90,11 +90,8 @@ class RedisProcess:
         self._is_woken = False
         self._claiming: set[str] = set()
 
-    def start(self) -> None:
-        """Start the three tasks. After a cancellation, they continue until the ends of the runs are written."""
-        self._tasks.start_soon(self._run)
-
-    async def _run(self) -> None:
+    async def run(self) -> None:
+        """Run the three tasks. After a cancellation, they continue until the ends of the runs are written."""
         with anyio.CancelScope(shield=True) as scope:
             self._tasks.start_soon(self._end_with_group, scope)
             async with anyio.create_task_group() as group:

@@ -129,7 +129,7 @@ class RedisStore:
         self._start_run = start_run
         server = RedisServer(self._client, self._settings)
         self._process = RedisProcess(server, tasks, self._answer, self._take_over)
-        self._process.start()
+        tasks.start_soon(self._process.run)
 
     def read(self, key: str, /, after: int = 0) -> RedisReader:
         """Return a reader of a run. See `EventLog.read`."""
