@@ -32,8 +32,8 @@ _LOG_TIMEOUT_S = 10.0  # maximum time to write one event, and the pause of writi
 class Journal:
     """Writes the events of one run into its log, and holds the state that the attachments of the run share."""
 
-    def __init__(self, events: ReadableLog, owner: str, run_id: str) -> None:
-        self.log = events
+    def __init__(self, event_log: ReadableLog, owner: str, run_id: str) -> None:
+        self.event_log = event_log
         self.key = log_key(owner, run_id)
         self.last = 0  # the seq of the last event of the run
         self.logged = 0  # the seq of the last event in the log
@@ -47,7 +47,7 @@ class Journal:
         None if no other process may take the run over.
         """
         self.shared_frames = SharedFrames()
-        self.in_memory = type(events) is MemoryEventLog  # then writing never fails and never waits
+        self.in_memory = type(event_log) is MemoryEventLog  # then writing never fails and never waits
         self._run_id = run_id
         self._closed = False
         self._last_missing = 0  # the seq of the last event that could not be written; 0 if the last write succeeded
@@ -97,9 +97,9 @@ class Journal:
         return replace(event, seq=self.last + 1)
 
     async def _append(self, event: UIEvent) -> None:
-        events = cast("EventLog", self.log)
+        event_log = cast("EventLog", self.event_log)
         if self.in_memory:
-            await events.append(self.key, event)
+            await event_log.append(self.key, event)
         elif anyio.current_time() < self._retry_at and type(event) is not Done:
             self._last_missing = event.seq
             return
@@ -107,8 +107,8 @@ class Journal:
             try:
                 with anyio.fail_after(_LOG_TIMEOUT_S, shield=True):  # a cancelled call could store a part of an event
                     if self._last_missing:
-                        await events.append(self.key, resync(self._last_missing))
-                    await events.append(self.key, event)
+                        await event_log.append(self.key, resync(self._last_missing))
+                    await event_log.append(self.key, event)
             except Exception as error:
                 if not self._last_missing:
                     log.warning("events_not_logged", run_id=self._run_id, **loggable(error))
@@ -220,7 +220,7 @@ class Attachment:
     async def _read(self) -> UIEvent:
         journal = self._journal
         if self._events is None:
-            self._events = journal.log.read(journal.key, self.position)
+            self._events = journal.event_log.read(journal.key, self.position)
             if journal.in_memory and isinstance(self._events, MemoryReader):
                 self._memory, self._events = self._events, None
                 return await anext(self._memory)

@@ -48,7 +48,7 @@ class Run:
         stream: Startable | None,
         run_id: str,
         owner: str,
-        events: ReadableLog,
+        event_log: ReadableLog,
         *,
         stop_when_abandoned: float | None = None,
         on_end: Callable[[Run], None] = lambda run: None,
@@ -59,7 +59,7 @@ class Run:
         self.owner = owner
         self.conversation = conversation
         self.note = note
-        self.journal = Journal(events, owner, run_id)
+        self.journal = Journal(event_log, owner, run_id)
         """Writes the events. A Redis store replaces it before `drive`."""
         self.supersedes: bool = getattr(stream, "supersedes", False)
         """Whether the stream may replace steps that readers have already received."""
@@ -180,9 +180,8 @@ class Run:
 
     def _on_detach(self, attachment: Attachment) -> None:
         self._readers.discard(id(attachment))
-        if (
-            not self._readers and threading.get_ident() == self._thread
-        ):  # garbage collection may call this in another thread
+        # Garbage collection may call this method in another thread, where the timer must not be touched.
+        if not self._readers and threading.get_ident() == self._thread:
             self._restart_abandoned_timer()
 
     def _restart_abandoned_timer(self) -> None:
