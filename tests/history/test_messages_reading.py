@@ -183,7 +183,7 @@ LEFT: dict[str, list[Any]] = {
     "one that names nothing": [{"role": "tool", "name": "time", "content": ""}],
     "one whose id is no text": [TURN, tool("w"), {"role": "tool", "tool_call_id": 5, "content": ""}],
     "a second one": [TURN, tool("w"), tool("w", "y")],
-    "a second one behind another turn": [TURN, tool("w"), {"role": "assistant", "content": "a"}, tool("w", "y")],
+    "a second one after another turn": [TURN, tool("w"), {"role": "assistant", "content": "a"}, tool("w", "y")],
     "one of Anthropic's": [{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "w", "content": "x"}]}],
     "one of Converse's": [{"role": "user", "content": [{"toolResult": {"toolUseId": "w", "content": []}}]}],
     "one of Gemini's": [{"role": "user", "parts": [{"functionResponse": {"name": "f", "response": {}}}]}],

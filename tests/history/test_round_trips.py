@@ -79,7 +79,7 @@ def gemini(*parts: dict[str, Any]) -> Messages:
 
 HISTORIES: dict[str, tuple[str, Messages]] = {
     # Anthropic
-    "a web search, and what is cited of it": (
+    "a web search with citations": (
         "anthropic",
         anthropic(
             {"type": "thinking", "thinking": "Hm", "signature": "s"},
@@ -176,7 +176,7 @@ HISTORIES: dict[str, tuple[str, Messages]] = {
             }
         ],
     ),
-    "reasoning that nobody has signed": (
+    "reasoning without a signature": (
         "bedrock",
         [
             {"role": "user", "content": [{"text": "?"}]},

@@ -52,7 +52,7 @@ STREAMS: dict[str, tuple[Callable[..., Any], bytes, bytes]] = {
         _block("content_block_delta", {"delta": {"type": "input_json_delta", "partial_json": PIECE}}),
     ),
 }
-"""By name: the source, what opens the call, and what is repeated inside of it."""
+"""By name: the source, the opening of the call, and the text that is repeated in it."""
 
 
 def f(a: str = "") -> str:

@@ -21,11 +21,11 @@ ALPHABET = [*map(chr, range(128)), "é", "ß", "٣", "\u2028", "\uff5c", "漢", 
 
 
 def faults(pattern: str | bytes, flags: int = 0) -> Iterator[str]:
-    """Yield what may make a match, or a search, take more than linear time in a text that somebody has made for it.
+    """Yield the parts of a pattern that may make a match or a search take more than linear time in a hostile text.
 
-    Those are: an unbounded repetition inside of another one that nothing tells apart; two in a row that can
-    share characters; and one that a search begins again at each character of its own run. Possessive ones are not
-    tried again, so that only the last of these is left of them.
+    These are an unbounded repetition inside another one without a separator, two consecutive repetitions that share
+    characters, and a repetition that a search restarts at each character of its own match. Possessive repetitions are
+    not tried again, so only the last case applies to them.
     """
     tree = list(re._parser.parse(pattern, flags))  # type: ignore[attr-defined]
     if not any(_inner(tree, possessive=True)):
@@ -171,11 +171,11 @@ def _adjacent(tree: Sequence[Any], kind: int) -> Iterator[str]:
                     yield from _shared_with_next(one, way[at + 1 :], kind)
 
 
-def _shared_with_next(one: tuple[Any, Any], behind: Sequence[Any], kind: int) -> Iterator[str]:
+def _shared_with_next(one: tuple[Any, Any], following: Sequence[Any], kind: int) -> Iterator[str]:
     """Yield the following parts of a path that can match the same characters as a repetition."""
     own = _characters(*one, kind)
     between: frozenset[str] = frozenset()
-    for op, value in behind:
+    for op, value in following:
         if _unbounded(op, value):
             others = _characters(op, value, kind)
             head, tail = value[2][0]
@@ -197,7 +197,7 @@ def _restarting(tree: Sequence[Any], kind: int) -> Iterator[str]:
             own = _characters(op, value, kind)
             if _unbounded(op, value):
                 if before <= own and _least(way[at + 1 :]) and not _starts_at_an_edge(way[:at], own, kind):
-                    yield f"a search begins {_show((op, value), kind)} anew in its run"
+                    yield f"a search restarts {_show((op, value), kind)} within its own match"
                 break
             before |= own
 

@@ -486,7 +486,7 @@ async def test_text_that_a_rule_shortens_is_no_call(breaks: bool, share: int) ->
                         [event async for event in events]
 
                     assert [] == bank.paid
-                    assert "Ann" in str(second.asks[-1].history), "it was told what was said"
+                    assert "Ann" in str(second.asks[-1].history), "the history holds the message"
     assert tried > 8
 
 
@@ -534,7 +534,7 @@ async def test_neutralised_arguments_are_restored(flag: bool | None) -> None:
 
 DECISION = '{"tools":[{"tool":"pay","arguments":{"to":"Ann","amount":5}}]}'
 DECISIONS = {
-    "as it is asked for": DECISION,
+    "as requested": DECISION,
     "as a list": '[{"name":"pay","arguments":{"to":"Ann","amount":5}}]',
     "with escapes": DECISION.replace("tool", "t\\u006fol"),
     "as a string": json.dumps(DECISION),

@@ -92,7 +92,7 @@ PAYLOADS = [
     "9 ** 9 ** 9",
     "'a' * 10 ** 12",
 ]
-"""What runs, or expands, where somebody evaluates it."""
+"""Texts that run or expand when they are evaluated."""
 
 PROBE = """
 import json, sys
@@ -132,7 +132,7 @@ def told(dialect, payload, text):
             encoder.encode(event)
     return sum(payload in map(str, call.arguments.values()) for call in result.calls)
 
-for dialect in DIALECTS.values():  # what is loaded late is loaded here
+for dialect in DIALECTS.values():  # load all modules before the hook
     for text in texts(dialect, "x"):
         told(dialect, "x", text)
 cases = [(dialect, payload, text) for at, dialect in enumerate(DIALECTS.values())

@@ -71,7 +71,7 @@ def test_twice_the_openers_take_twice_the_work(dialect: Dialect, size: int) -> N
             text = piece * (length // len(piece)) if piece else opened[: len(opened) // 2] + 'a "b" {\n' * (length // 8)
             return calls_made([text[at : at + size] for at in range(0, len(text), size)], dialect)
 
-        work(16384)  # what is made once
+        work(16384)  # create what is cached
         once, twice, four_times = work(4096), work(8192), work(16384)
         assert four_times - twice < 3 * (twice - once) + 500, name  # 2 if linear, 4 if quadratic
 

@@ -22,7 +22,7 @@ BOMBS = {
     "depth of objects": ('{"a":' * 65 + "1" + "}" * 65, "too_deep"),
     "digits": ("1" * 301, "number_too_long"),
     "digits that Python refuses": ("9" * 5_000, "number_too_long"),
-    "digits behind a point": ("0." + "1" * 301, "number_too_long"),
+    "digits after a point": ("0." + "1" * 301, "number_too_long"),
     "digits of an exponent": ("1e" + "9" * 301, "number_too_long"),
     "an exponent": ("1e400", "not_a_number"),
     "a negative one": ("-1e400", "not_a_number"),
@@ -89,7 +89,7 @@ def test_a_bomb_in_a_native_call_is_an_error(as_text: bool, value: str, code: st
         assert [code] == codes
 
 
-PLAIN = (BOMBS["digits behind a point"][0], BOMBS["a key twice"][0])
+PLAIN = (BOMBS["digits after a point"][0], BOMBS["a key twice"][0])
 """What a provider's own frame may hold: a float has as many digits as a float has, and of a key that stands twice there
 the last counts, for everybody who sees the call. Frames are written by servers, and not by models.
 """
@@ -98,6 +98,6 @@ the last counts, for everybody who sees the call. Frames are written by servers,
 @bombs
 @pytest.mark.anyio
 async def test_execute_refuses_bombs(value: str, code: str) -> None:
-    if code != "too_large":  # whoever calls by hand holds the text already
+    if code != "too_large":  # the caller of `execute` holds the text already
         with pytest.raises(ToolInputError):
             await ToolRegistry(f).execute("f", f'{{"a":{value}}}')

@@ -35,7 +35,7 @@ def test_an_endless_stream_is_reported_once(name: str, megabytes: int) -> None:
 def test_memory_does_not_grow(name: str, megabytes: int) -> None:
     """A stream of four times the length needs no more memory."""
     size = megabytes * MIB
-    run(name, MIB, SMALL)  # what is made once
+    run(name, MIB, SMALL)  # create what is cached
     once, more = (peak(lambda size=size: run(name, size, SMALL)) for size in (size, 4 * size))  # type: ignore[misc]
 
     assert more < once + MIB // 4

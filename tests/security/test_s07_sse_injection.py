@@ -47,7 +47,7 @@ HOSTILE = {
 }
 
 FIXED = {"type", "code", "reason", "finish_reason", "dialect"}
-"""Fields of which the package makes the values, from lists of its own."""
+"""Fields whose values come from lists in the package."""
 
 
 def hostile(value: Any, text: str, key: str = "") -> Any:

@@ -26,7 +26,7 @@ DENIED = "the call of tool 'pay' was denied"
 
 
 def decide(*, approve: bool, reason: str = "") -> Any:
-    """Answer each question as it is asked."""
+    """Decide about each question when it arrives."""
 
     def then(event: UIEvent, events: Chat) -> None:
         if isinstance(event, ApprovalRequested):
@@ -51,7 +51,7 @@ async def suspended(bank: Bank, **options: Any) -> EndedRun:
 
 
 async def resumed(held: EndedRun, bank: Bank, decisions: Any, *, resume: Any = None, **options: Any) -> EndedRun:
-    """The run that goes on, with a model that says `Done.`"""
+    """Return the resumed run. Its model says `Done.`"""
     given = {"ledger": MemoryLedger(), "resume": resume or held.chat.suspension, **options}
     return await run_chat("Done.", tools=bank.tools, messages=held.chat.messages(), decisions=decisions, **given)
 
@@ -78,7 +78,7 @@ async def test_a_second_approval_is_refused() -> None:
     assert [("Ann", 5)] == bank.paid
 
 
-@pytest.mark.parametrize("digest", [None, "that of what was shown"])
+@pytest.mark.parametrize("digest", [None, "of the shown call"])
 async def test_a_call_that_changes_after_its_approval_does_not_run(digest: str | None) -> None:
     bank = Bank()
 
@@ -180,7 +180,7 @@ async def test_a_changed_call_is_refused() -> None:
     [
         pytest.param({}, 86_400.0, id="a day"),
         pytest.param({"decision_timeout": 60.0}, 60.0, id="a minute"),
-        pytest.param({"decision_timeout": math.inf}, None, id="for ever"),
+        pytest.param({"decision_timeout": math.inf}, None, id="no timeout"),
     ],
 )
 async def test_a_question_has_the_configured_timeout(options: Any, seconds: float | None) -> None:

@@ -27,7 +27,7 @@ def asked(*, approval: bool = True, expires: float | None = 100.0) -> Question:
     ("decision", "now", "expected"),
     [
         pytest.param(Approve(), 99.9, Approve(), id="yes"),
-        pytest.param(Approve(PAY.digest), 99.9, Approve(PAY.digest), id="yes to what was shown"),
+        pytest.param(Approve(PAY.digest), 99.9, Approve(PAY.digest), id="approved with its digest"),
         pytest.param(Deny("no money"), 99.9, Deny("no money"), id="no"),
         pytest.param(Approve(), 100.0, LATE, id="yes, too late"),
         pytest.param(Deny("no money"), 100.0, LATE, id="no, too late"),

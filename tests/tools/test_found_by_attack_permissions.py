@@ -37,7 +37,7 @@ async def run_chat(*answers: Any, **options: Any) -> EndedRun:
 
 
 async def resume(held: EndedRun, *answers: Any, tools: Any, decisions: Any = None, **options: Any) -> EndedRun:
-    """The run that goes on behind `held`."""
+    """Return the run that resumes `held`."""
     given = {"resume": held.chat.suspension, "ledger": MemoryLedger(), "messages": held.chat.messages(), **options}
     return await run_chat(*answers, tools=tools, decisions=decisions, **given)
 

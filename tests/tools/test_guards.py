@@ -41,7 +41,7 @@ def at(number: int) -> str:
 
 
 async def run(*source: SourceEvent, tools: Any = (look, fail), **options: Any) -> tuple[list[str], ToolStream]:
-    """Return what is told of executions and of the end, and the stream."""
+    """Return the story of the executions and the end, and the stream."""
     new_id = map("c{}".format, itertools.count(1)).__next__
     events: list[UIEvent] = []
     async with ToolStream(Script(list(source)), tools=tools, run_id="r", **grouped(new_id=new_id, **options)) as stream:

@@ -77,7 +77,7 @@ async def test_laws(make_ledger: MakeLedger) -> None:
 
 async def entry_of(ledger: CallLedger, call: ToolCall = CALL) -> Entry:
     """Return the entry of a call that has started."""
-    entry = await ledger.begin("run_1", call, Claim(holder="somebody else"))
+    entry = await ledger.begin("run_1", call, Claim(holder="another holder"))
     assert entry is not None
     return entry
 

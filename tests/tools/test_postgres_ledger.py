@@ -114,7 +114,7 @@ async def test_a_call_waits_for_a_takeover_and_is_refused(ledger: PostgresLedger
             with anyio.move_on_after(0.01) as scope:  # a waiting call does not prevent a cancellation
                 await ledger.begin("run_1", second, Claim(epoch=2))
             assert scope.cancelled_caught
-            assert await ledger.begin("run_2", CALL) is None, "another run goes on meanwhile"
+            assert await ledger.begin("run_2", CALL) is None, "another run is not locked"
             connection.commit()
     assert [CALL] == [entry.call for entry in await ledger.entries("run_1")]
 

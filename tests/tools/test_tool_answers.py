@@ -216,7 +216,7 @@ SAME: dict[str, Any] = {
     "a list of blocks": [{"type": "text", "text": "Hi."}, tool_use("t", "weather", {"city": "Bern"})],
     "a list of items": [{"type": "function_call", "call_id": "c", "name": "weather", "arguments": BERN}],
     "a list of calls": [chat_call("weather", BERN, "a"), {"name": "weather", "args": {"city": "Bern"}}, 1, None],
-    "a call behind what is none": [{"type": "image"}, chat_call("weather", BERN)],
+    "a call after an entry that is none": [{"type": "image"}, chat_call("weather", BERN)],
     "calls of ours and others": [
         ToolCall(id="c", name="weather", arguments={"city": "Bern"}, dialect="native"),
         chat_call("weather", BERN, 7),

@@ -49,7 +49,7 @@ async def test_a_tool_gets_its_context(made: Tool[..., Any]) -> None:
     written = await invoke(made, {"query": "x"}, context)
     assert ["x", "call_1", made.name, "Ann"] == written.value
     assert [{"looked": 1}] == told.all
-    assert context.cancelled  # nobody waits for it any more
+    assert context.cancelled  # no caller waits for it any more
     with pytest.raises(ToolInputError, match="Extra inputs are not permitted"):
         await invoke(made, {"query": "x", str(made.context): {}}, ToolContext())
 

@@ -197,7 +197,7 @@ def page() -> str:
 
 @tool(neutralise=False)
 def source_code() -> str:
-    """Return a file as it is."""
+    """Return a file unchanged."""
     return OPENER
 
 

@@ -1,4 +1,4 @@
-"""The registry: its inputs, duplicates, definitions, and calls by hand."""
+"""The registry: its inputs, duplicates, definitions, and calls by name."""
 
 from __future__ import annotations
 

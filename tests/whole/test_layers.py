@@ -290,7 +290,7 @@ def _breaches_in(module: str, file: str, tree: ast.Module, names: frozenset[str]
             if target != row and target not in MAY_IMPORT[row]:
                 report(line, f"{row} does not import {name}")
         elif top in NEVER_IMPORTED:
-            report(line, f"nobody imports {name}")
+            report(line, f"no module may import {name}")
         elif top not in STANDARD and top not in MAY_USE[row]:
             report(line, f"{row} does not use {name}")
         elif (sans_io and top in OUTER_WORLD) or (row == "parsing" and top in LOGGING):
@@ -298,7 +298,7 @@ def _breaches_in(module: str, file: str, tree: ast.Module, names: frozenset[str]
     for node in ast.walk(tree):
         match node:
             case ast.Name(id=called) if called in NEVER:
-                report(node.lineno, f"nobody calls {called}")
+                report(node.lineno, f"no module may call {called}")
             case ast.Call(func=ast.Name(id=called)) if called in IO_FUNCTIONS and sans_io:
                 report(node.lineno, f"{module} is sans-IO and does not call {called}")
             case ast.AsyncFunctionDef() | ast.Await() | ast.AsyncFor() | ast.AsyncWith() if sans_io:
@@ -389,9 +389,9 @@ def test_only_the_vocabulary_is_outside_of_folders() -> None:
         ("parsing/reader.py", "async def read(): ...", "parsing.reader is sans-IO and does not wait"),
         ("machine/turn.py", "print('hello')", "machine.turn is sans-IO and does not call print"),
         ("sources/wire_formats/openai.py", "import asyncio", "openai is sans-IO and does not use asyncio"),
-        ("tools/signature.py", "eval('1')", "nobody calls eval"),
-        ("tools/signature.py", "from ast import literal_eval", "nobody imports ast"),
-        ("recording/file_reader.py", "import pickle", "nobody imports pickle"),
+        ("tools/signature.py", "eval('1')", "no module may call eval"),
+        ("tools/signature.py", "from ast import literal_eval", "no module may import ast"),
+        ("recording/file_reader.py", "import pickle", "no module may import pickle"),
         ("helpers.py", "", "helpers.py: has no row in the table"),
     ],
 )
@@ -416,7 +416,7 @@ sys.meta_path.insert(0, Absent())
 import streamtools
 print(*{name.partition(".")[0] for name in sys.modules})
 """
-"""Imports the package as if the packages that it is given were not installed, and prints what was loaded."""
+"""Imports the package as if the given packages were not installed, and prints the loaded modules."""
 
 
 def test_the_core_dependencies_are_enough() -> None:

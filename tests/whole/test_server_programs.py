@@ -434,7 +434,7 @@ async def test_a_user_cannot_read_or_stop_the_chat_of_another(
         assert b"" == (await client.get(read, headers=BOB)).content
         assert 204 == (await client.post(stop, headers=BOB)).status_code
         async with client.stream("GET", read) as response:
-            assert 200 == response.status_code, "it goes on"
+            assert 200 == response.status_code, "the run continues"
         for method, address in (("GET", read), ("POST", stop)):
             assert 401 == (await client.request(method, address, headers={"cookie": "x=y"})).status_code
         assert 204 == (await client.post(stop)).status_code
