@@ -36,7 +36,7 @@ class Agent(HTTPModel):
     """A prompt that runs on the server of a chat front end."""
 
     format = "latitude"
-    _home = "http://127.0.0.1"
+    _default_base_url = "http://127.0.0.1"
     key_names = ()
 
     def body(self, ask: Ask) -> dict[str, Any]:

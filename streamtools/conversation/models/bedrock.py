@@ -43,7 +43,7 @@ class BedrockConverse(HTTPModel):
     """
 
     format = "bedrock"
-    _home = ""  # empty, because the base URL depends on the region
+    _default_base_url = ""  # empty, because the base URL depends on the region
     key_names = ("AWS_BEARER_TOKEN_BEDROCK",)
 
     def __init__(

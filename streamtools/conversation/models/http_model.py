@@ -70,12 +70,12 @@ class HTTPModel(ABC):
     format: ClassVar[str]
     """The name of the format of messages and tool definitions, and usually of the adapter."""
     _stream: ClassVar[str] = ""  # the name of the adapter, if it differs from `format`
-    _home: ClassVar[str]  # the provider's base URL
+    _default_base_url: ClassVar[str]  # the provider's base URL
     _endpoint: ClassVar[str]  # the path of the endpoint below the base URL, with its query
     key_names: ClassVar[tuple[str, ...]]
     """Names of environment variables. The first variable that is set contains the key."""
     _key_header: ClassVar[str] = "Authorization"  # the header for the key; `Authorization` adds `Bearer` before the key
-    _own_headers: ClassVar[Mapping[str, str]] = {}  # headers that the provider requires in every request
+    _required_headers: ClassVar[Mapping[str, str]] = {}  # headers that the provider requires in every request
     _previous: ClassVar[str] = ""  # the body's field for the id of an earlier response; "" if none are stored
 
     def __init__(
@@ -116,7 +116,7 @@ class HTTPModel(ABC):
         if previous_id and options.get("store") is False:
             raise ValueError("With store=False the provider stores no response that `previous_id` could name.")
         self.name = model
-        self.url = _join_url(base_url or self._home, self._path())
+        self.url = _join_url(base_url or self._default_base_url, self._path())
         """The URL of requests."""
         host = urlsplit(self.url).hostname or ""
         if native_tool_calls is None and calls_natively_at(host):
@@ -204,11 +204,11 @@ class HTTPModel(ABC):
         return self._endpoint
 
     def _headers(self) -> dict[str, str]:
-        headers = {"Content-Type": "application/json", "Accept-Encoding": "gzip, deflate", **self._own_headers}
+        headers = {"Content-Type": "application/json", "Accept-Encoding": "gzip, deflate", **self._required_headers}
         key = self._key() if callable(self._key) else self._key
         if key is None:
             key = next((found for name in self.key_names if (found := os.environ.get(name))), None)
-        is_hosted = self._home.startswith("https:") and self.url.startswith(self._home)
+        is_hosted = self._default_base_url.startswith("https:") and self.url.startswith(self._default_base_url)
         if key is None and is_hosted and self._client is None and not self._given_headers:
             names = " or ".join(self.key_names)
             raise ValueError(f'{self!r} has no API key: set {names}, or pass api_key ("" sends none)')

@@ -77,7 +77,7 @@ class OpenAIChat(HTTPModel):
     """
 
     format = "openai"
-    _home = "https://api.openai.com/v1"
+    _default_base_url = "https://api.openai.com/v1"
     _endpoint = "/chat/completions"
     key_names = ("OPENAI_API_KEY",)
 
@@ -95,7 +95,7 @@ class OpenAIResponses(HTTPModel):
     """
 
     format = "responses"
-    _home = "https://api.openai.com/v1"
+    _default_base_url = "https://api.openai.com/v1"
     _endpoint = "/responses"
     key_names = ("OPENAI_API_KEY",)
     _previous = "previous_response_id"
@@ -115,10 +115,10 @@ class AnthropicMessages(HTTPModel):
     """A model that is called at `/v1/messages`, with the key in `ANTHROPIC_API_KEY`."""
 
     format = "anthropic"
-    _home = "https://api.anthropic.com"
+    _default_base_url = "https://api.anthropic.com"
     _endpoint = "/v1/messages"
     key_names = ("ANTHROPIC_API_KEY",)
-    _own_headers: ClassVar[Mapping[str, str]] = {"anthropic-version": "2023-06-01"}
+    _required_headers: ClassVar[Mapping[str, str]] = {"anthropic-version": "2023-06-01"}
     _key_header = "x-api-key"
 
     def body(self, ask: Ask) -> Body:
@@ -155,7 +155,7 @@ class GeminiChat(HTTPModel):
     """
 
     format = "gemini"
-    _home = "https://generativelanguage.googleapis.com/v1beta"
+    _default_base_url = "https://generativelanguage.googleapis.com/v1beta"
     key_names = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
     _key_header = "x-goog-api-key"
 
@@ -187,11 +187,11 @@ class GeminiInteractions(HTTPModel):
 
     format = "interactions"
     _stream = "gemini"
-    _home = "https://generativelanguage.googleapis.com/v1beta"
+    _default_base_url = "https://generativelanguage.googleapis.com/v1beta"
     _endpoint = "/interactions"
     key_names = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
     _key_header = "x-goog-api-key"
-    _own_headers: ClassVar[Mapping[str, str]] = {"Api-Revision": "2026-05-20"}
+    _required_headers: ClassVar[Mapping[str, str]] = {"Api-Revision": "2026-05-20"}
     _previous = "previous_interaction_id"
 
     def body(self, ask: Ask) -> Body:
@@ -215,7 +215,7 @@ class CohereChat(HTTPModel):
     """
 
     format = "cohere"
-    _home = "https://api.cohere.com"
+    _default_base_url = "https://api.cohere.com"
     _endpoint = "/v2/chat"
     key_names = ("CO_API_KEY", "COHERE_API_KEY")
 
@@ -237,7 +237,7 @@ class OllamaChat(HTTPModel):
     """
 
     format = "ollama"
-    _home = "http://127.0.0.1:11434"
+    _default_base_url = "http://127.0.0.1:11434"
     _endpoint = "/api/chat"
     key_names = ("OLLAMA_API_KEY",)
 
