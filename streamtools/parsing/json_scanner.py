@@ -195,6 +195,7 @@ class JsonScanner:
         self.text_kind = ""  # the kind of the text that is being read: FIELD, RAW, TEXT, or "" for other text
         self.raw_depth = 0  # the depth at which RAW arguments begin
         self._escape = ""  # an incomplete escape at the end of the text, if `text_kind` is TEXT
+        self.reports_arguments = True  # whether arguments have a `text_kind`, and produce PIECE facts
         self.kept: list[str] = []  # the text of the FIELD that is being read, in pieces
 
     @property
@@ -450,7 +451,8 @@ class JsonScanner:
         elif self.key:
             return False
         elif self._field in _ARGUMENTS and first and not self._has_arguments:
-            self.text_kind = TEXT if first == '"' else RAW
+            if self.reports_arguments:
+                self.text_kind = TEXT if first == '"' else RAW
             self.raw_depth = depth
             self._has_arguments = True
         elif self._field == "function" and first == "{" and depth == self._call_depth + 1:
@@ -521,7 +523,8 @@ class Arguments(JsonScanner):
         if first not in ("{", '"'):
             return False
         self.facts.append((ARGUMENTS, place))
-        self.text_kind = RAW if first == "{" else TEXT
+        if self.reports_arguments:
+            self.text_kind = RAW if first == "{" else TEXT
         return True
 
     def end_value(self, depth: int, place: int) -> bool:
@@ -570,7 +573,8 @@ class CallsUnderNames(JsonScanner):
             self.text_kind, self.kept = FIELD, []
         elif self._next == VALUE:
             self.facts.append((ARGUMENTS, place))
-            self.text_kind = {"": "", '"': TEXT}.get(first, RAW)
+            if self.reports_arguments:
+                self.text_kind = {"": "", '"': TEXT}.get(first, RAW)
             self.raw_depth = depth
         else:
             return self._refuse(place)

@@ -127,7 +127,7 @@ class Span(Reader):
                     elif text_kind and (call := self.calls.current) is not None:
                         if call.flows:
                             self.call_id = call.id
-                        elif self._output.call_deltas:
+                        else:
                             self.take = partial(self._output.report_arguments, call)
                     return True
                 self.find_change = always
@@ -153,8 +153,7 @@ class Span(Reader):
             elif call is None:
                 pass
             elif kind == PIECE:
-                if self._output.call_deltas:
-                    self._output.report_arguments(call, value)
+                self._output.report_arguments(call, value)
             elif kind in (BEGIN, ARGUMENTS):
                 call.json_begin = value
             elif kind == NAME:
@@ -259,7 +258,7 @@ class Span(Reader):
         With `code`, all calls become errors of that code. With `survivors=True`, complete calls do not become errors.
         """
         if self.stores:
-            raw = "".join(self.parts)[: self.place - self.kept_from]
+            raw = "".join(self.parts)[: self.base + self.at - self.kept_from]
             self.several_lines = self.several_lines or "\n" in raw
             closing = self.before_closing
             self.calls.resolve(raw, self.kept_from, code, survivors=survivors, ended=self.ended, closing=closing)
@@ -292,6 +291,7 @@ class Span(Reader):
         `envelope` is the scanner class. It defines where the calls are in the JSON value.
         """
         self.scanner = scanner = envelope(depth=self.depth, lines=lines is not None)
+        scanner.reports_arguments = self._output.call_deltas
         while True:
             yield  # `read` scans the text
             state = self._state
