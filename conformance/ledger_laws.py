@@ -104,7 +104,7 @@ async def _renews_leases(ledger: CallLedger, clock: VirtualClock) -> None:
         assert (await _entry(ledger)).is_running
         await ledger.hold("run_1", _CALL, "h", ledger.lease)
     await ledger.hold("run_1", _CALL, "another holder", 0)
-    assert (await _entry(ledger)).held
+    assert (await _entry(ledger)).lease_left
     await ledger.hold("run_1", _CALL, "h", 0)
     assert (await _entry(ledger)).is_unknown
     assert (await _entry(ledger)).ended == clock.now

@@ -78,8 +78,8 @@ class _UIStep:
     def read(self, part: Mapping[str, Any]) -> None:
         kind = string_at(part, "type")
         if kind == "text":
-            format, held = self._metadata(part, "providerMetadata")
-            self._turn.add_text(string_at(part, "text"), held if format == "gemini" else None)
+            format, data = self._metadata(part, "providerMetadata")
+            self._turn.add_text(string_at(part, "text"), data if format == "gemini" else None)
         elif kind == "reasoning":
             self._read_reasoning(part)
         elif kind.startswith("tool-") or kind == "dynamic-tool":
@@ -95,24 +95,24 @@ class _UIStep:
 
     def _read_reasoning(self, part: Mapping[str, Any]) -> None:
         text = string_at(part, "text")
-        format, held = self._metadata(part, "providerMetadata")
-        if hidden := string_at(held, "redactedData"):
+        format, data = self._metadata(part, "providerMetadata")
+        if hidden := string_at(data, "redactedData"):
             self._turn.add_thought("", hidden, redacted=True)
-        elif entries := encrypted(held.get("reasoning_details")) if format == "openai" else []:
+        elif entries := encrypted(data.get("reasoning_details")) if format == "openai" else []:
             self._turn.parts.append(Thought(text, extra=ProviderItem("openai", {"reasoning_details": entries})))
         elif format == "responses":
             self._turn.add_thought(
-                text, string_at(held, "reasoningEncryptedContent"), string_at(held, "itemId") or None
+                text, string_at(data, "reasoningEncryptedContent"), string_at(data, "itemId") or None
             )
         else:
-            self._turn.add_thought(text, string_at(held, "signature") or string_at(held, "thoughtSignature"))
+            self._turn.add_thought(text, string_at(data, "signature") or string_at(data, "thoughtSignature"))
 
     def _metadata(self, part: Mapping[str, Any], name: str) -> tuple[str | None, Mapping[str, Any]]:
         """Return the format and the metadata of the turn's provider. Metadata of other providers is ignored."""
         metadata = part.get(name)
-        for provider, held in metadata.items() if isinstance(metadata, Mapping) else ():
-            if isinstance(held, Mapping) and (format := _FORMATS.get(provider)) and self._turn.claim_format(format):
-                return format, held
+        for provider, data in metadata.items() if isinstance(metadata, Mapping) else ():
+            if isinstance(data, Mapping) and (format := _FORMATS.get(provider)) and self._turn.claim_format(format):
+                return format, data
         return None, {}
 
     def _read_call(self, name: str, part: Mapping[str, Any]) -> None:
@@ -120,9 +120,9 @@ class _UIStep:
         if state == "input-streaming" or not id or id in self._ids or part.get("providerExecuted") is True:
             return
         self._ids.add(id)
-        _, held = self._metadata(part, "callProviderMetadata")
+        _, data = self._metadata(part, "callProviderMetadata")
         written = part.get("input") if part.get("input") is not None else part.get("rawInput")
-        signature = string_at(held, "thoughtSignature") or None
+        signature = string_at(data, "thoughtSignature") or None
         call = read_call({"name": name, "input": written}, id, id, self._reader.budget, signature=signature)
         self._turn.parts.append(call)
         if (result := _result(call, state, part)) is not None:

@@ -82,8 +82,10 @@ def as_part(part: Any) -> Any:
             return {"type": "text", "text": compact(writable(value))}
         case {"image": {"format": str() as kind, "source": {"bytes": str() as data}, **rest}} if not rest:
             return {"type": "image_url", "image_url": {"url": f"data:image/{kind};base64,{data}"}}
-        case {"document": {"format": str() as kind, "name": str() as name, "source": {"bytes": str() as data}} as held}:
-            if kind in _DOCUMENTS and len(held) == 3:
+        case {
+            "document": {"format": str() as kind, "name": str() as name, "source": {"bytes": str() as data}} as document
+        }:
+            if kind in _DOCUMENTS and len(document) == 3:
                 return file_of(_DOCUMENTS[kind], data, f"{name}.{kind}")
     return part
 

@@ -76,8 +76,8 @@ def _read_response(answer: Mapping[str, Any], fields: dict[str, Any], reader: Hi
 def _user_part(part: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(part.get("text"), str) and len(part) == 1:
         return {"type": "text", "text": part["text"]}
-    held = part.get("inlineData") or part.get("inline_data")
-    kind, data = string_at(held, "mimeType") or string_at(held, "mime_type"), string_at(held, "data")
+    blob = part.get("inlineData") or part.get("inline_data")
+    kind, data = string_at(blob, "mimeType") or string_at(blob, "mime_type"), string_at(blob, "data")
     extra = {} if part == {"inlineData": {"mimeType": kind, "data": data}} else {FORMAT: dict(part)}
     if data and kind.startswith(("image/", "application/", "text/")):
         return part_of_url(f"data:{kind};base64,{data}", kind) | extra
@@ -97,8 +97,8 @@ def write(history: Sequence[Message]) -> list[dict[str, Any]]:
             continue
         if isinstance(message, Assistant):
             known = {call.id for call in message.calls if call.provider_id}
-            ours = message.origin.format == FORMAT
-            parts = [written for part in _ordered(message) for written in _write(part, ours=ours)]
+            from_gemini = message.origin.format == FORMAT
+            parts = [written for part in _ordered(message) for written in _write(part, from_gemini=from_gemini)]
             joins = _add("model", parts, contents, joins)
         elif isinstance(message, Results):
             responses = [_response(result, known) for result in message.results]
@@ -158,8 +158,8 @@ def _ordered(message: Assistant) -> Sequence[Part]:
     return message.parts if signed else tuple(in_order(message))
 
 
-def _write(part: Part, *, ours: bool) -> list[dict[str, Any]]:
-    """Return one part of a turn in Gemini's format. `ours` is True if the turn is known to come from Gemini."""
+def _write(part: Part, *, from_gemini: bool) -> list[dict[str, Any]]:
+    """Return one part of a turn in Gemini's format. `from_gemini` is True if the turn is known to come from Gemini."""
     if isinstance(part, TextPart):
         return [{"text": part.text, **provider_fields(part)}]
     if isinstance(part, ToolCall):
@@ -170,7 +170,7 @@ def _write(part: Part, *, ours: bool) -> list[dict[str, Any]]:
         return [dict(part.extra.data)]
     if not part.signature or part.id or part.redacted:
         return []
-    thought = {"text": part.text, "thought": True} if ours and part.text else {"text": ""}
+    thought = {"text": part.text, "thought": True} if from_gemini and part.text else {"text": ""}
     return [{**thought, "thoughtSignature": part.signature}]
 
 
@@ -194,8 +194,8 @@ def _response(result: CallResult, known: set[str]) -> dict[str, Any]:
     value = value if isinstance(value, dict) else {"result": value}
     response: dict[str, Any] = {"name": result.name, "response": value}
     response |= {"id": result.call_id} if result.call_id in known else {}
-    held = [part for part in write_parts(result.parts, lambda _: None, _image, _file) if "inlineData" in part]
-    response = {**response, "parts": held} if held else response
+    files = [part for part in write_parts(result.parts, lambda _: None, _image, _file) if "inlineData" in part]
+    response = {**response, "parts": files} if files else response
     extra = provider_fields(result)
     if "function_response" in extra:
         return extra

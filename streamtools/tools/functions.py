@@ -27,9 +27,9 @@ def is_unbound_method(function: Callable[..., Any]) -> bool:
     """Return whether this is a method that is not bound to an instance of its class."""
     if not inspect.isfunction(function):
         return False
-    place = function.__qualname__.rpartition(".")[0]
+    owner = function.__qualname__.rpartition(".")[0]
     first = next(iter(inspect.signature(function).parameters), None)
-    return bool(place) and not place.endswith("<locals>") and first in ("self", "cls")
+    return bool(owner) and not owner.endswith("<locals>") and first in ("self", "cls")
 
 
 def parameters_of(function: Callable[..., Any]) -> list[inspect.Parameter]:

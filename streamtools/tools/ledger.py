@@ -63,9 +63,9 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One call in a ledger.
 
     `began` is when the call started. `ended` is when it ended, or None while it runs. Both are in seconds since 1970,
-    and so is `until`, the time before which the entry is not deleted. `held` is how many seconds remain of the holder's
-    lease. `owner` is the user that the call belongs to. `outcome` is None while it is unknown. If `ended` is set and
-    `outcome` is None, the holder abandoned the call.
+    and so is `until`, the time before which the entry is not deleted. `lease_left` is how many seconds remain of the
+    holder's lease. `owner` is the user that the call belongs to. `outcome` is None while it is unknown. If `ended` is
+    set and `outcome` is None, the holder abandoned the call.
     """
 
     scope: str
@@ -73,19 +73,19 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     began: float
     until: float
     ended: float | None = None
-    held: float = 0.0
+    lease_left: float = 0.0
     owner: str = ""
     outcome: ToolOutcome | None = None
 
     @property
     def is_running(self) -> bool:
         """Whether the holder may still report the outcome."""
-        return self.outcome is None and self.held > 0
+        return self.outcome is None and self.lease_left > 0
 
     @property
     def is_unknown(self) -> bool:
         """Whether the call started, no process runs it any more, and its outcome is unknown."""
-        return self.outcome is None and not self.held
+        return self.outcome is None and not self.lease_left
 
     def with_result(self, result: object = None, *, error: str | None = None) -> ToolOutcome:
         """Return an outcome for `CallLedger.resolve`, with the `result` or the `error` that the caller has found out.
@@ -280,7 +280,7 @@ async def _begin(
     try:
         with anyio.CancelScope(deadline=anyio.current_time() + seconds):
             while (entry := await ledger.begin(scope, call, claim)) and entry.is_running:
-                await anyio.sleep(min(pause, entry.held))
+                await anyio.sleep(min(pause, entry.lease_left))
                 pause = min(2 * pause, _LONGEST_POLL_S)
             return entry
         raise TimeoutError
@@ -351,7 +351,7 @@ def read_entry(row: tuple[Any, ...], now: float) -> Entry:
         began=began,
         until=until,
         ended=ended,
-        held=max(0.0, held - now) if ended is None and isinstance(held, int | float) else 0.0,
+        lease_left=max(0.0, held - now) if ended is None and isinstance(held, int | float) else 0.0,
         owner=owner,
         outcome=None if outcome is None else _decode(outcome, ToolOutcome),
     )

@@ -67,11 +67,11 @@ _BEGIN = """
 -- ARGV scope, member, epoch, holder, lease, until, slack, owner, call, key prefixes of calls and of runs
 local scope, member, holder, til = ARGV[3], ARGV[4], ARGV[6], tonumber(ARGV[8])
 if not raise(scope, tonumber(ARGV[5]), KEYS[7]) then return 'fenced' end
-local there = redis.call('HGETALL', KEYS[5])
-if #there > 0 then
+local fields = redis.call('HGETALL', KEYS[5])
+if #fields > 0 then
   local kept = redis.call('HMGET', KEYS[5], 'holder', 'ended')
   if holder ~= '' and kept[1] == holder and not kept[2] then return false end
-  return {digits(now), {{member, there}}}
+  return {digits(now), {{member, fields}}}
 end
 til = til > 0 and math.max(now, math.min(til, now + keep) + tonumber(ARGV[9])) or now
 local held = holder == '' and 0 or now + tonumber(ARGV[7])
@@ -187,7 +187,7 @@ class RedisLedger(OwnerViews):
 
         Raises `CallRefused` if the epoch of the claim is too old, or if another process has taken over the run.
         """
-        member, keys = self._place(scope, call)
+        member, keys = self._keys_of(scope, call)
         driven = DRIVEN_RUN.get()
         if driven is not None and driven.run_id == scope:
             keys = [*keys, driven.meta_key]
@@ -200,12 +200,12 @@ class RedisLedger(OwnerViews):
 
     async def hold(self, scope: str, call: ToolCall, holder: str, seconds: float) -> None:
         """Renew the lease of a call for `seconds`. With 0, abandon the call."""
-        member, keys = self._place(scope, call)
+        member, keys = self._keys_of(scope, call)
         await self._run(_HOLD, keys, member, holder, repr(seconds))
 
     async def finish(self, scope: str, outcome: ToolOutcome) -> None:
         """Record the outcome of a call."""
-        member, keys = self._place(scope, outcome.call)
+        member, keys = self._keys_of(scope, outcome.call)
         await self._run(_FINISH, keys, member, encode(outcome), 0, "")
 
     async def fence(self, scope: str, epoch: int) -> None:
@@ -233,7 +233,7 @@ class RedisLedger(OwnerViews):
 
     async def resolve(self, scope: str, outcome: ToolOutcome) -> bool:
         """Record the outcome of a call whose outcome was unknown. Returns False if no such call is recorded."""
-        member, keys = self._place(scope, outcome.call)
+        member, keys = self._keys_of(scope, outcome.call)
         return bool(await self._run(_FINISH, keys, member, encode(outcome), 1, self._owner))
 
     async def prune(self, age: float | None = None) -> int:
@@ -248,7 +248,7 @@ class RedisLedger(OwnerViews):
             if not checked:
                 return count
 
-    def _place(self, scope: str, call: ToolCall) -> tuple[str, list[str]]:
+    def _keys_of(self, scope: str, call: ToolCall) -> tuple[str, list[str]]:
         """Return the name of a call in the sorted sets, and a list of the keys of the call and of its run."""
         member = f"{scope}\0{call_key(call)}"
         return member, [self._call_prefix + member, self._run_prefix + scope]

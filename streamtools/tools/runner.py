@@ -63,7 +63,7 @@ class Execution:
     tool: Tool | None = None  # the tool that `need_of` checked, even if the registry has changed since then
     outcome: ToolOutcome | None = None
     unsent: list[UIEvent] = field(default_factory=list)  # closing events that are not sent yet and have no `seq`
-    place: object | None = None  # the borrower of a slot of the concurrency limiter, or None
+    slot: object | None = None  # the borrower of a slot of the concurrency limiter, or None
 
     def end(self, outcome: ToolOutcome) -> None:
         """Set the outcome, and add the closing events."""
@@ -249,11 +249,11 @@ class Runner:
             sequential = execution.tool is not None and execution.tool.sequential
             if sequential:
                 await self._wait_until_idle()
-            place = object()
-            await self._limiter.acquire_on_behalf_of(place)
-            execution.place = place
+            slot = object()
+            await self._limiter.acquire_on_behalf_of(slot)
+            execution.slot = slot
             if self.stopped:
-                self._free_place(execution)  # the next waiting call also sees `stopped` and returns
+                self._free_slot(execution)  # the next waiting call also sees `stopped` and returns
                 return
             self._busy.add(execution.call.id)
             await self._show(execution, send)
@@ -313,13 +313,13 @@ class Runner:
         except ToolCallFailed as error:
             return execution.failed(error.code, str(error), error)
 
-    def _free_place(self, execution: Execution) -> None:
-        if execution.place is not None:
-            self._limiter.release_on_behalf_of(execution.place)
-            execution.place = None
+    def _free_slot(self, execution: Execution) -> None:
+        if execution.slot is not None:
+            self._limiter.release_on_behalf_of(execution.slot)
+            execution.slot = None
 
     def _release(self, execution: Execution) -> None:
-        self._free_place(execution)
+        self._free_slot(execution)
         self._busy.discard(execution.call.id)
         if self._idle is not None and not self._busy:
             self._idle.set()
@@ -378,7 +378,7 @@ class Runner:
         if outcome.stop:
             self.stopped = True
             self.approvals.stop()
-        self._free_place(execution)
+        self._free_slot(execution)
         if self.on_tool_error is not None and outcome.exception is not None and _is_fault(outcome):
             await _notify("on_tool_error_failed", self.on_tool_error, outcome.call, outcome.exception)
         if self.on_tool_result is not None:

@@ -171,7 +171,9 @@ class SQLLedger(OwnerViews):
 
     async def resolve(self, scope: str, outcome: ToolOutcome) -> bool:
         """Record the outcome of a call whose outcome was unknown. Returns False if no such call is recorded."""
-        return await self._finish(scope, outcome, lambda entry: not entry.held and self._owner in (entry.owner, ""))
+        return await self._finish(
+            scope, outcome, lambda entry: not entry.lease_left and self._owner in (entry.owner, "")
+        )
 
     async def prune(self, age: float | None = None) -> int:
         """Delete old entries, and return their number; see `CallLedger`."""

@@ -176,7 +176,7 @@ class Seen:
 
     async def begin(self, scope: str, call: ToolCall, claim: Claim = NO_LEASE) -> Entry | None:
         entry = await self._ledger.begin(scope, call, claim)
-        if entry is not None and entry.held:
+        if entry is not None and entry.lease_left:
             self.waited.set()
         return entry
 
@@ -265,7 +265,7 @@ async def test_a_cancelled_run_releases_its_calls(ledger: CallLedger) -> None:
         await bank.begun.wait()
         tasks.cancel_scope.cancel()
     (entry,) = await ledger.entries(unknown=True)
-    assert (0.0, True) == (entry.held, entry.ended is not None)
+    assert (0.0, True) == (entry.lease_left, entry.ended is not None)
     assert "error n0 outcome_unknown" in (await resume(held, bank, ledger, "Oh.")).shown
 
 
