@@ -26,7 +26,7 @@ _seq_of = attrgetter("seq")
 
 
 def log_key(owner: str, run_id: str) -> str:
-    """Return the key of a run in a log. Each pair of `owner`, the user of the run, and `run_id` has a different key.
+    """Return the key of the run `run_id` of the user `owner` in a log. No two runs have the same key.
 
     >>> log_key("ann@example.org", "run_1")
     'ann%40example.org/run_1'
@@ -35,7 +35,7 @@ def log_key(owner: str, run_id: str) -> str:
 
 
 def resync(seq: int) -> Warning:
-    """Return the warning that replaces the missing events up to and including `seq`."""
+    """Return the warning that replaces missing events. `seq` is the seq of the last missing event."""
     return Warning(Code.RESYNC, "The events before the next one are no longer available.", seq=seq)
 
 
@@ -67,7 +67,7 @@ class EventLog(ReadableLog, Protocol):
 
 
 class MemoryEventLog:
-    """An event log in the memory of this process, for one event loop.
+    """An event log in the memory of this process, which only one event loop may use.
 
     For each run it keeps the last `max_events` events, with a total size of at most `max_bytes` bytes (None: no limit).
     When a run exceeds a limit, the log drops an eighth more than necessary. The last event is always kept. The size of
@@ -129,7 +129,7 @@ class WaitingReaders:
         self._has_waiting = False
 
     async def wait(self) -> None:
-        """Wait until `wake` is called."""
+        """Wait until another task calls `wake`."""
         self._has_waiting = True
         await self._semaphore.acquire()
 
@@ -147,10 +147,10 @@ class _RunEvents:
         self.events: list[UIEvent] = []
         self.sizes: list[int] = []
         self.size = 0  # the sum of `sizes`, in bytes
-        self.first = 0  # the number of dropped events
+        self.first = 0  # the number of dropped events, and so the index of `events[0]` among all events
         self.dropped = first_seq - 1  # the seq of the last dropped event
         self.last = 0  # the seq of the last event
-        self.ended = False
+        self.ended = False  # whether no more events follow: `done` was stored, or the run was forgotten
         self.waiting = WaitingReaders()
 
     def append(self, event: UIEvent) -> None:

@@ -49,9 +49,9 @@ class EventReader:
     """Reads a run, a stream or an iterable once, for one connection.
 
     `leave` records that the client has left: a stream is closed, and a run continues. `stop` ends the run or the
-    stream, whose last events are still sent. If an iterable is stopped before `done`, the last event is
+    stream, and the last events are still sent. If an iterable is stopped before `done`, the last event is
     `done(cancelled)`. While `read` has a stream open, it is shielded from cancellation of the connection, so that it
-    can close the stream. An open stream costs money.
+    can close the stream. The provider charges for an open stream.
 
     `after` applies to runs: it is the `seq` of the last event that the client has received. The default of
     `on_disconnect` is `"detach"` for a run and `"stop"` otherwise. Raises ValueError or TypeError for invalid values.

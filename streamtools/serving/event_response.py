@@ -63,9 +63,9 @@ class EventStreamResponse(Response):
     or an asynchronous iterable of UI events. The response enters and leaves context managers. `format` is the name of a
     format (`"native"`, `"ai_sdk"`, `"ag_ui"`, `"openai"`, `"text"`, …), an encoder, or a function that makes one.
 
-    The events of a run are sent from the one after the seq `after`. If `after` is None, `last_event_id(request)` is
-    used. Formats that cannot be resumed start with the first event. When the client leaves, a stream is stopped. A run
-    continues, unless `on_disconnect` is `"stop"`.
+    Of a run, only the events with a `seq` above `after` are sent. If `after` is None, `last_event_id(request)` is used.
+    A format that cannot be resumed always starts with the first event. When the client leaves, a stream is stopped. A
+    run continues, unless `on_disconnect` is `"stop"`.
 
     After `keep_alive` seconds without data (None: never), a comment is sent if the format has comments. If the client
     accepts no data for `send_timeout` seconds (None: no limit), it is treated as disconnected. `headers` are added to
@@ -162,8 +162,8 @@ class _EventBody:
         self._writer = writer
         self._encoder = encoder
         self._head = head
-        self._run: Attachment | None = None
-        self._position = 0  # the highest seq that was sent, if the reader reads a run
+        self._run: Attachment | None = None  # None if the events are not those of a run
+        self._position = 0  # the highest seq that was sent; only for a run
         self._opened = anyio.Event()
 
     async def send_head_in_time(self) -> None:
@@ -203,7 +203,7 @@ class _EventBody:
             self.finished = True
 
     def _encode(self, run: Attachment, events: Sequence[UIEvent]) -> bytes:
-        if not self._encoder.resumable:  # skip events that were sent before the log lost them and received them again
+        if not self._encoder.resumable:  # the log may have lost sent events and received them again: skip these
             events = [event for event in events if event.seq > self._position or not self._position]
             self._position = max(self._position, *(event.seq for event in events), 0)
         return run.shared_frames.encode(self._encoder, events) if events else b""

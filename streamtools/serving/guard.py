@@ -43,8 +43,8 @@ class Guard:
     OPTIONS must have this server's origin. They must be JSON, which cross-site forms cannot send. `max_body` limits
     their size in bytes.
 
-    `hosts` are the names of this server in lower case. `localhost` and IP addresses are always allowed. `policy` is the
-    Content-Security-Policy of all responses. It should allow only resources, frames and scripts of this page.
+    `hosts` are the host names of this server in lower case. `localhost` and IP addresses are always allowed. `policy`
+    is the Content-Security-Policy of all responses. It should allow only resources, frames and scripts of this server.
 
     If `origins` is not None, requests without an `Origin` header are accepted, because clients other than browsers send
     none. So are requests from these origins. Requests to a path in `forms` may also be `multipart/form-data`. `refusal`

@@ -30,7 +30,7 @@ _LOG_TIMEOUT_S = 10.0  # maximum time to write one event, and the pause of writi
 
 
 class Journal:
-    """Writes the events of one run into its log, and holds the state that the attachments of the run share."""
+    """Writes the events of one run into its log, and holds the state that its attachments (readers) share."""
 
     def __init__(self, event_log: ReadableLog, owner: str, run_id: str) -> None:
         self.event_log = event_log
@@ -40,7 +40,7 @@ class Journal:
         self.done: Done | None = None
         self.readable = anyio.Event()
         """Set when the log has an event of the run, so that it can be read, or when the run has ended."""
-        self.waiting_reads: set[anyio.CancelScope] = set()
+        self.waiting_reads: set[anyio.CancelScope] = set()  # the scopes of the waiting reads of all attachments
         self.driven: DrivenRun | None = None
         """The run as `tools/ledger.py` needs it, to run each call at most once.
 
@@ -57,7 +57,7 @@ class Journal:
         """Write an event into the log. Returns whether the event is `done`.
 
         Sets the `seq` of the event to one above the last `seq`. A run starts with a `start` that has its id: if the
-        first event is another, a `start` is written before it.
+        first event has another type, a `start` is written before it.
         """
         if event.seq != self.last + 1 or not self.last:
             event = await self._number(event)
@@ -105,7 +105,7 @@ class Journal:
             return
         else:
             try:
-                with anyio.fail_after(_LOG_TIMEOUT_S, shield=True):  # a cancelled call could store a part of an event
+                with anyio.fail_after(_LOG_TIMEOUT_S, shield=True):  # a cancelled call could store half an event
                     if self._last_missing:
                         await event_log.append(self.key, resync(self._last_missing))
                     await event_log.append(self.key, event)
@@ -140,7 +140,7 @@ class Attachment:
         self._waiting: set[anyio.CancelScope] = set()  # the scopes of the reads that wait
         self._events: AsyncIterator[UIEvent] | None = None
         self._memory: MemoryReader | None = None  # replaces `_events` if the log is in memory
-        self._taken = 0
+        self._reads = 0  # the number of events that were requested
         self._detached = False
 
     async def __aenter__(self) -> Self:
@@ -153,8 +153,8 @@ class Attachment:
         return self
 
     async def __anext__(self) -> UIEvent:
-        self._taken += 1
-        if not self._taken % YIELD_EVERY:
+        self._reads += 1
+        if not self._reads % YIELD_EVERY:
             await anyio.lowlevel.checkpoint()
         try:
             event = await (self._next() if self._memory is None else anext(self._memory))
@@ -169,7 +169,7 @@ class Attachment:
     def take_ready(self) -> Sequence[UIEvent]:
         """Return the next events that are available without waiting. `done` is never among them.
 
-        Returns nothing unless the log is in memory.
+        Returns no events unless the log is in memory.
         """
         events = () if self._memory is None else self._memory.take_ready()
         if events:

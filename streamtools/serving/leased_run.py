@@ -1,7 +1,7 @@
 """The state of a run on Redis that this process drives: its lease, and the events that must still be written.
 
-Written events are kept for five more seconds. If the Redis server restarts and has lost some of them, they are written
-again.
+Written events are kept in memory for five more seconds. If the Redis server restarts and has lost some of them, these
+are written again.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ _MAX_BATCH_EVENTS = 64
 _MAX_BATCH_BYTES = 1 << 22  # a batch with a single event may be larger
 _KEEP_WRITTEN_S = 5.0  # a Redis server that restarts may lose the events of the last seconds
 _LEASE_CHECK_INTERVAL_S = 0.02
-_MAX_PENDING_EVENTS = 10_000  # the most events that may wait during an outage of the server
+_MAX_PENDING_EVENTS = 10_000  # the maximum number of events that may wait during an outage of the server
 _MAX_PENDING_BYTES = 1 << 24
 
 
 class LeasedRun:
     """The state of one run that this process drives.
 
-    `owner` is the user to whom the run belongs. `epoch` starts at 1 and grows by 1 with each claim.
+    `owner` is the user to whom the run belongs. `epoch` starts at 1. It grows by 1 whenever a process claims the run:
+    to take it over from a crashed process, or to continue it after the server has lost events.
     """
 
     def __init__(self, key: str, run_id: str, owner: str, epoch: int, process_id: str, meta_key: str) -> None:
@@ -94,6 +95,7 @@ class LeasedRun:
 
     @property
     def is_dirty(self) -> bool:
+        """Whether the writing task still has something to do for the run."""
         return bool(self._pending) or self.has_only_end or self.needs_check
 
     @property

@@ -1,4 +1,4 @@
-"""Derives the last events of a run whose process has crashed from the events in the log. Sans-IO.
+"""Derives, from the events in the log, the last events of a run whose process has crashed. Sans-IO.
 
 The derived events report only known facts. A call that the model was still writing ends as truncated. A call that may
 have started ends with an unknown outcome. A call that has not started is pending.
@@ -33,7 +33,7 @@ Returns the outcome of the call, True if the call has started but has no outcome
 without a ledger.
 """
 
-_OWNER_GONE = "the process of the run ended"
+_PROCESS_ENDED = "the process of the run ended"
 
 
 class LostRun:
@@ -42,12 +42,14 @@ class LostRun:
     def __init__(self, events: Sequence[UIEvent]) -> None:
         self.is_untouched = all(isinstance(event, Start | StepStart) for event in events)
         """Whether the run has neither output nor calls."""
+        # `_thinking`: whether an emulation waits for the decision which calls are needed. `_was_near_miss`: whether
+        # the last event says that text which looked like a call was not one. The warning about it is then missing.
         self._has_events = self._failed = self._thinking = self._was_near_miss = False
         self._step: int | None = None  # the number of the open step
         self._writing: dict[str, bool] = {}  # for each call that the model is writing: whether it is complete
         self._approval_requested: set[str] = set()
-        self._running: set[str] = set()
-        self._calls: dict[str, Call] = {}
+        self._running: set[str] = set()  # the ids of calls whose execution has started
+        self._calls: dict[str, Call] = {}  # by id: the calls of the current step that have no result
         self._earlier_calls: list[Call] = []  # calls of earlier steps that have no result
         for event in events:
             self._feed(event)
@@ -93,14 +95,14 @@ class LostRun:
             end.append(Warning(Code.NEAR_MISS, "text that looked like a call was not one"))
         for id, is_complete in self._writing.items():
             if not is_complete:
-                end.append(Error(Code.TRUNCATED, _OWNER_GONE + " while the call was written", call_id=id))
+                end.append(Error(Code.TRUNCATED, _PROCESS_ENDED + " while the call was written", call_id=id))
             end.append(Thinking(False, id))
         if self._thinking:
             end.append(Thinking(False))
         for id in list(self._calls):
             end += self._end_call(id, find_outcome(id))
         if not self._failed:
-            end.append(Error(Code.STREAM_INTERRUPTED, _OWNER_GONE))
+            end.append(Error(Code.STREAM_INTERRUPTED, _PROCESS_ENDED))
         if self._step is not None:
             end.append(StepEnd(self._step, None))
         pending = [event.call for event in (*self._earlier_calls, *self._calls.values())]
@@ -116,7 +118,7 @@ class LostRun:
             if id not in self._running:
                 return []
             del self._calls[id]
-            return [Error(Code.TOOL_CANCELLED, f"{_OWNER_GONE} before the tool started", call_id=id, call=call)]
+            return [Error(Code.TOOL_CANCELLED, f"{_PROCESS_ENDED} before the tool started", call_id=id, call=call)]
         del self._calls[id]
-        text = f"{_OWNER_GONE}, and the effect of the tool is unknown"
+        text = f"{_PROCESS_ENDED}, and the effect of the tool is unknown"
         return [Error(Code.OUTCOME_UNKNOWN, text, call_id=id, call=call)]

@@ -1,12 +1,12 @@
-"""The three tasks with which a process writes to Redis, reads from it, and renews its leases, for all of its runs.
+"""The three tasks with which a process writes its runs to Redis, reads runs, and renews the leases of its runs.
 
 The first task writes. One script appends the pending events of up to 64 runs. Events that arrive while the script runs
-form the next batch. So the task sends a single event immediately, and many events together. Readers in this process get
-the events after the server has confirmed them.
+form the next batch. So under low load each event is sent immediately, and under high load many are sent together.
+Readers in this process get an event after the server has confirmed it.
 
 The second task listens, with one blocking read on a separate connection. It reads the message stream of this process.
 It also reads the logs of runs that have readers in this process but are written by another process. To make the task
-read another set of logs, this process sends a `wake` message to itself.
+read other logs, this process sends a `wake` message to itself, which ends the blocking read.
 
 The third task renews the leases of the runs that this process drives. It takes over runs whose lease has expired,
 because their process no longer runs.
@@ -80,15 +80,15 @@ class RedisProcess:
         self._tasks = tasks
         self._on_expired = on_expired
         self._feeds: dict[str, Feed] = {}
-        self._dirty: dict[str, LeasedRun] = {}
+        self._dirty: dict[str, LeasedRun] = {}  # by key: the runs for which the first task has something to do
         self._has_dirty = anyio.Event()
         # The earliest time of a takeover. During an outage all leases expire; live processes must renew theirs first.
         self._take_over_from = 0.0
         self._write_failed_at: float | None = None  # when writing began to fail; None after a success
         self._listen_failed_at: float | None = None  # when reading began to fail; None after a success
         self._last_message_id = "0-0"
-        self._is_woken = False
-        self._claiming: set[str] = set()
+        self._is_woken = False  # whether a `wake` message was sent since the last blocking read began
+        self._claiming: set[str] = set()  # the keys of runs that are being taken over
 
     async def run(self) -> None:
         """Run the three tasks. After a cancellation, they continue until the ends of the runs are written."""
@@ -102,6 +102,7 @@ class RedisProcess:
             feed.fail(self.server.closed)
 
     async def _end_with_group(self, scope: anyio.CancelScope) -> None:
+        """When the task group is cancelled, wait for the ends of the runs, then cancel `scope`."""
         try:
             await anyio.sleep_forever()
         finally:
@@ -116,7 +117,8 @@ class RedisProcess:
         """Add a run to the runs of this process, which has just acquired the lease."""
         self.leased[run.key] = run
         run.renew = self._renew
-        run.lease_until = anyio.current_time() + self._settings.lease / 2  # half: acquired before this call
+        # Half of the lease, because some time has passed since it was acquired.
+        run.lease_until = anyio.current_time() + self._settings.lease / 2
 
     def remove_run(self, run: LeasedRun) -> None:
         """Remove a run from the runs of this process, which writes nothing more to it."""
@@ -239,10 +241,12 @@ class RedisProcess:
     # Reading.
 
     async def fetch(self, key: str, after: int) -> list[tuple[int, UIEvent]]:
+        """Return some events after the seq `after` from the log of a run, each with its seq."""
         args = ("XRANGE", self.server.run_keys(key).log, f"{after + 1}-0", "+", "COUNT", _PAGE)
         return read_entries(await self.server.retry(*args, seconds=self._settings.max_outage))
 
     async def follow(self, key: str, state: RunState) -> Feed:
+        """Return the feed of a run, and count the caller as a reader. `state` is the current state of the run."""
         feed = self._feeds.get(key)
         if feed is None:
             feed = self._feeds[key] = Feed(key, self.server.run_keys(key).log.encode(), state)
@@ -256,6 +260,7 @@ class RedisProcess:
         return feed
 
     def leave(self, feed: Feed) -> None:
+        """Stop counting the caller as a reader. Drops a feed without readers."""
         feed.readers -= 1
         if not feed.readers and self._feeds.get(feed.key) is feed:
             del self._feeds[feed.key]
@@ -389,7 +394,7 @@ class Feed:
         self.stream = stream
         """The Redis key of the log of the run."""
         self.last = state.last
-        """The seq of the last event that was added, or at first the last seq in the log."""
+        """The seq of the last event that was added. Before the first one, the last seq in the log."""
         self.written_by = state.written_by
         """The epoch under which that event was written."""
         self.readers = 0
@@ -423,8 +428,8 @@ class Feed:
         """Drop the events of the feed if the server no longer has the same events.
 
         A server that was unreachable may have lost events, and may have received other events with the same seqs.
-        `state` describes the last event of the feed. If the server has this event with the same epoch, all earlier
-        events are the same as well.
+        `state` was requested for the last event of the feed. If the server has this event with the same epoch, all
+        earlier events are the same as well.
         """
         if not self.last or state.written_by == self.written_by or state.first > self.last:
             return

@@ -1,7 +1,7 @@
 """Reads the events of a run on Redis.
 
 The readers of one process share a `Feed`, which holds the last events of the run. A reader that needs older events
-fetches them from the log on the server. So no events are kept in memory for slow readers.
+fetches these from the log on the server. So no events are kept in memory for slow readers.
 """
 
 from __future__ import annotations
@@ -74,6 +74,7 @@ class RedisReader:
             self._restart(state)
 
     def _restart(self, state: RunState) -> None:
+        """Continue with a resync warning and then the first event in the log."""
         dropped = max(state.first - 1, 0)
         self._ready.clear()
         self._ready.append((dropped, resync(dropped)))

@@ -1,10 +1,11 @@
 """The Lua scripts that change the runs on Redis.
 
 Redis keeps three main keys for a run: a stream of events (`log`), a hash (`meta`) and a key that expires (`lease`). One
-process at a time drives the run. The field `token` of `meta` names this process: it is `<epoch>:<process id>`. The
-epoch starts at 1 and grows by 1 with each claim, so each claim has a different token. The driving process renews the
-lease. After the lease has expired, another process may claim the run, which replaces the token. Scripts that pass the
-old token then write nothing.
+process at a time drives the run: it produces the events. The field `token` of `meta` names this process: it is
+`<epoch>:<process id>`. The epoch starts at 1 and grows by 1 with each claim, so each claim has a different token. The
+field `claim_seq` is the last seq in the log at the time of the last claim. The driving process renews the lease. After
+the lease has expired, another process may claim the run, which replaces the token. Scripts that pass the old token then
+write nothing.
 
 If the reply to `BEGIN`, `APPEND` or `END` is lost, the process sends the script again. The repetition changes nothing,
 because these scripts check the stored state before they write. An event with the seq 7 has the id `7-0` in the stream,
@@ -12,8 +13,8 @@ so a reader can fetch the events after a seq. An entry of the stream has one fie
 under which the event was written, and its value is the event as JSON.
 
 Another key of a run, `readers`, exists while another process reads the run. All runs share the sorted set `running`,
-which contains the keys of the running runs with the times at which their leases expire. A run also belongs to a *user*:
-the `owner` that was passed to `Runs.start`. Each user has keys that list the user's runs.
+which contains the `log_key` of each run that has not ended, with the time at which its lease expires. A run also
+belongs to a *user*: the `owner` that was passed to `Runs.start`. Each user has keys that list the user's runs.
 """
 
 from __future__ import annotations
@@ -187,7 +188,7 @@ the run, and the current token if the calling process drives the run, otherwise 
 """
 
 EXPIRED = _NOW + "return redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, 100)"
-"""Returns up to 100 keys of runs whose lease may have expired. A key is a result of `log_key`. `KEYS`: running."""
+"""Returns the `log_key` of up to 100 runs whose lease may have expired. `KEYS`: running."""
 
 STATE = (
     _LAST

@@ -1,6 +1,6 @@
 """Access to the Redis server that all processes of a `RedisStore` share: keys, scripts, retries and messages.
 
-`owner` is the user to whom a run belongs. The process that reads the run's stream is called its driving process.
+`owner` is the user to whom a run belongs. The driving process of a run is the process that produces its events.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from streamtools.tools.redis_client import RedisClient, Word
 log = Logger(__name__)
 
 FIRST_RETRY_S, LAST_RETRY_S = 0.05, 1.0
-"""Seconds of the first and of the longest pause between attempts to reach the server. Each is twice the last."""
+"""Seconds of the first and of the longest pause between attempts to reach the server. Each pause is twice the last."""
 
 
 class StoreSettings(NamedTuple):
@@ -61,7 +61,7 @@ class RunState(NamedTuple):
     """The state of a run on the server.
 
     `first` and `last` are the first and the last seq in the log. `token` is `"<epoch>:<process id>"` of the driving
-    process, or empty if the run is unknown. `claim_seq` was the last seq when this process claimed the run.
+    process, or empty if the run is unknown. `claim_seq` was the last seq when the driving process claimed the run.
     `written_by` is the epoch under which the requested event was written, or 0 if the log does not contain it.
     """
 
@@ -83,7 +83,7 @@ class RedisServer:
         """The error that commands raise after the store has been closed; None while it is open."""
 
     def shared_key(self, *names: str) -> str:
-        """Return the Redis key `names`, which belongs to no run, with the prefix of the store."""
+        """Return a Redis key that belongs to no run: the prefix of the store and `names`, joined by colons."""
         return ":".join((self.settings.prefix, *names))
 
     def run_keys(self, key: str) -> RunKeys:
@@ -133,9 +133,9 @@ class RedisMessages:
     """Exchanges messages between this process and the other processes of the store.
 
     Each process has one Redis stream, from which it reads requests and answers. A process sends requests about a run to
-    the process that drives the run: to stop the run, to wait for its end, to return its open questions, or to decide a
-    call. The answer must arrive within the time of a lease. `answer(key, request)` answers the requests of other
-    processes.
+    the process that drives the run: to stop the run, to wait for its end, to return its approval questions, or to
+    decide a call. The answer must arrive within the time of a lease. `answer(key, request)` answers the requests of
+    other processes.
     """
 
     def __init__(
@@ -151,7 +151,7 @@ class RedisMessages:
     async def ask(self, key: str, request: dict[str, Any], *, also_ended: bool = False) -> dict[str, Any]:
         """Send a request to the process that drives a run, and return its answer.
 
-        For an unknown run the answer is `{"over": True}`. With `also_ended=False`, it is the same for an ended run.
+        For an unknown run, the answer is `{"over": True}`. So it is for an ended run, unless `also_ended` is True.
         Raises `OwnerUnreachable` if no answer arrives within the time of a lease.
         """
         answer = dict[str, Any]()

@@ -43,7 +43,7 @@ log = Logger(__name__)
 
 
 Restart: TypeAlias = Callable[[Run], Awaitable[Startable | None]]
-"""Returns a new stream that answers a lost run again, or None to end the run."""
+"""Gets a lost run, whose process has crashed. Returns a stream that answers it again, or None to end the run."""
 
 StartRun: TypeAlias = Callable[[Startable, Run, Callable[[Run], object]], object]
 """`start_run(stream, lost, prepare)` makes a run of this process that continues `lost`, and starts it.
@@ -64,8 +64,9 @@ class RedisStore:
     error `outcome_unknown`. If you pass the `ledger` of the tools, the call gets the outcome that the ledger has
     recorded. Before the ledger is read, the old process is barred from starting more calls.
 
-    `on_owner_lost(run)` may return a stream that answers the lost run again. It must have the `run_id` of the run. None
-    ends the run. The function is called once for a run, and only if the run has neither output nor calls.
+    `on_owner_lost(run)` is called for a run whose process has crashed. It returns None to end the run, or a stream that
+    answers the run again. The `run_id` of the stream must be that of the run. The function is called only once for a
+    run, and only if the run has neither output nor calls.
 
     A run is kept for `keep` seconds after its end. This replaces the argument `keep` of `Runs`. The log of a run keeps
     the last `max_events` events, or a few more. While the server does not answer, runs continue for `max_outage`
@@ -123,7 +124,10 @@ class RedisStore:
             yield
 
     def start(self, tasks: TaskGroup, running: Mapping[str, Run], start_run: StartRun) -> None:
-        """Start to share the runs in `running`, by key, and to take over runs whose lease has expired."""
+        """Start to share runs, and to take over runs whose lease has expired.
+
+        `running` maps the `log_key` of each running run of this process to the run. `Runs` keeps it up to date.
+        """
         assert self._client is not None
         self._running = running
         self._start_run = start_run
@@ -161,6 +165,7 @@ class RedisStore:
         self._drive(run, leased)
 
     def _drive(self, run: Run, leased: LeasedRun, events: Iterable[UIEvent] = ()) -> None:
+        """Connect a run with its lease. `events` are the events that a crashed process wrote."""
         leased.on_loss, leased.on_read, leased.is_driven = run.cancel, run.note_reader_elsewhere, True
         run.journal = RedisJournal(self, run, leased, events)
 
@@ -180,12 +185,12 @@ class RedisStore:
         return run
 
     async def latest(self, conversation: str, *, owner: str) -> str | None:
-        """Return the id of the user's last run in a conversation; None if there is none."""
+        """Return the id of the last run of the user `owner` in a conversation; None if there is none."""
         id = await self._server.retry("HGET", self._server.owner_keys(owner).conversations, conversation)
         return None if id is None else id.decode()
 
     async def list(self, owner: str, limit: int) -> list[str]:
-        """Return the ids of a user's last `limit` runs, the newest first, without runs that have expired."""
+        """Return the ids of the last `limit` runs of the user `owner`, the newest first, without expired runs."""
         index = self._server.owner_keys(owner).runs
         kept = list[str]()
         for id in await self._server.retry("ZREVRANGE", index, 0, limit - 1):
@@ -253,18 +258,18 @@ class RedisStore:
             raise
         collector = Collector(())
         collector.take((*events, *end))
-        *before, done = end
-        for event in before:
+        *earlier, done = end
+        for event in earlier:
             leased.add(event.seq, event.to_json().encode())
         leased.final = done.seq, done.to_json().encode(), stored_result.dump(collector.read())
         process.write_soon(leased)
 
     async def _restart(self, run_id: str, owner: str, leased: LeasedRun, events: Iterable[UIEvent]) -> bool:
-        """Answer a lost run again if `on_owner_lost` returns a stream. Does so only the first time that a run is lost.
+        """Answer a lost run again if `on_owner_lost` returns a stream.
 
         Returns False if the caller must end the run.
         """
-        if self._on_owner_lost is None or leased.epoch > 2:
+        if self._on_owner_lost is None or leased.epoch > 2:  # epoch 2: this is the first takeover
             return False
         lost = await self.find(run_id, owner=owner)
         stream: Startable | None = None
@@ -301,7 +306,7 @@ class RedisJournal(Journal):
     """Writes the events of a run to Redis in the background.
 
     `write` returns before the server has the event. At the end, `flush` waits until the server has all events. `events`
-    are the events that a lost process wrote before this process took the run over.
+    are the events that a crashed process wrote before this process took the run over.
     """
 
     def __init__(self, store: RedisStore, run: Run, leased: LeasedRun, events: Iterable[UIEvent] = ()) -> None:
@@ -309,7 +314,7 @@ class RedisJournal(Journal):
         self.driven = leased
         self.last = leased.written
         self._leased = leased
-        # The event types that the lost process wrote. The new stream starts with the same types, which are skipped.
+        # The types of the events that the crashed process wrote. If the stream starts with the same types, skip them.
         self._logged_kinds = [type(event) for event in events]
         self._store = store
         self._run = run
@@ -335,7 +340,7 @@ class RedisJournal(Journal):
         run = self._run
         try:
             return stored_result.dump(run.result, run.suspension, run.history)
-        except Exception as error:  # other processes then receive a result with nothing but the reason
+        except Exception as error:  # other processes then receive a result that has only a reason
             log.warning("result_not_stored", run_id=run.id, **loggable(error))
             return stored_result.dump(TurnResult(reason=self.done.reason if self.done else None))
 

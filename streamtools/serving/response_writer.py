@@ -64,8 +64,8 @@ class ResponseWriter:
     async def send(self, message: Any) -> None:
         """Send one message, after other tasks have sent theirs. Does nothing after the client has left.
 
-        `message` may be a function that returns the message, or None to send nothing. It is called when the earlier
-        messages have been sent.
+        `message` may also be a function. It is called when the earlier messages have been sent, and returns the
+        message, or None to send nothing.
         """
         while self._sending:
             if self._send_finished is None:

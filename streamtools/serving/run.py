@@ -30,7 +30,7 @@ from streamtools.tools.ledger import DRIVEN_RUN
 
 log = Logger(__name__)
 
-_MAX_EVENTS_AFTER_STOP = 10_000  # the maximum number of available events that are read after a stop
+_MAX_EVENTS_AFTER_STOP = 10_000  # the maximum number of events that a stopped stream may still return
 
 
 class Run:
@@ -72,8 +72,8 @@ class Run:
         self._on_end = on_end
         self._finished = anyio.Event()
         self._stop_when_abandoned = stop_when_abandoned
-        self._readers: set[int] = set()
-        self._thread = threading.get_ident()
+        self._readers: set[int] = set()  # the `id` of each attachment, so that it can be garbage-collected
+        self._thread = threading.get_ident()  # the thread of the event loop
         self._restart_abandoned_timer()
 
     def __repr__(self) -> str:
@@ -116,7 +116,7 @@ class Run:
         return self._events.questions if isinstance(self._events, Decidable) else []
 
     async def decide(self, call_id: str, decision: Decision) -> None:
-        """Decide a call that waits for a decision. Returns once the decision is in effect.
+        """Decide about a call that waits for a decision. Returns once the decision is in effect.
 
         May be called from any task of the event loop. `decide`, `approve`, `deny` and `answer` raise `DecisionRefused`
         if the call does not wait for such a decision.
@@ -167,7 +167,7 @@ class Run:
         await self._finished.wait()
 
     def cancel(self, *, cancel_cleanup: bool = False) -> None:
-        """Stop the run without waiting. With `cancel_cleanup`, also cancel the closing of its stream."""
+        """Stop the run without waiting for its end. With `cancel_cleanup`, also cancel the closing of its stream."""
         if self._driver is not None:
             self._driver.cancel(cancel_cleanup=cancel_cleanup)
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Runs:
-    """Starts runs and finds them again. An `owner` is the user to whom a run belongs. Enter it with `async with`.
+    """Starts runs and finds them again. Enter it with `async with`. An `owner` is the user to whom a run belongs.
 
     The events of the runs are written to `log`, by default in memory. With a `RedisStore`, all processes that use the
     same server share their runs. At most `max_running` runs of this process may run at the same time, and at most
@@ -73,7 +73,9 @@ class Runs:
         self._max_running = max_running
         self._max_per_owner = max_per_owner
         self._stop_when_abandoned = stop_when_abandoned
-        if self._store is not None and stop_when_abandoned is not None:  # other processes report readers this late
+        if (
+            self._store is not None and stop_when_abandoned is not None
+        ):  # readers in other processes are reported this late
             self._stop_when_abandoned = stop_when_abandoned + self._store.lease
         self._grace = grace
         self._shutdown = shutdown
@@ -104,19 +106,19 @@ class Runs:
         assert self._tasks is not None
         if error is not None:  # do not wait for the runs to finish
             self._closing.end()
-        shown: tuple[type[BaseException] | None, BaseException | None] = (None, None)
+        passed: tuple[type[BaseException] | None, BaseException | None] = (None, None)
         try:
             if isinstance(error, anyio.get_cancelled_exc_class()):
                 # Pass the cancellation to the task group. Otherwise asyncio's cancellation would be lost while the
-                # group waits for the runs. The group would wrap other errors, so they are not passed.
-                shown = (kind, error)
+                # group waits for the runs. Other exceptions are not passed, because the group would wrap them.
+                passed = (kind, error)
                 self._stop_all()
             else:
                 await self.aclose()
         finally:
             self._tasks.cancel_scope.cancel()
             try:
-                await self._tasks.__aexit__(*shown, None)
+                await self._tasks.__aexit__(*passed, None)
             finally:
                 async with self._stack as stack:  # the stack calls all callbacks, even if one of them raises
                     for run in self._running.values():
@@ -134,10 +136,10 @@ class Runs:
         the conversation starts. The client may choose it, because each user has separate conversations. `note` is any
         value to keep with the run. The run has the `run_id` of the stream, or a random id.
 
-        `start` does not wait until the stream is entered. If that fails, the error is reported like any later error. If
-        `start` raises, it closes the stream. Raises `TooManyRuns`. Raises `Draining` after `shutdown` or the end of the
-        context has begun, and ClosedError before the context is entered. Raises ValueError if the user has a run with
-        the same id, and TypeError if `stream` is not an asynchronous context manager.
+        `start` does not wait until the stream is entered. If entering fails, the error is reported like any later
+        error. If `start` raises, it closes the stream. Raises `TooManyRuns` if a limit is reached, `Draining` after
+        `shutdown` or the end of the context has begun, and ClosedError before the context is entered. Raises ValueError
+        if the user has a run with the same id, and TypeError if `stream` is not an asynchronous context manager.
         """
         try:
             await anyio.lowlevel.checkpoint_if_cancelled()

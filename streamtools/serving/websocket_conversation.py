@@ -1,8 +1,8 @@
 """Serves a conversation over one websocket: the client sends messages, and the server answers them in order.
 
-Each frame of the client is a text that contains one JSON object. A control frame has a key of `_CONTROL_FRAMES` and no
-unknown keys. Any other object is a message for the application. The server answers an invalid frame with an error, and
-closes the connection after too many of them.
+Each frame of the client is a text that contains one JSON object. A control frame has one of the keys `cancel`,
+`resume`, `tool_result` and `approval`. Any other object is a message for the application. The server answers an invalid
+frame with an error, and closes the connection after too many of them.
 
 One task reads the frames of the client, even while an answer is being sent. A second task calls the handler for each
 message and sends the answer.
@@ -45,9 +45,9 @@ Id: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=1024)]
 class FrameError(Exception):
     """A frame that cannot be used. The client receives `answer`, which includes `fields`.
 
-    If the client sends too many invalid frames, the websocket is closed with the `close_code` of the last one. A
-    decision or a result for a call that does not wait for it has the field `call_id`. It may only be late, so it is not
-    counted as invalid.
+    If the client sends too many invalid frames, the websocket is closed with the `close_code` of the last error. An
+    error with the field `call_id` is about a decision or a result for which no call waits. Such a frame may only be
+    late, so it is not counted as invalid.
     """
 
     def __init__(self, code: str, message: str, close_code: int = 1008, **fields: Any) -> None:
@@ -117,6 +117,7 @@ class MessageFrame(NamedTuple):
 
 
 Frame: TypeAlias = CancelFrame | ResumeFrame | ResultFrame | ApprovalFrame | MessageFrame
+# Frames with one key, whose value has the fields of the frame: {"approval": {"call_id": …}}.
 _NESTED_FRAMES: dict[str, type[ResultFrame | ApprovalFrame]] = {"tool_result": ResultFrame, "approval": ApprovalFrame}
 _CONTROL_FRAMES: dict[str, type[Frame]] = {"cancel": CancelFrame, "resume": ResumeFrame, **_NESTED_FRAMES}
 
@@ -150,7 +151,7 @@ def read_frame(text: str | None, max_characters: int, max_values: int | None = N
 
 
 class Session:
-    """The connection of one message, for its handler and for the tools of its answer."""
+    """The connection on which a message arrived, for the handler of the message and the tools of its answer."""
 
     def __init__(self, websocket: AnyWebSocket, socket: Socket) -> None:
         self.websocket = websocket
@@ -195,14 +196,14 @@ async def serve_websocket(
     The server sends each event as one frame, except the event types in `exclude`. At most `max_waiting` messages may
     wait for their answer.
 
-    An invalid frame is answered with `{"error": {"code": …, "message": …}}`. So is a frame about a call that does not
-    wait for this frame: its error also has the `call_id`, and it is not counted as invalid. The 32nd invalid frame
-    closes the connection with the code 1008. If that frame is binary, the code is 1003. If it has more than `max_frame`
+    An invalid frame is answered with `{"error": {"code": …, "message": …}}`. The error of a decision or a result for
+    which no call waits also has the `call_id`, and is not counted as an invalid frame. The 32nd invalid frame closes
+    the connection with the code 1008. If that frame is binary, the code is 1003. If it has more than `max_frame`
     characters or `max_values` JSON values (None: unlimited), the code is 1009. Frames are parsed in the event loop.
 
-    If the handler raises ValueError, LookupError or TypeError, the message is treated as invalid. The same applies to
-    the stream before its first event. The websocket is closed with the code 1008, and the log reports the type and line
-    of the exception (`message_refused`). Other exceptions close the websocket with 1011 and are raised.
+    If the handler raises ValueError, LookupError or TypeError, or the stream does so before its first event, the
+    message is treated as invalid. The websocket is closed with the code 1008, and the log reports the type and line of
+    the exception (`message_refused`). Other exceptions close the websocket with 1011 and are raised.
 
     When `shutdown` begins, the current answer may finish during the drain. Other messages are answered with the error
     code `ending` and the number of seconds `retry_after`. Then the websocket is closed with 1001. When the client
@@ -233,7 +234,7 @@ class _SocketConversation:
     last_run: Run | None = None
     unanswered: int = 0  # number of messages that are not completely answered
     is_cancelled: bool = False  # whether the client has cancelled the current answer
-    is_ending: bool = False
+    is_ending: bool = False  # whether the shutdown has begun
     answer_has_begun: bool = False  # after that, an exception is not caused by an invalid message
     close_code: int = websockets.NORMAL
 
