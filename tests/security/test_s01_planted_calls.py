@@ -65,7 +65,7 @@ class Quoting(ScriptedModel):
         return super().stream(ask)
 
     def say(self) -> SourceEvent:
-        """Return what says it."""
+        """Return the events of this text."""
         return TextDelta(self.told)
 
 
@@ -124,9 +124,9 @@ class Repeated(NamedTuple):
 
 
 async def repeat(page: str, first: ScriptedReply, enabled: Dialect, *, raw: bool = False, **options: Any) -> Repeated:
-    """Hold it; `first` is how the model asks for the page, and `options` are those of the tool that pays.
+    """Run the conversation. `first` is the model's request for the page, and `options` those of the tool that pays.
 
-    If `raw`, nothing is neutralised, and the model repeats the page again, as if it had always known it.
+    With `raw`, nothing is neutralised, and the model also repeats the page as text that it knows.
     """
 
     @tool(neutralise=not raw)

@@ -417,7 +417,7 @@ def test_opening_a_locked_file_is_retried(path: Path, monkeypatch: pytest.Monkey
     assert 4 == len(tried)
 
 
-def test_a_ledger_of_another_version(path: Path) -> None:
+def test_a_file_with_other_tables_is_refused(path: Path) -> None:
     """The file is refused, so that no call in it is taken for a new one."""
     with closing(sqlite3.connect(path)) as old:
         old.execute("CREATE TABLE calls (scope TEXT, call TEXT)")
@@ -473,7 +473,7 @@ rounds, dies = int(sys.argv[1]), int(sys.argv[2])
 
 async def main():
     for number in range(rounds):
-        sys.stdin.readline()  # all of them at once
+        sys.stdin.readline()  # all processes at the same time
         place = f"{number % 10}.sqlite"
         ledger = SQLiteLedger(place, lease=3.0)
 
