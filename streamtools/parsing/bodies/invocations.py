@@ -1,16 +1,16 @@
 """Reads calls with names in attributes: `<invoke name="f"><parameter name="a">1</parameter></invoke>`.
 
-Calls stand in a wrapper, or without one. A value ends at its closing tag. A closing tag without structure after it,
-such as another parameter, is part of the value. The type of a value comes from the JSON schema of the tool, or from an
-attribute: `string="true"` is text, and `string="false"` is JSON. Some models write one JSON object with all arguments
-in the position of the first parameter.
+Calls may be in a wrapper. A value ends at its closing tag if structure follows, such as another parameter. Otherwise
+the closing tag is part of the value. The type of a value comes from the JSON schema of the tool, or from an attribute:
+`string="true"` is text, and `string="false"` is JSON. Some models write one JSON object with all arguments in the
+position of the first parameter.
 
 Text in a wrapper that is not a call is a separate error, up to the next tag of the dialect. If only the closing tag of
 a call is missing, and another call or the end of the wrapper follows, the call is valid.
 
 XTML is a similar form. Its tags consist of tokens:
 `<|open|>argument key="days" type="number"<|sep|>1<|close|>argument<|sep|>`. Each argument names its type. A string is
-plain text, and any other type is JSON. All arguments may also stand in one `json` element, as a JSON object.
+plain text, and any other type is JSON. Instead, one `json` element may hold all arguments, as a JSON object.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Invocations:
         close_value: tuple[Part, ...] = (*end, parameter, SPACES, ">")
         self._open, self._close, self._unwrap = Pattern(*self.invoke), Pattern(*close), Pattern(*self.unwrap)
         self._parameter = Pattern(*parameter_begin)
-        # the texts that may follow the closing tag of a call, and of a value
+        # The texts that may follow the closing tag of a call, and of a value.
         opened, closed = ([f"{bracket}{prefix}{' ' * n}" for n in range(1 + spaced)] for bracket in ("<", "</"))
         after_call = [f"{start}{invoke}{blank}" for start in opened for blank in " \n"]
         after_call += [*(start + name for start in closed for name in wrapper), *ends]
@@ -185,7 +185,7 @@ class Invocations:
         return end
 
     def _end_call(self, span: Span) -> Generator[None, None, CallEnd]:
-        """Read the closing tag of a call. If another tag stands in its position, that tag is not read."""
+        """Read the closing tag of a call. If another tag follows instead, that tag is not read."""
         found = yield from span.expect(self._close, self._open, self._unwrap)
         if found < 0:
             return cut_in_tag(span, *self._inner_tags)
@@ -214,7 +214,7 @@ class Invocations:
 
 _CLOSE, _CLOSE_VALUE, _CLOSE_JSON = (f"<|close|>{name}<|sep|>" for name in ("call", "argument", "json"))
 _AFTER_CALL = ("<|open|>call ", "<|close|>tools<|sep|>", "<|close|>message<|sep|>")
-"""The tags that may follow a call, or stand in the position of its missing closing tag."""
+"""The tags that may follow a call, with or without its closing tag."""
 
 _TAGS = ("<|open|>argument", "<|open|>json", _CLOSE, *_AFTER_CALL)
 _TAG_PATTERNS = tuple(map(Pattern, _TAGS))
@@ -227,7 +227,7 @@ _END_OF_VALUE = Closing(
 _END_OF_JSON = Pattern(_CLOSE_JSON)
 _END_OF_BROKEN = Closing(_CLOSE, before=_AFTER_CALL)
 _ATTRIBUTES = Word("^<", 4096)  # attributes contain no angle bracket, because it is escaped
-# possessive quantifiers: each key is read once
+# The quantifiers are possessive, so that each key is read once.
 _find_attributes = re.compile(r"""(?<![^\s="'])([^\s="']++)\s*+=\s*+(?:"([^"]*)"|'([^']*)')""").findall
 
 

@@ -1,6 +1,6 @@
 """Reads calls in Python syntax, and calls in the notation of the Gemma models.
 
-A Python call looks like `[get_weather(city="Paris", days=3), get_time()]`. The calls stand in a list, or one on each
+A Python call looks like `[get_weather(city="Paris", days=3), get_time()]`. The calls are in a list, or one on each
 line. All arguments must be keyword arguments, because the order of a tool's parameters is not defined.
 
 If the dialect has a closing tag, each call is reported at its closing parenthesis. Malformed text then ends only at the

@@ -4,9 +4,9 @@
     <tool: f>ls</tool>
     f<arg_key>a</arg_key><arg_value>1</arg_value>
 
-Functions stand in a wrapper, or without one. A value ends at the first closing tag with structure after it. Structure
-is the next parameter, the end of the function, or the end of its wrapper. Any other closing tag is part of the value,
-for example of a file. One line feed at each end of a value belongs to the tags. The JSON schema of the tool gives a
+Functions may be in a wrapper. A value ends at the first closing tag with structure after it. Structure is the next
+parameter, the end of the function, or the end of its wrapper. Any other closing tag is part of the value, which may be
+the content of a file. One line feed at each end of a value belongs to the tags. The JSON schema of the tool gives a
 value its type.
 
 Models forget closing tags. The call is still valid in these cases:
@@ -75,7 +75,7 @@ class FunctionTags:
         unclosed = Marker((close,), ahead=(SPACES, OneOf((open_, _FUNCTION, *ends))))
         alone = Marker((_END_FUNCTION,), ahead=(SPACES, OneOf((close, _FUNCTION, open_, *ends))))
         last = OneOf((close, _END_FUNCTION))
-        # in each list: the ends of a value without a line feed before it, then of a value with a line feed before it
+        # In each list: the ends of a value without a line feed before it, then of a value with a line feed before it.
         self._value_ends = [
             Closing(value, _PARAMETER, inside, unclosed, line_feed=line_feed, last=(last,))
             for line_feed in (not verbatim, True)
@@ -130,7 +130,7 @@ class _Function:
         """Configure the tags that end a value and the function.
 
         `value_ends` has two items: the ends of a value without a line feed before it, and of a value with a line feed
-        before it. `instead` are tags that may stand in the position of the function's closing tag.
+        before it. `instead` are tags that may follow if the function's closing tag is missing.
         """
         self._span = span
         self._value_ends = value_ends

@@ -6,7 +6,7 @@ element its type. If the schema allows several types, the beginning of the eleme
 - A value that is neither an object nor an array is the text up to its closing tag.
 - An object has one element for each member. It may also be JSON text.
 - An array has one element for each item. All items have the same name, or their index as the name. An array may also
-  be JSON text. It may also have no element: then its items stand directly in the object, each with the array's name.
+  be JSON text. It may also have no element. Then its items are elements of the object, each with the array's name.
 
 Without a schema, a value that contains elements is an object, or an array if its first element is called `item`.
 
@@ -69,7 +69,7 @@ def section(text: str) -> str:
 def read_attributes(reader: Reader) -> Generator[None, None, tuple[dict[str, str], str]]:
     """Read the attributes and the end of a tag. Returns both. The end is ">", "/>", or "" if the tag does not end.
 
-    Values stand in single quotes, in double quotes, or without quotes. If an attribute occurs twice, the first is used.
+    Values are in single quotes, in double quotes, or without quotes. If an attribute occurs twice, the first is used.
     """
     attributes: dict[str, str] = {}
     while True:
