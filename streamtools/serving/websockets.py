@@ -107,7 +107,7 @@ class Socket:
 class SocketSink:
     """Sends each event as one text frame, except the event types in `exclude`. Implements `EventSink`."""
 
-    begun = False
+    begun = False  # a websocket has no body that must be ended after an exception
 
     def __init__(self, socket: Socket, exclude: Collection[str]) -> None:
         self._socket = socket
