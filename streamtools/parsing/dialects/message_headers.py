@@ -69,7 +69,7 @@ def harmony() -> Dialect:
             *(Tag(header, closings=_ENDS, before=_BEGINS) for header in _reasoning_headers()),
             *(Tag((*role, *_CHANNEL, *more, *_MESSAGE)) for role in _ROLES for more in ((), (_BLANKS, *_CHANNEL))),
             *(Tag(header) for header in _headers(_USER)),
-            # the prompt contains the beginning of the header
+            # The prompt contains the beginning of the header.
             Tag((*_TO[1:], _USER, _BLANKS, *_CHANNEL, *_MESSAGE), where="start"),
             Tag(("analysis", *_MESSAGE), closings=_ENDS, before=_BEGINS, where="start", auto=False),
             *(Tag((channel, *_MESSAGE), where="start", auto=False) for channel in ("commentary", "final")),

@@ -66,7 +66,7 @@ def seed_oss_xml() -> Dialect:
         write_call=_function_writer(
             "<seed:tool_call>",
             "</seed:tool_call>",
-            # a line feed at the start or end of a value would otherwise be read as part of the tags
+            # A line feed at the start or end of a value would otherwise be read as part of the tags.
             lambda value: f"\n{value}\n" if value.startswith("\n") or value.endswith("\n") else value,
         ),
         reserved=(*both_tags("seed:tool_call"), *_FUNCTION_TAGS),
