@@ -69,7 +69,7 @@ class EventReplay:
 async def open_replay(
     path: str | PathLike[str], exchange: RecordedExchange | int | None, tools: ToolsLike | None, options: ReplayOptions
 ) -> AsyncIterator[ToolStream]:
-    """Yield the stream of a recording, or of one of its exchanges. Raises RecordingError for an invalid recording."""
+    """Yield the stream of an exchange, by default the only one. Raises RecordingError for an invalid recording."""
     playback: Any = {name: value for name, value in options.items() if name in PLAYBACK_OPTIONS}
     stream_options: Any = {name: value for name, value in options.items() if name not in PLAYBACK_OPTIONS}
     recording = exchange.open() if isinstance(exchange, RecordedExchange) else open_exchange(path, exchange)
@@ -86,7 +86,7 @@ async def open_replay(
 
 
 def adapter_of(recording: OpenRecording) -> sources.Adapter:
-    """Return the source adapter that reads the bytes of a recording. Raises RecordingError for an unknown source."""
+    """Return the source adapter that reads the bytes of a recording. Raises RecordingError for an unknown format."""
     head = recording.head
     content_type = head.response.headers.get("content-type", "") if head.response is not None else ""
     try:

@@ -13,12 +13,12 @@ reproduce both. The file is JSON Lines in UTF-8, which people can read and edit:
 fields are `title` (a description), `recorded` (date and time in ISO 8601), `request` and `response`. `request` has
 `method`, `url`, `headers`, and one field for the body: `body` for JSON or text, or `body_base64` for other bytes. If
 the body was not recorded, `left_out` holds its size. `response` has `status` and `headers`. Only headers of an
-allow-list are written, see `redaction`.
+allow-list are written, see the module `redaction`.
 
 **Chunk**, one line for each chunk. `at` is the time in milliseconds since the request was sent. A line without `at` has
 the time of the line before it. The bytes are stored after content decoding, so they are not compressed. Keys are
-overwritten by the same number of bytes, so lengths, chunk boundaries and times do not change, see `scrubbing`. UTF-8 is
-written as `text`. If a chunk begins or ends inside a character, the one to three bytes of this character are written in
+overwritten by the same number of bytes, so lengths, chunk boundaries and times do not change. UTF-8 is written as
+`text`. If a chunk begins or ends inside a character, the one to three bytes of this character are written in
 hexadecimal, as `before` or `after`. Other bytes are written as `base64`.
 
 **End**, the last line. `end` is `end` (the response was complete), `reset` (the connection broke), `timeout` (no more
@@ -48,7 +48,8 @@ VERSION = 1
 EndKind: TypeAlias = Literal["end", "reset", "timeout", "left"]
 
 _MARK = b'{"streamtools":"recording","version":%d,' % VERSION
-_CONTINUATION_BYTES = re.compile(rb"[\x80-\xbf]{1,3}")
+_CONTINUATION_BYTES = re.compile(rb"[\x80-\xbf]{1,3}")  # the rest of a character that begins in an earlier chunk
+# the first bytes of a character that ends in a later chunk
 _CUT_CHARACTER = re.compile(rb"(?:[\xc2-\xdf]|[\xe0-\xef][\x80-\xbf]?|[\xf0-\xf4][\x80-\xbf]{0,2})\Z")
 
 _encode = msgspec.json.Encoder().encode

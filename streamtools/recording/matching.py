@@ -20,7 +20,7 @@ Match: TypeAlias = Collection[str] | Callable[[RecordedRequest, RecordedRequest]
 _EXCERPT_LENGTH = 60
 _MAX_LISTED = 5  # the number of differences that an error message lists
 _MAX_COUNTED = 1000  # differences to count per request when searching for the most similar one
-_MISSING = object()
+_MISSING = object()  # stands for a value that only one of the two requests has
 
 
 class SentRequest(NamedTuple):
@@ -54,63 +54,65 @@ def describe(request: RecordedRequest | None) -> str:
 def differences(sent: RecordedRequest, recorded: RecordedRequest, fields: Sequence[str] = FIELDS) -> Iterator[str]:
     """Yield one line of text for each difference in `fields`."""
     if "method" in fields and sent.method.upper() != recorded.method.upper():
-        yield _difference("method", sent.method, recorded.method)
+        yield _describe_difference("method", sent.method, recorded.method)
     if "url" in fields and sent.url != recorded.url:
-        yield _difference("url", *_excerpts(sent.url, recorded.url))
+        yield _describe_difference("url", *_excerpts(sent.url, recorded.url))
     if "body" in fields:
-        yield from _differences("body", _body(sent), _body(recorded))
+        yield from _compare_values("body", _body(sent), _body(recorded))
 
 
 def explain(
     sent: SentRequest, unplayed: Iterable[RecordedExchange], played: Collection[RecordedExchange]
 ) -> str | None:
     """Return how `sent` differs from the most similar recorded request. Returns None if no request was recorded."""
-    found = {
+    by_exchange = {
         exchange: list(itertools.islice(differences(sent.in_form_of(exchange.request), exchange.request), _MAX_COUNTED))
         for exchange in (*unplayed, *played)
         if exchange.request is not None
     }
-    if not found:
+    if not by_exchange:
         return None
 
     def distance(exchange: RecordedExchange) -> tuple[bool, int]:
-        listed = found[exchange]
+        # An exchange that differs only in the body is nearer than one with another method or URL.
+        listed = by_exchange[exchange]
         return bool(listed) and not listed[0].startswith("body"), len(listed)
 
-    nearest = min(found, key=distance)
+    nearest = min(by_exchange, key=distance)
     name = f"{nearest} (already played)" if nearest in played else str(nearest)
-    if not found[nearest]:
+    if not by_exchange[nearest]:
         why = "which was already played" if nearest in played else "but `match` rejected it"
         return f"; it equals {nearest}, {why}"
-    lines = [f"    {difference}" for difference in found[nearest][:_MAX_LISTED]]
-    if len(found[nearest]) > _MAX_LISTED:
-        lines.append(f"    and {len(found[nearest]) - _MAX_LISTED} more")
+    lines = [f"    {difference}" for difference in by_exchange[nearest][:_MAX_LISTED]]
+    if len(by_exchange[nearest]) > _MAX_LISTED:
+        lines.append(f"    and {len(by_exchange[nearest]) - _MAX_LISTED} more")
     return "\n".join([f"; the nearest is {name}:", *lines])
 
 
 def _body(request: RecordedRequest) -> Any:
-    if request.body is None and (other := request.body_base64 or request.left_out):
-        return {"left_out" if request.left_out else "base64": other}
+    """Return the body for a comparison. Other bytes, or only a size, are returned in a dict."""
+    if request.body is None and (form := request.body_base64 or request.left_out):
+        return {"left_out" if request.left_out else "base64": form}
     return request.body
 
 
-def _difference(path: str, sent: str, recorded: str) -> str:
+def _describe_difference(path: str, sent: str, recorded: str) -> str:
     return f"{path}: {sent} was sent, {recorded} is recorded"
 
 
-def _differences(path: str, sent: Any, recorded: Any) -> Iterator[str]:
+def _compare_values(path: str, sent: Any, recorded: Any) -> Iterator[str]:
     if isinstance(sent, dict) and isinstance(recorded, dict):
         for key in [*sent, *(key for key in recorded if key not in sent)]:
             key_path = f"{path}.{key}" if key.isidentifier() else f"{path}[{json.dumps(key, ensure_ascii=False)}]"
-            yield from _differences(key_path, sent.get(key, _MISSING), recorded.get(key, _MISSING))
+            yield from _compare_values(key_path, sent.get(key, _MISSING), recorded.get(key, _MISSING))
     elif isinstance(sent, list) and isinstance(recorded, list):
         for index, (left, right) in enumerate(itertools.zip_longest(sent, recorded, fillvalue=_MISSING)):
-            yield from _differences(f"{path}[{index}]", left, right)
+            yield from _compare_values(f"{path}[{index}]", left, right)
     elif isinstance(sent, str) and isinstance(recorded, str):
         if sent != recorded:
-            yield _difference(path, *_excerpts(sent, recorded))
+            yield _describe_difference(path, *_excerpts(sent, recorded))
     elif sent != recorded or isinstance(sent, bool) is not isinstance(recorded, bool):  # because 1 == True in Python
-        yield _difference(path, _shown(sent), _shown(recorded))
+        yield _describe_difference(path, _shown(sent), _shown(recorded))
 
 
 def common_prefix_length(first: str, second: str) -> int:

@@ -26,8 +26,9 @@ Cut: TypeAlias = Literal["recorded", "byte", "frame", "whole"] | int | random.Ra
 """How to split the bytes into chunks.
 
 `"recorded"` keeps the recorded chunks. `"byte"` makes chunks of one byte, `"frame"` one chunk for each server-sent
-event, and `"whole"` one chunk of all bytes. An integer is the seed of a random generator. It, or a `random.Random`,
-makes chunks of 1 byte to 4 KiB, half of them shorter than 64 bytes. A sequence holds the byte offsets of the cuts.
+event, and `"whole"` one chunk of all bytes. An integer is the seed of a random generator. This generator, or a given
+`random.Random`, makes chunks of 1 byte to 4 KiB, half of them shorter than 64 bytes. A sequence holds the byte offsets
+of the cuts.
 """
 
 _BLANK_LINE = re.compile(rb"(?:\r\n|\n|\r(?=[^\n])){2}")  # a CR at the end does not match: an LF may follow
@@ -194,7 +195,7 @@ def unreached_fault(name: str, fault: str, offset: int, size: int) -> str:
     return f"{name}: {fault}={offset} was not reached: the response has {size:,} bytes"
 
 
-# Number of bytes between two checkpoints. They allow cancellation. More of them would slow chunks of one byte down.
+# Number of bytes between two checkpoints, which allow cancellation. More of them would slow down chunks of one byte.
 _CHECKPOINT_BYTES = 4096
 _CLOCK_CHECKPOINTS = 4
 """The number of checkpoints before a virtual clock advances, so that other tasks can handle the last chunk.

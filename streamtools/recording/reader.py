@@ -54,7 +54,9 @@ READ_SIZE = 64 * 1024
 
 BOM = b"\xef\xbb\xbf"
 
+# ": comment", "data: {…}" or "event: name", also after a byte order mark
 _SSE = re.compile(rb"(?:\xef\xbb\xbf)?[\r\n]*(?::|(?:data|event|id|retry)(?:[:\r\n]|\Z))")
+# A JSON object with the key "done". The line of a recording has the key "streamtools" instead.
 _OLLAMA_LINE = re.compile(rb'[\r\n]*\{(?=[^\n]*"done":)(?![^\n]*"streamtools":)')
 
 _T = TypeVar("_T")
@@ -319,7 +321,8 @@ def exchanges_in(path: PathLike) -> list[RecordedExchange]:
             return [RecordedExchange(path=lines.name, head=ExchangeHead(source=DETECT))]
         found = [_find_head(lines, 1)]
         while (line := lines.next()) is not None:
-            # In the text of a chunk, quotes are escaped, so it cannot contain this key. The JSON body of a request can.
+            # The line of a chunk cannot contain this key, because quotes in its text are escaped. Other lines can, so
+            # they are decoded.
             if b'"streamtools"' in line and _decode_or(FileMark(), _mark_decoder, line).streamtools == "recording":
                 lines.unread(line)
                 found.append(_find_head(lines, len(found) + 1))

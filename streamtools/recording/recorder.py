@@ -150,14 +150,14 @@ def _response_of(stream: Any) -> Any:
 def _begin_exchange(file: ExchangeFile, response: Any) -> ExchangeRecorder:
     try:
         request = response.request
-        head = str(request.method), str(request.url), header_items(request.headers)
+        start = str(request.method), str(request.url), header_items(request.headers)
     except (AttributeError, RuntimeError):  # httpx raises RuntimeError for a response without a request
         exchange = file.begin(None)
     else:
         content = b""
         with contextlib.suppress(AttributeError, RuntimeError):  # httpx raises RuntimeError for a streamed body
             content = bytes(request.content)
-        exchange = file.begin_request(*head, content)
+        exchange = file.begin_request(*start, content)
     status, headers = getattr(response, "status_code", None), getattr(response, "headers", None)
     exchange.set_response(
         status if isinstance(status, int) else None, header_items(headers) if headers is not None else []
@@ -200,7 +200,7 @@ class ExchangeFile:
         return self.begin(request, credentials_in(headers, url))
 
     def begin(self, request: RecordedRequest | None, credentials: Iterable[str] = ()) -> ExchangeRecorder:
-        """Start to record an exchange with a redacted request. `credentials` are overwritten."""
+        """Start to record an exchange. `request` is redacted, or None if unknown. `credentials` are overwritten."""
         with self.lock:
             exchange = ExchangeRecorder(self, request, [*self.redact, *credentials])
             self._unwritten.append(exchange)
@@ -240,7 +240,10 @@ class ExchangeRecorder:
         self.ended = False
 
     def set_response(self, status: int | None, headers: Sequence[tuple[str, str]] = ()) -> None:
-        """Write the head. Later, the credentials in `headers`, such as cookies, are overwritten in the body."""
+        """Write the head. Later, the credentials in `headers`, such as cookies, are overwritten in the body.
+
+        With `status=None`, the head contains no response.
+        """
         with self._file.lock:
             self.secrets += credentials_in(headers)
             self._open_writer(None if status is None else describe_response(status, headers, redact=self.secrets))

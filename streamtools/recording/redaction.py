@@ -51,6 +51,7 @@ _SECRET_NAME = re.compile(
     "auth|key|token|secret|pass|pwd|credential|cookie|session|signature|sig$|sid$|jwt|code$", re.IGNORECASE
 )
 """Matches the names of headers and URL parameters whose values are credentials."""
+# "Bearer " in "Bearer sk-…"
 _SCHEME = re.compile(r"(?:apikey|basic|bearer|digest|key|negotiate|token) +", re.IGNORECASE)
 _MIN_CREDENTIAL = 16  # length in characters; a shorter value may be an ordinary word
 _MAX_CREDENTIALS = 32  # number of credentials in a request to search for; each search takes time
@@ -88,19 +89,18 @@ def credentials_in(headers: Headers, url: str = "") -> list[str]:
     found: list[str] = []
     for name, value in headers:
         if name.lower() in ("cookie", "set-cookie"):
-            cookies = value.split(";")[
-                : 1 if name.lower() == "set-cookie" else None
-            ]  # in `set-cookie`, only the first item is a cookie
+            # In `set-cookie`, only the first item is a cookie.
+            cookies = value.split(";")[: 1 if name.lower() == "set-cookie" else None]
             found += [cookie.partition("=")[2].strip().strip('"') for cookie in cookies]
         elif _SECRET_NAME.search(name):
             found.append(_SCHEME.sub("", value.strip(), count=1))
     parts = urlsplit(url)
-    found += map(unquote, parts.netloc.rpartition("@")[0].partition(":")[::2])
+    found += map(unquote, parts.netloc.rpartition("@")[0].partition(":")[::2])  # user name and password
     for parameter in (*parts.query.split("&"), *parts.fragment.split("&")):
         name, _, value = parameter.partition("=")
         if _SECRET_NAME.search(unquote_plus(name)):
             found.append(unquote_plus(value))
-    # In JSON inside JSON, one character of a secret may take 14 bytes.
+    # A search finds at most `LONGEST` bytes. In JSON inside JSON, one character of a secret may take 14 bytes.
     long_enough = [value[: LONGEST // 14] for value in found if len(value) >= _MIN_CREDENTIAL]
     return list(dict.fromkeys(long_enough))[:_MAX_CREDENTIALS]
 

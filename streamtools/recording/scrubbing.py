@@ -4,15 +4,16 @@ A response can contain a key, because an error message repeats it or because the
 with other people, so they must not hold keys. Each byte of a key is replaced by `*`, which keeps all lengths. The
 prefix of the key remains: `sk-****************`.
 
-The bytes are searched twice. First the raw bytes are searched for whole keys, also with `\/` for `/`, and directly
-after an escape of JSON or a URL. Second, the values of all JSON fields with the same name (`"content":"…"`) are joined
-and searched, because a model writes only a few characters of a key in each event. Text in other encodings is not
-searched. A secret without a known format is found only if it is passed as a `Secret`.
+The bytes are searched twice. First the raw bytes are searched for whole keys. In a key, `\/` may stand for `/`. A key
+may follow an escape of JSON or a URL directly, as in `\nsk-…` or `%20sk-…`. Second, the values of all JSON fields with
+the same name (`"content":"…"`) are joined and searched, because a model writes only a few characters of a key in each
+event. Text in other encodings is not searched. A secret without a known format is found only if it is passed as a
+`Secret`.
 
 A key never contains a line end. So whole lines are searched, and an unfinished line is buffered. A line of more than
 `MAX_LINE` bytes is searched in parts. If a part or a joined value ends with the possible beginning of a key, this end,
 at most `LONGEST` bytes, is searched again together with the next data. Events that contain the possible beginning of a
-key are buffered until then, at most `MAX_BUFFERED` bytes.
+key are buffered until it is complete or excluded, at most `MAX_BUFFERED` bytes.
 """
 
 from __future__ import annotations
@@ -34,12 +35,13 @@ MAX_LINE = 64 * 1024
 MAX_BUFFERED = 16 * 1024
 """The maximum number of bytes that are buffered because a joined field may end with the beginning of a key."""
 
-# Known key formats: the pattern of one further character, the minimum length, and the prefixes. The last row finds the
-# values of Authorization headers, which may be inside JSON.
+# Known key formats: the pattern of a character after the prefix, the minimum number of these characters, and the
+# prefixes. The last row finds the values of Authorization headers, which may be inside JSON.
 
 _TOKEN = rb"[A-Za-z0-9_-]"
 _WIDE = rb"(?:[A-Za-z0-9._~+/=-]|\\/)"
-_BEGIN = rb"(?:(?<![A-Za-z0-9_-])|(?<=\\[bfnrt])|(?<=\\u[0-9A-Fa-f]{4})|(?<=%[0-9A-Fa-f]{2}))"
+# A key does not begin inside a word. It may follow the end of an escape: "\n", "\u00e9" or "%20".
+_BOUNDARY = rb"(?:(?<![A-Za-z0-9_-])|(?<=\\[bfnrt])|(?<=\\u[0-9A-Fa-f]{4})|(?<=%[0-9A-Fa-f]{2}))"
 _FORMATS: list[tuple[bytes, int, list[bytes]]] = [
     *(
         (character.encode(), minimum, [prefix.encode() for prefix in prefixes])
@@ -47,24 +49,26 @@ _FORMATS: list[tuple[bytes, int, list[bytes]]] = [
     ),
     (_WIDE, 16, [b"[Bb]earer ", b"BEARER ", b"[Bb]earer%20"]),
 ]
+# A JWT such as "eyJhbGciOi….eyJzdWIiOi…", and the rest of an incomplete JWT after "eyJ"
 _JWT = rb"eyJ(?=[A-Za-z0-9_-]{8,%d}\.[A-Za-z0-9_-]{8})([A-Za-z0-9_.-]*)" % (LONGEST - 16)
 _PARTIAL_JWT = rb"[A-Za-z0-9_-]*(?:(?<=[A-Za-z0-9_-]{8})\.[A-Za-z0-9_-]{0,7})?"
 
 
 def _complete(character: bytes, minimum: int, prefix: bytes) -> bytes:
+    """Return a pattern of whole keys. Its group is the part of the key to overwrite."""
     return rb"%s(?=%s{%d})(%s*)" % (prefix, character, minimum, _WIDE if character == _WIDE else _TOKEN)
 
 
-def _partial(prefix: bytes, character: bytes) -> bytes:
-    """Return a pattern that matches any beginning of `prefix`, or the whole prefix followed by `character`."""
-    pattern = rb"(%s\\?)" % character  # a trailing backslash may begin an escaped slash
+def _partial(prefix: bytes, rest: bytes) -> bytes:
+    """Return a pattern that matches any beginning of `prefix`, or the whole prefix followed by the pattern `rest`."""
+    pattern = rb"(%s\\?)" % rest  # a trailing backslash may begin an escaped slash
     for atom in reversed(re.findall(rb"\[[^]]*\]|.", prefix)):
         pattern = rb"%s(?:%s)?" % (atom, pattern)
     return pattern
 
 
 def _any(patterns: Iterable[bytes]) -> re.Pattern[bytes]:
-    return re.compile(_BEGIN + b"(?:" + b"|".join(patterns) + b")")
+    return re.compile(_BOUNDARY + b"(?:" + b"|".join(patterns) + b")")
 
 
 _ROWS = [(character, minimum, prefix) for character, minimum, prefixes in _FORMATS for prefix in prefixes]
@@ -91,10 +95,12 @@ class EncodedSecrets(NamedTuple):
 Secrets: TypeAlias = Iterable[Secret] | EncodedSecrets
 """Secrets, or the result of `encode_secrets`. With the result, the secrets are encoded only once for many searches."""
 
+# JSON fields in which providers send pieces of a model's text or arguments
 _FIELDS = (
     *("content", "text", "delta", "arguments", "partial_json", "thinking", "reasoning", "reasoning_content"),
     *("reasoning_text", "refusal", "response", "input", "output", "textDelta", "inputTextDelta", "argsTextDelta"),
 )
+# "content": "a piece of text". The groups are the name of the field and its value.
 _PIECE = re.compile(rb'"(%s)"[ ]*:[ ]*"(?!")([^"\\]*+(?:\\.[^"\\]*+)*+)"' % "|".join(_FIELDS).encode())
 _SHORTEST_KEY = 15  # the minimum length of a key in bytes
 _LOOKBEHIND = 16  # the maximum number of bytes before a match that the patterns read
@@ -127,8 +133,8 @@ class Scrubber:
         """Add `data`. Return the decided bytes that were not returned before."""
         self._buffer += data
         end = self._buffer_start + len(self._buffer)
-        lines = self._buffer.rfind(b"\n", len(self._buffer) - len(data)) + 1
-        stop = max(self._buffer_start + lines, self._searched)
+        whole_lines = self._buffer.rfind(b"\n", len(self._buffer) - len(data)) + 1
+        stop = max(self._buffer_start + whole_lines, self._searched)
         stop = end if end - stop > MAX_LINE else stop
         if stop > self._searched:
             self._search(stop)
@@ -231,6 +237,7 @@ class _SearchedText:
         return self._positions[min(key_start, text_start) if size - text_start > _MAX_SHOWN else key_start :]
 
     def _forget(self, start: int, stop: int) -> None:
+        """Delete the text from the index `start` to the index `stop`, if that is greater."""
         if start < stop:
             del self._text[start:stop]
             if isinstance(self._positions, array):
@@ -299,10 +306,10 @@ def _encodings(secret: str) -> set[bytes]:
     """
     texts = {secret}
     for ensure_ascii in (False, True):
-        written = secret
+        escaped = secret
         for _ in range(2):
-            written = json.dumps(written, ensure_ascii=ensure_ascii)[1:-1]
-            texts.add(written)
+            escaped = json.dumps(escaped, ensure_ascii=ensure_ascii)[1:-1]
+            texts.add(escaped)
     encoded = {text.encode(errors="surrogatepass") for text in texts}
     if not secret or max(map(len, encoded)) > LONGEST:
         raise ValueError(f"a secret text must have 1 to {LONGEST} bytes, also when it is escaped in JSON")

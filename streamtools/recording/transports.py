@@ -39,7 +39,7 @@ _AnyBase: Any = object  # `Any`, so that type checkers accept a subclass for cli
 class ClientTransport(_AnyBase):  # type: ignore[misc] # see above
     """A base class of transports for asynchronous and blocking clients of httpx and httpx2.
 
-    Subclasses implement `_handle`. Closing this transport also closes `_inner`, if that is a transport.
+    Subclasses implement `_handle`. Closing this transport also closes `_inner`, unless that is None.
     """
 
     _inner: Any = None
@@ -103,7 +103,7 @@ def library_of(request: object) -> ModuleType:
 
 @functools.cache
 def stream_class(body: type, library: ModuleType) -> type:
-    """Return a subclass of `body` that is also a stream class of `library`, because its clients require that class."""
+    """Return a subclass of `body` that is also a stream class of `library`. The clients of `library` require this."""
     return type("Body", (body, library.AsyncByteStream, library.SyncByteStream), {})
 
 
@@ -171,7 +171,7 @@ class ReplayTransport(ClientTransport):
     `httpx.ReadTimeout`. If the recorded client closed the response, no more bytes arrive after that point. The new
     client waits until it closes the response or its timeout expires.
 
-    All other options are those of `Playback` and apply to every exchange. `vary(exchange)` returns options that replace
+    `options` are the options of `Playback` and apply to every exchange. `vary(exchange)` returns options that replace
     them for one exchange. By default, the read timeout of the request is used.
 
     HTTP clients and SDKs may hide the errors of this transport. So call `check` at the end of a test, which raises them
@@ -259,7 +259,7 @@ class ReplayTransport(ClientTransport):
         varied: PlaybackOptions = {} if self._vary is None else self._vary(exchange)
         timeout = request.extensions.get("timeout", {}).get("read")
         options: PlaybackOptions = {"read_timeout": timeout, **self._options, **varied}
-        if exchange.unanswered:
+        if exchange.unanswered:  # without a response, there are no bytes to cut
             timeout = options.get("read_timeout") if exchange.unanswered == "left" else None
             options = {"speed": options.get("speed", 0), "clock": options.get("clock"), "read_timeout": timeout}
         opened = exchange.open()
@@ -324,7 +324,7 @@ class _ReplayedBody(ReplayBytes):
     def _translate(self, error: OSError | RecordingError) -> Exception:
         """Convert an error to the recorded exception of the library, or to its ReadTimeout or ReadError.
 
-        A RecordingError is added to the faults and returned unchanged.
+        A RecordingError is added to the `errors` of the transport and returned unchanged.
         """
         if isinstance(error, RecordingError):
             self._errors.append(error)

@@ -32,7 +32,7 @@ def create_private_file(path: str | os.PathLike[str]) -> BinaryIO:
     """Open an empty file for writing that only the current user can read. Raises OSError.
 
     The permissions of an existing file are restricted before it is emptied. If the file belongs to another user, this
-    raises and does not change the file. A symbolic link is followed.
+    function raises and does not change the file. A symbolic link is followed.
     """
     file = os.fdopen(os.open(path, _FLAGS, 0o600), "wb")
     try:
@@ -105,6 +105,7 @@ class RecordingWriter:
         self.close()
 
     def _check_time(self, at: float) -> float:
+        """Return the rounded time. Raises ClosedError if the recording has ended."""
         at = file_format.milliseconds(at)
         if self._ended:
             raise ClosedError("the recording is closed")

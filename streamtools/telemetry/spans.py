@@ -53,9 +53,9 @@ the number of different attribute values must be limited."""
 
 @dataclass(frozen=True, eq=False)
 class Instrumentation:
-    """The settings of `instrument`. It implements `streamtools.observing.Observer`, and one is installed per process.
+    """The settings of `instrument`. It implements `streamtools.observing.Observer`. At most one is installed.
 
-    `live_runs` holds the runs that have not ended, by the id of the object.
+    `live_runs` holds the runs that have not ended, by the `id()` of the object.
     """
 
     tracer: trace.Tracer
@@ -78,6 +78,7 @@ class _RequestSpan:
     def __init__(
         self, settings: Instrumentation, parent: Context, origin: Sequence[Any], source: object, clean: Clean
     ) -> None:
+        """`origin` holds the wire format, the host and the model. Missing values at its end are unknown."""
         format, host, model = (*origin, None, None, None)[:3]
         self.attributes: dict[str, Any] = {
             "gen_ai.operation.name": "chat",
@@ -169,7 +170,11 @@ class _RequestSpan:
 
 
 class RunSpans:
-    """Records the spans and metrics of one run. It implements `streamtools.observing.ObservedRun`."""
+    """Records the spans and metrics of one run. It implements `streamtools.observing.ObservedRun`.
+
+    `machine` applies the text rules of the run to attributes. `resumed` is the `traceparent` of the run that this run
+    resumes, or empty.
+    """
 
     def __init__(self, settings: Instrumentation, run_id: str, machine: Redactor, resumed: str) -> None:
         self._settings = settings
@@ -235,7 +240,7 @@ class RunSpans:
 
     def events_shown(self, events: Sequence[Any]) -> None:
         settings = self._settings
-        if not settings.content:
+        if not settings.content:  # without content, `Text` events change no span and no metric
             events = [event for event in events if type(event) is not Text]
         settings.metrics.count_events(events, self._last_model)
         for event in events:
@@ -332,7 +337,7 @@ def _set_error(span: Span, error: str | None) -> dict[str, Any]:
 
 
 def _set_outcome(span: Span, attributes: dict[str, Any], finish: str | None, usage: Usage | None) -> None:
-    """Set the attributes, the finish reason and the token usage of a span. Empty attributes are skipped."""
+    """Set the attributes, the finish reason and the token usage of a span. Skip attributes that are empty or 0."""
     attributes["gen_ai.response.finish_reasons"] = finish and [finish]
     span.set_attributes({name: value for name, value in attributes.items() if value})
     for field, name in _USAGE_ATTRIBUTES.items():

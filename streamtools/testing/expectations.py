@@ -72,6 +72,7 @@ def difference(expected: Any, actual: Any, path: str = "") -> EventDifference | 
 
 
 def _first(expected: Mapping[str, Any], actual: Mapping[str, Any], path: str) -> EventDifference | None:
+    """Return the first difference in the fields of `expected`."""
     path = path and f"{path}."
     found = (difference(value, actual.get(key, _MISSING), f"{path}{key}") for key, value in expected.items())
     return next(filter(None, found), None)
@@ -221,17 +222,18 @@ def _find(part: Sequence[Any], actual: Sequence[Event], at: int, *, last: bool) 
 
 
 def _similarity(expected: Any, actual: Event) -> int:
+    """Return 1 point if the event matches, and 1 point if it has the expected type."""
     return matches(expected, actual) + (_kind(expected) == actual.type)
 
 
 def _compare(expected: Sequence[Any], actual: Sequence[Event]) -> list[_Row]:
     """Align expected and actual events with difflib. Each expected event is paired with the first event it matches."""
-    left = dict(enumerate(actual))
+    unassigned = dict(enumerate(actual))
     assigned: list[int | None] = []
     for item in expected:
-        ahead = itertools.islice(left.items(), _SEARCH_WINDOW)
+        ahead = itertools.islice(unassigned.items(), _SEARCH_WINDOW)
         assigned.append(next((at for at, event in ahead if matches(item, event)), None))
-        left.pop(assigned[-1], None)  # type: ignore[arg-type]  # None is not a key
+        unassigned.pop(assigned[-1], None)  # type: ignore[arg-type]  # None is not a key
     rows: list[_Row] = []
     for _, begin, end, first, last in SequenceMatcher(None, assigned, range(len(actual)), False).get_opcodes():
         pairs = zip_longest(expected[begin:end], actual[first:last], fillvalue=_MISSING)

@@ -25,8 +25,8 @@ from streamtools.recording.writer import create_private_file
 from streamtools.tools.registry import ToolsLike
 
 Mode: TypeAlias = Literal["replay", "record", "extend"]
-"""`"replay"` only replays, `"record"` records all requests. `"extend"` replays recorded requests and records the
-others."""
+"""`"replay"` only replays, `"record"` records all requests. `"extend"` replays recorded requests and records new
+requests."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +67,7 @@ class FixtureTransport(ClientTransport):
     """The HTTP transport for the clients of a test. It replays, records, or does both.
 
     A new recording is written to a temporary file. After the test, it replaces the old recording if every response is
-    complete. If the test failed, every status must also be below 400.
+    complete. If the test failed, every status must also be below 400. `advice` is added to error messages.
     """
 
     def __init__(self, path: Path, settings: RecordingSettings, mode: Mode, advice: str = "") -> None:
@@ -284,8 +284,8 @@ def every_cut(recording: Any = None, *, seeds: Sequence[int] = (1, 2, 3)) -> Any
         @every_cut
         async def test_weather(recording): ...
 
-    All runs share one recording. `@every_cut("weather")` sets the name of the recording, as the marker does. `seeds`
-    holds the seeds of the runs with random sizes.
+    All runs share one recording. `@every_cut("weather")` names the recording, as the marker `recording` does.
+    `seeds` holds the seeds of the runs with random sizes.
     """
     import pytest
 

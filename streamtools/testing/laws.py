@@ -104,15 +104,17 @@ def assert_defined_per_character(deltas: Sequence[str], **options: Any) -> None:
 
     They must be equal to the events and the buffered text after the same text is fed character by character.
     """
-    alone = steps("".join(deltas), **options)
+    by_character = steps("".join(deltas), **options)
     for step in steps(deltas, **options):
         if step.delta:
-            single = next(other for other in alone if other.fed == step.fed)
-            assert coalesce(single.events) == coalesce(step.events), f"after {step.fed!r}"
-            assert single.pending == step.pending
+            expected = next(state for state in by_character if state.fed == step.fed)
+            assert coalesce(expected.events) == coalesce(step.events), f"after {step.fed!r}"
+            assert expected.pending == step.pending
 
 
 Kind: TypeAlias = Literal["text", "reasoning", "tag", "space", "call", "refused", "result", "skipped"]
+"""The kind of a section. `tag` is markup, `space` is markup of white space only. `call` is a valid or malformed call.
+`refused` is a malformed call that is shown as text, and `result` is a tool result that the model invented."""
 
 
 class InputSection(NamedTuple):
@@ -225,15 +227,17 @@ def may_become(text: str, parts: Parts) -> bool:
             return any(may_become(text, (word, *rest) if word else rest) for word in words)
         case Maybe(inner):
             return may_become(text, (*inner, *rest)) or may_become(text, rest)
+    # a run of `least` to `most` of the characters
     run = re.compile(f"[{first.characters}]{{0,{first.most}}}").match(text)
     assert run is not None
     length = run.end()
     return length == len(text) or any(may_become(text[count:], rest) for count in range(first.least, length + 1))
 
 
+# The first event for text that is not shown has one of these types.
 _HIDDEN = (ui_events.Call, ui_events.Error, ui_events.Thinking, ui_events.Warning)
-_LIMITS = Limits(call=160, depth=3, digits=5, calls=2)
-_MISSING = "assert_laws needs hypothesis, which comes with the extra `test`: pip install 'streamtools[test]'"
+_LOW_LIMITS = Limits(call=160, depth=3, digits=5, calls=2)
+_HYPOTHESIS_MISSING = "assert_laws needs hypothesis, which comes with the extra `test`: pip install 'streamtools[test]'"
 
 
 def assert_laws(
@@ -267,7 +271,7 @@ def assert_laws(
     try:
         import hypothesis
     except ImportError as error:
-        raise ImportError(_MISSING) from error
+        raise ImportError(_HYPOTHESIS_MISSING) from error
     from streamtools.testing import material
 
     if (tools is None) is not (calls is None):
@@ -288,7 +292,7 @@ def assert_laws(
         suppress_health_check=list(hypothesis.HealthCheck),
     )
 
-    def hold(given: SearchStrategy[Any], *laws: Callable[[Any, list[int]], None]) -> None:
+    def assert_hold(given: SearchStrategy[Any], *laws: Callable[[Any, list[int]], None]) -> None:
         __tracebackhide__ = True
         law = ""  # the law that is checked now; after the search, the law that the shortest text breaks
 
@@ -297,6 +301,7 @@ def assert_laws(
         def check_laws(text: Any, places: list[int]) -> None:
             nonlocal law
             for check_law in laws:
+                # `promptness_of_calls` is also the law of promptness.
                 law = check_law.__name__.partition("_of_")[0].replace("_", " ")
                 check_law(text, places)
 
@@ -305,12 +310,12 @@ def assert_laws(
         except Exception as error:
             raise AssertionError(f"dialect {dialect.id!r} breaks the law of {law}: {error}") from error
 
-    hold(  # the simplest laws first, because an error in a dialect may break several laws
+    assert_hold(  # the simplest laws first, because an error in a dialect may break several laws
         matter.texts,
         *(check.totality, check.conservation, check.chunk_invariance, check.promptness),
         *(check.paired_lifecycle, check.one_ending, check.limits),
     )
-    hold(matter.documents, check.round_trip, check.promptness_of_calls, check.results)
+    assert_hold(matter.documents, check.round_trip, check.promptness_of_calls, check.results)
 
 
 class _Laws:
@@ -320,7 +325,7 @@ class _Laws:
         self._dialect = dialect
         self._options: dict[str, Any] = {"dialects": [dialect], "tools": tools}
         self._markers = markers
-        self._silent = silent  # patterns of markers that hide text without beginning a call: forged results, sections
+        self._silent = silent  # patterns of markers that hide text, but begin no call: invented results, wrappers
 
     def totality(self, text: str, places: list[int]) -> None:
         feed(cut(text, places), **self._options)
@@ -356,26 +361,26 @@ class _Laws:
         assert_deltas_tell_the_arguments(events)
 
     def one_ending(self, text: str, places: list[int]) -> None:
-        for ends in (True, False):
+        for is_complete in (True, False):
             machine = StreamMachine(**self._options)
             events: list[UIEvent] = machine.start()
             for delta in cut(text, places):
                 events += machine.feed(TextDelta(delta))
-            if ends:
+            if is_complete:
                 events += machine.feed(ProviderCompleted(finish_reason="stop"))
             events += machine.close()
             assert_in_order(events)
             done = events[-1]
             assert isinstance(done, ui_events.Done)
-            assert done.reason == ("finished" if ends else "failed"), f"wrong ending: {done.reason}"
+            assert done.reason == ("finished" if is_complete else "failed"), f"wrong ending: {done.reason}"
 
     def limits(self, text: str, places: list[int]) -> None:
-        events = feed(cut(text, places), **self._options, limits=_LIMITS)
+        events = feed(cut(text, places), **self._options, limits=_LOW_LIMITS)
         kept = [event.raw or "" for event in events if isinstance(event, ui_events.Error)]
         calls = [event.call for event in events if isinstance(event, ui_events.Call)]
-        assert all(len(raw) <= _LIMITS.call for raw in kept), f"an error keeps {max(map(len, kept))} characters"
-        assert all(len(call.raw) <= _LIMITS.call for call in calls), "a call is longer than the limit"
-        assert len(calls) <= _LIMITS.calls, f"{len(calls)} calls, of {_LIMITS.calls}"
+        assert all(len(raw) <= _LOW_LIMITS.call for raw in kept), f"an error keeps {max(map(len, kept))} characters"
+        assert all(len(call.raw) <= _LOW_LIMITS.call for call in calls), "a call is longer than the limit"
+        assert len(calls) <= _LOW_LIMITS.calls, f"{len(calls)} calls, but the limit is {_LOW_LIMITS.calls}"
 
     def round_trip(self, document: Document, places: list[int]) -> None:
         result = parse(cut(document.text, places), **self._options)

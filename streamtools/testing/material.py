@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 from streamtools.parsing.dialects import Dialect, Opener
 from streamtools.parsing.markers import LineEnd, Maybe, OneOf, Part
 
+# Pieces of random texts
+
 JSON = (
     "{", "}", "[", "]", ",", ":", '"', '\\"', "\\", '"name"', '"f"', '{"name":"f"', '"arguments":', '"arguments":{',
     '"function":{', '"tool":"f"', '"args":', '"{\\"a\\":1}"', '{"a":1}', "null", "true", "-1", "1e999", "NaN", "'",
@@ -63,6 +65,7 @@ TOOLS = [{"name": name, "parameters": {"type": "object", "properties": KEYS}} fo
 
 Parts: TypeAlias = tuple[Part, ...]
 
+# Prose that contains no marker and no code block
 _HARMLESS = (
     "A sentence. ", "\n", "\n\n", "## Heading\n", "- item\n", "`code` ", "é ", "\r\n", "###: note\n", "~~ ", "{} ",
 )  # fmt: skip
@@ -116,7 +119,10 @@ def _examples(part: Part) -> Sequence[str]:
 
 
 def openers(dialect: Dialect, tools: dict[str, tuple[str, ...]]) -> list[Opener]:
-    """Return the openers of a dialect. `tools` maps tool names to their parameter names."""
+    """Return the openers of a dialect: markers, with the grammar of the text after each marker.
+
+    `tools` maps tool names to their parameter names.
+    """
     found = list(dialect.openers)
     if dialect.openers_for is not None:
         found += dialect.openers_for(tuple(tools))
@@ -186,7 +192,7 @@ class Material:
                 continue
             matching = (opener for opener in self.openers if re.match(opener.marker.search_pattern(), part.text))
             for _ in range(next((opener.line_feeds for opener in matching), 0)):
-                shown = shown.removesuffix("\n")
+                shown = shown.removesuffix("\n")  # line feeds before the marker belong to the call
             shown += "\0"  # stands for a call, so that the next call does not remove line feeds before this call
         return Document(tuple(parts), shown.replace("\0", ""))
 
@@ -196,6 +202,7 @@ def _prose(parts: Sequence[str]) -> st.SearchStrategy[str]:
 
 
 def _broken(text: str, at: int, replacement: str) -> str:
+    """Replace the character at the index `at`, modulo the length."""
     at = at % (len(text) + 1)
     return text[:at] + replacement + text[at + 1 :]
 

@@ -37,24 +37,26 @@ def blocked(advice: str, *, allow: Collection[str] = ()) -> Iterator[list[str]]:
     Yields a list, to which each attempt is added as `host:port` or as a name. `advice` is the end of the error message.
     """
     guard = _Guard(advice, allow)
-    places: list[tuple[Any, str, Callable[..., Any]]] = [
-        *((socket.socket, name, partial(guard.send, address=address)) for name, address in _ADDRESS_ARGUMENTS.items()),
-        (socket, "getaddrinfo", guard.resolve),
+    replacements: list[tuple[Any, str, Callable[..., Any]]] = [
+        *((socket.socket, name, partial(guard.wrap_send, address=part)) for name, part in _ADDRESS_ARGUMENTS.items()),
+        (socket, "getaddrinfo", guard.wrap_resolve),
     ]
     with ExitStack() as replaced:
-        for owner, name, wrap in places:
+        for owner, name, wrap in replacements:
             if hasattr(owner, name):  # not all systems have all of these functions
                 replaced.enter_context(patch.object(owner, name, wrap(getattr(owner, name))))
         yield guard.attempts
 
 
 class _Guard:
+    """Wraps functions that use the network. The wrappers raise NetworkBlocked for hosts that are not allowed."""
+
     def __init__(self, advice: str, allow: Collection[str]) -> None:
         self._advice = advice
         self._allowed = {host.lower() for host in allow}
         self.attempts: list[str] = []
 
-    def send(self, send: Callable[..., Any], *, address: slice) -> Callable[..., Any]:
+    def wrap_send(self, send: Callable[..., Any], *, address: slice) -> Callable[..., Any]:
         def checked(sock: socket.socket, *args: Any) -> Any:
             for to in args[address]:
                 if sock.family in (socket.AF_INET, socket.AF_INET6) and isinstance(to, tuple) and len(to) > 1:
@@ -63,7 +65,7 @@ class _Guard:
 
         return checked
 
-    def resolve(self, resolve: Callable[..., Any]) -> Callable[..., Any]:
+    def wrap_resolve(self, resolve: Callable[..., Any]) -> Callable[..., Any]:
         def checked(host: Any, *args: Any, **named: Any) -> Any:
             self._check(host, named.get("port", args[0] if args else None))
             found = resolve(host, *args, **named)

@@ -1,7 +1,7 @@
 """The command `streamtools`.
 
-Standard output contains only the output of the command. The output of a user's tools is written to standard error. An
-error is reported as one line on standard error and an exit status, without a traceback.
+Standard output contains only the output of the command. Text that the user's tools print is written to standard error.
+An error is reported as one line on standard error and an exit status, without a traceback.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _exit_despite_threads(status: int) -> None:
 
 
 def _discard(output: TextIO | None) -> None:
-    """Redirect a closed output to the null device, so that Python reports no error when it flushes it at the exit."""
+    """Redirect a closed output to the null device, so that Python reports no error when it flushes at exit."""
     assert output is not None  # without an output, `_run` raises before it writes
     with contextlib.suppress(OSError, ValueError):
         null = os.open(os.devnull, os.O_WRONLY)

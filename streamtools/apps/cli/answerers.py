@@ -55,7 +55,7 @@ The recorded questions are above the input box.
 
 
 class RecordedAnswers(Answerer):
-    """Plays the recordings in `files`, or those in the package, with their timing.
+    """Plays the recordings in `files`, or the recordings in the package, with their timing.
 
     Calls in the recordings of the package are run. A question without a recording gets an explanation.
     """
@@ -80,15 +80,15 @@ class RecordedAnswers(Answerer):
         ]
 
     def answer(self, question: str, history: Sequence[Message], *, suggestion: str | None = None) -> PageAnswer:
-        found = self._find(question, suggestion)
+        path = self._find(question, suggestion)
         answer = chat(
-            _RecordedModel(self._speed, found),
+            _RecordedModel(self._speed, path),
             [User(question)],
             tools=self._tools,
             follow_up="never",
             parser=ParserOptions(call_deltas=True),
         )
-        return PageAnswer(answer, found)
+        return PageAnswer(answer, path)
 
     def _find(self, question: str, suggestion: str | None) -> Path | None:
         if suggestion is not None:
@@ -109,22 +109,22 @@ def _read_head(path: Path) -> ExchangeHead:
 
 
 class _RecordedModel:
-    """A model client that plays the recording `found`. For None, it answers with an explanation."""
+    """A model client that plays the recording at `path`. For None, it answers with an explanation."""
 
     native_tool_calls = None
     name = "recorded"
 
-    def __init__(self, speed: float, found: Path | None) -> None:
+    def __init__(self, speed: float, path: Path | None) -> None:
         self._speed = speed
-        self._found = found
+        self._path = path
 
     def body(self, ask: Ask) -> dict[str, Any]:
         return {}
 
     @asynccontextmanager
     async def stream(self, ask: Ask) -> AsyncIterator[Source]:
-        if self._found is not None:
-            recording = open_exchange(self._found, 1)
+        if self._path is not None:
+            recording = open_exchange(self._path, 1)
             source = Source(ReplayBytes(recording, speed=self._speed), adapter_of(recording))
         else:
             source = sources.events(self._explain())

@@ -43,7 +43,7 @@ def parse(argv: Sequence[str] | None) -> Namespace:
         (_record, "record a stream"),
         (_chat, "talk to a model"),
         (_serve, "talk to a model on a web page"),
-        (_gateway, "give any client tools, in front of any model"),
+        (_gateway, "serve tool calls of any model to any client"),
         (_demo, "see it work, without a network or a key"),
     ):
         name = add_arguments.__name__.removeprefix("_")
@@ -158,8 +158,8 @@ def _gateway(parser: ArgumentParser) -> None:
 
 
 def _demo(parser: ArgumentParser) -> None:
-    """Stream recorded answers of a real model from a local server, read them as a backend would, run the tools that
-    they call, and show everything.
+    """Play recorded answers of a real model without a network, read them as a backend would, run the tools that they
+    call, and show everything.
     """
     parser.add_argument("--all", action="store_true", help="play all recordings in the package, not three")
     _add_speed(parser)

@@ -133,8 +133,8 @@ def _cancelled_by_ctrl_c(scope: anyio.CancelScope) -> Iterator[None]:
     This replaces the signal handler of asyncio, which would end the event loop. If the process ignores SIGINT, as in a
     background job of a shell, this changes nothing.
     """
-    before = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or not callable(before):
+    previous = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(previous):
         yield
         return
     loop = asyncio.get_running_loop()
@@ -147,7 +147,7 @@ def _cancelled_by_ctrl_c(scope: anyio.CancelScope) -> Iterator[None]:
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGINT, previous)
 
 
 def _questions(session: _ChatSession, screen: Transcript | None, output: TextIO) -> Iterator[str]:

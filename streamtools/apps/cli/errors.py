@@ -38,7 +38,7 @@ class ErrorOutput:
 
     def __init__(self, stream: TextIO | None) -> None:
         self._stream = stream  # None if the process was started without standard error
-        self._cause: str | None = None
+        self._cause: str | None = None  # the cause of a failed stream, from the log
         self.before_line: Callable[[], object] | None = None
 
     @property
@@ -71,7 +71,7 @@ class ErrorOutput:
     @contextlib.contextmanager
     def capture_logs(self) -> Iterator[None]:
         """Write the log records of the library in a `with` block, if their level is warning or higher."""
-        before = structlog.get_config() if structlog.is_configured() else None
+        previous = structlog.get_config() if structlog.is_configured() else None
         structlog.configure(
             processors=[self._write_log],
             wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
@@ -82,8 +82,8 @@ class ErrorOutput:
             yield
         finally:
             structlog.reset_defaults()
-            if before is not None:
-                structlog.configure(**before)
+            if previous is not None:
+                structlog.configure(**previous)
 
     def _write_log(self, logger: object, level: str, fields: Any) -> NoReturn:
         """Write one log record. This is the last processor of structlog."""

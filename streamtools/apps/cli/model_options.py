@@ -69,7 +69,7 @@ class CommandModel:
         return _CLIENTS[api](args.model, base_url=args.url, client=http_client, native_tool_calls=native)
 
     def chat(self, history: Sequence[Message], model: HTTPModel, **options: Any) -> chat:
-        """Return the answer to `history` as a chat that was not entered."""
+        """Return the answer to `history` as a chat before its `async with` block."""
         args = self._args
         taught = args.dialect is not None and self._tools is not None
         return chat(

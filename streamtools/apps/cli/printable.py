@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 
+# C0 controls except tab and line feed, DEL and C1 controls, controls of the reading order, lone surrogates
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 

@@ -1,6 +1,6 @@
-"""Shows a run as text for people while it continues.
+"""Shows a run as text for people while it runs.
 
-The text of the answer is written when it arrives. Other events are written on separate lines with signs and colours: a
+The text of the answer is written when it arrives. Other events are written on separate lines with signs and colors: a
 call at the position where the model wrote it, results of tools, warnings and errors.
 
 Blocks are separated by line feeds. If a line is inserted into the text, a line feed is added before it. If the next
@@ -32,7 +32,7 @@ _Block = Literal["heading", "prompt", "text", "reasoning", "report", "summary"]
 
 _TEXTS = UiTexts()
 _DIM_ITALIC = Style(dim=True, italic=True)
-_MARKDOWN_ESCAPE = re.compile(r"\\([\\`*_{}\[\]<>()#+!|~])")
+_MARKDOWN_ESCAPE = re.compile(r"\\([\\`*_{}\[\]<>()#+!|~])")  # "\*" stands for "*"
 
 
 class Terminal(Console):

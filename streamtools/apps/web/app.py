@@ -9,7 +9,8 @@
     POST /conversation/{id}/delete  delete a conversation and stop its answer
     POST /runs                      start a run with {"question": "…"} or {"suggestion": "name"}. "replace" is the id
                                     of the run whose turn is replaced, together with all later turns. "conversation" is
-                                    the id of a conversation, or null for a new one.
+                                    the id of a conversation, or null for a new one. Without it, the last used
+                                    conversation continues.
     GET  /runs/{id}/events          the events of a run after the position `?after=` or `Last-Event-ID`
     POST /runs/{id}/stop            stop a run, and wait until its source is closed
     POST /runs/{id}/calls/{call}    decide about a call: {"approve": true, "shown": event},
@@ -101,7 +102,7 @@ def make_app(
     conversations: Conversations | None = None,
     max_running: int = 32,
 ) -> ASGIApp:
-    """Create the ASGI application. `answerer` answers its questions.
+    """Create the ASGI application. `answerer` answers the questions of its users.
 
     `cookie` is the name of the cookie. Servers on different ports of one host need different names. `hosts` holds the
     host names that requests may use in addition to `localhost` and IP addresses. `conversations` stores the
@@ -179,7 +180,7 @@ class _ChatPage:
             return recordings[name]
         path = self._find_turn(request, name).recording
         if path is None or not path.exists():
-            raise HTTPException(404, "the server no longer has the bytes of this answer")
+            raise HTTPException(404, "the server has no recording of this answer")
         return path
 
     async def conversation(self, request: Request) -> Response:

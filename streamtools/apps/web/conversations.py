@@ -42,7 +42,7 @@ class Suggestion(NamedTuple):
 
 
 class PageAnswer(NamedTuple):
-    """The answer to a question: a chat that was not entered, and the path of its recording for the debugger."""
+    """The answer to a question: a chat before its `async with` block, and the path of its recording, if any."""
 
     chat: Chat
     recording: Path | None = None

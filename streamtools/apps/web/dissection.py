@@ -4,8 +4,8 @@ The recorded bytes are read with the same adapter and machine as in any stream. 
 are counted in UTF-16 code units, as JavaScript counts the characters of strings.
 
 A mark is a range of the model's text, such as a call. Each character of the text is in exactly one event (the law of
-conservation in `streamtools.testing`). So the marks are computed from the events. A near miss stays in the visible
-text, so it is searched for.
+conservation in `streamtools.testing`). So the marks are computed from the events. A near miss is text that looks like a
+call but is not. It stays in the visible text, so it is searched for.
 """
 
 from __future__ import annotations
@@ -39,7 +39,10 @@ class TooManySteps(ValueError):
 
 
 class Mark(NamedTuple):
-    """A range of the model's text that is not plain visible text. `label` is the dialect or the code of the warning."""
+    """A range of the model's text that is not plain visible text.
+
+    `label` is the dialect of a call, the code of a warning, or else empty.
+    """
 
     begin: int
     end: int
@@ -50,8 +53,9 @@ class Mark(NamedTuple):
 class DebuggerStep(NamedTuple):
     """The state after one chunk.
 
-    `at` is the time in milliseconds. `body` and `written` are the lengths of the response body and of the model's text
-    up to this chunk. `events` is the number of events. `buffered` is the number of characters that the machine buffers.
+    `at` is the time in milliseconds since the request was sent. `body` and `written` are the lengths of the
+    response body and of the model's text up to this chunk. `events` is the number of events up to this chunk.
+    `buffered` is the number of characters that the machine buffers.
     """
 
     at: float
@@ -64,7 +68,8 @@ class DebuggerStep(NamedTuple):
 class Dissection(msgspec.Struct, frozen=True):
     """The data of one answer.
 
-    `body` is the response body, and `written` the text that the model wrote. `events` holds the events as JSON.
+    `body` is the response body, and `written` the text that the model wrote. `end` says how the recorded response
+    ended, such as `reset`. It is empty if the recording does not contain the end. `events` holds the events as JSON.
     """
 
     title: str
@@ -95,6 +100,7 @@ def dissect(recording: OpenRecording, cut: Cut = "recorded") -> Dissection:
     steps: list[DebuggerStep] = []
 
     def add_events(ui_events: Iterable[UIEvent], *, about_text: bool) -> None:
+        # Reasoning and native calls are marked when their deltas are added, so only events about text are marked here.
         for event in ui_events:
             if about_text:
                 written.mark_event(event)
@@ -163,7 +169,7 @@ class _JSText:
 
 
 def js_length(text: str) -> int:
-    """Return the length of `text` in UTF-16 code units, as JavaScript counts it."""
+    """Return the length of `text` in UTF-16 code units. A character above U+FFFF has two of them."""
     return len(text) + sum(map("\uffff".__lt__, text)) if not text.isascii() else len(text)
 
 
@@ -225,7 +231,10 @@ class _ModelText:
         self._mark(begin, self.content.length, kind, label)
 
     def _cover(self, count: int, kind: Kind | None = None, label: str = "") -> None:
-        """Mark the next `count` characters of text. Reasoning and native calls between them are skipped."""
+        """Mark the next `count` characters of text. Reasoning and native calls between them are skipped.
+
+        With `kind=None`, the characters are plain visible text and get no mark.
+        """
         begin = end = -1
         while count and self._pending:
             position, delta = self._pending[0]

@@ -35,10 +35,10 @@ _DEBUGGER_SCRIPTS = (*_SHARED_SCRIPTS, *_static("server", "debugger"))
 _PAGE_STYLES = ("static/page.css",)
 _DEBUGGER_STYLES = (*_PAGE_STYLES, "static/debugger.css")
 
+# "export async function name", "export class name" or "export const name"
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:function\*?|class|const) (\w+))", re.MULTILINE)
-_SOURCE_MAP = re.compile(
-    r"^//# sourceMappingURL=.*$", re.MULTILINE
-)  # removed, because developer tools would request the source map
+# This line is removed, because developer tools would request the source map.
+_SOURCE_MAP = re.compile(r"^//# sourceMappingURL=.*$", re.MULTILINE)
 
 
 class Documents(NamedTuple):
