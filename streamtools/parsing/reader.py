@@ -340,7 +340,7 @@ class Reader:
     def take_read(self) -> str:
         """Return the text that was read, and remove it from the stored text. Renew the limit for the text after it."""
         kept = "".join(self.parts)
-        length = self.place - self.kept_from
+        length = self.base + self.at - self.kept_from
         received = self.received
         self._previous = kept[length - 1 : length] or self._previous
         self.parts = [kept[length:]]

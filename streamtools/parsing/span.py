@@ -196,7 +196,7 @@ class Span(Reader):
     def end_call(self, place: int | None = None) -> None:
         """Complete the most recent call at the position `place`. The default is the current position."""
         if (call := self.calls.current) is not None:
-            call.json_end = self.place if place is None else place
+            call.json_end = self.base + self.at if place is None else place
 
     def set_name(self, name: str) -> None:
         """Set and report the tool's name of the most recent call. The JSON of that call holds only its arguments."""
