@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
@@ -88,8 +89,10 @@ def calls_are_gathered_again(patch: pytest.MonkeyPatch) -> None:
     ask = HistoryReader._register_call
 
     def gather_again(reader: HistoryReader, call: Any) -> Any:
-        reader._calls_by_name.clear()
-        return ask(reader, call)
+        registered = ask(reader, call)
+        for name in reader._calls_by_name:
+            reader._calls_by_name[name] = deque(each for each in reader._open.values() if name in (None, each.name))
+        return registered
 
     patch.setattr(HistoryReader, "_register_call", gather_again)
 
