@@ -65,7 +65,7 @@ class Quoting(ScriptedModel):
         return super().stream(ask)
 
     def say(self) -> SourceEvent:
-        """Return the events of this text."""
+        """Return the text as a delta."""
         return TextDelta(self.told)
 
 
