@@ -179,7 +179,7 @@ class FailoverReply:
         If another model can answer, its request is prepared. Otherwise the events end with `fault`.
         """
         fallback, policy = self._fallback, self._fallback.on_break
-        fallback.circuits.note(answer.index, failed=True)
+        fallback.circuits.record(answer.index, failed=True)
         self._failures.failed.add(answer.index)
         if answer.next is None or (answer.begun and (policy == "fail" or self._discard_answer is None)):
             self._over = True

@@ -77,7 +77,7 @@ class Circuits(list[Circuit]):
         now = self._clock()
         return sorted(range(len(self)), key=lambda index: (index in failed, self[index].open_until > now, index))
 
-    def note(self, index: int, *, failed: bool) -> None:
+    def record(self, index: int, *, failed: bool) -> None:
         """Record whether the model at `index` failed or answered."""
         circuit = self[index]
         with self._lock:
@@ -124,7 +124,7 @@ class SharedAnswer:
                 break
             if isinstance(event, ProviderCompleted | ChainCompleted):
                 self.complete = True
-                self._circuits.note(self.index, failed=fault is not None)
+                self._circuits.record(self.index, failed=fault is not None)
             elif isinstance(event, SourceError):
                 self.complete = True
             elif not isinstance(event, SourceUsage | SourceWarning):

@@ -1,8 +1,10 @@
 """Converts the events of an upstream's answer to bytes in the client's format. Sans-IO.
 
 A state machine finds calls in the text and returns events. `ClientAnswer` decides which of these events the client
-gets, and an encoder converts them to bytes. `ClientAnswer` drops calls that the client does not accept, and restores
-neutralized arguments.
+gets, and an encoder converts them to bytes. `ClientAnswer` drops calls that the client does not accept.
+
+Text in the request may be *neutralized*: changed so that it makes no call if the model repeats it. In the arguments of
+calls, `ClientAnswer` restores the original text.
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ from streamtools.sources.provider_terms import read_fault
 _log = Logger(__name__)
 
 _CUT = ("length", "content_filter")  # finish reasons of an incomplete answer
-_NOT_MALFORMED = (Code.SUPERSEDED, Code.TOO_MANY_CALLS, Code.TOOL_CHOICE_VIOLATION)
+_NOT_MALFORMED = (Code.SUPERSEDED, Code.TOO_MANY_CALLS, Code.TOOL_CHOICE_VIOLATION)  # errors of calls without a fault
 
 OnEvent: TypeAlias = Callable[[UIEvent], object]
 """A function that is called with each event of an answer, except its text."""
@@ -58,7 +60,7 @@ class ClientAnswer:
 
     - `machine` finds calls in the text of the model.
     - `make_encoder` creates the encoder when the first event arrives.
-    - `dialects` are the dialects in which the request was neutralized. The arguments of calls are restored.
+    - `dialects` are the dialects in which the request was neutralized, and the arguments of calls are restored.
     - `max_calls` is the number of calls that the client accepts; None means no limit.
     - `shows_malformed` says whether the client's format can show a call that has begun and is malformed.
     - `checks_native_ids` says whether `TEXT_CALL_ID`, the mark of calls in text, is removed from ids of native calls.
@@ -83,7 +85,7 @@ class ClientAnswer:
         self._encoder: Encoder | None = None
         self._admitted: dict[str, None] = {}  # the ids of calls that the client gets
         self._named: set[str] = set()  # the ids of calls for which the client got a `CallStart`
-        self._malformed: list[Error] = []
+        self._malformed: list[Error] = []  # the errors of malformed calls
 
     def feed(self, events: list[SourceEvent]) -> bytes:
         """Read events of the upstream. Returns bytes for the client."""
@@ -167,6 +169,7 @@ class ClientAnswer:
         return (event,)
 
     def _admit(self, call_id: str) -> bool:
+        """Return whether the client gets this call. The first `max_calls` calls are admitted."""
         if call_id in self._admitted:
             return True
         if self.max_calls is not None and len(self._admitted) >= self.max_calls:
@@ -175,6 +178,7 @@ class ClientAnswer:
         return True
 
     def _restored(self, call: ToolCall) -> ToolCall:
+        """Return `call` with the id and the arguments that the client gets."""
         if self.checks_native_ids and call.dialect == NATIVE:
             call = msgspec.structs.replace(call, id=call.id.replace(TEXT_CALL_ID, "", 1))
         if not self.dialects:
@@ -206,7 +210,7 @@ class ClientAnswer:
 
 
 class ForcedCallReader:
-    """Inserts the marker of `tilde_fence` before a forced call, which the model writes as plain JSON."""
+    """Inserts the marker of the dialect `tilde_fence` before a forced call, which the model writes as plain JSON."""
 
     def __init__(self, dialects: Iterable[Dialect]) -> None:
         fence = next(dialect for dialect in dialects if dialect.id == "tilde_fence")
@@ -220,7 +224,7 @@ class ForcedCallReader:
 
     def read(self, events: Iterable[SourceEvent]) -> list[SourceEvent]:
         """Insert the marker if the text begins with a JSON object or array. Returns the resulting events."""
-        read: list[SourceEvent] = []
+        result: list[SourceEvent] = []
         for event in events:
             if type(event) is TextDelta and not self._begun:
                 self._leading_space.append(event.text)
@@ -229,12 +233,12 @@ class ForcedCallReader:
                 event, self._begun = TextDelta(self._marked(self._take_space())), True
             elif type(event) is ProviderCompleted:
                 if self._leading_space:
-                    read.append(TextDelta(self._take_space()))
+                    result.append(TextDelta(self._take_space()))
                 if event.text:
                     event = msgspec.structs.replace(event, text=self._marked(event.text))
                 self._begun = False
-            read.append(event)
-        return read
+            result.append(event)
+        return result
 
     def _take_space(self) -> str:
         space = "".join(self._leading_space)
@@ -247,7 +251,7 @@ class ForcedCallReader:
 
 
 def write_refusal(client: Client, status: int, body: bytes) -> bytes:
-    """Return the error body for the client after the upstream refused a request with `status` and `body`."""
+    """Return the error body for the client after the upstream refused a request with the error body `body`."""
     try:
         value = decode(body)
     except ValueError:
@@ -272,10 +276,10 @@ def encoder_for(
     id = id or (new_id() if new_id else None)
     created = now() if now else None
     custom = frozenset(tool.name for tool in request.tools if tool.custom)
-    known: dict[str, Any] = {"model": model or request.model, "custom": custom, "call_deltas": call_deltas}
+    options: dict[str, Any] = {"model": model or request.model, "custom": custom, "call_deltas": call_deltas}
     if request.client == "anthropic":
-        return AnthropicEncoder(**known, id=id and f"msg_{valid_name(id)}")
+        return AnthropicEncoder(**options, id=id and f"msg_{valid_name(id)}")
     if request.client == "responses":
-        return ResponsesEncoder(**known, id=id and valid_name(id), created=created, request=request.body)
+        return ResponsesEncoder(**options, id=id and valid_name(id), created=created, request=request.body)
     include_usage = request.include_usage or not request.streamed
-    return OpenAIEncoder(**known, id=id, created=created, include_usage=include_usage)
+    return OpenAIEncoder(**options, id=id, created=created, include_usage=include_usage)

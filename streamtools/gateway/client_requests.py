@@ -26,6 +26,7 @@ Client: TypeAlias = Literal["openai", "responses", "anthropic"]
 Body = dict[str, Any]
 
 _ToolForm: TypeAlias = Literal["function", "responses", "anthropic"]
+"""The format of a tool definition: that of chat completions ("function"), Responses or Anthropic's Messages."""
 
 
 class InvalidRequest(Exception):
@@ -114,6 +115,7 @@ _CHAT = {
     "messages", "model", "tools", "tool_choice", "parallel_tool_calls", "stream", "stream_options", "functions",
     "function_call", "store",
 }  # fmt: skip
+"""Fields of chat completions that are not in `ClientRequest.options`."""
 
 
 def _read_chat(body: Body) -> ClientRequest:
@@ -185,6 +187,7 @@ _MESSAGES = {
     "messages", "model", "system", "tools", "tool_choice", "max_tokens", "stream", "stop_sequences", "metadata",
     "output_config", "output_format", "cache_control", "thinking", "context_management",
 }  # fmt: skip
+"""Fields of Messages that are not sent to the upstream unchanged."""
 _RUN_BY_PROVIDER = ("mcp_servers", "container")
 
 
@@ -257,10 +260,10 @@ def _renamed(body: Body, *same: str, **renamed: str) -> Body:
 def _passed_options(body: Body, known: set[str]) -> Body:
     """Return the options that are sent unchanged: all fields that are not in `known` and not in `_CHAT`.
 
-    These options exist in both formats, or only on particular servers.
+    These options have the same name in chat completions, or only particular servers have them.
     """
-    ours = known | _CHAT | {"n", "logprobs", "top_logprobs"}
-    return {name: value for name, value in body.items() if name not in ours and value is not None}
+    excluded = known | _CHAT | {"n", "logprobs", "top_logprobs"}
+    return {name: value for name, value in body.items() if name not in excluded and value is not None}
 
 
 def _dropped(body: Body, *names: str) -> tuple[str, ...]:
@@ -288,9 +291,9 @@ def _read_tool(tool: object, form: _ToolForm) -> DeclaredTool:
         raise InvalidRequest("A tool in `tools` has no name. Name it.", "tools")
     described = {"description": string_at(inner, "description")} if string_at(inner, "description") else {}
     if kind == "custom" and form != "anthropic":
-        grammar = inner.get("format")
-        wanted = f"The input is a text in this form: {compact(grammar)}" if isinstance(grammar, dict) else ""
-        description = "\n".join(filter(None, [string_at(inner, "description"), wanted if "grammar" in wanted else ""]))
+        syntax = inner.get("format")  # {"type": "text"} or {"type": "grammar", …}
+        advice = f"The input is a text in this form: {compact(syntax)}" if isinstance(syntax, dict) else ""
+        description = "\n".join(filter(None, [string_at(inner, "description"), advice if "grammar" in advice else ""]))
         text = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
         function = {"name": name, "description": description, "parameters": text}
         return DeclaredTool(name, {"type": "function", "function": function}, custom=True)
@@ -337,7 +340,7 @@ _Result = TypeVar("_Result")
 
 
 def cached(function: Callable[[bytes, *_More], _Result]) -> Callable[[bytes, *_More], _Result]:
-    """Return `function` with a cache of its results by definitions, because clients repeat them in each request.
+    """Return `function` with a cache. Its key includes the definitions, which clients repeat in each request.
 
     The cache keeps 64 results. For definitions over 256 KiB, it keeps only the last result.
     """

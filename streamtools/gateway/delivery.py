@@ -84,6 +84,8 @@ class Delivery:
         self._unchanged = isinstance(exchange, PassThrough)  # an unchanged answer cannot end with an added error
         self._deadline = anyio.CancelScope()
         self._timeout = HTTPException(504, "the answer takes too long")
+        # `_begun`: whether the upstream has sent the head of the current response. `_broken`: whether the connection to
+        # the client must be cut, because the answer cannot be completed. `_sending`: whether a message is being sent.
         self._begun = self._broken = self._head_sent = self._streams = self._sending = False
         self._writer: ResponseWriter
         self._pieces: list[bytes] = []  # the bytes that wait to be sent together

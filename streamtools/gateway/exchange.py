@@ -69,7 +69,7 @@ class Exchange:
     After each `feed` and `close`, the driver lets the judge decide about the waiting pieces of text. If pieces were
     waiting after `close`, the driver then calls `close` again."""
     complete = False
-    """Whether the rest of the upstream's answer is not needed. The driver then stops reading it."""
+    """True if the rest of the upstream's answer is not needed. The driver then stops reading it."""
     may_fail = False
     """Whether another upstream gets the request if the current upstream fails."""
 
@@ -149,6 +149,7 @@ class RewrittenExchange(Exchange):
         self._upstream_ended = self._answer_closed = False
         self.request = self._write()
         written = self.request.body
+        # Whether the request contains neutralized text: with U+2060 inserted, so that repeated text makes no call.
         self._neutralised = b"\xe2\x81\xa0" in written or b"\\u2060" in written
         self._tools = as_tools(self._client_request.tools) if self._plan.dialects else ()
         self._answer = self._make_answer()
@@ -168,9 +169,9 @@ class RewrittenExchange(Exchange):
         self._reads_whole = self._failed or not streamed or declared.startswith(JSON)
         self._adapter = adapter("ollama" if settings.upstream == "ollama" else "openai", settings.limits)
         if streamed and not self._failed and self.head is None:
-            own = [("content-type", EVENT_STREAM), *EVENT_STREAM_HEADERS.items()]
-            names = {name for name, _ in own}
-            self.head = ResponseHead(200, [*(header for header in self._headers if header[0] not in names), *own])
+            added = [("content-type", EVENT_STREAM), *EVENT_STREAM_HEADERS.items()]
+            names = {name for name, _ in added}
+            self.head = ResponseHead(200, [*(header for header in self._headers if header[0] not in names), *added])
         if self._failed:
             self._failover.check_status(status)
 

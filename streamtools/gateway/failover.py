@@ -61,7 +61,7 @@ class AnswerFailover:
         """
         answer = self.answer
         failed, fault = answer.index, answer.fault
-        self._settings.circuits.note(failed, failed=True)
+        self._settings.circuits.record(failed, failed=True)
         answer.move_on()
         status = fault.status if fault is not None else None
         log.warning("failed_over", upstream=failed, next=answer.index, begun=begun, status=status)

@@ -27,7 +27,7 @@ _HOP_BY_HOP = {
     "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "te", "trailer", "transfer-encoding",
     "upgrade", "content-length", "content-encoding",
 }  # fmt: skip
-"""Headers that are not forwarded: they apply to one connection, or describe the original encoding of the body."""
+"""Headers that are not forwarded: they apply to one connection, or describe the body before it was decoded."""
 
 _WITHOUT_MODEL_TEXT = re.compile(
     r"/(?:models(?:/[^:]{1,256})?|embeddings|moderations|audio/speech|count_tokens|input_tokens"

@@ -26,8 +26,8 @@ class AnswerJudge:
         """Whether the answer ended before all of its text was judged."""
         self._judge = judge
         self._release = release
-        self._open: Piece | None = None
-        self._open_since = 0.0
+        self._open: Piece | None = None  # the incomplete piece
+        self._open_since = 0.0  # the time at which it began
 
     @property
     def pieces(self) -> deque[Piece]:

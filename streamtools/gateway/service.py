@@ -206,13 +206,13 @@ class _Gateway:
             text = PlainTextResponse(self._metrics.prometheus(), media_type="text/plain; version=0.0.4")
             await text(scope, receive, send)
         elif client is not None:
-            await self._answer(kind, form, request, partial(self._rewrite, client), send)
+            await self._answer(kind, form, request, partial(self._answer_rewritten, client), send)
         elif method == "POST" and path in UNCHANGED:
-            await self._answer(kind, form, request, partial(self._pass, kind), send)
+            await self._answer(kind, form, request, partial(self._forward, kind), send)
         elif method == "GET" and (path == _MODELS or _MODEL.fullmatch(path)):
             name = path.removeprefix(_MODELS).removeprefix("/")
             endpoint = f"models/{quote(name, safe='')}" if name else "models"
-            await self._answer("models", form, request, partial(self._pass, endpoint), send)
+            await self._answer("models", form, request, partial(self._forward, endpoint), send)
         elif path.startswith(_NEED_STORAGE):
             message = "nothing is stored between requests: send the items of the conversation in `input` each time"
             await _refuse(form, 400, message)(scope, receive, send)
@@ -239,7 +239,10 @@ class _Gateway:
     async def _answer(
         self, kind: str, form: Client, request: Request, answer: Callable[[Request, Send], Awaitable[int]], send: Send
     ) -> None:
-        """Call `answer` if the limits allow it, and count the request in the metrics."""
+        """Call `answer` if the limits allow it, and count the request in the metrics under the endpoint `kind`.
+
+        `form` is the format of error bodies.
+        """
         metrics = self._metrics
         metrics.running += 1
         status = 500
@@ -280,8 +283,8 @@ class _Gateway:
         self._check_running()
         return result
 
-    async def _rewrite(self, client: Client, request: Request, send: Send) -> int:
-        """Answer a request in the format `client` for an answer of the model. Returns the status."""
+    async def _answer_rewritten(self, client: Client, request: Request, send: Send) -> int:
+        """Rewrite a request in the format `client`, and its answer. Returns the status."""
         started = monotonic()
         begin = partial(self.rewrite.begin, client, host=self.upstream.host, watch=self._watch)
         exchange = await self._read(request, begin)
@@ -297,7 +300,7 @@ class _Gateway:
             self._metrics.record_first_token(delivery.first_sent - started)
         return status
 
-    async def _pass(self, endpoint: str, request: Request, send: Send) -> int:
+    async def _forward(self, endpoint: str, request: Request, send: Send) -> int:
         """Forward a request and its answer unchanged. Returns the status.
 
         Raises HTTPException if text rules or a judge are configured and the answer may contain text of a model.
@@ -319,12 +322,12 @@ class _Gateway:
 
     def _route(self, request: Request, client: Client) -> Route:
         """Return the route to the upstream and to its fallbacks, with the headers and keys for this request."""
-        has_own_keys = self.key is not None or self.client_key is not None
+        hides_client_key = self.key is not None or self.client_key is not None
         headers = [
             (name, value)
             for name, value in request.headers.items()
             if (name in _PASSED_HEADERS or name.startswith("openai-"))
-            and not (has_own_keys and name in ("authorization", "x-api-key"))
+            and not (hides_client_key and name in ("authorization", "x-api-key"))
         ]
         content_type = request.headers.get("content-type", JSON)
         headers = [header for header in headers_for(client, headers) if header[0] != "content-type"]

@@ -78,8 +78,8 @@ class ToolCallTransport(ClientTransport):
 
         headers = headers_for(client, decode_headers(request.headers.raw))
 
-        async def ask(wanted: UpstreamRequest) -> Any:
-            asked = self._upstream_request(library, request, headers, wanted)
+        async def ask(rewritten: UpstreamRequest) -> Any:
+            asked = self._upstream_request(library, request, headers, rewritten)
             headers[:] = [header for header in headers if header[0] != IDEMPOTENCY_KEY]
             try:
                 response = await _result(send(asked))
@@ -113,13 +113,14 @@ class ToolCallTransport(ClientTransport):
         body = error_body("anthropic" if "/v1/messages" in path else "openai", 400, UNREAD_ANSWER)
         return library.Response(400, headers=[("content-type", JSON)], content=body)
 
-    def _upstream_request(self, library: ModuleType, request: Any, headers: Headers, wanted: UpstreamRequest) -> Any:
+    def _upstream_request(self, library: ModuleType, request: Any, headers: Headers, rewritten: UpstreamRequest) -> Any:
+        """Return `rewritten` as a request of the HTTP library, with the client's `headers` and the upstream's URL."""
         url = request.url
-        if wanted.at:
-            upstream = self._rewrite.fallbacks[wanted.at - 1]
+        if rewritten.at:
+            upstream = self._rewrite.fallbacks[rewritten.at - 1]
             url, headers = library.URL(upstream.url + "/chat/completions"), upstream.headers(headers)
-        url = url.copy_with(path=path_for(url.path, wanted.endpoint))
-        more: dict[str, Any] = {"content": wanted.body, "extensions": request.extensions}
+        url = url.copy_with(path=path_for(url.path, rewritten.endpoint))
+        more: dict[str, Any] = {"content": rewritten.body, "extensions": request.extensions}
         return library.Request("POST", url, headers=encode_headers(headers), **more)
 
     def _sender(self, library: ModuleType, blocking: bool) -> Any:
@@ -128,20 +129,21 @@ class ToolCallTransport(ClientTransport):
         Raises TypeError if the transport belongs to another library, or if it is asynchronous and the client is
         blocking, or the other way round.
         """
-        usual, method = "AsyncHTTPTransport", "handle_async_request"
+        default, method = "AsyncHTTPTransport", "handle_async_request"
         if blocking:
-            usual, method = "HTTPTransport", "handle_request"
+            default, method = "HTTPTransport", "handle_request"
         if self._inner is None:
-            self._inner = getattr(library, usual)()
-        homes = {kind.__module__.partition(".")[0] for kind in type(self._inner).__mro__}
-        others = [name for name in homes - {library.__name__} if hasattr(sys.modules.get(name), "AsyncByteStream")]
-        if others and library.__name__ not in homes:
+            self._inner = getattr(library, default)()
+        packages = {kind.__module__.partition(".")[0] for kind in type(self._inner).__mro__}
+        # Of the packages of the transport's base classes, those that are HTTP libraries with the interface of httpx.
+        others = [name for name in packages - {library.__name__} if hasattr(sys.modules.get(name), "AsyncByteStream")]
+        if others and library.__name__ not in packages:
             raise TypeError(
                 f"The client belongs to {library.__name__}, but the transport inside ToolCallTransport to {others[0]}. "
-                f"Pass {library.__name__}.{usual}(), or none."
+                f"Pass {library.__name__}.{default}(), or none."
             )
         if not hasattr(self._inner, method):
-            raise TypeError(f"{type(self._inner).__name__} has no {method}(). This client needs a {usual}.")
+            raise TypeError(f"{type(self._inner).__name__} has no {method}(). This client needs a {default}.")
         return getattr(self._inner, method)
 
 
@@ -185,7 +187,7 @@ class _ClientBody:
     _exchange: Exchange
     _response: Any
     _ask: Callable[[UpstreamRequest], Awaitable[Any]]
-    _broken: type[Exception]
+    _broken: type[Exception]  # the exception of the HTTP library for a failure of the network
     _blocking: bool
 
     def __post_init__(self) -> None:
@@ -267,6 +269,7 @@ class _ClientBody:
         return await in_thread_if(in_other_thread, partial(self._exchange.close, cause))
 
     async def leave(self) -> None:
+        """Stop reading, and close the current response of the upstream."""
         chunks, self._chunks = self._chunks, None
         await _close(self._response, self._blocking)
         if chunks is not None and not self._blocking:

@@ -128,9 +128,9 @@ def teaching_plan(dialects: Dialects, model: str = "") -> CallPlan:
     dialect that cannot be taught.
     """
     if dialects is None:
-        usual = for_model(model, False)
-        taught = (usual and usual.taught) or DIALECTS["tilde_fence"]
-        return CallPlan((taught, *(dialect for dialect in choose_dialects(usual) if dialect.id != taught.id)), taught)
+        known = for_model(model, native_tool_calls=False)
+        taught = (known and known.taught) or DIALECTS["tilde_fence"]
+        return CallPlan((taught, *(dialect for dialect in choose_dialects(known) if dialect.id != taught.id)), taught)
     chosen = choose_dialects(dialects)
     if not chosen or not chosen[0].teachable:
         problem = f"{chosen[0].id!r} cannot be taught" if chosen else "`dialects` is empty"
@@ -170,8 +170,8 @@ def write_request(
         body |= neutralise_all(_tools(request), plan.dialects) if plan.dialects else _tools(request)
     if form == "openai":
         body |= request.options | {"stream": request.streamed}
-        wanted = request.body.get("stream_options") if request.client == "openai" else None
-        stream_options = dict(wanted) if isinstance(wanted, dict) else {}
+        requested = request.body.get("stream_options") if request.client == "openai" else None
+        stream_options = dict(requested) if isinstance(requested, dict) else {}
         if request.include_usage:
             stream_options["include_usage"] = True
         if request.streamed and stream_options:
@@ -204,8 +204,8 @@ def _ollama_members(request: ClientRequest, body: dict[str, Any]) -> dict[str, A
 
     Ollama has no `tool_choice`. If the tool choice names a tool, only this tool remains in `body`.
     """
-    separate = ("response_format", "stream_options", "reasoning_effort", "n", "logprobs", "top_logprobs")
-    options = {key: value for key, value in request.options.items() if key not in separate}
+    unknown = ("response_format", "stream_options", "reasoning_effort", "n", "logprobs", "top_logprobs")
+    options = {key: value for key, value in request.options.items() if key not in unknown}
     if (effort := request.options.get("reasoning_effort")) is not None:
         options["think"] = False if effort == "none" else "low" if effort == "minimal" else effort
     form = request.options.get("response_format")
@@ -237,7 +237,7 @@ def _history_for(request: ClientRequest, plan: CallPlan, examples: bool | Sequen
 
 
 def _neutralised(message: Message, dialects: Sequence[Dialect]) -> Message:
-    """Return `message` with neutralized text, so that a model which repeats the text makes no call.
+    """Return `message` with neutralized text: text that makes no call if the model repeats it.
 
     Results are not changed, because other code neutralizes them when the messages are written.
     """
@@ -315,17 +315,17 @@ def _append_instructions(messages: list[dict[str, Any]], instructions: str) -> N
 SCHEMA_REFUSED = (400, 422, 500, 501)
 """Statuses with which servers refuse a request whose schema they do not support."""
 
-_KEEP_TO_SCHEMAS = ("llama.cpp", "vllm", "ollama")
+_ENFORCE_SCHEMAS = ("llama.cpp", "vllm", "ollama")
 
 
 def force_call(request: ClientRequest, plan: CallPlan, upstream: str) -> tuple[ClientRequest, CallPlan]:
     """Add the schema of the call if a call is forced and the upstream supports schemas.
 
     Returns the request and the plan, which are unchanged if no schema is added. No schema is added if the client's
-    request has its own `response_format`. Raises `InvalidRequest` for a tool whose definition is invalid.
+    request already has a `response_format`. Raises `InvalidRequest` for a tool whose definition is invalid.
     """
     forced = request.choice.mode in ("required", "tool")
-    if plan.taught is None or not forced or upstream not in _KEEP_TO_SCHEMAS or request.options.get("response_format"):
+    if plan.taught is None or not forced or upstream not in _ENFORCE_SCHEMAS or request.options.get("response_format"):
         return request, plan
     schema = {"name": "call", "schema": _schema_of_call(request)}
     options = {**request.options, "response_format": {"type": "json_schema", "json_schema": schema}}

@@ -166,7 +166,7 @@ class RedisStore:
 
     def _drive(self, run: Run, leased: LeasedRun, events: Iterable[UIEvent] = ()) -> None:
         """Connect a run with its lease. `events` are the events that a crashed process wrote."""
-        leased.on_loss, leased.on_read, leased.is_driven = run.cancel, run.note_reader_elsewhere, True
+        leased.on_loss, leased.on_read, leased.is_driven = run.cancel, run.record_remote_reader, True
         run.journal = RedisJournal(self, run, leased, events)
 
     # The runs of all processes.

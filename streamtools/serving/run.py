@@ -188,7 +188,7 @@ class Run:
         if self._stop_when_abandoned is not None and self._driver is not None:
             self._driver.scope.deadline = anyio.current_time() + self._stop_when_abandoned
 
-    def note_reader_elsewhere(self) -> None:
+    def record_remote_reader(self) -> None:
         """Record that another process reads the run, which is therefore not abandoned."""
         if not self._readers:
             self._restart_abandoned_timer()

@@ -156,7 +156,7 @@ def test_the_failure_of_the_last_upstream_is_reported() -> None:
         give(exchange, 502, b"")
         assert b"stream" in give(exchange, 200, cut("Half"), cause="transport")
         assert exchange.request is None
-    rewrite.circuits.note(1, failed=False)
+    rewrite.circuits.record(1, failed=False)
     exchange = rewrite.begin("openai", json.dumps(request("openai")).encode())
     assert exchange.request is not None
     assert exchange.request.at == 1
