@@ -20,7 +20,7 @@ from streamtools.history.parts import ProviderItem, Thought, User
 from streamtools.json_values import Rejected, decode_json
 
 _ROLES = ("system", "developer", "user", "assistant", "tool", "reasoning", "activity")
-MALFORMED = "$malformed"
+MALFORMED = "$malformed"  # the key of an object that wraps malformed arguments
 _FOREIGN_MEMBERS = ("type", "parts", "tool_calls", "tool_call_id")  # fields of other formats
 
 

@@ -24,6 +24,7 @@ from streamtools.json_values import compact, fits, writable
 from streamtools.limits import DEFAULT_LIMITS
 
 _ROLES = ("system", "user", "assistant")
+# Maps the name of a provider in the AI SDK to its message format.
 _FORMATS = {name: name for name in ("anthropic", "bedrock", "interactions", "cohere", "ollama")}
 _FORMATS |= {"openai": "responses", "azure": "responses", "google": "gemini", "vertex": "gemini"}
 _FORMATS |= {"openaiCompatible": "openai", "openrouter": "openai"}

@@ -121,6 +121,7 @@ def _without_open_tools(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _add(role: str, blocks: list[dict[str, Any]], messages: list[dict[str, Any]]) -> None:
+    """Add blocks to the last message if it has the same role, otherwise add a new message."""
     if blocks and messages and messages[-1]["role"] == role:
         messages[-1]["content"] += blocks
     elif blocks:

@@ -18,6 +18,7 @@ from streamtools.json_values import compact, writable
 
 FORMAT = "bedrock"
 _EMPTY_RESULT = "(nothing)"
+# Maps Converse's names of document formats to media types.
 _DOCUMENTS = {
     "pdf": "application/pdf",
     "csv": "text/csv",
@@ -29,7 +30,7 @@ _DOCUMENTS = {
     "txt": "text/plain",
     "md": "text/markdown",
 }
-_KINDS = {kind: name for name, kind in _DOCUMENTS.items()}
+_DOCUMENT_FORMATS = {kind: name for name, kind in _DOCUMENTS.items()}
 
 
 def is_block(part: object) -> bool:
@@ -119,7 +120,7 @@ def _block(block: dict[str, Any]) -> dict[str, Any]:
             title = string_at(block, "title")
             name = title.rpartition(".")[0] or title or "document"
             valid = "".join(char if char.isalnum() or char in " -()[]" else "-" for char in name)
-            format = _KINDS.get(kind) or kind.rpartition("/")[2]
+            format = _DOCUMENT_FORMATS.get(kind) or kind.rpartition("/")[2]
             return {"document": {"format": format, "name": valid, "source": {"bytes": data}}}
         case {"type": "search_result", "source": source, "title": title, "content": content}:
             texts = [{"text": string_at(block, "text")} for block in content]

@@ -130,14 +130,14 @@ def neutralise_quotations(history: Sequence[Message], dialects: Sequence[Dialect
 def _begins_with_result(following: Sequence[Message], dialects: Sequence[Dialect]) -> bool:
     if not following or not isinstance(user := following[0], User):
         return False
-    content, name = user.content, "NAME"
+    content, name = user.content, "NAME"  # the name stands for any tool name
     text = content if isinstance(content, str) else str(content[0].get("text", "")) if content else ""
     openings = (_opening(dialect, name).replace(name, r"[\w-]{1,64}") for dialect in dialects)
     return any(re.match(opening, text) for opening in openings)
 
 
 def neutralise_turn(message: Assistant, dialects: Sequence[Dialect]) -> Assistant:
-    """Return the turn with its text, and its reasoning without a signature, neutralised."""
+    """Return the turn with its text and its unsigned reasoning neutralised."""
     return replace(message, parts=tuple(_neutralised_part(part, dialects) for part in message.parts))
 
 
@@ -146,14 +146,14 @@ def neutralise_between(parts: Iterable[Part], calls: Iterable[ToolCall], dialect
 
     The text of the parts must contain the calls in this order.
     """
-    left = [call.raw for call in reversed([*calls])]
+    remaining = [call.raw for call in reversed([*calls])]  # the next call is the last item
     neutralised: list[Part] = []
     for part in parts:
         if isinstance(part, TextPart):
             at, written = 0, list[str]()
-            while left and (found := part.text.find(left[-1], at)) >= 0:
-                written += neutralise(part.text[at:found], dialects), left[-1]
-                at = found + len(left.pop())
+            while remaining and (found := part.text.find(remaining[-1], at)) >= 0:
+                written += neutralise(part.text[at:found], dialects), remaining[-1]
+                at = found + len(remaining.pop())
             part = part._replace(text="".join([*written, neutralise(part.text[at:], dialects)]))
         neutralised.append(part)
     return neutralised
@@ -188,8 +188,8 @@ def close_answered_calls(history: Iterable[Message], dialects: Sequence[Dialect]
         elif isinstance(message, Results):
             answered.update(result.call_id for result in message.results)
         elif isinstance(message, User) and last is not None and isinstance(turn := checked[last], Assistant):
-            left = [call for call in turn.in_text if call.id not in answered]
-            found = _answered_in(message.content, left, dialects)
+            open_calls = [call for call in turn.in_text if call.id not in answered]
+            found = _answered_in(message.content, open_calls, dialects)
             checked[last] = replace(turn, in_text=tuple(call for call in turn.in_text if call.id not in found))
         checked.append(message)
     return checked
@@ -215,6 +215,7 @@ def _opening(dialect: Dialect, name: str) -> str:
 
     White space in the start matches any white space.
     """
+    # Results with different texts have only their start in common.
     written = (dialect.write_result(name, text) for text in ("a", "1", "{}", "[]"))
     shared = takewhile(lambda chars: len(set(chars)) == 1, zip(*written, strict=False))
     opening = "".join(chars[0] for chars in shared).strip()
@@ -244,7 +245,7 @@ def _neutralise(result: CallResult, dialects: Sequence[Dialect]) -> str:
     if not result.neutralise:
         return text
     if "\\" in text and count_values(text.encode(errors="surrogatepass")) > DEFAULT_LIMITS.values:
-        text = text.replace("\\u", "\\\u2060u")  # too many JSON values to parse: break all escapes
+        text = text.replace("\\u", "\\\u2060u")  # too many JSON values to parse: break all Unicode escapes
     elif "\\" in text:  # escapes may hide a call: parse the JSON, and write it without escapes
         with contextlib.suppress(ValueError, RecursionError):
             value = json.loads(text)

@@ -44,7 +44,7 @@ def read_fields(message: Mapping[str, Any], turn: TurnDraft) -> None:
     if fields or thinking:
         turn.format = FORMAT if fields else "ollama"
         turn.add_thought(thinking, extra=fields)
-        turn.parts.insert(0, turn.parts.pop())
+        turn.parts.insert(0, turn.parts.pop())  # the reasoning precedes the content
     refusal, calls, legacy = string_at(message, "refusal"), message.get("tool_calls"), message.get("function_call")
     if any(isinstance(part, TextPart) and part.text == refusal for part in turn.parts):
         refusal = ""  # the content already contains it

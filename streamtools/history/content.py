@@ -16,7 +16,7 @@ from streamtools.limits import DEFAULT_LIMITS
 Content: TypeAlias = str | list[dict[str, Any]]
 
 # Matches only URLs in which all parsers find the same host: without backslashes, escapes, or characters that some
-# parsers map to others.
+# parsers replace.
 _WEB_URL = re.compile(
     r"https?://(?:[\w.~!$&'()*+,;=:%-]*+@)?+([\w.-]++|\[[0-9a-f:.]++\])(?::\d*+)?+(?=[/?#]|\Z)",
     re.IGNORECASE | re.ASCII,

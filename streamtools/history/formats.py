@@ -217,5 +217,5 @@ def write_continuation(
         native = tuple(call for call in turn if call.dialect == NATIVE)
         in_text = tuple(call for call in turn if call.dialect != NATIVE)
         turn = Assistant("".join(call.raw for call in in_text), native, in_text=in_text)
-    before = write_messages([turn], format, unanswered="leave", **options)
-    return write_messages([turn, *history], format, unanswered=unanswered, **options)[len(before) :]
+    written_turn = write_messages([turn], format, unanswered="leave", **options)
+    return write_messages([turn, *history], format, unanswered=unanswered, **options)[len(written_turn) :]

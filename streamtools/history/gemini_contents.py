@@ -90,7 +90,7 @@ def write(history: Sequence[Message]) -> list[dict[str, Any]]:
     In the history, each turn must be followed by its results, and results of calls in text must be user messages.
     """
     contents: list[dict[str, Any]] = []
-    joins = False  # whether parts may be added to the last content, which is so if it holds no results
+    joins = False  # True if more parts may be added to the last content, because it holds no results
     known: set[str] = set()  # ids of calls of the last turn whose id came from the provider
     for message in history:
         if isinstance(message, System):

@@ -33,9 +33,8 @@ from streamtools.limits import DEFAULT_LIMITS
 class ValueBudget:
     """Limits the number of JSON values in the arguments of a history that are JSON text.
 
-    Parsed arguments are not counted.
-
-    Parsing a text blocks all other threads, and the parsed values stay in memory.
+    Arguments that arrive as objects are not counted. The limit is needed because parsing a text blocks all other
+    threads, and the parsed values stay in memory.
     """
 
     def __init__(self) -> None:
@@ -79,7 +78,7 @@ class HistoryReader:
         self._turn_index = 0  # the index of the last turn in the history
         # Calls of earlier turns without a result, with the index of their turn.
         self._earlier: dict[str, tuple[int, ToolCall]] = {}
-        self._late: dict[int, list[CallResult]] = {}  # results that follow a later turn, by the index of their own turn
+        self._late: dict[int, list[CallResult]] = {}  # results after a later turn, by the index of their call's turn
 
     def flush(self) -> list[Message]:
         """Finish the collected turn and results. Returns the history, to which the caller may add."""

@@ -22,6 +22,7 @@ from streamtools.history.writing import call_provider_fields, in_order, provider
 FORMAT = "interactions"
 _CONVERSATION_STEPS = ("user_input", "model_output", "thought", "function_result")
 _TOOLS = ("code_execution", "google_maps", "google_search", "mcp_server_tool", "processing", "retrieval", "url_context")
+# Types of the steps of Google's built-in tools
 _HOSTED = {f"{tool}_{kind}" for tool in _TOOLS for kind in ("call", "result")}
 _HOSTED |= {"file_search_result", "tool_search_result"}
 _CONTENT = ("text", "image", "document", "audio", "video")

@@ -67,6 +67,7 @@ class _TurnResults:
             self._results[result.call_id] = result._replace(name=name)
 
     def end(self, unanswered: Unanswered, *, continues: bool) -> Iterator[Message]:
+        """Yield the results, then the other messages. `continues` is True if another turn follows."""
         for id, call in self._native.items() if unanswered != "leave" else ():
             if id not in self._results and (fault := fault_of(call)):  # a malformed call cannot run
                 self._results[id] = CallResult(NATIVE, call.name, fault, id, is_error=True)

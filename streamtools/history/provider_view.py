@@ -6,7 +6,7 @@ assistant messages that send their reasoning back, and the field that holds it.
 An exchange consists of a user message and all messages up to the next user message. Some servers, whose models reason
 between calls, fail if an exchange with calls has no reasoning. These are DeepSeek, Kimi, GLM, MiniMax, and Gemini on
 OpenRouter. So by default, all later requests contain the reasoning of exchanges with calls, and only of these. If the
-reasoning field of the server is known, it is also added, possibly empty, to messages of these exchanges that lack it.
+reasoning field of the server is known, it is also added to messages of these exchanges that lack it. It may be empty.
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ def _is_strict(provider: Origin) -> bool:
 def _fields_for(extra: ProviderItem | None, provider: Origin, *, result: bool = False) -> ProviderItem | None:
     """Return the additional fields of a system message, a user message or a result that `provider` accepts.
 
-    With `result=True`, they belong to a result. Mistral accepts the field `name` only on results, and OpenAI accepts it
-    only on other messages.
+    With `result=True`, the fields belong to a result. Mistral accepts the field `name` only on results, and OpenAI
+    accepts it only on other messages.
     """
     extra = _matching(extra, provider.format)
     if extra is None or provider.format != "openai" or not _is_strict(provider):
@@ -201,10 +201,10 @@ def select_reasoning(
     ]
     selected: list[Message] = []
     names = accepted_reasoning_fields(host)
-    used = (_last_field(history) or field or _HOSTS.get(host or "")) if names is None else None
+    missing_field = (_last_field(history) or field or _HOSTS.get(host or "")) if names is None else None
     for exchange, message in zip(exchanges, history, strict=True):
         if isinstance(message, Assistant):
-            message = _with_field(message, used) if exchange in sending else _only_fields(message, ())
+            message = _with_field(message, missing_field) if exchange in sending else _only_fields(message, ())
             message = message if names is None else _only_fields(message, names)
         selected.append(message)
     return selected

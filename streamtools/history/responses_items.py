@@ -42,11 +42,11 @@ def is_item(message: Mapping[str, Any]) -> bool:
 
 def members_of(message: Mapping[str, Any], parts: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
     """Return the names of the additional fields of a message item, or () if the message is not in this format."""
-    is_item = message.get("type") == "message" or "phase" in message
-    is_item = is_item or any(
+    has_format = message.get("type") == "message" or "phase" in message
+    has_format = has_format or any(
         string_at(part, "type").startswith("input_") and "input_audio" not in part for part in parts
     )
-    return ("type", "id", "status", "phase") if is_item else ()
+    return ("type", "id", "status", "phase") if has_format else ()
 
 
 def is_message(message: Mapping[str, Any]) -> bool:

@@ -16,7 +16,7 @@ INVALID_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
 
 
 def valid_name(name: str) -> str:
-    """Return `name` as a valid tool name: invalid characters become `_`, and it is cut after 64 characters."""
+    """Return `name` as a valid tool name: invalid characters become `_`, and the name is cut after 64 characters."""
     return INVALID_IN_NAMES.sub("_", name)[:TOOL_NAME]
 
 

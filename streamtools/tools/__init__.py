@@ -35,7 +35,7 @@ __all__ = [
     "ToolError", "ToolOptions", "ToolOutcome", "ToolRegistry", "ToolResult", "tool",
 ]  # fmt: skip
 
-_LATER = {
+_LAZY = {
     "MemoryLedger": "sql_ledger",
     "PostgresLedger": "postgres_ledger",
     "RedisLedger": "redis_ledger",
@@ -44,4 +44,4 @@ _LATER = {
 """Maps each name that is imported on first use to its module. Few programs need these names, and two need extras."""
 
 if not TYPE_CHECKING:  # hidden from type checkers, which would accept any name
-    __getattr__, __dir__ = load_later(__name__, _LATER)
+    __getattr__, __dir__ = load_later(__name__, _LAZY)

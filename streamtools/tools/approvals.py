@@ -10,8 +10,9 @@ application can write: a changed suspension changes the calls that run.
 
 `need_of` returns the condition under which a call runs, for example an approval. In doubt, a call does not run: a tool
 with `trust="native"` or `"approved"` never directly runs a call that the model may have quoted from its input. Only
-native calls, and calls in text whose marker contains the conversation's nonce, certainly come from the model. If a
-`requires_approval` function raises, the call needs approval. `Approvals` holds the questions and decisions of one run.
+native calls, and calls in text whose marker contains the conversation's secret nonce, certainly come from the model. If
+a `requires_approval` function raises, the call needs approval. `Approvals` holds the questions and decisions of one
+run.
 """
 
 from __future__ import annotations
@@ -323,7 +324,7 @@ class Approvals:
     decisions in `resumed` are used. The questions about undecided calls are collected in `suspended`, by call id.
 
     `timeout` is the time in seconds after which each question expires. None means `DECISION_TIMEOUT` in an attended run
-    and `SUSPENDED_TIMEOUT` in any other. Infinity means no timeout. `resumed` holds the earlier questions and
+    and `SUSPENDED_TIMEOUT` in any other run. Infinity means no timeout. `resumed` holds the earlier questions and
     decisions. If `default` is set, a run that is not attended applies it to undecided calls and suspends none. `clock`
     returns seconds since 1970.
     """
@@ -412,4 +413,4 @@ class Approvals:
 def _bind(decision: Decision, question: Question, call: ToolCall) -> Decision:
     """Return the decision, or `Deny` if it approves a call that has changed since it was shown."""
     changed = isinstance(decision, Approve) and call.digest != question.digest
-    return Deny("its arguments have changed since") if changed else decision
+    return Deny("its arguments have changed since it was shown") if changed else decision

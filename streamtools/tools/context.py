@@ -1,8 +1,8 @@
 """Defines the `ToolContext`, the object through which a running tool accesses its call.
 
 The parameter that is annotated with this type receives it: `def search(query: str, context: ToolContext)`. The
-parameter may have any name, and the model does not see it. The same class is used in coroutines and in threads. A
-thread may use its attributes, and its method `progress`, which passes the data to the event loop.
+parameter may have any name, and the model does not see it. Tools in coroutines and in threads get the same class. A
+tool in a thread may use its attributes and its method `progress`, which passes the data to the event loop.
 """
 
 from __future__ import annotations

@@ -14,8 +14,8 @@ ProviderFormat: TypeAlias = Literal[
 DefinitionFormat: TypeAlias = Literal[ProviderFormat, "mcp", "tool_clients"]
 
 _ANTHROPIC_PROPERTY = re.compile(r"[A-Za-z0-9_.-]{1,64}")  # parameter names that Anthropic accepts
-_SENTENCE = re.compile(r"(.+?[.!?])(?:\s|$)", re.DOTALL)
-_MAX_SENTENCE = 80
+_SENTENCE = re.compile(r"(.+?[.!?])(?:\s|$)", re.DOTALL)  # the first sentence of a text
+_MAX_SENTENCE = 80  # maximum number of characters
 _SCALARS = {"string", "integer", "number", "boolean"}
 
 

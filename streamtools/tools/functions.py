@@ -39,13 +39,14 @@ def parameters_of(function: Callable[..., Any]) -> list[inspect.Parameter]:
     return [parameter for parameter in parameters if parameter.name not in bound]
 
 
+# Titles of the sections that describe parameters, and of all sections, in lower case
 _PARAMETERS = re.compile("(other )?parameters|params|(keyword )?(args|arguments)|attributes")
 _SECTION = re.compile(
     f"({_PARAMETERS.pattern}|returns?|yields?|receives|raises?|except|exceptions|warns|examples?|notes?|warnings?"
     "|todo|references|see also|methods):"
 )
-_ENTRY = re.compile(r"\*{0,2}(\w+)\s*(?:\(.*?\))?\s*:(?:\s+(.*))?$")
-_LIST_ITEM = re.compile(r"\s|[-*+•] |\d+[.)] ")
+_ENTRY = re.compile(r"\*{0,2}(\w+)\s*(?:\(.*?\))?\s*:(?:\s+(.*))?$")  # "city (str): Where."
+_LIST_ITEM = re.compile(r"\s|[-*+•] |\d+[.)] ")  # "- item", "1. item", or an indented line
 
 
 class Documentation(NamedTuple):

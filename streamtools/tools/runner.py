@@ -181,7 +181,7 @@ class Runner:
         self._limiter = anyio.CapacityLimiter(self.concurrency)
         self._gate = anyio.Lock(fast_acquire=True)
         self._busy: set[str] = set()  # ids of running calls
-        self._idle: anyio.Event | None = None
+        self._idle: anyio.Event | None = None  # set when no call runs; None if no task waits for that
         self._executions: dict[str, Execution] = {}
 
     async def run(self, calls: Sequence[ToolCall], send: Send) -> list[ToolOutcome]:

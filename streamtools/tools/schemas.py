@@ -45,7 +45,7 @@ _Keywords: Any = TypedDict(
 """The types of the values of keywords. Other keywords may have any value."""
 
 _INLINED_LENGTH = 8 * 1024
-"""The size limit of inlined definitions, in bytes, without four times the length of the schema, which is added."""
+"""The size limit of inlined definitions, in bytes. Four times the length of the schema is added to this limit."""
 
 
 def complete(schema: Any) -> Any:

@@ -8,7 +8,7 @@ pydantic builds them once, when the tool is defined. A call then only validates 
 - Any other function gets the arguments of the call as keyword arguments.
 - A parameter of type `ToolContext` is filled by the library. The model does not see it.
 
-Arguments are validated as JSON, not as Python values. Strict models and encoded bytes need that, and the tool must not
+Arguments are validated as JSON, not as Python values. Strict models and encoded bytes need this, and the tool must not
 share objects with the call that the interface shows.
 
 The declared return type selects the fields of a result, as the response model of a web framework does. Without a usable
@@ -138,7 +138,7 @@ def _schema_of(adapter: TypeAdapter[Any], mode: JsonSchemaMode = "validation") -
 # Return types.
 
 _AWAITABLE = (abc.Awaitable, abc.Coroutine)
-_MANY = (abc.Generator, abc.AsyncGenerator, abc.Iterator, abc.AsyncIterator, abc.Iterable, abc.AsyncIterable)
+_ITERABLES = (abc.Generator, abc.AsyncGenerator, abc.Iterator, abc.AsyncIterator, abc.Iterable, abc.AsyncIterable)
 
 
 class ReturnType(NamedTuple):
@@ -165,7 +165,7 @@ def return_types_of(function: Callable[..., Any]) -> tuple[ReturnType, ReturnTyp
         return _UNKNOWN, _UNKNOWN
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if inspect.isgeneratorfunction(body) or inspect.isasyncgenfunction(body):
-        if origin not in _MANY:
+        if origin not in _ITERABLES:
             return _UNKNOWN, _UNKNOWN
         yielded = _return_type(args[0])
         returns = origin is abc.Generator and len(args) == 3 and args[2] is not type(None)
@@ -223,9 +223,9 @@ def input_of(function: Callable[..., Any], described: Mapping[str, str]) -> Inpu
     declared = inspect.signature(getattr(body, "__func__", body)).parameters
     hidden = set(declared) - {parameter.name for parameter in parameters}
     if len(parameters) == 1 and _is_record(hints[parameters[0].name]):
-        taken = _record(parameters[0], hints[parameters[0].name])
-        if taken is not None:
-            return taken._replace(context=context)
+        record = _record(parameters[0], hints[parameters[0].name])
+        if record is not None:
+            return record._replace(context=context)
     return _keywords(parameters, hints, described, hidden)._replace(context=context)
 
 

@@ -164,7 +164,7 @@ class SQLLedger(OwnerViews):
                 found += [entry for entry in page if not unknown or entry.is_unknown]
                 if len(rows) < limit:
                     break
-                place = rows[-1][7], rows[-1][0], rows[-1][1]
+                place = rows[-1][7], rows[-1][0], rows[-1][1]  # began, scope and key of the last row
             return found[:limit]
 
         return await self._do(list_entries, reads=True)
@@ -344,9 +344,9 @@ class MemoryLedger(SQLiteLedger):
 
     It holds at most `size` calls in total. It always keeps running calls, abandoned calls, and ended calls that a
     suspension may still name: an approver may send a decision about such a call twice, and the second one must find the
-    entry. At most `per_owner` of these are calls of one owner, who is a user of the application. If they fill the
-    ledger, it refuses new calls. Other entries are deleted when space is needed, the oldest first. `keep` is the time
-    in seconds that an entry is kept after its call has ended. `clock` returns seconds since 1970.
+    entry. At most `per_owner` of these are calls of one owner, who is a user of the application. If these calls fill
+    the ledger, it refuses new calls. Other entries are deleted when space is needed, the oldest first. `keep` is the
+    time in seconds that an entry is kept after its call has ended. `clock` returns seconds since 1970.
     """
 
     def __init__(
@@ -363,7 +363,7 @@ class MemoryLedger(SQLiteLedger):
         self._connection.executescript(_INDEXES)
 
     def _make_room(self, now: float) -> Transaction[None]:
-        yield "DELETE FROM runs WHERE epoch = 0", ()  # nothing has fenced them
+        yield "DELETE FROM runs WHERE epoch = 0", ()  # runs that no process has fenced
         if self._owner:
             ((count,),), _ = yield _COUNT_KEPT, (self._owner, now)
             if count >= self._per_owner:

@@ -153,13 +153,13 @@ class Tool(Generic[P, R]):
         parameters = options.get("parameters")
         try:
             if parameters is None:
-                taken = input_of(function, documented.parameters)
+                accepted = input_of(function, documented.parameters)
             else:
                 schema = parameters if isinstance(parameters, Mapping) else schema_of_parameters(parameters)
-                taken = handler_input_of(function, schema)
+                accepted = handler_input_of(function, schema)
         except (TypeError, ValueError) as error:
             raise type(error)(f"tool {self.name!r}: {error}") from error
-        self.parameters, self.input_type, self._read, self.context = taken
+        self.parameters, self.input_type, self._read, self.context = accepted
         if parameters is None and (bare := untyped(function) & set(self.parameters["properties"])):
             advice = "annotate them; without a type the model gets no schema, and any value is accepted"
             log.warning("parameters_without_type", tool=self.name, parameters=sorted(bare), advice=advice)
