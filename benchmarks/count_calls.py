@@ -2,10 +2,10 @@
 
     python benchmarks/count_calls.py
 
-Time is measured elsewhere; this counts what a reader of the code has to follow. Only the package's own code counts. A
-generator or a coroutine that goes on is a call, too. Where two successive calls are of code in different files, the
+Other benchmarks measure time. This one counts the calls that a reader of the code has to follow, in the package only. A
+generator or a coroutine that continues is a call too. If two successive calls are of code in different files, the
 file has changed. Everything is warm, deltas have four characters, and one call with two arguments is written, without
-`call_deltas`; what comes before it is not counted. A call in text is fed to a `Parser`, a native one, as source events,
+`call_deltas`. Earlier text is not counted. A call in text is fed to a `Parser`, a native one, as source events,
 to a `StreamMachine`. The last row follows a delta of text through a whole `ToolStream`, from the bytes of OpenAI to the
 bytes of a server-sent event. `--smoke` warms up once only; `--calls ROW` prints each call of a row.
 """
@@ -158,7 +158,7 @@ class Answer:
         return batch
 
     async def aclose(self) -> None:
-        """There is nothing to close."""
+        """Do nothing."""
 
 
 @tool
