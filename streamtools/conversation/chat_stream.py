@@ -2,7 +2,7 @@
 
 The loop ends when an answer contains no calls. A chat is a `ToolStream` that reads several answers in order, one for
 each step. It emits the events of a `ToolStream` in the same order, with one `done` event at the end. Between two steps
-it also emits a `follow-up` event.
+it also emits a `follow-up` event, which contains the messages that the next request adds.
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ It gets the messages in OpenAI's format, and returns the messages to send. If it
 NOT_EMULATED = "no function tools: calls of other tools are not emulated"
 
 _PARAMETERS = ("tools", "follow_up", "max_steps", "request", *StreamOptions.__annotations__)
+# Options that users pass to chat() by mistake, and what to pass instead.
 _MOVED = {
     **{name: f"request=RequestOptions({name}=...)" for name in ("teach", "few_shot", "emulation")},
     "review": "follow_up=review",
@@ -65,18 +66,18 @@ class Chat(ToolStream):
     `messages` are OpenAI chat messages, or the `history` of another chat. `request` is a mapping that is merged into
     the body of each request, or a `RequestOptions`. The other parameters are those of `ToolStream`.
 
-    After a turn with calls, their results are sent to the model, and its answer is the next step. With
+    After an answer with calls, their results are sent to the model, and its next answer is the next step. With
     `follow_up="never"`, no results are sent. If `follow_up` is a function, it reviews the messages before each
     follow-up request. If the function raises an exception, the run ends with an error and the exception is raised
     again. A chat has at most `max_steps` steps. If the answer of step number `max_steps` contains calls, they do not
     run and remain pending. A `tool_choice` that forces a call applies only to the first step. An answer that does not
     fit the type `output` is requested again up to `OutputOptions.retries` times.
 
-    If the model's `native_tool_calls` is False, the system prompt teaches it a dialect. Other models get the
-    definitions of the tools. By default, the `dialects` are the dialects known for the model's name, followed by the
-    other dialects of `"auto"`. If `native_tool_calls` is None, a native call in the messages sets it to True. Messages
-    from a front end mark every call as native, so only a call with a provider's id has this effect in them. With a
-    `Fallback`, the next model continues when a model fails.
+    If the model's `native_tool_calls` is False, the system prompt teaches it a dialect, a notation for calls in text.
+    Other models get the definitions of the tools. By default, the `dialects` are the dialects known for the model's
+    name, followed by the other dialects of `"auto"`. If `native_tool_calls` is None, a native call in the messages sets
+    it to True. Messages from a front end mark every call as native, so only a call with a provider's id has this effect
+    in them. With a `Fallback`, the next model continues when a model fails.
 
     The caller may answer pending calls in text with a user message. The message contains the results in the form of
     the calls' dialect (`~~~tool_result get_weather`). Without such results, the model is informed that the calls did
@@ -109,11 +110,11 @@ class Chat(ToolStream):
             refuse_unknown("chat()", unknown, [*_PARAMETERS, *_MOVED], f"; {advice}")
         if max_steps < 1:
             raise ValueError(f"max_steps must be at least 1, got {max_steps!r}")
-        asked = RequestOptions.of(request)
+        request = RequestOptions.of(request)
         output = OutputOptions.of(options.get("output"))
         self._model = model
         self._registry = ToolRegistry.of(tools if tools is not None else ())
-        emulation = asked.emulation
+        emulation = request.emulation
         self._emulation = emulation if isinstance(emulation, Emulation) else Emulation(mode=emulation)
         if self._emulation.mode == "force" and not len(self._registry):
             raise ValueError("emulation is forced, and there are no function tools")
@@ -126,20 +127,20 @@ class Chat(ToolStream):
         options["output"] = replace(output, type=output_type(output.type))
         self._fallback = model if isinstance(model, Fallback) else None
         self._failures = Failures()
-        self._answer_start = 0  # index in the result's text where the current answer starts
+        self._answer_start = 0  # index in `result.text` at which the current answer starts
         native = options.setdefault("native_tool_calls", model.native_tool_calls)
         if native is None and _calls_natively(history):
             native = options["native_tool_calls"] = True
         if options.get("dialects") is None:
-            options["dialects"] = self._default_dialects(asked, native)
-        self._named = options.get("dialects")
-        self._writer = RequestWriter(asked, self._registry, self._named, native, options["output"].type)
-        # The probe of an emulation applies no text rules, and creates its own ids for calls.
+            options["dialects"] = self._default_dialects(request, native)
+        self._dialects = options.get("dialects")
+        self._writer = RequestWriter(request, self._registry, self._dialects, native, options["output"].type)
+        # An emulation uses a probe, a state machine that looks for calls in an answer. It applies no text rules.
         probed = replace(options.get("parser", DEFAULT_PARSER), new_id=new_call_id)
         self._probe_keywords = parser_keywords(probed, DEFAULT_TEXT)
         self._messages = close_answered_calls(history, self._writer.dialects)
         self._sent = 0  # the number of steps whose turns and results are already in `_messages`
-        self._body = deepcopy(dict(asked.body))
+        self._body = deepcopy(dict(request.body))
         self._follows_up = follow_up != "never"
         self._review = follow_up if callable(follow_up) else None
         self._steps_left = max_steps
@@ -153,9 +154,9 @@ class Chat(ToolStream):
         if self._run.resumed is not None:
             _check_unanswered(self._run.resumed.calls, self._messages)
 
-    def _default_dialects(self, asked: RequestOptions, native: bool | None) -> Any:
+    def _default_dialects(self, request: RequestOptions, native: bool | None) -> Any:
         """Return the dialects that a chat enables if `dialects` is not set."""
-        if asked.teach == "always":
+        if request.teach == "always":
             return TAUGHT_DIALECTS[::-1]  # the prompt teaches the first dialect of this list
         if self._fallback is None:
             return for_model(str(getattr(self._model, "name", "")), native)
@@ -206,7 +207,7 @@ class Chat(ToolStream):
             tools=self._registry,
             execute="never",
             native_tool_calls=self._writer.native_tool_calls,
-            dialects=self._named,
+            dialects=self._dialects,
             **self._probe_keywords,
         )
         decision, answer = self._writer.with_type(ask, self._model), None if mode == "force" else first
@@ -233,6 +234,7 @@ class Chat(ToolStream):
         return written
 
     def _think(self, active: bool) -> None:
+        """Report that the decision request of an emulation begins or ends."""
         self._run.emit((Thinking(active, seq=self._run.machine.number()),))
 
     # The next request.
@@ -315,7 +317,7 @@ def _check_unanswered(calls: Iterable[ToolCall], history: list[Message]) -> None
 
 
 def _close_text_calls(history: list[Message], end: int) -> None:
-    """Mark the calls in the text of the last turn before the index `end` as answered by the message after them."""
+    """Mark the calls in text of the last turn before the index `end` as answered by the message after the turn."""
     for index in reversed(range(end)):
         if isinstance(turn := history[index], Assistant):
             history[index] = replace(turn, in_text=())
@@ -326,9 +328,9 @@ def _read_reviewed(reviewed: list[dict[str, Any]], messages: list[dict[str, Any]
     """Return the history for the `reviewed` messages.
 
     `messages` are the messages before the review, and `new` is the history from which they were written. If the review
-    did not change a model's turn, the turn from `new` is used. It contains reasoning and signatures, which providers
-    require and OpenAI's format cannot hold. In `messages`, results of calls in text are user messages. Therefore any
-    user message after calls in text answers these calls.
+    did not change a model's turn, the turn from `new` is used, because it has reasoning and signatures. Providers
+    require these, and OpenAI's format cannot hold them. In `messages`, results of calls in text are user messages.
+    Therefore any user message after calls in text answers these calls.
     """
     written = [message for message in messages if message["role"] == "assistant"]
     turns = [message for message in new if isinstance(message, Assistant)]

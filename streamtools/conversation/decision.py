@@ -31,10 +31,10 @@ from streamtools.parsing.dialects.writing import write_json
 from streamtools.tools import Tool, ToolChoice
 
 MAX_LENGTH = 256 * 1024
-"""The number of characters at the beginning of an answer that are read."""
+"""The number of characters of an answer that are read. Later characters are ignored."""
 # A JSON value may begin at each bracket, so some text is read more than once. This limits the characters read in total.
 _MAX_WORK = 8 * MAX_LENGTH
-_TOO_DEEP_WORK = 10_000  # the work in characters that is counted for JSON which exceeds Python's recursion limit
+_TOO_DEEP_WORK = 10_000  # the work in characters that is counted for JSON that exceeds Python's recursion limit
 _FIRST_PIECE = 256  # the length of the first piece of text that is decoded, in characters
 _TOKEN = 16  # an upper bound for the length of a JSON token, except strings and numbers
 
@@ -45,7 +45,7 @@ _DECISIONS = Dialect(
     id="decisions",
     openers=(),
     write_call=write_json,
-    # The keys of a decision, with or without escapes.
+    # A key of a decision such as `"tool`, or a key with an escape such as `"to\u006fl`.
     reserved_patterns=(('"', r"(?:name|tool|function)|[A-Za-z_]{0,8}\\+u"),),
 )
 """The keys of decisions as a dialect. Text in which this dialect is neutralized is not read as a decision."""

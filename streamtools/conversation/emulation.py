@@ -6,7 +6,7 @@
    request is omitted if the tool choice forbids calls.
 3. The *final request* offers no tools. Its answer is the turn.
 
-The state machine reads a single turn. The answers that are not the turn are not shown, but their usage is reported.
+The state machine of the run reads only the turn. The other answers are not shown, but their usage is reported.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ class Emulation:
 
     With the mode `"fallback"`, the decision request is sent if the normal answer contains no call. With `"force"`, it
     is sent in every turn. The decision request omits the application's system prompt. With `keep_system="quote"`, it
-    quotes that prompt as data. With `reuse_upstream_answer`, the normal answer is used if no tool is needed, and the
-    final request is not sent. `decision_options` are merged into the body of the decision request. The chat's own stop
-    words, formats and length limits are removed from that body. `now` returns a time in nanoseconds, which becomes part
-    of the ids of calls. Raises ValueError for a value that is not allowed.
+    quotes that prompt as data. With `reuse_upstream_answer`, the normal answer is the turn if no tool is needed, and
+    the final request is not sent. `decision_options` are merged into the body of the decision request. The stop words,
+    formats and length limits of the chat are removed from that body. `now` returns a time in nanoseconds, which becomes
+    part of the ids of calls. Raises ValueError for a value that is not allowed.
     """
 
     mode: Mode = "fallback"
@@ -86,9 +86,9 @@ _BEGIN_TURN = ReasoningDelta("")  # begins the turn without visible output
 class EmulatedReply:
     """The answer to one turn, as a source of events.
 
-    `first` is the normal request, or None if it is omitted. `ask` is the same request with all tools, and its system
-    prompt teaches no dialect. `probe` creates a state machine with the same parser options as the machine of the run.
-    `think` is called with True when a decision begins, and with False when it ends.
+    `first` is the normal request, or None if it is omitted. `ask` is the same request with all tools and without a
+    taught dialect, from which the other two requests are made. `probe` creates a state machine with the same parser
+    options as the machine of the run. `think` is called with True when a decision begins, and with False when it ends.
     """
 
     model: Model
@@ -146,6 +146,7 @@ class EmulatedReply:
             if isinstance(decision, SourceError):
                 yield [*self._usage_events(), decision]
                 return
+            # Whether a call of the tool may run even if the answer contains different decisions.
             safe = {tool.name: not tool.requires_approval and tool.trust == "text" for tool in ask.tools}
             calls = [call for call in decision.calls if call.name in safe]
             warnings.append(SourceWarning(Code.EMULATED, EMULATED))

@@ -1,4 +1,4 @@
-"""`Fallback`: a list of models, in which the next model replaces a model that fails.
+"""`Fallback`: a list of models. If a model fails, the next one replaces it.
 
 If a model fails before any part of its answer was shown, the next model gets the same request. If a part of the answer
 was shown, the policy `on_break` decides what happens. An incomplete call is discarded. A complete native call is also
@@ -36,8 +36,8 @@ OnBreak: TypeAlias = Literal["continue", "restart_step", "fail"]
 DiscardAnswer: TypeAlias = Callable[[str, bool], str | None]
 """A function that discards the part of a failed model's answer that no other model can continue.
 
-The arguments are the name of the failed model, and whether to discard the whole step. It returns the remaining text,
-which includes complete calls in text. It returns None if a call of the answer has run."""
+The arguments are the name of the failed model, and whether to discard the whole step. The function returns the
+remaining text, which includes complete calls in text. It returns None if a call of the answer has run."""
 
 _NO_TERMINATOR = "the stream ended before it was complete"
 

@@ -3,9 +3,10 @@
 It chooses the next model, detects failures, and removes text that the next model repeats. A chat uses it for its
 models, and the gateway uses it for its upstreams. `Circuits` count failures across answers.
 
-The *shown text* is the text of the failed model that the reader has already seen. Some servers accept it as a prefill
-and continue after it. Other models only get an instruction to continue, and may first repeat the end of the shown text.
-`Continuation` therefore buffers the beginning of the second answer as long as the shown text contains it.
+The *shown text* is the text of the failed model that the reader has already seen. Some servers accept it as a prefill,
+the beginning of an answer, and continue after it. Other models only get an instruction to continue, and may first
+repeat the end of the shown text. `Continuation` therefore buffers the beginning of the second answer as long as the
+shown text contains it.
 """
 
 from __future__ import annotations
@@ -112,7 +113,7 @@ class SharedAnswer:
     def read(self, events: Iterable[SourceEvent], *, may_fail: bool = True) -> list[SourceEvent]:
         """Return the events before the first failure, and store this failure in `fault`.
 
-        With `may_fail=False`, failures are returned as events.
+        With `may_fail=False`, a failure is not stored, but returned as an event.
         """
         read: list[SourceEvent] = []
         for event in events:
@@ -147,7 +148,7 @@ class SharedAnswer:
         self.index = self._untried.pop(0)
 
     def continue_text(self, written: str, prefill: Prefill | None) -> None:
-        """From now on, remove repetitions of `written` from the current model's text.
+        """From now on, remove a repetition of `written` from the beginning of the current model's text.
 
         With `prefill`, the server continues the prefilled text. Without it, an instruction asked the model to continue.
         """
@@ -196,7 +197,7 @@ class Continuation:
         self._white = "" if instructed else shown[len(shown.rstrip()) :]
         self._white_repeated = 0  # the number of characters in `_white` that the answer has repeated
         self._echo = shown.rstrip() if how == "echoed" else ""
-        self._decided = instructed and not shown
+        self._decided = instructed and not shown  # then all further text is new
 
     def feed(self, text: str) -> str:
         """Read the next text of the answer. Returns the new text that the reader can see now."""

@@ -28,11 +28,11 @@ BEGIN: Final = "<tool_instructions>"
 END: Final = "</tool_instructions>"
 
 _section = re.compile(rf"^{BEGIN}\n(?:(?!{BEGIN}$).*\n)*?{END}$", re.MULTILINE)
-_mark = re.compile(f"<(?={BEGIN[1:]}|{END[1:]})")
+_mark = re.compile(f"<(?={BEGIN[1:]}|{END[1:]})")  # the first character of `BEGIN` or `END`
 
 _SEPARATOR = "\n\n"
 _RESULTS = ("41, low", "7, high", "23, even", "12, low", "88, high", "35, even")
-"""The tool results in generated examples. They have no meaning, so a model sees that the answer repeats the result."""
+"""The tool results in generated examples. They have no meaning, so the answer must come from the result."""
 
 
 @dataclass(frozen=True)
@@ -78,11 +78,11 @@ def put_section(base: str | None, section: str) -> str:
     `section` is a result of `augment_system_prompt(None, …)`. With `""`, an existing section is removed.
     """
     base = base or ""
-    before, *after = _section.split(base)
-    if after:
-        *between, last = (text.removeprefix(_SEPARATOR) for text in after)
-        rest = [*(text.removesuffix(_SEPARATOR) for text in between), last]
-        return _joined(before.removesuffix(_SEPARATOR), section, *rest)
+    start, *following = _section.split(base)  # `base` may contain several sections, of which none remains
+    if following:
+        *middle, end = (text.removeprefix(_SEPARATOR) for text in following)
+        rest = [*(text.removesuffix(_SEPARATOR) for text in middle), end]
+        return _joined(start.removesuffix(_SEPARATOR), section, *rest)
     return _joined(base if base.strip() else "", section) if section else base
 
 
@@ -197,7 +197,7 @@ _FORMATS = {
     "email": "name@example.org",
     "uri": "https://example.org",
 }
-_TEXTS = ("Paris", "Oslo", "Lima")
+_TEXTS = ("Paris", "Oslo", "Lima")  # values for texts of any other format
 
 
 def sample_arguments(tool: Tool) -> list[dict[str, Any]]:

@@ -18,7 +18,7 @@ from streamtools.events import SourceEvent
 from streamtools.history import Message, Origin, User
 from streamtools.stream.long_work import in_thread
 
-_LONG_HISTORY = 200  # the number of messages, parts, calls and results
+_LONG_HISTORY = 200  # number of messages, parts, calls and results above which a history is long
 
 
 class Reply:

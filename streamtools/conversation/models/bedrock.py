@@ -25,6 +25,7 @@ from streamtools.conversation.models.sending import ModelRequest, Sending
 from streamtools.history import Assistant, system_prompt, write_messages
 from streamtools.sources import Source
 
+# Maps the accepted names of options to the names that Converse uses.
 _OPTIONS = {
     **dict.fromkeys(("max_tokens", "max_completion_tokens", "maxTokens"), "maxTokens"),
     **dict.fromkeys(("stop", "stop_sequences", "stopSequences"), "stopSequences"),
@@ -57,9 +58,9 @@ class BedrockConverse(HTTPModel):
         **given: Any,
     ) -> None:
         """Raise ValueError if the region is not known, and the errors of `HTTPModel`."""
-        of_arn = model.split(":")[3] if model.startswith("arn:") and model.count(":") >= 5 else ""
-        environment = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
-        self._region = region or of_arn or environment or ""
+        arn_region = model.split(":")[3] if model.startswith("arn:") and model.count(":") >= 5 else ""
+        default_region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+        self._region = region or arn_region or default_region or ""
         if not self._region and base_url is None:
             raise ValueError("The region is not known. Pass `region=`, or set AWS_REGION.")
         if native_tool_calls is None and base_url is None:

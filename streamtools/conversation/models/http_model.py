@@ -57,14 +57,15 @@ class HTTPModel(ABC):
     seconds for each limit. `retries` is the number of times that a failed request is sent again. A request is sent
     again only if no byte of its answer has arrived.
 
-    `send_reasoning` says for which turns a request for chat completions includes reasoning: `"with_calls"`,
-    `"always"`, `"since_user"` or `"never"`. `reasoning_field` is the name of the reasoning field. It is needed for a
-    history from a front end, and for a host whose field is not known. `previous_id` is for providers that store
-    responses. With it, a request names the last response in the history and contains only the messages after it. If the
-    provider no longer has this response, the request is sent again with the whole history. `prefill` names a server
-    that can continue the beginning of an answer: `"vllm"`, `"sglang"` or `"llama.cpp"`. If it is None, known providers
-    are found by their URL. With `""`, prefills are disabled. `options` are merged into each body. An option of None
-    removes the field from the body.
+    `send_reasoning` says which reasoning a request for chat completions includes: that of exchanges with calls
+    (`"with_calls"`), all (`"always"`), that of the last exchange (`"since_user"`), or none (`"never"`). An exchange is
+    a user message and all messages up to the next one. `reasoning_field` is the name of the reasoning field. It is
+    needed for a history from a front end, and for a host whose field is not known. `previous_id` is for providers that
+    store responses. With it, a request names the last response in the history and contains only the messages after it.
+    If the provider no longer has this response, the request is sent again with the whole history. `prefill` names a
+    server that can continue the beginning of an answer: `"vllm"`, `"sglang"` or `"llama.cpp"`. If it is None, known
+    providers are found by their URL. With `""`, prefills are disabled. `options` are merged into each body. An option
+    of None removes the field from the body.
     """
 
     format: ClassVar[str]
@@ -124,7 +125,7 @@ class HTTPModel(ABC):
         self.native_tool_calls = native_tool_calls
         self.send_reasoning = send_reasoning
         self.prefill = known_prefill(self.format, self.url, model) if prefill is None else prefill
-        """The key in `PREFILLS` for the server; None or "" if the server supports no prefill."""
+        """The key in `PREFILLS` for the server; None or "" if no prefill is sent."""
         self.reasoning_field = reasoning_field
         self.previous_id = previous_id
         self.origin = Origin(self.format, host or None, model)

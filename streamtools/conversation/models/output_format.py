@@ -1,4 +1,4 @@
-"""Tells a model the type of its answer: with the provider's schema parameter, or in the prompt. Sans-IO.
+"""Adds the type of the answer to a request: in the provider's schema parameter, or in the prompt. Sans-IO.
 
 Providers that accept a schema constrain the model's output to it. Only OpenAI accepts a schema and tools in one
 request, so other providers get a schema only in requests without tools. Anthropic's models must call a tool whose

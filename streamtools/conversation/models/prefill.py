@@ -47,7 +47,7 @@ PREFILLS: dict[str, Prefill] = {
     "mistral": Prefill(message={"prefix": True}, echoes=True),
     "anthropic": Prefill(),
 }
-_CLAUDE_BEFORE_4_6 = re.compile(
+_CLAUDE_BEFORE_4_6 = re.compile(  # claude-sonnet-4-5-20250929, claude-3-5-haiku, claude-2.1
     r"claude-(?:(?:opus|sonnet|haiku)-4(?:-[015])?(?:-2\d{7})?|3-[a-z0-9-]{1,40}|(?:instant|2)\b.{0,40})"
 )
 
@@ -55,7 +55,7 @@ _CLAUDE_BEFORE_4_6 = re.compile(
 def known_prefill(format: str, url: str, model: str) -> str | None:
     """Return the key in `PREFILLS` for a model at the URL of a known provider, or None if the URL is not known.
 
-    The other servers have no fixed URL, so the caller must name them.
+    vLLM, SGLang and llama.cpp have no fixed URL, so the caller must name them.
     """
     parts = urlsplit(url)
     if format == "anthropic":
@@ -72,9 +72,9 @@ def known_prefill(format: str, url: str, model: str) -> str | None:
 def prefill_of(model: object, *options: Mapping[str, Any]) -> Prefill | None:
     """Return how a request with these `options` asks `model` to continue a prefill, or None if it cannot do so."""
     name = getattr(model, "prefill", None)
-    row = PREFILLS.get(name) if isinstance(name, str) else None
-    if row is None:
+    prefill = PREFILLS.get(name) if isinstance(name, str) else None
+    if prefill is None:
         return None
     thinking = [given["thinking"] for given in (getattr(model, "options", {}), *options) if "thinking" in given]
     thinks = bool(thinking) and isinstance(thinking[-1], Mapping) and thinking[-1].get("type") != "disabled"
-    return None if name == "anthropic" and thinks else row
+    return None if name == "anthropic" and thinks else prefill

@@ -49,7 +49,7 @@ LONGEST_BACKOFF = 8.0
 LONGEST_RETRY_AFTER = 60.0
 """The longest wait that a provider may request, in seconds. If it requests more, the request is not sent again."""
 
-_RETRIED = (408, 409, 429)
+_RETRIED = (408, 409, 429)  # the statuses below 500 after which the request is sent again
 _RESPONSE_UNKNOWN = (400, 404)
 """Statuses with which a provider may reject a request because it no longer has the earlier response named in it."""
 
