@@ -64,7 +64,10 @@ def differences(sent: RecordedRequest, recorded: RecordedRequest, fields: Sequen
 def explain(
     sent: SentRequest, unplayed: Iterable[RecordedExchange], played: Collection[RecordedExchange]
 ) -> str | None:
-    """Return how `sent` differs from the most similar recorded request. Returns None if no request was recorded."""
+    """Return the end of an error message: how `sent` differs from the most similar recorded request.
+
+    Returns None if no request was recorded.
+    """
     by_exchange = {
         exchange: list(itertools.islice(differences(sent.in_form_of(exchange.request), exchange.request), _MAX_COUNTED))
         for exchange in (*unplayed, *played)

@@ -317,7 +317,7 @@ class ReplayBytes:
                 self.close()
                 raise
             if self._piece is None and self._ends_silent:
-                self._is_timed = True
+                self._is_timed = True  # `_delay` then returns an infinite wait
         return self._piece
 
     @property

@@ -199,7 +199,7 @@ class RecordedExchange:
     has_end: bool = True
     """True if the exchange has an end line, or is a raw capture."""
     request: RecordedRequest | None = None
-    """The recorded request, in which `exchanges_of` has overwritten the secrets. Otherwise None."""
+    """The recorded request, with secrets overwritten. Only `exchanges_of` sets this field."""
     offset: int = 0
     """The byte position of the head in the file."""
     line: int = 1
@@ -311,7 +311,7 @@ def exchanges_of(where: PathLike, redact: Iterable[Secret] = ()) -> list[Recorde
 
 
 def exchanges_in(path: PathLike) -> list[RecordedExchange]:
-    """Return the exchanges of a file, without their requests. Raises RecordingError for an invalid head.
+    """Return the exchanges of a file. Their field `request` is None. Raises RecordingError for an invalid head.
 
     Only heads are validated. The other lines are validated when an exchange is read.
     """

@@ -234,7 +234,7 @@ class RunSpans:
         if request is not None and request.ended_at is None:
             if isinstance(raised, Exception):
                 error = type(raised).__qualname__
-            elif request.step is None and request.error is None:
+            elif request.step is None and request.error is None:  # the response is incomplete
                 error = CANCELLED if raised is not None else Code.STREAM_INTERRUPTED.value
         self._end_request(error)
 

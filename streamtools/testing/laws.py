@@ -148,7 +148,7 @@ def sections(text: str, events: Iterable[UIEvent], before: Kind | None = None) -
             case ui_events.Warning(code=Code.FORGED_RESULT, raw=str(piece)):
                 kind = "result"
             case ui_events.Warning(code=Code.SKIPPED, count=int(count)):
-                kind = "text" if before == "text" else "skipped"
+                kind = "text" if before == "text" else "skipped"  # the rest of a hidden text, or of a call
                 piece = text[at : at + count]
                 assert count == len(piece), f"{count} characters are skipped, but only {len(piece)} remain"
             case ui_events.Warning(code=code) if code in MALFORMED:

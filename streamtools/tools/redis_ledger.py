@@ -93,7 +93,7 @@ if tonumber(ARGV[5]) <= 0 then return leave(KEYS[5], ARGV[3]) end
 redis.call('HSET', KEYS[5], 'held', digits(now + ARGV[5]))
 """
 _FINISH = """
--- ARGV member, outcome, whether its outcome must be unknown, owner
+-- ARGV member, outcome, whether the call's outcome must be unknown, owner
 local kept = redis.call('HMGET', KEYS[5], 'owner', 'held', 'ended', 'outcome')
 local is_held, is_mine = not kept[3] and tonumber(kept[2] or 0) > now, ARGV[6] == '' or ARGV[6] == kept[1]
 if not kept[1] or kept[4] or ARGV[5] == '1' and (is_held or not is_mine) then return 0 end

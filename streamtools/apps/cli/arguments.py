@@ -128,7 +128,7 @@ def _serve(parser: ArgumentParser) -> None:
     add = parser.add_argument
     add("files", metavar="FILE", nargs="*", help="show these recordings, or raw captures, in the debugger")
     _add_model_options(parser, required=False)
-    host = "the address to listen on (default: 127.0.0.1, this machine only); its visitors can run the tools"
+    host = "the address to listen on (default: 127.0.0.1, this machine only); visitors of the page can run the tools"
     add("--host", default="127.0.0.1", help=host)
     add("--port", type=_port, default=SERVE_PORT, help="the port; 0 for any free port (default: %(default)s)")
     name = "also answer to this host name, such as the name of a reverse proxy; can be repeated"
@@ -178,7 +178,7 @@ def _add_model_options(parser: ArgumentParser, *, required: bool) -> None:
     dialect = "teach the model to write calls as text in this dialect (default: native calls of the API)"
     add("--dialect", metavar="NAME", type=_taught_dialect, help=dialect)
     _add_tools(parser)
-    emulate = "ask for calls in a separate request: if the model made none, or always (default: %(default)s)"
+    emulate = "request calls separately: fallback if the model made none, force always (default: %(default)s)"
     add("--emulate", choices=("off", "fallback", "force"), default="off", help=emulate)
     add("--few-shot", action="store_true", help="teach the dialect with examples too, for base models")
     add("--system", metavar="TEXT", help="the system prompt")

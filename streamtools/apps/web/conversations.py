@@ -1,7 +1,7 @@
 """Keeps the conversations of the web page.
 
 Each conversation belongs to one browser, which sends a cookie. The digest of the cookie is the `owner` of the
-conversation. An answer is a run, and the log of the runs holds its events. A conversation holds its runs in order. It
+conversation. An answer is a run, whose events are in the event log. A conversation holds its runs in order. It
 builds the history for the next request from their results.
 """
 

@@ -1,7 +1,8 @@
 """Creates the data for the debugger, which shows one recorded answer step by step.
 
-The recorded bytes are read with the same adapter and machine as in any stream. Each step processes one chunk. Positions
-are counted in UTF-16 code units, as JavaScript counts the characters of strings.
+The recorded bytes are read as in any stream, with the adapter of the wire format and the state machine that finds
+calls. Each step processes one chunk. Positions are counted in UTF-16 code units, as JavaScript counts the characters of
+strings.
 
 A mark is a range of the model's text, such as a call. Each character of the text is in exactly one event (the law of
 conservation in `streamtools.testing`). So the marks are computed from the events. A near miss is text that looks like a
