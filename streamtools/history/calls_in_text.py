@@ -114,7 +114,7 @@ def neutralise_quotations(history: Sequence[Message], dialects: Sequence[Dialect
 
     A model that makes native calls only quotes such text. The text of the next model is parsed with `dialects`, and a
     repeated quotation must not become a call. A turn is not changed if it has calls in `in_text`, or if the next user
-    message begins with the result of a call in text.
+    message begins with the result of a call in text. In these cases, the text contains real calls.
     """
     if not dialects or not any(isinstance(message, Assistant) and message.calls for message in history):
         return history

@@ -214,6 +214,7 @@ class _SearchedText:
         has_hint = size - start >= _SHORTEST_KEY and any(text.find(hint, start) >= 0 for hint in _HINTS)
         keys = list(_KEY.finditer(text, start)) if start < decided or has_hint else []
         partial = self._find_partial_key()
+        # The bytes before the index `tail` are decided, except for secret texts.
         self._search_from = tail = partial.start() if partial else size
         # A key at the end of the text may continue in the next data, so it is searched again from its beginning. A
         # backslash after it may begin an escaped slash.

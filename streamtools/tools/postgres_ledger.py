@@ -1,9 +1,9 @@
 """Implements a call ledger in a PostgreSQL database, which processes on several machines can share.
 
-The start of a call is recorded in one transaction. The transaction locks the row of the run, so that the epoch cannot
-change after it was checked. Each transaction runs in a separate thread, on a separate connection. A cancelled task
-shuts down the socket of its connection. It does not send a cancel request, because a server that does not respond would
-also delay that request.
+The start of a call is recorded in one transaction. The transaction locks the row of the run, so that no other process
+takes over the run before the commit. Each transaction runs in a separate thread, on a separate connection. A cancelled
+task shuts down the socket of its connection. It does not send a cancel request, because a server that does not respond
+would also delay that request.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ local function leave(call, member)  -- the call has ended, and expires when it i
   local kept = redis.call('HMGET', call, 'ended', 'until')
   redis.call('ZADD', KEYS[2], digits(math.max(kept[1] + keep, tonumber(kept[2]))), member)
 end
-local function raise(scope, epoch, token)  -- record the epoch of a run, or return false if a later one is known
+local function raise(scope, epoch, token)  -- record the epoch of a run; false if it has a later one
   for _, old in ipairs(redis.call('ZRANGEBYSCORE', KEYS[4], '-inf', digits(now - keep), 'LIMIT', 0, 100)) do
     redis.call('HDEL', KEYS[3], old)
     redis.call('ZREM', KEYS[4], old)

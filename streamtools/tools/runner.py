@@ -403,7 +403,7 @@ async def _notify(log_event: str, function: Callable[[ToolCall, Any], object], c
 def _is_fault(outcome: ToolOutcome) -> bool:
     """Return whether the failure is a bug of the tool.
 
-    These are exceptions other than `ToolError`, timeouts, and invalid return values.
+    Bugs are timeouts, invalid return values, and all exceptions of the tool except `ToolError`.
     """
     at_fault = outcome.error in (Code.TOOL_FAILED, Code.TOOL_TIMEOUT, Code.TOOL_OUTPUT)
     return at_fault and not isinstance(outcome.exception, ToolError | ToolFailed | None)

@@ -204,7 +204,10 @@ class SQLLedger(OwnerViews):
         return await self._do(finish)
 
     def _raise_epoch(self, scope: str, epoch: int) -> Transaction[None]:
-        """Record the epoch of a run, and lock the row of the run. Raises `CallRefused` if the run has a later epoch."""
+        """Record the epoch of a run, and lock the row of the run. Raises `CallRefused` if the run has a later epoch.
+
+        The epoch counts the processes that have driven the run. A later epoch belongs to a process that took it over.
+        """
         now = yield from self._now()
         yield self._sql(_DELETE_OLD_RUNS), (now - self.keep,)
         _, count = yield self._sql(_RAISE_EPOCH), (scope, epoch, now)

@@ -29,6 +29,7 @@ MAX_VALUE = 200
 """The maximum length in characters of shown arguments, results and progress. Longer values are shortened."""
 
 _Block = Literal["heading", "prompt", "text", "reasoning", "report", "summary"]
+"""The kinds of blocks. A blank line separates two blocks of different kinds."""
 
 _TEXTS = UiTexts()
 _DIM_ITALIC = Style(dim=True, italic=True)
