@@ -164,7 +164,7 @@ class Chat(ToolStream):
 
     @property
     def supersedes(self) -> bool:
-        """Whether a step may be superseded after readers have seen it. They then need a format that can replace it."""
+        """Whether a step that readers have seen may be replaced. Readers then need a format that can replace a step."""
         return self._fallback is not None and self._fallback.on_break == "restart_step"
 
     @property

@@ -154,6 +154,7 @@ def without(options: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any
 
 
 _UNRELATED_STATUSES = (401, 402, 403, 408, 409, 429)  # statuses with which no provider reports missing support of tools
+# "tools", "tool_choice", "tool calling", "function calls"
 _TOOLS = r"\b(?:tool(?:s|[ _-]?(?:use|call|calls|calling|choice))?|function(?:s|[ _-]?(?:call|calls|calling))?)\b"
 _refusal = re.compile(
     rf"{_TOOLS}[^.\n]{{0,60}}(?:\bnot|n't|\bun)[ -]?(?:\w+ ){{0,2}}(?:support|available|enabled)"  # "tools are not …"
@@ -232,13 +233,13 @@ def _measure(text: str, begin: int) -> tuple[int | None, int]:
 
 def _read_calls(value: Any) -> list[DecidedCall] | None:
     """Return the calls in the decision `value`. Returns None if `value` is not a decision."""
-    if isinstance(value, dict) and "tools" in value:
+    if isinstance(value, dict) and "tools" in value:  # the requested form
         listed = value["tools"]
         return _read_calls(listed) if isinstance(listed, list) else [] if listed is None else None
-    if isinstance(value, list):
+    if isinstance(value, list):  # only the list of calls
         calls = [call for item in value if (call := _read_call(item)) is not None]
         return [call for call in calls if call.name] if calls or not value else None
-    only = _read_call(value)
+    only = _read_call(value)  # a single call
     return None if only is None else [only] if only.name else []
 
 

@@ -103,7 +103,7 @@ class EmulatedReply:
         self._reply: Reply | None = None  # the reply to the current request
         self._first_answer: list[SourceEvent] | None = None  # the complete normal answer, if it contains no call
         self._first_usage: Usage | None = None
-        self._hidden_usage: Usage | None = None  # the usage of answers that are not shown and is not reported yet
+        self._hidden_usage: Usage | None = None  # usage of answers that are not shown, until it is reported
 
     def __aiter__(self) -> Self:
         return self

@@ -233,6 +233,7 @@ class Continuation:
         out.append(event)
 
     def _after_prefill(self, text: str) -> str:
+        """Return the text that repeats neither the prefill nor the white space after it."""
         if self._echo:
             expected = self._echo[self._at : self._at + len(text)]
             if not text.startswith(expected):

@@ -27,6 +27,7 @@ from streamtools.tools.schemas import inline
 BEGIN: Final = "<tool_instructions>"
 END: Final = "</tool_instructions>"
 
+# From a line `BEGIN` to the next line `END`, without another line `BEGIN` between them.
 _section = re.compile(rf"^{BEGIN}\n(?:(?!{BEGIN}$).*\n)*?{END}$", re.MULTILINE)
 _mark = re.compile(f"<(?={BEGIN[1:]}|{END[1:]})")  # the first character of `BEGIN` or `END`
 

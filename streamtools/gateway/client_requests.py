@@ -309,9 +309,11 @@ def _read_choice(given_choice: Any, tools: tuple[DeclaredTool, ...]) -> tuple[To
     """Return the tool choice, and the names of the allowed tools, or None if the client allows all tools."""
     allowed: tuple[str, ...] | None = None
     if isinstance(given_choice, dict) and given_choice.get("type") == "allowed_tools":
+        # Chat completions nest the list: {"type": "allowed_tools", "allowed_tools": {"tools": …}}. Responses does not.
         holder = inner if isinstance(inner := given_choice.get("allowed_tools"), dict) else given_choice
         listed = holder.get("tools")
         found = [tool for tool in listed if isinstance(tool, dict)] if isinstance(listed, list) else []
+        # {"type": "function", "name": …} or {"type": "function", "function": {"name": …}}
         names = (string_at(tool, "name") or string_at(tool.get(str(tool.get("type"))), "name") for tool in found)
         allowed = tuple(filter(None, names))
         given_choice = holder.get("mode", "auto")

@@ -172,6 +172,7 @@ class Delivery:
             await self._send(ends, more=exchange.request is not None)
 
     async def _read(self, chunks: AsyncIterator[bytes]) -> None:
+        """Read the upstream's response. Sends the first bytes immediately. Later bytes wait for `_send_joined`."""
         exchange, pieces = self._exchange, self._pieces
         async for chunk in chunks:
             piece = exchange.feed(chunk)
@@ -197,6 +198,7 @@ class Delivery:
             await self._writer.send(self._joined_message)
 
     def _joined_message(self, *, more: bool = True) -> Message | None:
+        """Return a message with the waiting pieces. None if no piece waits, unless the message ends the body."""
         if more and not self._pieces:
             return None
         body = b"".join(self._pieces)
@@ -223,6 +225,7 @@ class Delivery:
         self._sending = False
 
     async def _send(self, piece: bytes, *, more: bool = True) -> None:
+        """Send the head, if it is certain and was not sent, and then `piece`. Without `more`, the body ends."""
         if self._head_sent:
             if piece or not more:
                 self._pieces.append(piece)

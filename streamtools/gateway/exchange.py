@@ -165,7 +165,7 @@ class RewrittenExchange(Exchange):
         settings, streamed = self._settings, self._client_request.streamed
         declared = next((value for name, value in headers if name.lower() == "content-type"), "")
         self._headers = [(name, value) for name, value in end_to_end(headers) if name.lower() != "content-type"]
-        self._status, self._failed = status, not 200 <= status < 300
+        self._status, self._failed = status, not 200 <= status < 300  # failed: the status is an error
         self._reads_whole = self._failed or not streamed or declared.startswith(JSON)
         self._adapter = adapter("ollama" if settings.upstream == "ollama" else "openai", settings.limits)
         if streamed and not self._failed and self.head is None:

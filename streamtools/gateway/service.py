@@ -168,7 +168,7 @@ class _Gateway:
 
     def __post_init__(self) -> None:
         keys = (self.key, *(fallback.key for fallback in self.rewrite.fallbacks))
-        self._keys = [key for key in keys if key is not None]
+        self._keys = [key for key in keys if key is not None]  # the keys of the upstreams, which are hidden in answers
         self._metrics = Metrics()
         self._watch = one_at_a_time(self._metrics.record)  # threads call it, because long answers are read in threads
         self._shutdown: Shutdown | None = None

@@ -62,7 +62,7 @@ class EventLog(ReadableLog, Protocol):
     """
 
     async def append(self, key: str, event: UIEvent, /) -> int:
-        """Store an event and return its `seq`. Does nothing else if the log already has an event with this `seq`."""
+        """Store an event, unless the log already has an event with its `seq`. Returns this `seq`."""
         ...
 
 
@@ -70,7 +70,8 @@ class MemoryEventLog:
     """An event log in the memory of this process, which only one event loop may use.
 
     For each run it keeps the last `max_events` events, with a total size of at most `max_bytes` bytes (None: no limit).
-    When a run exceeds a limit, the log drops an eighth more than necessary. The last event is always kept. The size of
+    When a run exceeds a limit, the log drops its oldest events until the run is an eighth below the limit. The last
+    event is always kept. The size of
     an event is 64 bytes plus the size in memory of its text, or of its JSON if it has no text. A run is kept until
     `Runs` calls `forget`. Raises ValueError for a limit that is out of range.
     """
@@ -161,7 +162,7 @@ class _RunEvents:
         self.size += size
 
     def shrink(self, max_events: int, max_bytes: float) -> None:
-        """Drop the oldest events. Drops an eighth more than necessary, so that the limits are rarely exceeded again."""
+        """Drop the oldest events until the run is an eighth below each exceeded limit, so that this happens rarely."""
         count = max(0, len(self.events) - max_events + max_events // 8) if len(self.events) > max_events else 0
         size = self.size - sum(self.sizes[:count])
         if size > max_bytes:

@@ -39,7 +39,7 @@ class Journal:
         self.logged = 0  # the seq of the last event in the log
         self.done: Done | None = None
         self.readable = anyio.Event()
-        """Set when the log has an event of the run, so that it can be read, or when the run has ended."""
+        """Set when the log has an event of the run and can be read, or when the run has ended."""
         self.waiting_reads: set[anyio.CancelScope] = set()  # the scopes of the waiting reads of all attachments
         self.driven: DrivenRun | None = None
         """The run as `tools/ledger.py` needs it, to run each call at most once.
@@ -51,7 +51,7 @@ class Journal:
         self._run_id = run_id
         self._closed = False
         self._last_missing = 0  # the seq of the last event that could not be written; 0 if the last write succeeded
-        self._retry_at = -math.inf  # after a timeout, the earliest time of the next call of the log
+        self._retry_at = -math.inf  # after a timeout, the earliest time of the next write
 
     async def write(self, event: UIEvent) -> bool:
         """Write an event into the log. Returns whether the event is `done`.

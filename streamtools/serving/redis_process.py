@@ -216,6 +216,7 @@ class RedisProcess:
             run.fence()
 
     def _handle_outage(self, error: Exception) -> None:
+        """Postpone takeovers. If the outage is too long, stop the runs that have events to write."""
         now = anyio.current_time()
         self._take_over_from = now + self._settings.lease / 2
         if self._write_failed_at is None:

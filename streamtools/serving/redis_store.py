@@ -106,7 +106,7 @@ class RedisStore:
 
     @property
     def process(self) -> RedisProcess:
-        """The tasks that write, read and renew the runs of this process on the server."""
+        """Writes and reads runs on the server, and renews the leases of this process."""
         assert self._process is not None, "entered by `Runs`"
         return self._process
 

@@ -126,7 +126,7 @@ class Runs:
 
     @property
     def running(self) -> int:
-        """The number of runs that have not ended."""
+        """The number of runs of this process that have not ended."""
         return len(self._running)
 
     async def start(self, stream: Startable, *, owner: str, conversation: str | None = None, note: Any = None) -> Run:

@@ -70,7 +70,7 @@ class HTTPModel(ABC):
 
     format: ClassVar[str]
     """The name of the format of messages and tool definitions, and usually of the adapter."""
-    _stream: ClassVar[str] = ""  # the name of the adapter, if it differs from `format`
+    _adapter: ClassVar[str] = ""  # the name of the adapter, if it differs from `format`
     _default_base_url: ClassVar[str]  # the provider's base URL
     _endpoint: ClassVar[str]  # the path of the endpoint below the base URL, with its query
     key_names: ClassVar[tuple[str, ...]]
@@ -145,7 +145,7 @@ class HTTPModel(ABC):
     @property
     def source(self) -> str:
         """The name of the adapter that reads the model's stream."""
-        return self._stream or self.format
+        return self._adapter or self.format
 
     @abstractmethod
     def body(self, ask: Ask) -> Body:

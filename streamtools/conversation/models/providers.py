@@ -186,7 +186,7 @@ class GeminiInteractions(HTTPModel):
     """
 
     format = "interactions"
-    _stream = "gemini"
+    _adapter = "gemini"
     _default_base_url = "https://generativelanguage.googleapis.com/v1beta"
     _endpoint = "/interactions"
     key_names = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
