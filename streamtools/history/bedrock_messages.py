@@ -92,7 +92,7 @@ def as_part(part: Any) -> Any:
 
 
 def write(history: Sequence[Message]) -> list[dict[str, Any]]:
-    """Return a history as Converse's messages. The requirements for the history are those of Anthropic's `write`."""
+    """Return a history as Converse's messages. The history must be as for Anthropic's `write`."""
     return [
         {"role": message["role"], "content": [_block(block) for block in message["content"]]}
         for message in anthropic.write(history)

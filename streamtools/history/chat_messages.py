@@ -200,7 +200,7 @@ def _call(call: ToolCall) -> dict[str, Any]:
 
 
 def write_ollama(history: Sequence[Message]) -> list[dict[str, Any]]:
-    """Return a history as Ollama's messages. The requirements for the history are those of `write_openai`.
+    """Return a history as Ollama's messages. The history must be as for `write_openai`.
 
     Raises ValueError for user content other than text and image data.
     """
@@ -269,7 +269,7 @@ def read_plan(message: Mapping[str, Any], turn: TurnDraft) -> None:
 
 
 def write_cohere(history: Sequence[Message]) -> list[dict[str, Any]]:
-    """Return a history as Cohere's messages. The requirements for the history are those of `write_openai`."""
+    """Return a history as Cohere's messages. The history must be as for `write_openai`."""
     written = write_openai(history)
     turns = [turn for turn in history if isinstance(turn, Assistant) and (turn.text or turn.calls or turn.items)]
     assistant = [message for message in written if message["role"] == "assistant"]

@@ -60,7 +60,7 @@ def _read_part(part: Mapping[str, Any], turn: TurnDraft) -> None:
 
 
 def _read_response(answer: Mapping[str, Any], fields: dict[str, Any], reader: HistoryReader) -> None:
-    """Add a result to the history of `reader`. `fields` holds the other JSON fields of its part."""
+    """Add a result to the history of `reader`. `fields` holds the additional JSON fields of its part."""
     response = answer.get("response")
     failed = isinstance(response, Mapping) and set(response) == {"error"}
     value: Any = response

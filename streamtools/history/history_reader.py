@@ -151,7 +151,7 @@ class HistoryReader:
     def add_call_item(
         self, format: str, call: Mapping[str, Any], id: object, rest: Mapping[str, Any], signature: object = None
     ) -> None:
-        """Add a call that arrived as a separate item. `rest` holds the other JSON fields of the item."""
+        """Add a call that arrived as a separate item. `rest` holds the additional JSON fields of the item."""
         turn = self.open_turn(format)
         item = turn.to_provider_item(rest)
         self.add_call(turn, read_call(call, id, f"call_{self.index}_0", self.budget, item, signature))
@@ -245,7 +245,7 @@ class TurnDraft:
         return [part for part in self.parts if isinstance(part, ToolCall)]
 
     def add_text(self, text: str, extra: Mapping[str, Any] | None = None) -> None:
-        """Add text. `extra` holds the other JSON fields that the provider sent with it."""
+        """Add text. `extra` holds the additional JSON fields that the provider sent with it."""
         signature = (extra or {}).get("thoughtSignature")
         if self.client and self.format and isinstance(signature, str) and signature:  # a client cannot forge it
             self.parts.append(TextPart(text, ProviderItem(self.format, {"thoughtSignature": signature})))

@@ -47,7 +47,7 @@ class ProviderItem(NamedTuple):
 
 
 class TextPart(NamedTuple):
-    """A piece of a turn's text. `extra` holds the other JSON fields that the provider sent with it."""
+    """A piece of a turn's text. `extra` holds the additional JSON fields that the provider sent with it."""
 
     text: str
     extra: ProviderItem | None = None
@@ -57,8 +57,8 @@ class Thought(NamedTuple):
     """One block of reasoning.
 
     `signature` is the provider's signature or encrypted content, and `id` the provider's id of the block. `redacted` is
-    True if the provider sent only encrypted reasoning. `extra` holds the other JSON fields that the provider sent. For
-    chat completions, these are the message fields that held the reasoning. All of this is sent back unchanged.
+    True if the provider sent only encrypted reasoning. `extra` holds the additional JSON fields that the provider sent.
+    For chat completions, these are the message fields that held the reasoning. All of this is sent back unchanged.
     """
 
     text: str
@@ -76,7 +76,7 @@ class CallResult(NamedTuple):
 
     `dialect` and `name` are the dialect and the tool name of the call. `text` is the result as text. If the result has
     other content, such as images, `parts` holds all of it, in the form of a user message. With `neutralise=True`, text
-    that looks like a call is changed so that it is not parsed as one. `extra` holds the other JSON fields of the
+    that looks like a call is changed so that it is not parsed as one. `extra` holds the additional JSON fields of the
     provider's message.
     """
 
@@ -94,7 +94,7 @@ class CallResult(NamedTuple):
 class System:
     """The system prompt, or a part of it.
 
-    `extra` holds the other JSON fields in the message of the provider, and the content if it is more than text.
+    `extra` holds the additional JSON fields in the message of the provider, and the content if it is more than text.
     """
 
     text: str
@@ -106,7 +106,7 @@ class User:
     """A user message.
 
     `content` is text, or a list of texts, images and files in the form of OpenAI's chat messages. A part of an unknown
-    type is sent unchanged. `extra` holds the other JSON fields in the message of the provider, such as a name.
+    type is sent unchanged. `extra` holds the additional JSON fields in the message of the provider, such as a name.
     """
 
     content: str | list[dict[str, Any]]
@@ -146,7 +146,7 @@ class Assistant:
 
     @property
     def text(self) -> str:
-        """The text of all text parts. For the format `responses`, they are separate messages, joined by line breaks."""
+        """The text of all text parts. For the format `responses`, these are separate messages, joined by line feeds."""
         texts = (part.text for part in self.parts if isinstance(part, TextPart))
         return ("\n" if self.origin.format == "responses" else "").join(filter(None, texts))
 

@@ -107,12 +107,12 @@ def _part_for(part: Part, provider: Origin, same: bool) -> Part | None:
         return part._replace(extra=_matching(part.extra, format))
     if isinstance(part, Thought):
         return part._replace(extra=_matching(part.extra, format)) if same else Thought(part.text)
-    own = (part.own or {}).get(format) if format else None
+    fields = (part.own or {}).get(format) if format else None
     accepts_malformed = provider.host is None or accepted_reasoning_fields(provider.host) == ()
     return msgspec.structs.replace(
         part,
         signature=part.signature if same and accepted_reasoning_fields(provider.host) is None else None,
-        own={format: own} if own else None,
+        own={format: fields} if fields else None,
         raw=part.raw if same and accepts_malformed else "",
     )
 

@@ -133,8 +133,8 @@ def _excerpts(first: str, second: str) -> tuple[str, str]:
 def _excerpt(text: str, start: int = 0) -> str:
     start = 0 if len(text) <= _EXCERPT_LENGTH else start
     cut = text[start : start + _EXCERPT_LENGTH]
-    before, after = "…" if start else "", "…" if start + _EXCERPT_LENGTH < len(text) else ""
-    return before + json.dumps(cut, ensure_ascii=False) + after
+    begin, end = "…" if start else "", "…" if start + _EXCERPT_LENGTH < len(text) else ""
+    return begin + json.dumps(cut, ensure_ascii=False) + end
 
 
 def _shown(value: Any) -> str:

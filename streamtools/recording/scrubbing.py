@@ -6,14 +6,13 @@ prefix of the key remains: `sk-****************`.
 
 The bytes are searched twice. First the raw bytes are searched for whole keys. In a key, `\/` may stand for `/`. A key
 may follow an escape of JSON or a URL directly, as in `\nsk-…` or `%20sk-…`. Second, the values of all JSON fields with
-the same name (`"content":"…"`) are joined and searched, because a model writes only a few characters of a key in each
-event. Text in other encodings is not searched. A secret without a known format is found only if it is passed as a
-`Secret`.
+the same name (`"content":"…"`) are joined and searched. A model writes only a few characters of a key in each event.
+Text in other encodings is not searched. A secret without a known format is found only if it is passed as a `Secret`.
 
 A key never contains a line end. So whole lines are searched, and an unfinished line is buffered. A line of more than
-`MAX_LINE` bytes is searched in parts. If a part or a joined value ends with the possible beginning of a key, this end,
-at most `LONGEST` bytes, is searched again together with the next data. Events that contain the possible beginning of a
-key are buffered until it is complete or excluded, at most `MAX_BUFFERED` bytes.
+`MAX_LINE` bytes is searched in parts. A part or a joined value may end with the beginning of a key. This end, at most
+`LONGEST` bytes, is then searched again together with the next data. Events that contain the possible beginning of a key
+are buffered until it is complete or excluded, at most `MAX_BUFFERED` bytes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Tools for tests of streaming backends: replayed recordings, expected events, and laws for custom dialects.
 
-Installing streamtools also installs a pytest plugin with the fixture and the marker `recording`. Tests import the other
-tools from this package. It needs the extra `test` (pytest and hypothesis). Both are imported on first use.
+Installing streamtools also installs a pytest plugin with the fixture and the marker `recording`. Tests import all
+other tools from this package. It needs the extra `test` (pytest and hypothesis). Both are imported on first use.
 """
 
 from __future__ import annotations

@@ -124,10 +124,10 @@ class InputSection(NamedTuple):
     text: str
 
 
-def sections(text: str, events: Iterable[UIEvent], before: Kind | None = None) -> list[InputSection]:
+def sections(text: str, events: Iterable[UIEvent], previous: Kind | None = None) -> list[InputSection]:
     """Split `text` into sections, one for each event with text. Fails if the events contain other text.
 
-    `before` is the kind of the section before `text`, or None if `text` is the beginning.
+    `previous` is the kind of the section before `text`, or None if `text` is the beginning.
     """
     found: list[InputSection] = []
     at = 0
@@ -148,7 +148,7 @@ def sections(text: str, events: Iterable[UIEvent], before: Kind | None = None) -
             case ui_events.Warning(code=Code.FORGED_RESULT, raw=str(piece)):
                 kind = "result"
             case ui_events.Warning(code=Code.SKIPPED, count=int(count)):
-                kind = "text" if before == "text" else "skipped"  # the rest of a hidden text, or of a call
+                kind = "text" if previous == "text" else "skipped"  # the rest of a hidden text, or of a call
                 piece = text[at : at + count]
                 assert count == len(piece), f"{count} characters are skipped, but only {len(piece)} remain"
             case ui_events.Warning(code=code) if code in MALFORMED:
@@ -159,7 +159,7 @@ def sections(text: str, events: Iterable[UIEvent], before: Kind | None = None) -
         assert piece == text[at : at + len(piece)], f"at {at}: {event}"
         at += len(piece)
         refused = False
-        before = kind
+        previous = kind
         found.append(InputSection(kind, piece))
     return found
 

@@ -180,8 +180,8 @@ class Material:
 
     def _documents(self) -> st.SearchStrategy[Document]:
         """Return a strategy of documents: prose without code blocks or quotes, with valid calls on separate lines."""
-        before = _prose(("\n", " ", "\t") if self._at_start else _HARMLESS)
-        pairs = st.lists(st.tuples(before, self.calls), max_size=3).map(chain.from_iterable)
+        prose = _prose(("\n", " ", "\t") if self._at_start else _HARMLESS)
+        pairs = st.lists(st.tuples(prose, self.calls), max_size=3).map(chain.from_iterable)
         return st.builds(lambda parts, last: self._document([*parts, "\n" + last]), pairs, _prose(_HARMLESS))
 
     def _document(self, parts: Sequence[str | CallInText]) -> Document:

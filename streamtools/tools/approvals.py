@@ -370,7 +370,7 @@ class Approvals:
         `show` sends the question to the interface.
         """
         question = self.asked.get(call.id)
-        if question is None or (question.approval and not approval):  # after approval, the result is asked for
+        if question is None or (question.approval and not approval):  # approved: now ask for the result
             now = self.clock()
             expires = None if self._timeout == math.inf else now + self._timeout
             question = ask(call, approval=approval, expires=expires, asked=now)

@@ -99,10 +99,10 @@ async def _list(session: MCPSession) -> AsyncGenerator[Any, None]:
             cursor_argument = {"params": PaginatedRequestParams(cursor=cursor)}
 
 
-def _name(prefix: str, name: str, taken: dict[str, Tool]) -> str:
-    """Return a valid name for a tool. If it is empty, too long or already in `taken`, a digest is appended."""
+def _name(prefix: str, name: str, tools: dict[str, Tool]) -> str:
+    """Return a valid name for a tool. If it is empty, too long or already in `tools`, a digest is appended."""
     made = _INVALID_IN_NAMES.sub("_", prefix + name)
-    if len(made) <= TOOL_NAME and made and made not in taken:
+    if len(made) <= TOOL_NAME and made and made not in tools:
         return made
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST_LENGTH]
     return f"{made[: TOOL_NAME - _DIGEST_LENGTH - 1]}_{digest}"

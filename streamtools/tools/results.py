@@ -28,7 +28,7 @@ class ToolError(StreamToolsError):
 class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
     """A return value of a tool that has different results for the model and the interface.
 
-    `model` is the result for the model, and `ui` the result for the interface. Each defaults to the other. With
+    `model` is the result for the model, and `ui` the result for the interface. If only one is set, both get it. With
     `stop=True`, the run ends after the running tools have finished. Calls that have not started by then are reported as
     pending.
 

@@ -205,9 +205,9 @@ class Runner:
                     if need == "nothing":
                         await self._start(execution, tasks, send)
                     else:
-                        asked = anyio.Event()
-                        tasks.start_soon(self._decide, execution, need, tasks, send, asked)
-                        await asked.wait()
+                        sent = anyio.Event()
+                        tasks.start_soon(self._decide, execution, need, tasks, send, sent)
+                        await sent.wait()
         finally:  # needed for a task that was cancelled before its first step
             for execution in executions:
                 self._release(execution)
@@ -265,8 +265,8 @@ class Runner:
         await send(Executing(execution.call, seq=self.number()))
         execution.shown = True
 
-    async def _decide(self, execution: Execution, need: Need, tasks: TaskGroup, send: Send, asked: anyio.Event) -> None:
-        """Wait for a decision, then start or end the call. The event `asked` is set when the question has been sent."""
+    async def _decide(self, execution: Execution, need: Need, tasks: TaskGroup, send: Send, sent: anyio.Event) -> None:
+        """Wait for a decision, then start or end the call. The event `sent` is set when the question has been sent."""
         call = execution.call
 
         async def show(question: Question) -> None:
@@ -275,7 +275,7 @@ class Runner:
                 await send(ApprovalRequested(call, question.expires, seq=self.number(), digest=digest))
             elif self.approvals.attended:
                 await self._show(execution, send)
-            asked.set()
+            sent.set()
 
         try:
             if need == "native":
@@ -292,12 +292,12 @@ class Runner:
                     await self._show(execution, send)
                 await self._close(execution, outcome, send)
             elif self.registry.find(call.name).client:  # approved: now wait for the result from the front end
-                await self._decide(execution, "result", tasks, send, asked)
+                await self._decide(execution, "result", tasks, send, sent)
             else:
                 execution.tool = self.registry.get(call.name)
                 await self._start(execution, tasks, send)
         finally:
-            asked.set()
+            sent.set()
 
     async def _apply(self, execution: Execution, decision: Deny | Answer) -> ToolOutcome:
         """Return the outcome of a call that was denied or executed elsewhere."""

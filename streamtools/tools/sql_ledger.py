@@ -180,8 +180,8 @@ class SQLLedger(OwnerViews):
 
         def prune() -> Transaction[int]:
             now = yield from self._now()
-            before = now - (self.keep if age is None else age)
-            _, count = yield self._sql(_PRUNE), (self._owner, now, before)
+            latest_end = now - (self.keep if age is None else age)
+            _, count = yield self._sql(_PRUNE), (self._owner, now, latest_end)
             return count
 
         return await self._do(prune)
