@@ -214,6 +214,7 @@ class Chat(ToolStream):
         return EmulatedReply(self._model, answer, decision, self._emulation, probe=probe, think=self._think)
 
     def _write(self, ask: Ask, model: Model) -> Ask:
+        """Return the request `ask`, adapted to `model`."""
         known = self._writer.native_tool_calls
         native = known if self._fallback is None or model.native_tool_calls is None else model.native_tool_calls
         return self._writer.write(ask, model, native=native)

@@ -114,7 +114,7 @@ class ClientAnswer:
 
         Incomplete calls and complete native calls are discarded. Returns the text that the other model must continue.
         """
-        shown = None if self.forced_call else "".join(self.shown)
+        shown = None if self.forced_call else "".join(self.shown)  # a forced call has no text to continue
         events, written = self.machine.switch_model(shown, model)
         for event in events:
             if self.watch is not None:
@@ -128,6 +128,7 @@ class ClientAnswer:
         return written
 
     def _write(self, events: list[UIEvent]) -> bytes:
+        """Return the bytes of the events that the client may get now. The judge keeps events after unapproved text."""
         if self.judge is not None:
             events = self.judge.gate.take(events)
         if not events:
@@ -145,10 +146,10 @@ class ClientAnswer:
                 self.shown.append(event.text)
                 parts.append(encode(event))
             else:
-                parts += [encode(seen) for seen in self._as_seen(event)]
+                parts += [encode(shown) for shown in self._for_client(event)]
         return b"".join(parts)
 
-    def _as_seen(self, event: UIEvent) -> Iterable[UIEvent]:
+    def _for_client(self, event: UIEvent) -> Iterable[UIEvent]:
         """Return the events for the client that replace `event`."""
         match event:
             case CallStart(call_id):
@@ -198,9 +199,9 @@ class ClientAnswer:
         return (*self._malformed_call_error(bool(pending)), done)
 
     def _malformed_call_error(self, has_calls: bool) -> Iterable[UIEvent]:
-        """Return an error for the first malformed call of which the client must learn.
+        """Return an error for the first malformed call that the client must know about.
 
-        The call is truncated, or the client gets neither this call nor a valid one.
+        This is a truncated call, or any call if the client gets neither this call nor a valid call.
         """
         for error in self._malformed:
             shown = self.shows_malformed and error.call_id in self._named

@@ -118,10 +118,12 @@ class Delivery:
             raise fault
 
     async def _stop(self) -> None:
+        """End the answer with an error, because the server shuts down."""
         self._timeout = HTTPException(503, "the server is about to end")
         self._deadline.cancel()
 
     async def _deliver(self) -> None:
+        """Send the requests of the exchange in order. If the deadline passes, end the answer with an error."""
         exchange = self._exchange
         self._deadline.deadline = anyio.current_time() + self._route.longest
         with self._deadline:
@@ -140,15 +142,16 @@ class Delivery:
     async def _ask(self, request: UpstreamRequest) -> None:
         """Send one request to the upstream, read its response, and send the resulting bytes to the client."""
         first, exchange = self._route, self._exchange
+        # The next request must not have the same idempotency key.
         self._route = first._replace(headers=[each for each in first.headers if each[0] != IDEMPOTENCY_KEY.encode()])
         route = first.fallbacks[request.at - 1] if request.at else first
         self._begun = False
         fault: HTTPException | None = None
-        asked: dict[str, Any] = {"headers": route.headers, "follow_redirects": False}
+        arguments: dict[str, Any] = {"headers": route.headers, "follow_redirects": False}
         if route.method == "POST":
-            asked["content"] = request.body
+            arguments["content"] = request.body
         try:
-            async with route.client.stream(route.method, route.url(request.endpoint), **asked) as response:
+            async with route.client.stream(route.method, route.url(request.endpoint), **arguments) as response:
                 headers = decode_headers(response.headers.raw)
                 if 300 <= response.status_code < 400:
                     fault = HTTPException(502, "the upstream redirects, which is not followed")

@@ -183,7 +183,7 @@ class RewrittenExchange(Exchange):
             if len(self._body) <= self._settings.limits.frame:
                 self._body += chunk
             return b""
-        return self._send(self._adapter.feed(chunk))
+        return self._convert(self._adapter.feed(chunk))
 
     def close(self, cause: str | None = None) -> bytes:
         if self._upstream_ended or self.complete:
@@ -199,9 +199,9 @@ class RewrittenExchange(Exchange):
             self.head = ResponseHead(self._status, [*self._headers, ("content-type", JSON)])
             return write_refusal(self.client, self._status, bytes(self._body))
         if self._failed:  # the client has the first part of the answer, which this upstream should have continued
-            sent = self._send([read_fault(None).event()])
+            sent = self._convert([read_fault(None).event()])
         else:
-            sent = self._read_whole(cause) if self._reads_whole else self._send(self._adapter.close(cause))
+            sent = self._read_whole(cause) if self._reads_whole else self._convert(self._adapter.close(cause))
         if self._failover.answer.fault is not None:
             return sent + self._fail_over()
         self._upstream_ended = True
@@ -217,19 +217,19 @@ class RewrittenExchange(Exchange):
             value = decode(body)
         except ValueError:
             if body.lstrip().startswith(_STREAM_BEGINNINGS) or self._settings.upstream == "ollama":
-                return self._send(self._adapter.feed(body)) + self._send(self._adapter.close(cause))
-            return self._send([interrupted(cause) if cause else _NOT_JSON])
+                return self._convert(self._adapter.feed(body)) + self._convert(self._adapter.close(cause))
+            return self._convert([interrupted(cause) if cause else _NOT_JSON])
         if not isinstance(value, dict) or value.get("error"):
-            return self._send([read_fault(value).event()])
+            return self._convert([read_fault(value).event()])
         id, model = (name if isinstance(name := value.get(key), str) else None for key in ("id", "model"))
         self._identity = id, model
-        return self._send(finished(value, limits))
+        return self._convert(finished(value, limits))
 
     # The client's answer.
 
     def _make_answer(self) -> ClientAnswer:
         settings, request, plan = self._settings, self._client_request, self._plan
-        calls_at_end = bool(settings.fallbacks) or self.judge is not None
+        calls_at_end = bool(settings.fallbacks) or self.judge is not None  # no part of a call is sent earlier
         drops_calls = request.choice.mode == "none" and plan.taught is not None
         options: dict[str, Any] = {
             "call_deltas": not (self._neutralised or calls_at_end),
@@ -265,11 +265,12 @@ class RewrittenExchange(Exchange):
         prefix = "toolu_" if self.client == "anthropic" else "call_"
         return prefix + (TEXT_CALL_ID if self._plan.dialects else "") + secrets.token_hex(9)
 
-    def _send(self, events: list[SourceEvent]) -> bytes:
+    def _convert(self, events: list[SourceEvent]) -> bytes:
+        """Convert events of the upstream to bytes for the client, up to a failure that leads to the next upstream."""
         may_fail = self.may_fail and self._bytes_left >= 0 and not self._answer.stopped
-        return self._answer_events(self._failover.answer.read(events, may_fail=may_fail))
+        return self._feed_answer(self._failover.answer.read(events, may_fail=may_fail))
 
-    def _answer_events(self, events: list[SourceEvent]) -> bytes:
+    def _feed_answer(self, events: list[SourceEvent]) -> bytes:
         return self._stream_or_keep(self._answer.feed(events)) if events else b""
 
     def _stream_or_keep(self, written: bytes) -> bytes:
@@ -306,6 +307,7 @@ class RewrittenExchange(Exchange):
     # Further requests.
 
     def _write(self) -> UpstreamRequest:
+        """Return the request for the current upstream."""
         upstream = self._failover.upstream
         if upstream is not None and upstream.model:
             self._client_request = self._client_request._replace(model=upstream.model)
@@ -331,7 +333,7 @@ class RewrittenExchange(Exchange):
     def _fail_over(self) -> bytes:
         """Prepare the request to the next upstream. Returns the failed answer's buffered text for the client."""
         self._body.clear()
-        sent = self._answer_events(self._failover.answer.take_pending_text())
+        sent = self._feed_answer(self._failover.answer.take_pending_text())
         written = self._answer.continue_elsewhere(self._client_request.model or "")
         self._failover.move_on(written, begun=bool(self._answer.shown))
         self.may_fail = self._failover.answer.next is not None

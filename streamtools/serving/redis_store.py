@@ -107,7 +107,7 @@ class RedisStore:
     @property
     def process(self) -> RedisProcess:
         """Writes and reads runs on the server, and renews the leases of this process."""
-        assert self._process is not None, "entered by `Runs`"
+        assert self._process is not None, "pass the store to `Runs`, and enter it"
         return self._process
 
     @property
