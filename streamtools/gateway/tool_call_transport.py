@@ -79,6 +79,7 @@ class ToolCallTransport(ClientTransport):
         headers = headers_for(client, decode_headers(request.headers.raw))
 
         async def ask(rewritten: UpstreamRequest) -> Any:
+            """Send a request of the exchange to the upstream, and return the response after `exchange.begin`."""
             asked = self._upstream_request(library, request, headers, rewritten)
             headers[:] = [header for header in headers if header[0] != IDEMPOTENCY_KEY]
             try:

@@ -106,6 +106,7 @@ def make_plan(mode: CallMode, dialects: Dialects, request: ClientRequest, host: 
         return teaching_plan(dialects, request.model)
     if mode == "native":
         return CallPlan(() if dialects is None else choose_dialects(dialects), None)
+    # The id of each call that was made in text contains `TEXT_CALL_ID`.
     made_natively = (TEXT_CALL_ID not in call.id for call in calls_in(request.history))
     if calls_natively_at(host or "") or any(made_natively):
         return CallPlan((), None)
@@ -155,7 +156,7 @@ def write_request(
     host: str | None = None,
     more: Sequence[dict[str, Any]] = (),
 ) -> UpstreamRequest:
-    """Return the request for the upstream. `more` contains chat messages that are appended after the history.
+    """Return the request for the upstream at `host`. `more` contains chat messages that are appended to the history.
 
     Raises `InvalidRequest` for a tool whose definition is invalid.
     """
@@ -200,10 +201,11 @@ def _tools(request: ClientRequest) -> dict[str, Any]:
 
 
 def _ollama_members(request: ClientRequest, body: dict[str, Any]) -> dict[str, Any]:
-    """Return the options of a request in the form of Ollama's API. Removes fields that Ollama lacks from `body`.
+    """Return the options of a request in the form of Ollama's API. Also removes fields from `body` that Ollama lacks.
 
     Ollama has no `tool_choice`. If the tool choice names a tool, only this tool remains in `body`.
     """
+    # Ollama has no options with these names. Some of them are converted below.
     unknown = ("response_format", "stream_options", "reasoning_effort", "n", "logprobs", "top_logprobs")
     options = {key: value for key, value in request.options.items() if key not in unknown}
     if (effort := request.options.get("reasoning_effort")) is not None:

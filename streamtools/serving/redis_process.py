@@ -165,8 +165,8 @@ class RedisProcess:
             keys = self.server.run_keys(run.key)
             names += (keys.log, keys.meta)
             args += (run.token, batch[0][0], int(run.may_have_gap), len(batch), *(data for _, data in batch))
-        answers = await self.server.run_script(scripts.APPEND, names, self._settings.max_events, *args)
-        for (run, batch), (status, last) in zip(batches, answers, strict=True):
+        replies = await self.server.run_script(scripts.APPEND, names, self._settings.max_events, *args)
+        for (run, batch), (status, last) in zip(batches, replies, strict=True):
             await self._confirm(run, status, last, batch)
 
     async def _write_end(self, run: LeasedRun) -> None:
@@ -228,7 +228,7 @@ class RedisProcess:
                 run.on_loss()
 
     async def claim(self, key: str, token: str = "") -> tuple[bytes, int, int]:
-        """Claim a run. Pass its `token` if this process drives the run already. Returns the result of `CLAIM`."""
+        """Claim a run. Pass its `token` if this process already drives it. Returns a status, epoch and last seq."""
         keys = self.server.run_keys(key)
         names = (keys.log, keys.meta, keys.lease, self._running_key)
         lease = milliseconds(self._settings.lease)
@@ -324,8 +324,8 @@ class RedisProcess:
         positions = (self._last_message_id, *(f"{feed.last}-0" for feed in feeds.values()))
         scope.deadline = anyio.current_time() + block + 5.0
         options = ("COUNT", 500, "BLOCK", milliseconds(block))
-        answers = await execute("XREAD", *options, "STREAMS", process_stream, *feeds, *positions)
-        for stream, entries in answers.items() if isinstance(answers, dict) else answers or ():
+        reply = await execute("XREAD", *options, "STREAMS", process_stream, *feeds, *positions)
+        for stream, entries in reply.items() if isinstance(reply, dict) else reply or ():
             if stream == process_stream:
                 self._last_message_id = entries[-1][0].decode()
                 for _, (_, message, *_) in entries:
@@ -355,13 +355,13 @@ class RedisProcess:
         for start in range(0, len(leased), _MAX_RUNS_PER_RENEWAL):
             runs = leased[start : start + _MAX_RUNS_PER_RENEWAL]
             names, args = [self._running_key], list[Word]()
-            before = [(run.token, run.written) for run in runs]
+            known = [(run.token, run.written) for run in runs]  # the state before the renewal
             lease_until = anyio.current_time() + self._settings.lease
             for run in runs:
                 names += self.server.run_keys(run.key)
                 args += (run.token, run.key)
-            answers = await self.server.run_script(scripts.RENEW, names, milliseconds(self._settings.lease), *args)
-            for run, (token, written), (is_ours, last, is_read) in zip(runs, before, answers, strict=True):
+            replies = await self.server.run_script(scripts.RENEW, names, milliseconds(self._settings.lease), *args)
+            for run, (token, written), (is_ours, last, is_read) in zip(runs, known, replies, strict=True):
                 run.forget_old()
                 if run.is_done:
                     self.remove_run(run)

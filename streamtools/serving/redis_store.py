@@ -233,6 +233,7 @@ class RedisStore:
     # Runs whose lease has expired.
 
     async def _take_over(self, key: str) -> None:
+        """Claim a run whose lease has expired. Ends the run, or starts it again if `on_owner_lost` returns a stream."""
         process = self.process
         status, epoch, last = await process.claim(key)
         if status != b"claimed":
@@ -251,6 +252,7 @@ class RedisStore:
             lost = LostRun(events)
             if lost.is_untouched and not outcomes and await self._restart(run_id, owner, leased, events):
                 return
+            # A call that a ledger does not contain has not started.
             closing = lost.close(run_id, lambda id: None if outcomes is None else outcomes.get(id, False))
             end = [replace(event, seq=last + number) for number, event in enumerate(closing, 1)]
         except BaseException:
