@@ -1,8 +1,8 @@
 """Checks the order of the UI events of a run. Sans-IO.
 
 Encoders and interfaces rely on this order. For example, no piece of a call arrives before the call has begun, steps do
-not nest, and no event follows the end of the run. The run is a small state machine, and each call is another.
-docs/events.md describes both.
+not nest, and no event follows the end of the run. A `thinking` event reports that the model begins or ends writing a
+call. The run is a small state machine, and each call is another. docs/events.md describes both.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from streamtools import events as ui_events
 from streamtools.errors import EventOrderError
 from streamtools.events import UI_EVENTS, UIEvent
 
+# The states of a call. Error messages use these words after the id of the call.
 _BEGUN, _NAMED, _WHOLE, _MALFORMED, _COMPLETE, _ASKED, _RUNNING, _LEFT, _ENDED = (
     "is being written",
     "is being written and has its name",
@@ -25,21 +26,22 @@ _BEGUN, _NAMED, _WHOLE, _MALFORMED, _COMPLETE, _ASKED, _RUNNING, _LEFT, _ENDED =
     "was left open by its step",
     "has ended",
 )
-_WRITTEN = (_BEGUN, _NAMED, _WHOLE, _MALFORMED)  # the states in which an interface shows a spinner
+_UNFINISHED = (_BEGUN, _NAMED, _WHOLE, _MALFORMED)  # the states before the last `thinking` event of the call
 
-_LIFE: dict[type[Any], tuple[tuple[str, ...], str, str]] = {
+_TRANSITIONS: dict[type[Any], tuple[tuple[str, ...], str, str]] = {
     ui_events.CallStart: ((_BEGUN,), _NAMED, "a call is named once, while it is being written"),
     ui_events.CallDelta: ((_NAMED,), _NAMED, "arguments come after the call-start and before the call"),
-    ui_events.Call: ((_BEGUN, _NAMED), _WHOLE, "a call is complete once, after its thinking"),
+    ui_events.Call: ((_BEGUN, _NAMED), _WHOLE, "a call is complete once, after its thinking has begun"),
     ui_events.ApprovalRequested: ((_COMPLETE,), _ASKED, "only a complete call of this step waits for approval, once"),
     ui_events.Executing: ((_COMPLETE, _ASKED), _RUNNING, "only a complete call of this step is run, once"),
     ui_events.Progress: ((_RUNNING,), _RUNNING, "only a running tool makes progress"),
     ui_events.Executed: ((_RUNNING,), _ENDED, "only a running tool returns a result, once"),
 }
-"""Maps each event of a call to the states in which it is allowed, the state after it, and the rule in errors."""
+"""Maps the type of each event of a call to the states in which it is allowed, the next state, and the broken rule."""
 
-_OF_RUNS = ("start", "step-start", "step-end", "step-superseded", "usage", "follow-up", "done")
-_OF_TOOLS = ("approval-requested", "executing", "progress", "executed")
+# The `type` of each event of a run or step, and of each event of a tool.
+_RUNS = ("start", "step-start", "step-end", "step-superseded", "usage", "follow-up", "done")
+_TOOLS = ("approval-requested", "executing", "progress", "executed")
 _NEEDS_WARNING = "if a call turned out to be text, a warning follows"
 
 
@@ -59,38 +61,38 @@ class Grammar:
 
     def __init__(self, *, run: bool = True) -> None:
         self._run = run
-        self._place = 0
+        self._position = 0
         self._event: UIEvent | None = None
         self._seq = 0
         self._step = 0
-        self._open = not run  # a step is open
-        self._over = False  # the answer of this step is complete, because its usage was reported
-        self._continues = False  # the last step was followed by a follow-up, and no other step has begun
-        self._waits = False  # a `thinking` event without a call id has begun and not ended
-        self._needs_warning = False  # a call turned out to be text, and a warning must follow
-        self._resumes = False  # the first step has begun, and has only complete calls of an earlier run
+        self._step_is_open = not run
+        self._is_answered = False  # the answer of this step is complete, or the step has none
+        self._has_follow_up = False  # a follow-up has come after the last step; another needs a step first
+        self._is_thinking = False  # a `thinking` event without a call id has begun and not ended
+        self._needs_warning = False  # a call turned out to be text, so the next event must be a warning
+        self._may_resume = False  # the events of step 1 are all calls, which may be calls of an earlier run
         self._failed = False
         self._done = False
         self._calls: dict[str, str] = {}  # maps the id of each call that has not ended to its state
         self._ids: set[str] = set()  # the ids of all calls that have begun
 
     def feed(self, event: UIEvent) -> None:
-        """Check the next event. Raises `EventOrderError`, with its position and the rule, if it is not allowed."""
-        self._place += 1
+        """Check the next event. Raises `EventOrderError`, with the position and the broken rule."""
+        self._position += 1
         self._event = event
         self._require(isinstance(event, UI_EVENTS), "it is not a UI event")
         self._require(not self._done, "nothing follows done")
-        self._number(event.seq)
+        self._check_seq(event.seq)
         if not isinstance(event, ui_events.Call):
-            self._resumes = isinstance(event, ui_events.StepStart) and self._step == 0
+            self._may_resume = isinstance(event, ui_events.StepStart) and self._step == 0
         self._require(
-            not self._run or (self._place == 1) == isinstance(event, ui_events.Start), "a run begins with one start"
+            not self._run or (self._position == 1) == isinstance(event, ui_events.Start), "a run begins with one start"
         )
         self._require(not self._needs_warning or isinstance(event, ui_events.Warning), _NEEDS_WARNING)
         self._needs_warning = False
-        self._require(self._run or event.type not in _OF_RUNS + _OF_TOOLS, "a parser reports nothing of runs and tools")
-        if type(event) in _LIFE:
-            self._read_life(event)
+        self._require(self._run or event.type not in _RUNS + _TOOLS, "a parser reports nothing of runs and tools")
+        if type(event) in _TRANSITIONS:
+            self._read_call_event(event)
         elif isinstance(event, ui_events.Thinking):
             self._read_thinking(event)
         elif isinstance(event, ui_events.Error):
@@ -105,12 +107,12 @@ class Grammar:
         if self._run:
             self._require(self._done, "a run ends with done")
         else:
-            self._check_written("the text ends")
+            self._check_thinking_ended("the text ends")
 
     # Events of the run and its steps.
 
-    def _number(self, seq: int) -> None:
-        if self._place == 1:
+    def _check_seq(self, seq: int) -> None:
+        if self._position == 1:
             self._require(not self._run or seq in (0, 1), "the numbers of a run begin with 1 or are all 0")
         else:
             follows = self._seq + (self._seq > 0)
@@ -120,37 +122,37 @@ class Grammar:
     def _read_run(self, event: UIEvent) -> None:
         match event:
             case ui_events.StepStart(step):
-                self._require(not self._open, f"step {self._step} has not ended")
+                self._require(not self._step_is_open, f"step {self._step} has not ended")
                 self._require(not self._failed, "no step begins after the error that ends the run")
-                numbered = f"steps are numbered from 1, and the last was {self._step}"
-                self._require(step == self._step + 1, numbered)
+                rule = f"steps are numbered from 1, and the last was {self._step}"
+                self._require(step == self._step + 1, rule)
                 self._step += 1
-                self._open, self._over, self._continues = True, False, False
+                self._step_is_open, self._is_answered, self._has_follow_up = True, False, False
             case ui_events.StepEnd(step):
                 self._check_open()
                 self._require(step == self._step, f"the step that ends is {self._step}")
-                self._check_written("the step ends")
+                self._check_thinking_ended("the step ends")
                 for call_id, state in self._calls.items():
-                    before = f"{call_id} {state}, and executions precede the end of their step"
-                    self._require(state != _RUNNING, before)
+                    rule = f"{call_id} {state}, and executions precede the end of their step"
+                    self._require(state != _RUNNING, rule)
                 self._calls = dict.fromkeys(self._calls, _LEFT)
-                self._open = False
+                self._step_is_open = False
             case ui_events.StepSuperseded(step):
-                has_just_ended = step == self._step and not (self._open or self._continues or self._calls)
+                has_just_ended = step == self._step and not (self._step_is_open or self._has_follow_up or self._calls)
                 rule = "the step that has just ended may be superseded if none of its calls is left"
                 self._require(has_just_ended, rule)
             case ui_events.UsageReport():
                 self._require(self._step > 0, "usage belongs to a step, and no step has begun")
-                self._over = True
+                self._is_answered = True
             case ui_events.FollowUp():
-                is_between = self._step and not (self._open or self._continues or self._failed)
+                is_between = self._step and not (self._step_is_open or self._has_follow_up or self._failed)
                 self._require(is_between, "one follow-up may come between two steps")
-                self._continues = True
+                self._has_follow_up = True
             case ui_events.Done(reason, pending=pending):
-                self._require(not self._open, f"step {self._step} has not ended")
-                self._require(not self._waits, "the thinking has not ended")
-                fails = "a run has an error without a call exactly if it fails"
-                self._require(self._failed == (reason == "failed"), fails)
+                self._require(not self._step_is_open, f"step {self._step} has not ended")
+                self._require(not self._is_thinking, "the thinking has not ended")
+                rule = "a run has an error without a call exactly if it fails"
+                self._require(self._failed == (reason == "failed"), rule)
                 rule = f"pending must be the calls that did not run: {', '.join(self._calls) or 'none'}"
                 self._require(sorted(call.id for call in pending) == sorted(self._calls), rule)
                 self._done = True
@@ -164,8 +166,8 @@ class Grammar:
     def _read_thinking(self, event: ui_events.Thinking) -> None:
         call_id = event.call_id
         if call_id is None:
-            self._require(event.active != self._waits, "thinking begins before it ends")
-            self._waits = event.active
+            self._require(event.active != self._is_thinking, "thinking begins before it ends")
+            self._is_thinking = event.active
         elif event.active:
             self._check_answering()
             self._require(call_id not in self._ids, "the id of a call is unique")
@@ -178,14 +180,14 @@ class Grammar:
             self._needs_warning = state == _BEGUN
             self._move(call_id, _COMPLETE if state == _WHOLE else _ENDED)
 
-    def _read_life(self, event: Any) -> None:
-        allowed, following, rule = _LIFE[type(event)]
+    def _read_call_event(self, event: Any) -> None:
+        allowed, following, rule = _TRANSITIONS[type(event)]
         call_id = event.call.id if hasattr(event, "call") else event.call_id
         self._check_open()
         state = self._state(call_id)
-        if isinstance(event, ui_events.Call) and self._resumes and call_id not in self._ids:
+        if isinstance(event, ui_events.Call) and self._may_resume and call_id not in self._ids:
             self._ids.add(call_id)
-            self._over = True  # this step has no answer of the model
+            self._is_answered = True  # the step has no answer of the model
             following = _COMPLETE
         else:
             self._require(state in allowed, f"{rule}, and {call_id} {state}")
@@ -221,16 +223,16 @@ class Grammar:
 
     def _check_open(self) -> None:
         rule = "no step is open" if self._step else "it belongs into a step, and no step has begun"
-        self._require(self._open, rule)
+        self._require(self._step_is_open, rule)
 
     def _check_answering(self) -> None:
         self._check_open()
-        self._require(not (self._failed or self._over), "the answer is complete or has failed")
+        self._require(not (self._failed or self._is_answered), "the answer is complete or has failed")
 
-    def _check_written(self, what: str) -> None:
+    def _check_thinking_ended(self, now: str) -> None:
         for call_id, state in self._calls.items():
-            self._require(state not in _WRITTEN, f"{what}, and {call_id} {state}")
+            self._require(state not in _UNFINISHED, f"{now}, and {call_id} {state}")
 
     def _require(self, condition: object, rule: str) -> None:
         if not condition:
-            raise EventOrderError(self._place, self._event, rule)
+            raise EventOrderError(self._position, self._event, rule)

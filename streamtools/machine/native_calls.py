@@ -45,7 +45,8 @@ _FAULTS = {
 }
 _EXECUTED = "the provider runs this tool itself"
 _MAX_ID_LENGTH = 200  # characters: a call keeps a provider id of at most this length
-_string = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|(\\?\Z))', re.DOTALL)  # group 1: no closing quote
+# A JSON string such as "a\"b", or the start of one at the end of the text. Then group 1 is not None.
+_string = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|(\\?\Z))', re.DOTALL)
 
 
 class NativeCalls:
@@ -66,7 +67,8 @@ class NativeCalls:
         self._ids: dict[str, int] = {}
         self.open: dict[str, CallDraft] = {}
         """Maps the `key` of each call that has begun and not ended to its draft."""
-        # For each open call without a fault: how many pieces `mark_gap` has found to be a closed JSON object, or 0.
+        # By key, for each open call without a fault: the number of its first pieces that `mark_gap` has found to form a
+        # closed JSON object, or 0.
         self._closed_at: dict[str, int] = {}
         self.begin_turn()
 
@@ -88,12 +90,12 @@ class NativeCalls:
         self.open.clear()
         self._closed_at.clear()
         self.ended: dict[str, None] = {}  # the keys of the calls that have ended in this turn
-        self._bad: dict[str, None] = {}  # provider ids of calls that ended as errors
+        self._rejected: dict[str, None] = {}  # the provider ids of calls that ended as errors
 
     def start(self, event: ToolCallStart) -> list[UIEvent]:
         """Begin a call, or add the id or name of a call that has begun."""
         if event.key in self.ended:
-            return [self._pass(event)]
+            return [self._to_raw(event)]
         self._call_events.events = events = list[UIEvent]()
         call = self.open.get(event.key) or self._begin(event.key, event.id)
         if event.id:
@@ -114,9 +116,9 @@ class NativeCalls:
     def add(self, event: ToolCallDelta) -> list[UIEvent]:
         """Add a piece of a call's arguments."""
         if event.key in self.ended:
-            return [self._pass(event)]
+            return [self._to_raw(event)]
         self._call_events.events = events = list[UIEvent]()
-        self._add(self.open.get(event.key) or self._begin(event.key, None), event.text)
+        self._append(self.open.get(event.key) or self._begin(event.key, None), event.text)
         return events
 
     def reject_executed(self, event: NativeToolCall) -> list[UIEvent]:
@@ -126,7 +128,7 @@ class NativeCalls:
         """
         call = next((call for call in self.calls if event.id is not None and call.provider_id == event.id), None)
         if call is None:
-            return [self._pass(event)]
+            return [self._to_raw(event)]
         self.calls.remove(call)
         self._call_events.count -= 1
         return [Error(Code.SUPERSEDED, _EXECUTED, call_id=call.id, call=call)]
@@ -134,7 +136,7 @@ class NativeCalls:
     def finish(self, event: NativeToolCall) -> list[UIEvent]:
         """End a call with the data that the provider sends at its end, such as all arguments."""
         if event.key in self.ended or (event.provider_executed and event.key not in self.open):
-            return [self._pass(event)]
+            return [self._to_raw(event)]
         self._call_events.events = events = list[UIEvent]()
         call = self.open.get(event.key) or self._begin(event.key, event.id)
         call.provider_id = event.id or call.provider_id
@@ -168,7 +170,7 @@ class NativeCalls:
             seen = next((known for known in unmatched if _is_same(*known, event, arguments)), None)
             if seen is not None:
                 unmatched.remove(seen)
-            elif not event.id or event.id not in self._bad:
+            elif not event.id or event.id not in self._rejected:
                 key = opened.pop(event.id or "", None) or f"completed {number}"
                 events += self.finish(msgspec.structs.replace(event, key=key))
         return events
@@ -202,10 +204,10 @@ class NativeCalls:
 
         A call whose JSON object is closed is not damaged, because no piece of it can be missing.
         """
-        for key, read in list(self._closed_at.items()):
+        for key, count in list(self._closed_at.items()):
             call = self.open[key]
-            text = "".join(call.pieces[read:])
-            if call.fault is None and (read or text.lstrip().startswith("{")) and not is_cut(text):
+            text = "".join(call.pieces[count:])
+            if call.fault is None and (count or text.lstrip().startswith("{")) and not is_cut(text):
                 self._closed_at[key] = len(call.pieces)
             else:
                 call.fault = call.fault or Rejected(Code.TRUNCATED, "a part of the stream is missing from the call")
@@ -228,7 +230,7 @@ class NativeCalls:
         if not provider_id or len(provider_id) > _MAX_ID_LENGTH:
             id = self._options.new_id()
         else:
-            id, times = provider_id, self._ids.get(provider_id, 0)
+            id, times = provider_id, self._ids.get(provider_id, 0)  # the second call with the id "a" gets "a_1"
             while id in self._ids:
                 times += 1
                 id = f"{provider_id}_{times}"
@@ -252,7 +254,7 @@ class NativeCalls:
         elif call.name != name:
             call.fault = call.fault or Rejected(Code.CONFLICTING_FIELDS, "the call holds two different tool names")
 
-    def _add(self, call: CallDraft, text: str) -> None:
+    def _append(self, call: CallDraft, text: str) -> None:
         if call.dropped is not None:
             call.dropped += len(text)
             return
@@ -279,12 +281,12 @@ class NativeCalls:
             call.fault = call.fault or Rejected(Code.TOO_DEEP, "the arguments nest too deep")
             return streamed
         if not streamed:
-            self._add(call, text)
+            self._append(call, text)
         elif text != streamed and _canonical(text) != _canonical(streamed):
             message = "the streamed arguments of a call differ from those at its end; the latter are used"
             self._call_events.add(Warning, Code.ARGUMENTS_MISMATCH, message)
             if text.startswith(streamed):
-                self._add(call, text[len(streamed) :])
+                self._append(call, text[len(streamed) :])
         return text
 
     def _end(self, key: str, text: str, signature: str | None, own: dict[str, Any] | None = None) -> None:
@@ -320,10 +322,10 @@ class NativeCalls:
 
     def _reject(self, call: CallDraft, fault: Rejected) -> None:
         if call.provider_id:
-            self._bad[call.provider_id] = None
+            self._rejected[call.provider_id] = None
         self._call_events.reject_call(call, fault, "".join(call.pieces), NATIVE)
 
-    def _pass(self, event: ToolCallStart | ToolCallDelta | NativeToolCall) -> Raw:
+    def _to_raw(self, event: ToolCallStart | ToolCallDelta | NativeToolCall) -> Raw:
         """Return a `raw` event for an event whose call has ended or is executed by the provider."""
         data = msgspec.to_builtins(event)
         own = data.pop("own", None)
@@ -335,7 +337,7 @@ class NativeCalls:
 
 def is_cut(text: str) -> bool:
     """Return True if the JSON in `text` breaks off: one of its strings, objects or arrays is not closed."""
-    parts = _string.split(text)  # text outside of strings, and after each such text group 1 of the string
+    parts = _string.split(text)  # in turn: text outside of strings, and group 1 of the next string
     rest, has_open_string = "".join(parts[::2]), len(parts) > 1 and parts[-2] is not None
     return rest.count("{") + rest.count("[") + has_open_string > rest.count("}") + rest.count("]")
 
@@ -347,7 +349,7 @@ def _is_same(call: ToolCall, streamed: str, event: NativeToolCall, given: str) -
 
 
 def _canonical(arguments: Any) -> str:
-    """Return normalized JSON text, so that equal arguments give equal texts. Malformed text is returned unchanged."""
+    """Return normalized JSON text. Equal arguments give equal texts. Malformed text is returned unchanged."""
     try:
         return json.dumps(read_arguments(arguments).value, sort_keys=True)
     except (Rejected, RecursionError):

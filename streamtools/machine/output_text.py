@@ -79,7 +79,7 @@ class OutputText:
         Returns "" if `head` does not reach the value. The next call then gets `head` with more text.
         """
         text = head.lstrip()
-        fenced = text.startswith("```"[: len(text)])
+        fenced = text.startswith("```"[: len(text)])  # a fence, such as "```json", or its first characters
         if not text or (fenced and "\n" not in text and len(text) <= _MAX_FENCE_LINE):
             self._head = text
             return ""
@@ -99,7 +99,7 @@ class OutputText:
                 out.append(Partial(path, value, complete))
 
     def _validate(self, value: Any, out: list[UIEvent]) -> None:
-        """Add the last `partial` event and validate the complete value. `value` is its last addition."""
+        """Add the last `partial` event and validate the complete value. `value` is the last part of it."""
         last = ValidPartial([], value, True)
         out.append(last)
         if self._reader.rest:

@@ -27,11 +27,11 @@ STOPPED_AFTER_CALL = "stopped_after_call"
 
 _BLOCK = 16384  # the number of characters after which deltas are joined into one string
 
-_OF_AGENT = "the agent runs its tools itself"
-_BY_TEXT = "the turn holds calls in its text, and those count"
-_BY_NATIVE = "the turn holds native calls, and those count"
+_AGENT_RUNS_TOOLS = "the agent runs its tools itself"
+_TEXT_IS_USED = "the turn also contains calls in its text, and only these are used"
+_NATIVE_IS_USED = "the turn also contains native calls, and only these are used"
 _SALVAGED = "the provider could not parse the call; the model's text is used instead"
-_UNREAD = "the provider could not read the call, and it was not run"
+_NOT_RUN = "the provider could not read the call, and it was not run"
 
 
 class ChosenCalls(NamedTuple):
@@ -57,7 +57,7 @@ class Turn:
         native_tool_calls: bool | None = None,
         output: OutputType | None = None,
     ) -> None:
-        self._may_turn_native = native_tool_calls is None and is_default(dialects)
+        self._switches_to_native = native_tool_calls is None and is_default(dialects)
         self._enabled = enabled_dialects(dialects, native_tool_calls)
         self._dialects = auto_as_near_misses() if native_tool_calls and is_default(dialects) else dialects
         self._tools = tools
@@ -80,10 +80,11 @@ class Turn:
     def begin(self) -> None:
         """Reset for a new turn.
 
-        After a turn with a native call, text is no longer searched for calls, unless the caller has chosen otherwise.
+        After a turn with a native call, text is no longer searched for calls, unless the caller has chosen dialects or
+        `native_tool_calls`.
         """
         if self.native.count and not self.native.emulated:
-            self._turn_native()
+            self._switch_to_native()
         if self._continues:
             self._set_parser(Parser(self._dialects, self._tools, **self._options))
             self._continues = False
@@ -91,14 +92,14 @@ class Turn:
         self.native.begin_turn()
         if self._output is not None:
             self._output.begin()
-        self._completed: Parser | None = None  # has parsed the completed text, if it differs from the streamed text
+        self._completed: Parser | None = None  # the parser of the completed text, if the streamed text differs
         self._start_text("")
 
     def resume(self, calls: Sequence[ToolCall]) -> None:
         """Register `calls` of an earlier run that this run continues, so that new calls get other ids."""
         self.native.reserve(call.id for call in calls)
         if any(call.is_native for call in calls):
-            self._turn_native()
+            self._switch_to_native()
 
     def feed_text(self, text: str) -> list[UIEvent]:
         """Read a delta of text."""
@@ -114,7 +115,7 @@ class Turn:
         return STOPPED_AFTER_CALL if self.parser.stopped else None
 
     def release_text(self) -> list[UIEvent]:
-        """Return the buffered text, because an item of the provider follows. No marker continues after an item."""
+        """Return the buffered text, because an item of the provider follows. A marker cannot continue after it."""
         return self._with_output(self.parser.release()) if self.parser.pending else []
 
     def end_match(self) -> list[UIEvent]:
@@ -200,19 +201,19 @@ class Turn:
             False              in text, with or without native     the calls in text
             False              native only                         the native calls, with a warning
 
-        With `self_contained=True`, no call is used, because the agent runs its tools itself. A malformed call also
-        selects its kind. The model then gets the error of the call in the form in which it wrote the call.
+        With `self_contained=True`, no call is used, because the agent runs its tools itself. The table also
+        counts malformed calls. The model then gets the error of a call in the form in which it wrote the call.
         """
-        written, bad = self.parser.calls, len(self.parser.errors)
+        written, faulty = self.parser.calls, len(self.parser.errors)
         if self._completed is not None:
-            written, bad = written + self._completed.calls, bad + len(self._completed.errors)
-        native, seen = self.native.calls, self.native.count
-        malformed = bad + seen - len(native)
+            written, faulty = written + self._completed.calls, faulty + len(self._completed.errors)
+        native, begun = self.native.calls, self.native.count
+        malformed = faulty + begun - len(native)
         if self_contained:
-            return ChosenCalls([], self.reject(written + native, Code.SUPERSEDED, _OF_AGENT), 0)
-        if not seen or (declares_native is False and (written or bad)):
-            return ChosenCalls(written, self.reject(native, Code.SUPERSEDED, _BY_TEXT), malformed)
-        events = self.reject(written, Code.SUPERSEDED, _BY_NATIVE)
+            return ChosenCalls([], self.reject(written + native, Code.SUPERSEDED, _AGENT_RUNS_TOOLS), 0)
+        if not begun or (declares_native is False and (written or faulty)):
+            return ChosenCalls(written, self.reject(native, Code.SUPERSEDED, _TEXT_IS_USED), malformed)
+        events = self.reject(written, Code.SUPERSEDED, _NATIVE_IS_USED)
         if declares_native is False and not self.native.emulated:
             message = "a model that is declared to make no native calls has made one"
             events.append(Warning(Code.UNDECLARED_NATIVE, message))
@@ -229,10 +230,10 @@ class Turn:
         if (output := self._output) is not None:
             self.parse = lambda text: output.add_to(parser.feed(text))  # a method would be a reference cycle
 
-    def _turn_native(self) -> None:
+    def _switch_to_native(self) -> None:
         """Stop searching text for calls, unless the caller has chosen dialects or `native_tool_calls`."""
-        if self._may_turn_native:
-            self._may_turn_native = False
+        if self._switches_to_native:
+            self._switches_to_native = False
             self._enabled = ()
             self._dialects = auto_as_near_misses(tags=True)
             self._set_parser(Parser(self._dialects, self._tools, **self._options))
@@ -305,7 +306,7 @@ class Turn:
         if not isinstance(event, Call) or any(event.call.dialect == dialect.id for dialect in self._enabled):
             return event
         call = event.call
-        return Error(Code.UNRECOGNISED_TOOL_CALL, _UNREAD, call_id=call.id, raw=call.raw, dialect=NATIVE)
+        return Error(Code.UNRECOGNISED_TOOL_CALL, _NOT_RUN, call_id=call.id, raw=call.raw, dialect=NATIVE)
 
     def _reconcile_text(self, text: str) -> list[UIEvent]:
         streamed = self._streamed_text()
