@@ -230,7 +230,7 @@ class EmulatedReply:
         if isinstance(event, SourceUsage):
             return SourceUsage(self._hidden_usage + event.usage)
         if isinstance(event, ProviderCompleted):
-            hidden, self._hidden_usage = self._hidden_usage, None  # a later turn has its own usage
+            hidden, self._hidden_usage = self._hidden_usage, None  # a later turn must not report it again
             return replace(event, usage=hidden + event.usage) if event.usage is not None else event
         return event
 

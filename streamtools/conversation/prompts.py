@@ -105,9 +105,9 @@ def few_shot(
 
     Each example consists of four messages: a question of the user, the call, its result and the answer. They are OpenAI
     chat messages, which `read_messages` accepts. Put them between the system prompt and the conversation. Small models
-    call tools much more often with three examples of one tool, or two examples for each of several tools, than with one
-    example. If `examples` is empty, up to six examples are generated from the sample arguments of the tools. If `tools`
-    is empty, no messages are returned. Raises the errors of `augment_system_prompt`.
+    call tools much more often with three examples than with one. If there are several tools, give two examples of each.
+    If `examples` is empty, up to six examples are generated from the sample arguments of the tools. If `tools` is
+    empty, no messages are returned. Raises the errors of `augment_system_prompt`.
     """
     registry = ToolRegistry.of(tools)
     if not registry:

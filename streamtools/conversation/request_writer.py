@@ -113,8 +113,8 @@ class RequestWriter:
 def _taught_dialect(choice: Dialects, enabled: Sequence[Dialect]) -> Dialect | None:
     """Return the dialect that a prompt teaches, or None if no dialect is enabled.
 
-    This is the dialect that is known for the model's name, else `tilde_fence` if the caller named no dialects, else the
-    first enabled dialect.
+    The first choice is the dialect that is known for the model's name. The second is `tilde_fence`, if the caller named
+    no dialects. The third is the first enabled dialect.
     """
     may_default = is_default(choice) or choice == "auto"
     default = [dialect for dialect in enabled if dialect.id == "tilde_fence" and may_default]

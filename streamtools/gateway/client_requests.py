@@ -99,9 +99,9 @@ def _history(messages: object, param: str, system: object = None) -> list[Messag
     """Return the history for `messages`, with `system` as the system prompt. `param` is the field of the messages."""
     if not isinstance(messages, list) or not messages:
         raise InvalidRequest(f"`{param}` must be a list of at least one message.", param)
-    before = [{"role": "system", "content": text}] if (text := text_in(read_content(system))) else []
+    first = [{"role": "system", "content": text}] if (text := text_in(read_content(system))) else []
     try:
-        history = read_messages([*before, *messages], client=False)
+        history = read_messages([*first, *messages], client=False)
     except ValueError as error:
         raise InvalidRequest(str(error), param) from None
     if not history:

@@ -358,8 +358,8 @@ class Rewrite(Settings):
     With `on_malformed="text"`, the client gets a malformed call as text, otherwise as an error. `upstream` names the
     API of the upstream. `text_rules` apply to the text of every answer. A `text_judge` approves the text before it is
     sent. If the upstream fails, the `fallbacks` get the request in order. `new_id` creates ids of calls,
-    `new_answer_id` creates ids of answers, and `now` returns seconds since 1970. They make answers reproducible in
-    tests. Raises ValueError for a value that is not allowed.
+    `new_answer_id` creates ids of answers, and `now` returns seconds since 1970. These three functions make answers
+    reproducible in tests. Raises ValueError for a value that is not allowed.
     """
 
     def begin(self, client: Client, body: bytes, *, host: str | None = None, watch: OnEvent | None = None) -> Exchange:

@@ -38,8 +38,8 @@ class AnswerFailover:
     @property
     def upstream(self) -> FallbackUpstream | None:
         """The current upstream if it is a fallback; None for the primary upstream."""
-        at = self.answer.index
-        return self._settings.fallbacks[at - 1] if at else None
+        index = self.answer.index  # 0 is the primary upstream
+        return self._settings.fallbacks[index - 1] if index else None
 
     def address(self, request: UpstreamRequest) -> UpstreamRequest:
         """Return `request` addressed to the current upstream, with the text to continue as a prefill if possible."""

@@ -118,7 +118,7 @@ def encode_headers(headers: Iterable[tuple[str, str]]) -> list[tuple[bytes, byte
 def end_to_end(headers: Iterable[tuple[str, str]]) -> Headers:
     """Return the headers that may be forwarded.
 
-    They exclude hop-by-hop headers, which include the headers that `Connection` names (RFC 9110, 7.6.1).
+    Hop-by-hop headers are dropped, and so are the headers that `Connection` names (RFC 9110, 7.6.1).
     """
     given = list(headers)
     named = ",".join(value.lower() for name, value in given if name.lower() == "connection").split(",")

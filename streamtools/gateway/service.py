@@ -105,7 +105,7 @@ def app(
     Settings of the rewriting:
 
     - `options` are parameters of `Rewrite`, and `api` is its parameter `upstream`. With `rewrite`, an existing
-      `Rewrite` is used instead of them.
+      `Rewrite` is used instead of these parameters.
 
     Access:
 

@@ -46,9 +46,9 @@ class ToolCallTransport(ClientTransport):
 
     `inner` is a transport of the library to which the client belongs. If it is None, the first request creates the
     library's default transport. The other parameters are those of `Rewrite`. With `rewrite`, an existing `Rewrite` is
-    used instead of them. Requests in the formats of Responses and of Anthropic's Messages are sent to the upstream's
-    path for chat completions. Raises ValueError for a value that is not allowed. The first request raises TypeError if
-    `inner` belongs to another library.
+    used instead of these parameters. Requests in the formats of Responses and of Anthropic's Messages are sent to the
+    upstream's path for chat completions. Raises ValueError for a value that is not allowed. The first request raises
+    TypeError if `inner` belongs to another library.
     """
 
     def __init__(
@@ -127,8 +127,8 @@ class ToolCallTransport(ClientTransport):
     def _sender(self, library: ModuleType, blocking: bool) -> Any:
         """Return the method of the inner transport that sends a request.
 
-        Raises TypeError if the transport belongs to another library, or if it is asynchronous and the client is
-        blocking, or the other way round.
+        Raises TypeError if the transport belongs to another library. Also raises it if only one of the transport and
+        the client is asynchronous.
         """
         default, method = "AsyncHTTPTransport", "handle_async_request"
         if blocking:

@@ -72,7 +72,7 @@ class MemoryEventLog:
     For each run it keeps the last `max_events` events, with a total size of at most `max_bytes` bytes (None: no limit).
     When a run exceeds a limit, the log drops its oldest events until the run is an eighth below the limit. The last
     event is always kept. The size of
-    an event is 64 bytes plus the size in memory of its text, or of its JSON if it has no text. A run is kept until
+    an event is 64 bytes plus the size of its text in memory. For an event without text, its JSON counts. A run is kept until
     `Runs` calls `forget`. Raises ValueError for a limit that is out of range.
     """
 

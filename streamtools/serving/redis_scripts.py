@@ -12,8 +12,8 @@ because these scripts check the stored state before they write. An event with th
 so a reader can fetch the events after a seq. An entry of the stream has one field. The name of the field is the epoch
 under which the event was written, and its value is the event as JSON.
 
-Another key of a run, `readers`, exists while another process reads the run. All runs share the sorted set `running`,
-which contains the `log_key` of each run that has not ended, with the time at which its lease expires. A run also
+Another key of a run, `readers`, exists while another process reads the run. All runs share the sorted set `running`.
+It contains the `log_key` of each run that has not ended, sorted by the time at which the lease expires. A run also
 belongs to a *user*: the `owner` that was passed to `Runs.start`. Each user has keys that list the user's runs.
 """
 

@@ -22,8 +22,8 @@ DISCONNECT_ERRORS: tuple[type[Exception], ...] = (OSError, ClientDisconnect)
 """Exceptions with which an ASGI server or a middleware reports that the client has left."""
 
 _SENDS_PER_CHECKPOINT = 4
-"""After this many messages without a pause, the writer yields to the event loop. The server notices that a client has
-left only when the event loop runs, and asyncio logs warnings from the sixth message to a lost client on."""
+"""After this many messages without a pause, the writer yields to the event loop. Only then can the server notice that
+a client has left. From the sixth message to a lost client on, asyncio logs warnings."""
 _PAUSE_S = 0.002
 """If two messages are further apart than this, the event loop has run between them, unless the source blocked it."""
 _TRUST_S = 0.25
