@@ -71,9 +71,9 @@ class MemoryEventLog:
 
     For each run it keeps the last `max_events` events, with a total size of at most `max_bytes` bytes (None: no limit).
     When a run exceeds a limit, the log drops its oldest events until the run is an eighth below the limit. The last
-    event is always kept. The size of
-    an event is 64 bytes plus the size of its text in memory. For an event without text, its JSON counts. A run is kept until
-    `Runs` calls `forget`. Raises ValueError for a limit that is out of range.
+    event is always kept. The size of an event is 64 bytes plus the size of its text in memory. For an event without
+    text, its JSON counts. A run is kept until `Runs` calls `forget`. Raises ValueError for a limit that is out of
+    range.
     """
 
     def __init__(self, *, max_events: int = 50_000, max_bytes: int | None = 16 * 1024 * 1024) -> None:
