@@ -134,6 +134,7 @@ class RedisProcess:
             self._has_dirty.set()
 
     async def _write(self) -> None:
+        """Run the first task: write the pending events and the ends of runs."""
         pause = FIRST_RETRY_S
         while True:
             if not self._dirty:
@@ -289,6 +290,7 @@ class RedisProcess:
                     raise
 
     async def _listen(self) -> None:
+        """Run the second task: read messages, and the logs of runs that another process writes."""
         pause = FIRST_RETRY_S
         while True:
             try:
@@ -336,6 +338,7 @@ class RedisProcess:
     # Leases.
 
     async def _keep_leases(self) -> None:
+        """Run the third task: renew leases, report readers to other processes, and take over expired runs."""
         lease = milliseconds(self._settings.lease)
         while True:
             try:

@@ -251,6 +251,7 @@ class Run:
             self._finished.set()
 
     async def _write_end(self) -> None:
+        """Write the events that a stopped stream still has, and then an error and `done` if they are missing."""
         driver = self._driver
         assert driver is not None
         if driver.is_cancelled and not driver.cancel_requested:

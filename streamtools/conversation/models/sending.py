@@ -213,6 +213,7 @@ class Sending:
         await self._close()
 
     async def _send(self) -> ModelResponse | SourceError:
+        """Send the request, with retries. If the provider lacks the earlier response, also send the whole history."""
         retrying = AsyncRetrying(
             sleep=anyio.sleep,
             stop=stop_after_attempt(1 + self._request.retries),
@@ -235,6 +236,7 @@ class Sending:
         return answer
 
     async def _attempt(self) -> Attempt:
+        """Send the request once, and wait for the first byte of the answer."""
         request, timeouts = self._request, self._request.timeouts
         assert self._client is not None
         opened = self._client.stream(
@@ -279,6 +281,7 @@ class Sending:
         return Attempt(SourceError(message, cause="first_byte", url=shown_url(request.url)))
 
     async def _redirected(self, response: ModelResponse) -> SourceError:
+        """Return the error for a redirect, which is not followed. Its message names only the host of the target."""
         await self._drop_response()
         try:
             target = urlsplit(urljoin(self._request.url, response.headers["location"]))
