@@ -27,7 +27,7 @@ from streamtools.parsing.dialects import (
 from streamtools.parsing.json_scanner import BROKEN, ENDED
 from streamtools.parsing.markers import BLANKS, LINE_END, SPACES, OneOf, Some
 from streamtools.parsing.options import ParserKeywords
-from streamtools.parsing.parser import NO_TEXT, Parser
+from streamtools.parsing.parser import HOW_TO_GET_TEXT, Parser
 from streamtools.parsing.span import Body, Span
 
 __all__ = [
@@ -60,7 +60,9 @@ def parse(
     'now'
     """
     if not isinstance(deltas, Iterable) or isinstance(deltas, bytes | bytearray | memoryview):
-        raise TypeError(f"a text must be a str or an iterable of deltas, got {type(deltas).__name__}: {NO_TEXT}")
+        raise TypeError(
+            f"a text must be a str or an iterable of deltas, got {type(deltas).__name__}: {HOW_TO_GET_TEXT}"
+        )
     parser = Parser(dialects, tools, **options)
     events: list[UIEvent] = []
     for delta in [deltas] if isinstance(deltas, str) else deltas:

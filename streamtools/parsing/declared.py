@@ -76,7 +76,7 @@ class Declared:
         return name in self._schemas
 
     def signatures(self, *, parameters: bool) -> Signatures:
-        """Return the name of each tool, and the names of its parameters. Without `parameters`, those are left empty."""
+        """Return the name of each tool, and the names of its parameters. If not `parameters`, these are empty."""
         return tuple((name, tuple(self.arguments(name).properties) if parameters else ()) for name in self.names)
 
     def arguments(self, name: str) -> Schema:
@@ -111,15 +111,15 @@ def _defined(definition: Mapping[Any, Any]) -> Iterator[tuple[str, object]]:
     A definition holds one tool, or several tools in Gemini's form. A definition without a name yields nothing.
     """
     inner = definition.get("function") or definition.get("toolSpec")  # `toolSpec` is Bedrock's form
-    place = inner if isinstance(inner, Mapping) else definition
-    declarations = place.get("functionDeclarations") or place.get("function_declarations")
+    declaration = inner if isinstance(inner, Mapping) else definition
+    declarations = declaration.get("functionDeclarations") or declaration.get("function_declarations")
     if declarations is not None:
         yield from _declarations(declarations)
         return
     if any(map(callable, definition.values())):
         raise _misuse(definition)
-    schemas = [place.get(key) for key in ("parameters", "input_schema", "inputSchema", "parametersJsonSchema")]
-    if isinstance(name := place.get("name"), str) and name:
+    schemas = [declaration.get(key) for key in ("parameters", "input_schema", "inputSchema", "parametersJsonSchema")]
+    if isinstance(name := declaration.get("name"), str) and name:
         schema = next((schema for schema in schemas if schema is not None), None)
         yield name, schema["json"] if isinstance(schema, Mapping) and [*schema] == ["json"] else schema
 

@@ -70,9 +70,10 @@ class DialectSet:
                 self._add(opener, dialect, even_in_code, first_space)
         run = _run(self._entries, {*TAGS.values(), *(closing for tag in reasoning_tags for closing in tag.closings)})
         calls = [entry for entry in self._entries if _is_call(entry) and not entry.meaning[2]]
+        # Whether text may have to wait after a line feed, because a marker of a call begins with one.
         self.holds_line_feeds = any(_is_call(entry) and entry.marker.first == "\n" for entry in self._entries)
-        outside = [entry.marker for entry in calls if entry.marker.where != "start"]
-        self.tags = ReasoningTags(outside, run, reasoning_tags)
+        warned = [entry.marker for entry in calls if entry.marker.where != "start"]
+        self.tags = ReasoningTags(warned, run, reasoning_tags)
         inline = [entry for entry in self._entries if entry.marker.where == "anywhere"]
         lines = [entry for entry in self._entries if entry.marker.where == "line_start"]
         anywhere = starts_of(entry.marker for entry in inline)
@@ -180,8 +181,8 @@ def _run(entries: list[MarkerEntry], closings: set[str]) -> RunMarkers:
 
 
 def _is_call(entry: MarkerEntry) -> bool:
-    thing = entry.meaning[0]
-    return isinstance(thing, Opener) and thing.kind == "call"
+    begins = entry.meaning[0]
+    return isinstance(begins, Opener) and begins.kind == "call"
 
 
 dialect_set_of = lru_cache(maxsize=64)(DialectSet)

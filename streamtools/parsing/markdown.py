@@ -7,7 +7,7 @@ look-ahead. So Markdown never delays text: the state is stored, and the text is 
 Each line passes through some of the phases below. It begins in `INDENT`, where indentation and list markers are read
 one by one. It reaches `BODY` as soon as the kind of its block is known. In `BODY`, only line feeds, back-ticks,
 back-slashes and the starts of markers matter. One regular expression finds the next of these characters. The
-expressions of `MarkerStarts` skip lines that begin like ordinary text, with the same result as step by step.
+expressions of `MarkerStarts` skip lines that begin like ordinary text, with the same result as `step`.
 
 Four things are simpler than in CommonMark. Indentation alone is not code. A line without `>` ends a quote. A code span
 ends with its line. List markers are recognized by their characters alone, without their context.
@@ -64,7 +64,7 @@ class Markdown:
         self.fence = ""  # the character of the open fence; "" outside of a fence
         self._fence_run = 0  # how many of these characters opened the fence
         self._fence_column = 0  # the indentation of the fence
-        self._opening = 0  # how many back-ticks open a fence, if the rest of the line has no back-tick; 0 if none
+        self._opening = 0  # how many back-ticks open a fence, if no other follows in the line; 0 if none, -1 in the run
         self._run = 0  # the length of the current run of back-ticks or fence characters
         self._digits = 0  # how many digits an ordinal has
         self._column = 0  # the current column, while the indentation is read
@@ -186,6 +186,8 @@ class Markdown:
         else:
             self.search = starts.span_search if self._ticks else starts.text_search
 
+    # Each method below reads one character, or ends its phase before it. Returns whether it has read the character.
+
     def _read_indent(self, char: str) -> bool:
         if char == "\t":
             self._column += 4 - self._column % 4
@@ -280,6 +282,7 @@ class Markdown:
 _RUNS = {ESCAPED: "`", QUOTE: " \t>"}
 """The characters that continue a phase. Any other character begins the phase BODY."""
 
+# The method that reads a character in each phase. `step` itself reads it in BODY and INDENT.
 _READ = {
     ESCAPE: Markdown._read_escape,
     ESCAPED: Markdown._read_run,

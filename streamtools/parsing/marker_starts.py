@@ -61,6 +61,7 @@ class MarkerStarts:
         self._inline = _by_first(anywhere | in_code)
         self._all = _by_first(anywhere | in_code | line_start)
         self.firsts = frozenset(self._inline)
+        """The first characters of the markers that may begin within a line."""
         self.indentation = matcher(" ?" if " " in self._all else " *")
         """Matches spaces of an indentation: all of them, or one if a marker may begin with a space."""
         self.inline = _match(self._inline)
@@ -112,6 +113,7 @@ class MarkerStarts:
         return re.compile("|".join([feed, *map(re.escape, others), *marks])).search
 
     def _line(self) -> str:
+        """Return a pattern for the indentation, the list markers and the first character of an ordinary line."""
         bullets = "".join(sorted({*"-*+"} - self._all.keys()))
         bullet = f"[{re.escape(bullets)}]" if bullets else "(?!)"
         number = "(?!)" if self._all.keys() & {*"0123456789.)"} else "[0-9]{1,9}+"

@@ -115,7 +115,7 @@ class Marker:
 
     @property
     def last(self) -> str:
-        """A pattern for the last part of the marker and its `ahead`, or "" for a part without a simple pattern."""
+        """A pattern for the last part of `parts + ahead`, or "" for a part without a simple pattern."""
         last = (self.parts + self.ahead)[-1]
         if isinstance(last, Some):
             return f"[{last.characters}]"
@@ -162,7 +162,7 @@ class Marker:
 def _length_of_tag(parts: Sequence[Part]) -> int:
     """Return how many of the first `parts` form a complete tag in brackets. 0 if the tag is not found."""
     first = str(parts[0])
-    bracket = "]" if first[0] == "[" else ">" if first[0] in "<]" else None
+    bracket = "]" if first[0] == "[" else ">" if first[0] in "<]" else None  # "[TAG]", "<tag>" or "]<]minimax[><tag>"
     ends = (count for count, part in enumerate(parts, 1) if isinstance(part, str) and part[-1:] == bracket)
     return next(ends, 0)
 
@@ -242,6 +242,7 @@ def _partial_alike(sequences: list[tuple[Part, ...]]) -> str:
 
 
 def _followed(part: Part, following: Part | None, rest: str) -> str:
+    """Return a pattern for `part` and then `rest`. It also matches if the text ends before all of them."""
     if isinstance(part, LineEnd):
         return rf"(?:\r?\Z|\r?\n{_or_end(rest)})"
     if isinstance(part, Maybe):
@@ -319,7 +320,7 @@ class Markers(Generic[T]):
         # `_begun` maps the next characters of the text to a group of markers that may begin there. The key has HEAD
         # characters, or fewer at the end of the text. Groups are made on first use. `_whole` holds the markers whose
         # literal beginning is shorter than HEAD. It is used if no group is found in `_begun`.
-        self._entries = [(marker.head, (marker, companion)) for marker, companion in entries]
+        self._entries = [(marker.head, (marker, meaning)) for marker, meaning in entries]
         heads = {head for head, _ in self._entries}
         self._beginnings = {head[:length] for head in heads for length in range(1, HEAD + 1)}
         self._begun: dict[str, Group[T]] = {}
@@ -407,7 +408,7 @@ class Group(Generic[T]):
             return None
         whole = self._whole
         found = shorter = whole(text, at)
-        while shorter is not None:  # choose the marker that is complete first, so that cuts do not matter
+        while shorter is not None:  # choose the marker that is complete first, wherever the text is cut
             found = shorter
             shorter = whole(text, at, found.end() - 1)
         if found is None:

@@ -8,7 +8,7 @@ each form is a pattern of limited length:
 - a wrong variant of a marker that the dialect lists,
 - JSON of a declared tool without a marker.
 
-The text after a near miss is not read for it. If near misses overlap, only the first complete one is reported. The
+A near miss does not depend on the text after it. If near misses overlap, only the first complete one is reported. The
 limit of calls in a turn is also the limit of reported near misses.
 """
 
@@ -38,6 +38,7 @@ _NEVER: Final = 2**62  # a position after the end of every text
 _WINDOW = 256  # the name of a declared tool must be within this number of characters
 _JSON_STARTS = "{`~"  # the brace of the JSON, or the first character of a fence around it
 _WITHOUT_MARKER = "JSON of a declared tool without a marker is text"
+# The rest of the line that opens a fence, such as "json", and the brace of the JSON.
 _LABEL = (BLANKS, Some("A-Za-z0-9_+-", 0, 16), BLANKS, LINE_END, SPACES, "{")
 
 

@@ -1,8 +1,8 @@
 """Converts the text of a model to events: visible text, reasoning, and the calls that the model wrote.
 
 The parser is always in one of three states: prose, reasoning, or a span, which holds the text of a call. The cuts
-between deltas change only the number of events. Most deltas do not change the state. For each state, a fast search
-recognizes these deltas, and only the other deltas are read in detail. One class handles each state. A fourth class may
+between deltas change only how text is divided into events. Most deltas do not change the state. For each state, a fast
+search recognizes these deltas, and only the rest is read in detail. One class handles each state. A fourth class may
 change the events afterwards:
 
     Prose                  visible text up to the next marker
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 _BLOCK: Final = 8192  # how many characters are read in one step: each call in a step copies the text after it
 _REREAD_BLOCK: Final = 512  # how many characters are read in one step when text is read a second time
 
-NO_TEXT = "decode bytes, or let `streamtools.sources` read the stream"
-"""The end of the error message for a delta that is not a str."""
+HOW_TO_GET_TEXT = "decode bytes, or let `streamtools.sources` read the stream"
+"""The advice at the end of the error message for a delta that is not a str."""
 
 
 class Parser:
-    """A push parser for the text of a model. `feed` and `close` return the events that are certain.
+    """A push parser for the text of a model. `feed` and `close` return the events that later text cannot change.
 
     No text of a model raises an exception. `dialects` are ids, `Dialect` objects or `"auto"`. None means `"auto"`,
     and `()` enables no dialect. `tools` are the declared tools: a registry, a tool, a provider's definition as a dict,
@@ -71,7 +71,7 @@ class Parser:
             from streamtools.parsing.text_filter import TextFilter  # loads `streamtools.rules`, which few parsers use
 
             self._filter = TextFilter(chosen)
-        self._closed = self._ended = False
+        self._closed = self._ended = False  # `_ended` is True while `close` or `release` reads the end of the text
         # Deltas that do not change the state: `_search` returns None for them, or the events of `TextFilter.feed_text`.
         self._search: Callable[[str], object] = always
         self._skim: Callable[[str], list[UIEvent]] | None = None  # in reasoning: returns the events of such a delta
@@ -79,10 +79,10 @@ class Parser:
         self.reset()
 
     def feed(self, delta: str) -> list[UIEvent]:
-        """Return the events that are certain after `delta`."""
+        """Read `delta`. Return the events that later text cannot change."""
         # Fast path: a delta in which `_search` finds nothing does not change the state. Only this method and Prose set
-        # `Prose.last`.
-        # A span stores the delta here, because a call of `Span.read` would make a delta of arguments 12 % slower.
+        # `Prose.last`. This method itself adds the delta to an open span, because a call of `Span.read` would make a
+        # delta of arguments 12 % slower.
         search = self._search  # calling a local variable is faster than calling an attribute
         try:
             found = search(delta)
@@ -111,7 +111,7 @@ class Parser:
         except TypeError:
             if isinstance(delta, str):
                 raise
-            raise TypeError(f"a delta must be a str, got {type(delta).__name__}: {NO_TEXT}") from None
+            raise TypeError(f"a delta must be a str, got {type(delta).__name__}: {HOW_TO_GET_TEXT}") from None
         if len(delta) > _BLOCK:
             return self._feed_in_blocks(delta)
         if (text_filter := self._filter) is not None and text_filter.stopped_by is not None:
@@ -159,14 +159,14 @@ class Parser:
         return self.filter(events, ends=True)
 
     def discard(self) -> list[UIEvent]:
-        """End the open call, if there is one, with the error `superseded`. Only `close` may be called after this."""
+        """End an open call with the error `superseded` (another model continues). Call only `close` after this."""
         self._output.events = events = list[UIEvent]()
         if self._span is not None:
             self._span.discard()
         return self.filter(events)
 
     def lose(self) -> None:
-        """Record that part of the text was lost at this position. A call around the gap becomes an error."""
+        """Record that the stream lost text at this position. A call around the gap becomes an error."""
         if self._span is not None:
             self._span.calls.lose()
         elif self._reasoning is not None:
@@ -189,7 +189,7 @@ class Parser:
         """The error events of this turn's malformed calls. Their number is limited by `limits.calls`."""
         self._prose.begin()
         if self._options.in_reasoning:
-            self._think(self._dialects.tags.any_closing, opened=False)
+            self._begin_reasoning(self._dialects.tags.any_closing, opened=False)
         self._run(None)
 
     @property
@@ -211,14 +211,14 @@ class Parser:
     # For events that are not made from the text.
 
     def redact(self, event: UIEvent) -> UIEvent:
-        """Return the event after removing matches of the rules from the model's text that it quotes."""
+        """Return `event`. If it quotes text of the model, matches of the rules are removed from the quoted text."""
         return event if self._filter is None else self._filter.redact(event)
 
     def filter(self, events: list[UIEvent], *, ends: bool = False) -> list[UIEvent]:
         """Apply `text_rules` and `pace` to `events`. Returns the events that replace them.
 
-        With `ends=True`, the result includes the text that they have buffered, because a non-text event follows. Calls
-        and errors after a rule has ended the answer are dropped.
+        With `ends=True`, the result includes the text that rules and pace have buffered, because an event other than
+        text follows. Calls and errors after a rule has ended the answer are dropped.
         """
         if (text_filter := self._filter) is None:
             return events
@@ -279,7 +279,7 @@ class Parser:
             elif found is not None:
                 (begun, dialect, marker, text), found = found, None
                 if isinstance(begun, ReasoningEnd):
-                    self._think(begun)
+                    self._begin_reasoning(begun)
                     continue
                 known = dialect if begun.kind == "call" else None
                 show_raw = visible.show_raw
@@ -323,7 +323,7 @@ class Parser:
                 span.exceed(Code.TOO_LARGE)
         return span.read(text, self._body)
 
-    def _think(self, closing: ReasoningEnd, *, opened: bool = True) -> None:
+    def _begin_reasoning(self, closing: ReasoningEnd, *, opened: bool = True) -> None:
         keep_markup = self._options.keep_markup
         self._reasoning = ReasoningText(closing, self._output, self._declared, keep_markup=keep_markup, opened=opened)
 

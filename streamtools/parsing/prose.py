@@ -149,7 +149,10 @@ class Visible:
 
 
 _TOKEN: Final = re.compile("\n{0,2}+<[|\uff5c][^<>|\uff5c\\s]{1,64}[|\uff5c]>").match
-"""Matches a special token of a chat template. If the stream ends after such a token, the token is hidden."""
+"""Matches a special token of a chat template, such as `<|im_end|>`, also with full-width bars.
+
+If the stream ends after such a token, the token is hidden.
+"""
 _LINE_FEEDS_AFTER_REASONING: Final = 2  # how many line feeds after a closing tag are hidden with the tag
 
 
@@ -229,16 +232,17 @@ class Prose:
         text = pending + delta
         self._ended, candidates, markdown = ended, self._candidates, self.markdown
         firsts = self._dialects.firsts  # only a near miss can begin with another character
-        at_place = False
-        met: tuple[int, _Mark] | None = None
+        stopped_here = False
+        first_mark: tuple[int, _Mark] | None = None
         if candidates.open:
             candidates.resume(text, ended)
         if self._fresh:
             if self._line_feeds:
                 text = self._skip_line_feeds(text)
         elif pending:
-            # A marker may begin at the first pending character. For a line feed, the line after it decides that.
-            at_place, possible = pending[0] != "\n", self._possible
+            # The last search stopped at the first pending character, because a marker may begin there. For a line feed,
+            # the next line decides whether a marker may begin, so the search is repeated.
+            stopped_here, possible = pending[0] != "\n", self._possible
             if possible is not None and not (ended or candidates.open):
                 before = self.last[-1:]
                 back = len(before)
@@ -253,15 +257,15 @@ class Prose:
                         self._possible = found
                     return None
                 if found:
-                    met = 0, (found[0], found[1] - back)
-                elif at_place:  # Fast path: `_marker_at` would find no marker either
+                    first_mark = 0, (found[0], found[1] - back)
+                elif stopped_here:  # Fast path: `_marker_at` would find no marker either
                     self._add_candidate(text, 0)
-                    met = markdown.seek(text, markdown.step(text, 0), len(text)), False
+                    first_mark = markdown.seek(text, markdown.step(text, 0), len(text)), False
         while True:
-            at, mark = met or (self._read_start(text) if self._fresh else _NO_MARK_AT_START)
+            at, mark = first_mark or (self._read_start(text) if self._fresh else _NO_MARK_AT_START)
             end = len(text)
             if mark is False and at < end:
-                if not at_place:
+                if not stopped_here:
                     at = markdown.seek(text, at, end)
                 while at < end:
                     if text[at] in firsts:
@@ -271,11 +275,11 @@ class Prose:
                     self._add_candidate(text, at)
                     at = markdown.seek(text, markdown.step(text, at), end)
             if mark:
-                begins = self._begin(text, at, *mark)
-                if not isinstance(begins, str):
+                found_or_rest = self._begin(text, at, *mark)
+                if not isinstance(found_or_rest, str):
                     self.pending = ""
-                    return begins
-                at_place, met, text = False, None, begins
+                    return found_or_rest
+                stopped_here, first_mark, text = False, None, found_or_rest
                 continue
             if candidates.open or not self.direct:
                 self._show(text[:at])
@@ -292,8 +296,8 @@ class Prose:
                 self.find_change = markdown.search
             return None
 
-    def _begin(self, text: str, at: int, thing: Meaning | ReasoningEnd | None, end: int) -> MarkerFound | str | None:
-        """Show the text before the marker that stands between `at` and `end`. `thing` is the meaning of the marker.
+    def _begin(self, text: str, at: int, meaning: Meaning | ReasoningEnd | None, end: int) -> MarkerFound | str | None:
+        """Show the text before the marker that stands between `at` and `end`. `meaning` is the meaning of the marker.
 
         Returns the marker, or only the text after it if the marker is just hidden. Returns None if the turn is stopped.
         """
@@ -306,10 +310,10 @@ class Prose:
         rest = text[end:]
         closing: ReasoningEnd | None = None
         white = 0  # how many characters of white space belong to the marker
-        if thing is None or isinstance(thing, ReasoningEnd):
-            closing, white = thing, text[at] == "\n"
+        if meaning is None or isinstance(meaning, ReasoningEnd):
+            closing, white = meaning, text[at] == "\n"
         else:
-            begins, dialect, white = thing
+            begins, dialect, white = meaning
             if isinstance(begins, Opener):
                 if begins.kind != "call":
                     self._visible.flush()
@@ -329,7 +333,7 @@ class Prose:
         self._hide(text[at + white : end])
         if closing is not None:
             return closing, "", text[at:end], rest
-        if thing is None:
+        if meaning is None:
             self.begin_after_reasoning()
             return self._skip_line_feeds(rest)
         return rest
@@ -379,11 +383,12 @@ class Prose:
             if mark is not False:
                 return at, mark
             at = self.markdown.step(before, at)
-        owned = text[last] if self._reads_reasoning and self._start else ""  # may belong to the reasoning tag after it
-        mark = self._tag_after_space(text, last) if owned == " " else False
+        # The last white space may belong to the reasoning tag after it.
+        last_space = text[last] if self._reads_reasoning and self._start else ""
+        mark = self._tag_after_space(text, last) if last_space == " " else False
         if mark is False:
             mark = self._marker_at(text, last)
-        if mark is False and owned == "\n":
+        if mark is False and last_space == "\n":
             mark = self._tag_after_space(text, last + 1)
         return (self.markdown.step(text, last) if mark is False else last), mark
 
@@ -406,8 +411,9 @@ class Prose:
             if cut:
                 return cut[0], cut[1] - back
         if isinstance(found, Group):
-            few = char == "\n" and found.all_begin  # most line feeds begin no marker
-            self._possible = None if self._reasoning_anywhere or few else markers if found.all_begin else found
+            # Few line feeds begin a marker, so the next text is searched again after one.
+            search_again = self._reasoning_anywhere or (char == "\n" and found.all_begin)
+            self._possible = None if search_again else markers if found.all_begin else found
             return None
         if (
             found is False
@@ -434,7 +440,7 @@ class Prose:
         return (replace(opener, body=cut_off, announces=True), dialect, line_feeds), len(text)
 
     def _tag_after_space(self, text: str, at: int) -> _Mark:
-        """Return the tag of reasoning whose white space is at or directly before `at`. It may be a closing tag."""
+        """Return the reasoning tag at index `at`, opening or closing. White space at or before `at` belongs to it."""
         found = self._dialects.tags.at(text, at, self._ended, strays=True)
         return found and (found[1], found[0])
 

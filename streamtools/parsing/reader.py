@@ -46,8 +46,9 @@ class Closing:
     ) -> None:
         """The section ends after one of `ends`, or before one of `before`. The text of `before` is left unread.
 
-        `last` is the first part of an end. It is enough if the stream ends after it. With `line_feed`, a line feed
-        before the end belongs to the end. With `blank_line`, the line feed before a blank line is also an end.
+        `last` is a shorter end, such as a closing tag without its `ahead`. It ends the section only if the stream ends
+        after it. With `line_feed`, a line feed before the end belongs to the end. With `blank_line`, the line feed
+        before a blank line is also an end.
         """
         self._ends, self._before = list(map(_marker, ends)), list(map(_marker, before))
         self._line_feed, self._blank_line = line_feed, blank_line
@@ -131,8 +132,8 @@ always: Callable[[str], object] = str.__len__
 It is the cheapest function for this purpose.
 """
 
-LOOK_BACK = 320  # characters before the newest piece that are stored after a limit: more than any indentation
-_MAX_REWIND = 256  # characters that a grammar can go back after a limit: leaves room for the start of a tag
+LOOK_BACK = 320  # after a limit was exceeded, this many characters before the newest piece stay stored
+_MAX_REWIND = 256  # how far a grammar can go back then; the rest of LOOK_BACK is room for a tag before that position
 
 
 class Reader:
@@ -153,13 +154,13 @@ class Reader:
             always  # a search that returns None for text that `take` may receive
         )
         self.take: Callable[[str], None] | None = None  # receives text while the grammar stays paused
-        self.waits: Search | None = None  # while it matches at `at` without a group, the grammar needs more text
-        self.before_closing = 0  # the position before the most recent closing
+        self.waits: Search | None = None  # while it matches at `at`, but its group does not, more text is needed
+        self.before_closing = 0  # the position where the most recent closing begins
         self.parts = [marker]  # the stored text, in pieces
         self.kept_from = 0  # the position where the stored text begins
         self.stores = True  # whether all text is stored; False after a limit was exceeded
         self._limit = limit
-        self._max_received = max(limit, len(marker))
+        self._max_received = max(limit, len(marker))  # how many characters may arrive before the limit is exceeded
         self.room = self._max_received - len(marker)  # how many more characters can be stored; negative after a limit
         self._skipped_from = 0  # the position after which no text is stored
         self._previous = ""  # the character before the stored text

@@ -72,15 +72,17 @@ class ReasoningTags:
         call had ended the reasoning early.
         """
         self._calls, self._run = list(calls), run
-        own = [tag for tag in dialect_tags if tag.where == "start"]
-        prefilled = [*own, *(tag for tag in dialect_tags if tag.where != "start")]
-        self.firsts = "".join(sorted({*(opening[0] for opening in TAGS), *(tag.marker.first for tag in own)}))
-        ends = {tag: self.closing(tag.closings, tag.before) for tag in own}
+        at_start = [tag for tag in dialect_tags if tag.where == "start"]
+        # The tags that a prompt template may have opened.
+        prefilled = [*at_start, *(tag for tag in dialect_tags if tag.where != "start")]
+        self.firsts = "".join(sorted({*(opening[0] for opening in TAGS), *(tag.marker.first for tag in at_start)}))
+        ends = {tag: self.closing(tag.closings, tag.before) for tag in at_start}
         self._tags: list[tuple[Pattern, ReasoningEnd | None]] = [
             *((Pattern(opening), self.closing([closing])) for opening, closing in TAGS.items()),
             *((Pattern(*tag.parts), end) for tag, end in ends.items()),
         ]
         self._spaced = [(Pattern(" ", *tag.parts), end) for tag, end in ends.items() if dialect_tags[tag]]
+        # Closing tags without an opening tag. They are hidden.
         self._strays = [(Pattern(closing), None) for closing in TAGS.values()]
         self.any_closing = self.closing(
             [*TAGS.values(), *(closing for tag in prefilled for closing in tag.closings)],
@@ -137,8 +139,8 @@ class ReasoningEnd:
         self.opening = opening
         self._tags = sorted(set(tags), key=len)  # at one position, the tag that is complete first is matched
         self._calls, self._before, self._run = calls, list(dict.fromkeys(before)), run
-        self._rehearsed = list(dict.fromkeys(marker for marker, thing in run if isinstance(thing, Opener)))
-        self._enders = [*self._before, *self._rehearsed]
+        self._run_openers = list(dict.fromkeys(marker for marker, thing in run if isinstance(thing, Opener)))
+        self._enders = [*self._before, *self._run_openers]
         self._firsts = {"\n", *(tag[0] for tag in self._tags), *(marker.first for marker in self._enders)}
 
     @cached_property
@@ -167,7 +169,7 @@ class ReasoningEnd:
         )
         ahead, calling = (
             "|".join(marker.search_pattern() for marker in markers) or "(?!)"
-            for markers in (self._before, self._rehearsed)
+            for markers in (self._before, self._run_openers)
         )
         return re.compile(f"({whole})|(?=({ahead}))|(?=({calling}))|(?:{begun})\\Z").search
 
@@ -234,8 +236,8 @@ class ReasoningText:
         self.pending = ""  # text that may still become an end of the reasoning
         self._last = ""  # the last character that was shown
         self._watch = closing.watch  # the search for calls; None after it has found one
-        self._seen = "\n"  # text that may still become a call, after the character before it
-        self._opened = opened  # whether a line feed at this position belongs to the opening tag
+        self._seen = "\n"  # the last shown character, and after it text that may still become a call
+        self._opened = opened  # whether the next line feed belongs to the opening tag
         self._opening = closing.opening  # an opening tag that the model may repeat now; it is then hidden
         skims = self._watch is None and not opened and self._opening is None
         self.find_change: Callable[[str], object] = closing.find_start if skims else always
@@ -436,9 +438,9 @@ class CallRun:
             end = found.end() - len(self._before)
             rest = self._feed(span, text[:end], False) + text[end:]
             tag = self._length - len(found[0])
-            lost = self._lost_tag(span)
-            if lost is not None:
-                return self._end_at(lost, rest), ""
+            tag_place = self._tag_in_broken_json(span)
+            if tag_place is not None:
+                return self._end_at(tag_place, rest), ""
             if self._span is None:
                 return None, rest
             if span.scanner is None or not span.scanner.in_string:
@@ -448,10 +450,10 @@ class CallRun:
             self._before, text = "", rest
         self._before = (self._before + text)[-_LONGEST_CLOSING:]
         rest = self._feed(span, text, ended)
-        lost = self._lost_tag(span)
-        return (None, rest) if lost is None else (self._end_at(lost, rest), "")
+        tag_place = self._tag_in_broken_json(span)
+        return (None, rest) if tag_place is None else (self._end_at(tag_place, rest), "")
 
-    def _lost_tag(self, span: Span) -> int | None:
+    def _tag_in_broken_json(self, span: Span) -> int | None:
         """Return the position of a closing tag in a JSON string, if the JSON around it was not completed.
 
         That tag ends the reasoning. Returns None if there is no such tag.
@@ -462,7 +464,7 @@ class CallRun:
     def _end_at(self, place: int, rest: str) -> RunVerdict:
         """End the run before the closing tag at the position `place`. The text from there on becomes unread."""
         self.rest = self.text[place:] + rest
-        self._give_back(self._length - place)
+        self._remove_last(self._length - place)
         return RunVerdict.REASONING
 
     def _feed(self, span: Span, text: str, ended: bool) -> str:
@@ -474,10 +476,10 @@ class CallRun:
         self._take(text)
         if not continues:
             self._span = None
-            self._give_back(len(rest))
+            self._remove_last(len(rest))
         return rest
 
-    def _give_back(self, count: int) -> None:
+    def _remove_last(self, count: int) -> None:
         """Remove the last `count` characters from the text of the run that has been read."""
         self._length -= count
         while count > 0:

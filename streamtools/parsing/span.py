@@ -43,6 +43,8 @@ from streamtools.parsing.reader import LOOK_BACK, Closing, Reader, always
 from streamtools.parsing.span_calls import SpanCalls
 
 _FINISHED = object()
+# Finds the next escape, quote, bracket or line feed. Group 1 matches if a blank line follows the line feed. Group 2
+# matches if the text ends before this can be decided.
 _milestone = re.compile(r'\\(?:.|\Z)|\n[ \t\r]{0,256}(?:(\n)|(\Z))|[\n"{}\[\]]', re.DOTALL).search
 
 
@@ -58,7 +60,8 @@ class Span(Reader):
         show_text: Callable[[str], bool],
         announces: bool = True,
     ) -> None:
-        """Begin a span after `marker`. With `dialect=None`, the span is a tool result that the model wrote itself.
+        """Begin a span after `marker`. With `dialect=None`, the span reports no calls: it is a tool result that the
+        model wrote itself, or a call in reasoning.
 
         With `announces`, a call begins with the marker. `show_text` shows a malformed call as text, which the option
         `on_malformed="text"` requires. It returns True if showing the text stops the turn.
@@ -356,7 +359,8 @@ class Span(Reader):
         """After broken JSON, read up to the end of the next `closing`. Returns False if the stream ends first.
 
         The search begins at the most recent JSON string, because the closing may be in that string if a quote is
-        missing. No text is read more than twice: JSON in another span within that string would have ended the string.
+        missing. No text is read more than twice: a later search also begins at a JSON string, and its quote would
+        have ended this string.
         """
         if self._broken is not None and self.stores and 0 <= self._broken.string_begin < self.place:
             self.rewind(self._broken.string_begin)

@@ -37,7 +37,7 @@ class SpanCalls(msgspec.Struct, eq=False):
     drafts: list[CallDraft] = []  # the calls that `resolve` has not yet turned into calls or errors
     current: CallDraft | None = None  # the last of the drafts
     found: bool = False  # whether the span has produced a call or an error
-    stopped: bool = False  # whether the turn is stopped, so that no further text is reported
+    stopped: bool = False  # whether text after a call has stopped the turn, so that nothing more is reported
     lost_from: int | None = None  # the index of the first draft after a gap in the stream; None without a gap
 
     def begin(self, place: int) -> bool:

@@ -59,7 +59,7 @@ class DeltaKinds(dict[str, int]):
         self._find_change = find_change
         self._either = None  # one search that does the work of both; None if they cannot be combined
         change, rule = (getattr(search, "__self__", None) for search in (find_change, begins))
-        if isinstance(change, re.Pattern) and isinstance(rule, re.Pattern):  # the first may not be compiled yet
+        if isinstance(change, re.Pattern) and isinstance(rule, re.Pattern):  # a search may compile its pattern later
             self._either = re.compile(f"{change.pattern}|{rule.pattern}").search
 
     def __missing__(self, delta: str) -> int:
@@ -75,7 +75,7 @@ class DeltaKinds(dict[str, int]):
 
 
 delta_kinds = lru_cache(maxsize=32)(DeltaKinds)
-_ALL_CHANGE = delta_kinds(always, None)
+_ALL_CHANGE = delta_kinds(always, None)  # every delta is of the kind CHANGES
 
 
 class TextFilter:
@@ -147,7 +147,7 @@ class TextFilter:
                 self._show(self._reasoning.feed(event.text), out, Reasoning)
                 if event.signature or event.id or event.redacted or event.own:
                     self._end_reasoning(out)
-                    if self.stopped_by is None:  # the signature fits the original text only, which the user never gets
+                    if self.stopped_by is None:  # the signature fits only the original text, which is not shown
                         signed = RuledReasoning("", 0, event.signature, event.id, event.redacted)
                         signed.set_written(replace(event, text=""))
                         out.append(signed)
@@ -164,7 +164,7 @@ class TextFilter:
         self._end_text(out)
 
     def redact(self, event: UIEvent) -> UIEvent:
-        """Return the event after removing matches from the model's text that it quotes."""
+        """Return `event`. If it quotes text of the model, matches are removed from the quoted text."""
         if not self._redacting:
             return event
         match event:
@@ -189,6 +189,7 @@ class TextFilter:
         return event
 
     def _replaced(self, event: Any, written: Any, **changes: Any) -> UIEvent:
+        """Return the event with `changes`. With `history="as_written"`, it also stores the original text `written`."""
         changed: Any = replace(event, **changes)
         if self._keeps_written:
             changed.set_written(written)
@@ -307,9 +308,9 @@ def _joined(text: str, at: int, before: str, after: str) -> bool:
         return True
     if "\U0001f3fb" <= after <= "\U0001f3ff" or "\U000e0020" <= after <= "\U000e007f":  # skin tones and tag characters
         return True
-    if _is_flag(before) and _is_flag(after):
+    if _is_half_flag(before) and _is_half_flag(after):
         begin = at
-        while begin and _is_flag(text[begin - 1]):
+        while begin and _is_half_flag(text[begin - 1]):
             begin -= 1
         return (at - begin) % 2 == 1
     # Hangul: the parts of a syllable may arrive as separate characters.
@@ -318,5 +319,6 @@ def _joined(text: str, at: int, before: str, after: str) -> bool:
     return ("\u1160" <= before <= "\u11ff" or "\uac00" <= before <= "\ud7a3") and "\u1160" <= after <= "\u11ff"
 
 
-def _is_flag(character: str) -> bool:
+def _is_half_flag(character: str) -> bool:
+    """Return whether a character is a regional indicator. Two of them are a flag."""
     return "\U0001f1e6" <= character <= "\U0001f1ff"
