@@ -21,12 +21,12 @@ from streamtools.rules.rule import Rule
 
 
 class ArgumentRules:
-    """A stage that applies rules to the arguments of calls in the events of one run."""
+    """Applies rules to the arguments of calls in the events of one run, as a stage of `StreamRun`."""
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         self._rules = [rule for rule in rules if rule.redacts]
         self._calls: dict[str, tuple[ToolCall, ToolCall]] = {}  # by call id: the original call, and the changed call
-        self._values: dict[str, Matcher] = {}  # by call id: the matcher of the incomplete string in the arguments
+        self._matchers: dict[str, Matcher] = {}  # by call id: the matcher of the incomplete string in the arguments
 
     def take(self, events: Sequence[UIEvent]) -> Sequence[UIEvent]:
         """Return the events with the rules applied to the arguments of calls."""
@@ -36,7 +36,7 @@ class ArgumentRules:
         """Return the event with the rules applied to the arguments of its calls."""
         match event:
             case Partial(path, value, complete, call_id=str() as call_id):
-                return replace(event, path=self._clean(path), value=self._add(call_id, value, complete))
+                return replace(event, path=self._clean(path), value=self._add_value(call_id, value, complete))
             case Call(call) | ApprovalRequested(call) | Executing(call) | Executed(call):
                 return replace(event, call=self.call(call))
             case Error(message=message, call_id=str(), call=call):
@@ -46,11 +46,14 @@ class ArgumentRules:
                 return replace(event, pending=list(map(self.call, pending)))
         return event
 
-    def _add(self, call_id: str, value: Any, complete: bool) -> Any:
-        """Apply the rules to a value that was added to the arguments of a call. Return the part that may be shown."""
+    def _add_value(self, call_id: str, value: Any, complete: bool) -> Any:
+        """Apply the rules to a value that was added to the arguments of a call. Return the part that may be shown.
+
+        A string may arrive in pieces. The matcher buffers the end of a piece, in which a match may begin.
+        """
         if not isinstance(value, str):
             return value
-        matcher = self._values.setdefault(call_id, Matcher(automaton_of(self._rules)))
+        matcher = self._matchers.setdefault(call_id, Matcher(automaton_of(self._rules)))
         text = replace_matches(matcher.feed(value))
         return text + replace_matches(matcher.close()) if complete else text
 

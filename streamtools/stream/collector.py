@@ -4,8 +4,9 @@ The history for the model holds the text of the model, the raw text of its calls
 not hold the replacements of text rules, which are only shown to users. A malformed call also gets a result, so that the
 model can write the call again. The history contains no superseded call.
 
-`StepParts` collects the parts of one turn: text, reasoning, native calls and provider items. A part ends when a part of
-another kind starts. A reasoning part also ends with its signature.
+`StepParts` collects the parts of one turn: text, reasoning, native calls and provider items (JSON data that this
+library does not interpret). A part ends when a part of another kind starts. A reasoning part also ends with its
+signature.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ class Collector:
         self.size = 0
         """The number of collected characters: text, reasoning, and the raw text of calls, errors and warnings."""
         self.is_too_large = False
-        """True if `size` exceeds its limit."""
+        """True if `size` exceeded its limit at the last `collect`."""
         self.draft = Draft()
         """The part of the typed answer that has arrived."""
         self.recorded: list[Event | list[ToolOutcome]] = []
@@ -86,7 +87,8 @@ class Collector:
         self._source: object = None
         self._text: list[str] = []
         self._reasoning: list[str] = []
-        self._unassigned_usage: Usage | None = None  # usage in this step of a model whose name is not known
+        self._unassigned_usage: Usage | None = None  # usage in this step of a model whose name is not yet known
+        # The lengths of `_text`, `_reasoning` and `result.errors` at the start of the last step and of this step.
         self._previous_step_start = self._step_start = (0, 0, 0)
         self._start_step()
 
@@ -97,9 +99,10 @@ class Collector:
         self._results: dict[str, CallResult | None] = {}  # by call id: the results; None for a call that has not run
         self._names: dict[str, str] = {}  # by call id: the tool names of the calls that have started
         self._in_text: dict[str, ToolCall] = {}  # by call id: the calls that the model wrote in its text
-        self._has_too_many_calls = False  # True after the first call beyond the limit of the turn
-        self._replacement = 0  # the next text begins with this many characters of a rule; the history omits them
-        self._reasoning_replacement = 0  # the next reasoning begins with this many characters of a rule
+        self._has_too_many_calls = False  # True after the first error about a call beyond the limit of the turn
+        # The next text begins with this many characters that a rule inserted. The history omits them.
+        self._replacement = 0
+        self._reasoning_replacement = 0  # the same number for the next reasoning
         self._resumed: Collection[str] = ()  # ids of calls of an earlier run, which the history already holds
 
     def take(self, events: Sequence[UIEvent]) -> None:
@@ -208,7 +211,7 @@ class Collector:
             case UsageReport(usage):
                 result.usage = usage if result.usage is None else result.usage + usage
                 if event.model is not None:
-                    self._count(event.model, usage)
+                    self._add_model_usage(event.model, usage)
                 else:
                     self._unassigned_usage = usage if self._unassigned_usage is None else self._unassigned_usage + usage
             case StepEnd():
@@ -217,7 +220,7 @@ class Collector:
                 origin = Origin(*getattr(self._source, "origin", ()))
                 origin = origin._replace(model=event.model or origin.model)
                 if origin.model is not None and self._unassigned_usage is not None:
-                    self._count(origin.model, self._unassigned_usage)
+                    self._add_model_usage(origin.model, self._unassigned_usage)
                     self._unassigned_usage = None
                 in_text, id = self._in_text.values(), event.response_id
                 parts = self._parts.close(in_text, result.dialects)
@@ -234,7 +237,7 @@ class Collector:
                 result.reason, result.finish_reason = reason, finish_reason
                 result.pending, result.conversation_id = pending, conversation_id
 
-    def _count(self, model: str, usage: Usage) -> None:
+    def _add_model_usage(self, model: str, usage: Usage) -> None:
         by_model = self.result.usage_by_model
         by_model[model] = by_model[model] + usage if model in by_model else usage
 
@@ -251,7 +254,7 @@ class Collector:
         self.size += len(error.raw or "")
         call = error.call
         if call is None and error.code is Code.SUPERSEDED and error.message == BROKEN_OFF:
-            return
+            return  # an incomplete call of an answer that broke off; another model continues the turn
         if call is not None:
             if error.code is Code.TOOL_CHOICE_VIOLATION:
                 self.result.errors.append(error)
@@ -290,7 +293,7 @@ class StepParts:
         self._reasoning: list[str] = []  # the pieces of the open block of reasoning
         self._reasoning_fields: dict[str, dict[str, Any]] = {}  # by format: the provider's JSON fields for reasoning
         self._dropped: dict[str, ToolCall] = {}  # by id: the superseded calls
-        self._has_gaps = False  # True if text was omitted, which joins the text before it and the text after it
+        self._has_gaps = False  # True if text was omitted, so the texts before and after it are joined
 
     def write(self, text: str | None) -> None:
         """Add text. None means that text is omitted at this position."""
@@ -364,7 +367,7 @@ class StepParts:
             parts.append(part)
         for call in self._dropped.values():
             if call.dialect != NATIVE and call.raw:
-                _cut(parts, call.raw)
+                _remove_raw(parts, call.raw)
         if self._has_gaps:
             from streamtools.history.calls_in_text import neutralise_between
 
@@ -385,21 +388,24 @@ class StepParts:
             self._parts.append(Thought(text, signature, id, redacted))
 
     def _keep_reasoning_fields(self) -> None:
-        """Add the provider's JSON fields for reasoning to the first block of reasoning."""
+        """Add the provider's JSON fields for reasoning to the first block of reasoning.
+
+        A field with the value None gets the text of all reasoning.
+        """
         text = "".join(part.text for part in self._parts if isinstance(part, Thought))
         for format, fields in self._reasoning_fields.items():
             extra = ProviderItem(format, {name: text if value is None else value for name, value in fields.items()})
-            at = next((at for at, part in enumerate(self._parts) if isinstance(part, Thought)), None)
-            if at is None:
+            index = next((index for index, part in enumerate(self._parts) if isinstance(part, Thought)), None)
+            if index is None:
                 self._parts.insert(0, Thought("", extra=extra))
-            elif isinstance(first := self._parts[at], Thought):
-                self._parts[at] = first._replace(extra=extra)
+            elif isinstance(first := self._parts[index], Thought):
+                self._parts[index] = first._replace(extra=extra)
 
 
-def _cut(parts: list[Part], raw: str) -> None:
+def _remove_raw(parts: list[Part], raw: str) -> None:
     """Remove the raw text of a call from its text part. Remove the part if only white space remains."""
-    for at, part in enumerate(parts):
+    for index, part in enumerate(parts):
         if isinstance(part, TextPart) and raw in part.text:
-            left = part.text.replace(raw, "", 1)
-            parts[at : at + 1] = [part._replace(text=left)] if left.strip() or part.extra else []
+            rest = part.text.replace(raw, "", 1)
+            parts[index : index + 1] = [part._replace(text=rest)] if rest.strip() or part.extra else []
             return

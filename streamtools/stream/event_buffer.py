@@ -49,8 +49,8 @@ class EventBuffer:
     async def get(self) -> UIEvent:
         """Wait for the next event, and return it.
 
-        After the last event, raises the error that was passed to `fail` once, then StopAsyncIteration. Raises
-        `ClosedError` if the buffer is not open.
+        After the last event, the first call raises the error that was passed to `fail`. Each later call raises
+        StopAsyncIteration. Raises `ClosedError` if the buffer is not open.
         """
         while not self._events:
             if self.is_closed:

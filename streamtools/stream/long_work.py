@@ -26,7 +26,7 @@ _pausing = threading.Lock()  # held while collection is paused, so that pauses d
 async def in_thread(work: Callable[[], _Returned]) -> _Returned:
     """Run `work` in a thread and return its result. Other tasks run meanwhile.
 
-    This pauses garbage collection in the whole process. If it is already off or paused, `work` does not change that.
+    This pauses garbage collection in the whole process. If collection is already off or paused, it stays so.
     """
     return await anyio.to_thread.run_sync(_without_collections, work)
 

@@ -48,7 +48,7 @@ class RunnerOptions:
     ledger: CallLedger | None = None
     """A store for calls and their outcomes. It prevents that a call runs twice."""
     self_contained: bool = False
-    """True if the source is an agent that runs its tools itself. The stream then ignores the calls in its answer."""
+    """True if the source is an agent that runs its tools itself. The stream then rejects the calls in its answer."""
 
     def __post_init__(self) -> None:
         check_word("execute", self.execute, ("completed", "eager", "never"))
@@ -187,7 +187,10 @@ The values are the parameter that accepts the object, the class of the object, a
 
 
 def refuse_unknown(where: str, given: Iterable[str], known: Iterable[str], advice: str = "") -> NoReturn:
-    """Raise TypeError for the first parameter in `given`. The message names the parameter to use instead."""
+    """Raise TypeError for the first parameter in `given`. The message suggests another parameter, if one is similar.
+
+    `where` names the function, `known` its parameters. `advice` is the end of the message.
+    """
     name = next(iter(given))
     if name in MOVED:
         parameter, kind, field = MOVED[name]

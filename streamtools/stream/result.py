@@ -39,7 +39,7 @@ class TurnResult:
     reason: DoneReason | None = None
     """The reason of the end of the run; None while it continues."""
     finish_reason: str | None = None
-    """The finish reason that the provider sent with the last turn."""
+    """The finish reason of the last turn, or the limit, judge or tool that stopped the run. None if it is not known."""
     conversation_id: str | None = None
     """The id of the conversation that the provider sent."""
     response_id: str | None = None
@@ -71,8 +71,8 @@ class TurnResult:
         `write_messages` writes the messages, and describes `provider` and `send_reasoning`.
 
         Providers require a result for each call. With `answer_pending=True`, a call that did not run gets the result
-        that it was cancelled. With False, the caller must add the results of the last turn. None is the default: False
-        for a finished run, and True for a run that was cancelled, truncated or stopped, or that failed.
+        that it was cancelled. With False, the caller must add the results of the last turn. None, the default,
+        means False for a finished run, and True for a run that was cancelled, truncated or stopped, or that failed.
 
         Raises ValueError for another format.
         """

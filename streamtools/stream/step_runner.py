@@ -4,8 +4,8 @@ With `execute="eager"`, a call runs in a background task while the model still w
 the turn is complete, and the next source event is read after they have ended. A step ends when all its calls have
 ended. It has one outcome for each call that has started, in call order.
 
-A call that does not start is pending. The reason is a limit of the run, a tool that has ended the run, or an open
-decision.
+A call that does not start is pending. The reason is a limit of the run, a tool that has ended the run, or a call that
+waits for a decision.
 
 `StepRunner` passes events to `send` or returns them. It has no reference to the stream, which avoids a reference cycle.
 """
@@ -85,7 +85,7 @@ class StepRunner:
         return self._runner
 
     async def run_calls(self, group: TaskGroup, send: Send) -> list[UIEvent]:
-        """Run the calls that are runnable now. Return the last events of the step; an empty list if it continues.
+        """Run the calls that are runnable now. Return the last events of the step; [] if the step continues.
 
         While the turn continues, the calls run in a task of `group`, and this returns immediately. After the turn, this
         waits until all calls have ended.
@@ -103,14 +103,14 @@ class StepRunner:
             self._background_tasks += 1
             group.start_soon(self._run_in_background, runner, calls, send)
             return []
-        self._report_answered()
+        self._report_answer_end()
         self._keep(runner, calls, await runner.run(calls, send))
         return await self.end() if self._background_tasks else self.end_calls() + self.end_step()
 
     async def end(self) -> list[UIEvent]:
         """Wait for the calls in background tasks, and end the step. Return its last events."""
         if self._background_tasks:
-            self._report_answered()
+            self._report_answer_end()
             self._all_ended = anyio.Event()
             await self._all_ended.wait()
         return self.end_calls() + self.end_step()
@@ -160,8 +160,8 @@ class StepRunner:
     def suspend(self, pending: Sequence[ToolCall]) -> Suspension | None:
         """Return the suspension of a run with these pending calls. Returns None if no call waits for a decision."""
         questions = {**self._approvals.asked, **self._approvals.suspended}
-        left = [questions[call.id] for call in pending if call.id in questions]
-        return Suspension(run_id=self._run_id_of(left[0].call), questions=left, trace=self.trace) if left else None
+        found = [questions[call.id] for call in pending if call.id in questions]
+        return Suspension(run_id=self._run_id_of(found[0].call), questions=found, trace=self.trace) if found else None
 
     def _run_id_of(self, call: ToolCall) -> str:
         """Return the id of the run in which the model made the call: the earlier run, or this one."""
@@ -172,11 +172,12 @@ class StepRunner:
     def _trusts(self, call: ToolCall) -> bool:
         """Return True if only the model can have written the call.
 
-        That holds for a native call and for a call in a dialect with a nonce. It does not hold for a salvaged call.
+        That holds for a native call, and for a call in a dialect with a nonce (a secret in its markers). It does not
+        hold for a salvaged call, which was found in text that the provider could not read.
         """
         return (call.is_native or call.dialect in self._trusted) and call.id not in self.machine.salvaged
 
-    def _report_answered(self) -> None:
+    def _report_answer_end(self) -> None:
         if (observed := observing.observed_run()) is not None:
             self.trace = observed.trace
             observed.answer_completed()

@@ -38,7 +38,7 @@ _KINDS: dict[str, Any] = dict(
     zip(get_args(_Kind), (TextPart, Thought, ToolCall, ProviderItem, System, User, Results, Any), strict=True)
 )
 _Tagged = tuple[_Kind, Any]
-"""A pair: the name of a class in `_KINDS`, and an object of this class."""
+"""A pair: the name of a class in `_KINDS`, and an object of this class. "other" stands for all other classes."""
 
 
 class StoredEnd(NamedTuple):
@@ -66,9 +66,9 @@ class _Stored(msgspec.Struct, omit_defaults=True):
     history: list[_Answer | dict[_Kind, Any]] = []
 
 
-_PLAIN_FIELDS = [field.name for field in fields(TurnResult) if field.name not in ("output", "steps", "dialects")]
+_FIELD_NAMES = [field.name for field in fields(TurnResult) if field.name not in ("output", "steps", "dialects")]
 _PlainFields: Any = msgspec.defstruct(
-    "_PlainFields", [(name, kind) for name, kind in get_type_hints(TurnResult).items() if name in _PLAIN_FIELDS]
+    "_PlainFields", [(name, kind) for name, kind in get_type_hints(TurnResult).items() if name in _FIELD_NAMES]
 )
 _encode = msgspec.json.Encoder(enc_hook=repr).encode  # a custom tool may return values that JSON cannot represent
 _decode = msgspec.json.Decoder(_Stored).decode
@@ -76,7 +76,7 @@ _decode = msgspec.json.Decoder(_Stored).decode
 
 def dump(result: TurnResult, suspension: Suspension | None = None, history: Iterable[Any] = ()) -> bytes:
     """Serialize the end of a run as JSON. Raises ValueError for invalid text, such as half a surrogate pair."""
-    plain = {name: getattr(result, name) for name in _PLAIN_FIELDS}
+    plain = {name: getattr(result, name) for name in _FIELD_NAMES}
     plain["outcomes"] = [replace(outcome, exception=None) for outcome in result.outcomes]
     try:
         plain["output"] = write(result.output).value
@@ -97,7 +97,7 @@ def load(data: bytes) -> StoredEnd:
     stored = _decode(data)
     plain = msgspec.convert(stored.result, _PlainFields)
     result = TurnResult(
-        **{name: getattr(plain, name) for name in _PLAIN_FIELDS},
+        **{name: getattr(plain, name) for name in _FIELD_NAMES},
         output=stored.result["output"],
         steps=[Step(_read_answer(answer), results, id) for answer, results, id in stored.steps],
         dialects=_dialects_of(stored.dialects),
@@ -133,7 +133,7 @@ def _read_message(message: _Answer | dict[_Kind, Any]) -> Any:
 def _dialects_of(ids: list[str]) -> tuple[Dialect, ...]:
     """Return the built-in dialects with these ids.
 
-    If these are the ids of `"auto"`, return the dialects as `"auto"` builds them: it leaves out some of their openers.
+    If these are the ids of `"auto"`, return the dialects of `"auto"`, which lack some of their openers.
     """
     if "llama3_json" in ids and ids == [dialect.id for dialect in choose_dialects("auto")]:
         return choose_dialects("auto")

@@ -49,12 +49,13 @@ _LONG_SENTENCE: Final = 400
 length it is cut even inside a word."""
 _MAX_WAITING: Final = 1024
 """The number of waiting events at which the source is no longer read."""
+# The end of a sentence, such as ".", "?\"" or "!)" before white space, or "。", or the end of a line.
 _SENTENCE = re.compile(r"[.!?…][\"'”’»)\]*_]{0,4}\s|[。！？]|\n")
 _LONGEST_END: Final = 5
 """The length in characters of the longest match of `_SENTENCE`, without its last character."""
 _SPACE = re.compile(r"\s")
 _BETWEEN_TEXT = (Matched, Partial, Warning)
-"""Types of events that may occur within a piece of text. All other events end the piece."""
+"""The types of events that do not end a piece. Each event of another type ends it, unless its text is judged."""
 
 
 @dataclass(frozen=True)
@@ -146,7 +147,7 @@ class Gate:
         self._queue: deque[tuple[UIEvent, Piece | None]] = deque()
         self.open: Piece | None = None
         self._kind: type[Any] = Text  # the event type of the open piece: Text or Reasoning
-        self._past = ""  # the end of the turn's text before the open piece, for the judge
+        self._text_before = ""  # the end of the text of this turn before the open piece, for the judge
         self._seq = 0  # the `seq` of the last released event; 0 before the first
         self.waiting = 0
         """The number of complete pieces of which at least one event was not released."""
@@ -172,12 +173,12 @@ class Gate:
                 if kind is not self._kind:
                     self.end_piece()
                     self._kind = kind
-                self._cut(event)
+                self._split(event)
                 continue
             if kind not in _BETWEEN_TEXT:
                 self.end_piece()
                 if kind is StepStart:
-                    self._past = ""
+                    self._text_before = ""
             self._queue.append((event, None))
         out: list[UIEvent] = []
         while self._queue:
@@ -212,9 +213,9 @@ class Gate:
             else:
                 piece.approved = True
             if self._kind is Text and self._context:
-                self._past = (self._past + piece.text)[-self._context :]
+                self._text_before = (self._text_before + piece.text)[-self._context :]
 
-    def _cut(self, event: Any) -> None:
+    def _split(self, event: Any) -> None:
         """Add the text of an event to the open piece. Split the event at each end of a piece."""
         text, begin = event.text, 0
         end = self._find_end(text, begin)
@@ -228,7 +229,7 @@ class Gate:
 
     def _add(self, event: Any) -> None:
         if self.open is None:
-            self.open = Piece(self._past)
+            self.open = Piece(self._text_before)
         self.open.add(event.text)
         self.open.waiting += 1
         self._queue.append((event, self.open))
@@ -271,8 +272,8 @@ def _without_text(event: UIEvent) -> UIEvent | None:
 class JudgeStage:
     """A stage that calls the judge for the text of one run.
 
-    `begin` sets the task group in which the judge is called, with one task for each piece, and two functions. `emit`
-    is called when events may be shown. `refuse` is called when the judge refuses a piece.
+    `begin` sets a task group and two functions. A task of the group calls the judge for each piece. `emit` is called
+    when events may be shown. `refuse` is called when the judge refuses a piece.
     """
 
     def __init__(self, judge: TextJudge, run_id: str) -> None:
@@ -289,7 +290,7 @@ class JudgeStage:
         """Allow calls of the judge, in tasks of `group`."""
         self._group = group
         self._emit, self._refuse = emit, refuse
-        self._changed = anyio.Event()
+        self._changed = anyio.Event()  # set after the next decision
 
     def end(self) -> None:
         """Stop calling the judge, and drop all text that is not approved."""
@@ -318,7 +319,7 @@ class JudgeStage:
                 self._emit(())
 
     async def wait_for_decisions(self) -> None:
-        """Wait until the judge has approved all text. If it refuses a piece, this waits until it is cancelled."""
+        """Wait until the judge has approved all text. If the judge refuses a piece, wait until the run is cancelled."""
         self.gate.end_piece()
         self._emit(())
         while self.gate.waiting and not self.gate.drops:
@@ -357,7 +358,7 @@ class JudgeStage:
 
 
 async def decide(judge: TextJudge, piece: Piece, run_id: str | None = None) -> bool:
-    """Return True if the piece may be shown. If the judge returns no bool, `unanswered` decides."""
+    """Return True if the piece may be shown. If the judge fails or is too slow, `unanswered` decides."""
     with anyio.move_on_after(judge.timeout):
         try:
             answer = judge.ask(piece.text, piece.before)

@@ -137,10 +137,10 @@ class ToolStream(Decidable):
         approvals = ApprovalOptions.of(approvals)
         if text.rules_in_arguments:
             parser = replace(parser, call_deltas=False)  # rules cannot match the raw JSON of deltas
-        answer = OutputOptions.of(output)
+        typed_answer = OutputOptions.of(output)
         registry = ToolRegistry.of(tools if tools is not None else ())
-        wish = parse_choice(tool_choice)
-        check_choice(wish, registry.names, eager=runner.execute == "eager")
+        choice = parse_choice(tool_choice)
+        check_choice(choice, registry.names, eager=runner.execute == "eager")
         execute = "never" if tools is None else runner.execute
         resumed = read_resumption(resume, approvals.decisions, runner.ledger)
         self._source = source
@@ -152,9 +152,9 @@ class ToolStream(Decidable):
             execute=execute,
             native_tool_calls=native_tool_calls,
             self_contained=runner.self_contained,
-            tool_choice=wish,
+            tool_choice=choice,
             run_id=run_id,
-            output=output_type(answer.type),
+            output=output_type(typed_answer.type),
             **parser_keywords(parser, text),
         )
         tracker = GuardTracker.of(guards)
@@ -243,7 +243,7 @@ class ToolStream(Decidable):
 
     @property
     def threads(self) -> Threads:
-        """The numbers of tool threads that outlived their calls: `left` counts those that run, `dropped` the others."""
+        """Counts the tool threads that outlived their calls. `left` is the number of these threads that still run."""
         return self._run.steps.runner.threads
 
     @property
@@ -335,7 +335,7 @@ class ToolStream(Decidable):
                     except BaseException as error:
                         if isinstance(error, Exception):
                             self._buffer.fail(error)  # raised to the consumer; the group would wrap it
-                        elif not is_stray(error):  # do not raise a stray cancellation to the consumer
+                        elif not is_stray(error):  # a stray cancellation (nothing cancelled this task) is not raised
                             raise
                         failure = type(error).__qualname__
                         tools.cancel_scope.cancel()
@@ -433,8 +433,8 @@ class StreamRun:
         `tools` is the task group of the tools. Cancelling its scope stops the run.
         """
         self._scope = tools.cancel_scope
-        if (left := self.steps.guards.begin(now := anyio.current_time())) is not None:
-            self._scope.deadline = now + left
+        if (seconds := self.steps.guards.begin(now := anyio.current_time())) is not None:
+            self._scope.deadline = now + seconds
         if self._judge is not None:
             self._judge.begin(tools, self.emit, self._refuse)
 
