@@ -186,10 +186,10 @@ class JsonScanner:
         # The calls.
         self.facts: list[Fact] = []  # new facts; the caller clears the list
         self._call_depth = 0  # the depth at which calls begin: 0 for a single call, 1 in an array
-        self._expects = True  # whether an element of the array may begin
+        self._expects = True  # whether a value may begin at the depth `_call_depth`
         self._first = True  # whether the array is still empty
         self._field: str | None = None  # the most recent key of the call
-        self._named = self._has_arguments = False
+        self._named = self._has_arguments = False  # whether the call has a name, and arguments
         self.members = -1  # the depth of the keys of the current call; -1 outside of a call
         self.key = True  # the next string at the depth `members` is a key
         self.text_kind = ""  # the kind of the text that is being read: FIELD, RAW, TEXT, or "" for other text
@@ -268,7 +268,9 @@ class JsonScanner:
         taken = at  # text with a kind (`text_kind`) has been recorded up to this index
         end = len(text)
         depth = len(stack)
-        simple: bool | None = None  # whether every quote in the text ends a string; None until a string is found
+        simple: bool | None = (
+            None  # whether the text has no back-slash and no line feed to stop at; None until a string is found
+        )
         state = OPEN
         while at < end:
             if self.in_string:

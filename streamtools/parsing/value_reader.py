@@ -25,11 +25,11 @@ from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.parsing.json_scanner import IN_STRING, WORD_BEGINS, rest_of_word, whole_escapes
 from streamtools.parsing.reader import matcher
 
-Path: TypeAlias = list[str | int]  # keys and indexes; additions at the same path share one list
+Path: TypeAlias = list[str | int]  # keys and indexes; the additions of one value share one list
 _MAX_WORD = 4096  # a longer number is checked against `limits.digits` before it is complete
 _LITERALS = {"true": True, "false": False, "null": None}
 _number = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?").fullmatch
-_sound = matcher(r'(?:[^\\]|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4})*+')
+_valid_escapes = matcher(r'(?:[^\\]|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4})*+')
 """Matches text up to the first escape that is not valid JSON."""
 
 
@@ -60,7 +60,7 @@ class ValueReader:
         """Whether a string of the value holds raw control characters. They are not valid JSON, but are accepted."""
         self.rest = ""
         """The text after the value, from the piece in which the value ended."""
-        self._place: Path = []
+        self._place: Path = []  # the path of the next value
         self._limits = limits
         # The innermost open container: its path, its keys (None for an array), and the index of its current item.
         self._outer: Path = []
@@ -170,9 +170,9 @@ class ValueReader:
         if not piece.isprintable():  # it may hold raw control characters
             self.repaired = self.repaired or any(character < " " for character in piece)
         if "\\" in piece:
-            sound = _sound(piece, 0).end()
-            broken = broken or sound < len(piece)
-            piece = str(json.loads(f'"{piece[:sound]}"', strict=False))
+            valid_end = _valid_escapes(piece, 0).end()
+            broken = broken or valid_end < len(piece)
+            piece = str(json.loads(f'"{piece[:valid_end]}"', strict=False))
         self._take(piece, ends and not broken, added)
         if broken:
             raise _invalid()

@@ -135,18 +135,18 @@ class Automaton:
     def __init__(self, rules: Sequence[Rule]) -> None:
         self.rules = tuple(rules)
         self._checked = frozenset(at for at, rule in enumerate(rules) if rule.check is not None)
-        self._ones: dict[Character, int] = {}
-        self._tests: list[re.Pattern[str]] = []
+        self._bits: dict[Character, int] = {}  # the bit of each class of characters
+        self._tests: list[re.Pattern[str]] = []  # the pattern of each class, in the order of the bits
         self._word = self._bit(_WORD)
         self._before_classes = 0  # the classes of the last character that assertions use, as bits
-        self._classes: dict[str, int] = {}
+        self._classes: dict[str, int] = {}  # the results of `classes`
         # The rule states, by number. A state in `_reads` reads one character: the value is the class of the character,
         # the next state and the rule. A state in `_passes` leads to other states without a character, under conditions.
         # A state in `_ends` is the end of a match: the value is the rule.
         self._reads: dict[int, tuple[int, int, int]] = {}
         self._passes: dict[int, list[tuple[Lookaround | WordBoundary | None, int, int]]] = {}
         self._ends: dict[int, int] = {}
-        self._count = 0
+        self._count = 0  # how many rule states there are
         starts = []
         for at, rule in enumerate(self.rules):
             end = self._new()
@@ -161,7 +161,7 @@ class Automaton:
         literal text."""
         self.idle = self.begin("")
         """The state without candidates. It is used only if `begins` is not None."""
-        self._steps = 0
+        self._steps = 0  # how many transitions are stored
 
     # Construction.
 
@@ -170,10 +170,10 @@ class Automaton:
         return self._count
 
     def _bit(self, one: Character) -> int:
-        if one not in self._ones:
-            self._ones[one] = 1 << len(self._ones)
+        if one not in self._bits:
+            self._bits[one] = 1 << len(self._bits)
             self._tests.append(re.compile(one.source, one.flags))
-        return self._ones[one]
+        return self._bits[one]
 
     def _build(self, tree: Tree, after: int, rule: int) -> int:
         """Add the rule states for a tree. Its last states lead to the state `after`. Returns its first state."""
@@ -203,6 +203,7 @@ class Automaton:
         return self._pass((tree, self._word, after))
 
     def _pass(self, *ways: tuple[Lookaround | WordBoundary | None, int, int]) -> int:
+        """Add a state that reads no character. Each of `ways` has a condition, its class, and the next state."""
         state = self._new()
         self._passes[state] = list(ways)
         return state
@@ -222,6 +223,7 @@ class Automaton:
         return found
 
     def state(self, key: Key) -> AutomatonState:
+        """Return the state with this identity."""
         return self._states.get(key) or self._states.setdefault(key, AutomatonState(self, key))
 
     def begin(self, before: str) -> AutomatonState:
@@ -249,7 +251,7 @@ class Automaton:
         checks: list[Check] = []
 
         def best(ends: set[int], after: bool, at: int) -> int | None:
-            """Return the first rule in `ends` whose match needs no check or is accepted. Collect missing checks."""
+            """Return the first rule in `ends` whose match needs no check or is accepted. Collect needed checks."""
             for rule in sorted(ends):
                 if rule not in self._checked or (passed is not None and (after, at, rule) in passed):
                     return rule
@@ -258,8 +260,8 @@ class Automaton:
             return None
 
         seen: set[int] = set()
-        matched: tuple[int, int] | None = None
-        grown: tuple[int, int] | None = None
+        match_before: tuple[int, int] | None = None
+        match_after: tuple[int, int] | None = None
         sources: list[int] = []
         new: list[Group] = []
         at = 0
@@ -267,7 +269,7 @@ class Automaton:
             reads, ends, _ = self._follow(groups[at] if at < last else self._starts, before, now)
             rule = best(ends, False, at) if ends else None
             if rule is not None:
-                matched = at, rule
+                match_before = at, rule
             following: set[int] = set()
             for one, state, owner in reads:
                 if one & now and state not in seen:
@@ -281,17 +283,17 @@ class Automaton:
                     sources.append(at if at < last else -1)
                     new.append(tuple(sorted(following)) if continues else ())
                 if rule is not None:
-                    grown = len(sources) - 1, rule
+                    match_after = len(sources) - 1, rule
                     break
-            at = max(at + 1, last) if matched is not None else at + 1
+            at = max(at + 1, last) if match_before is not None else at + 1
         if checks:
             return Transition(tuple(checks), None, (), None, False, True, self.state(key))
         ended = bool(new) and not new[-1]
         if ended:
             new.pop()
-        matches = matched is not None or grown is not None
+        matches = match_before is not None or match_after is not None
         after = self.state((now & self._before_classes, tuple(new)))
-        return Transition((), matched, tuple(sources), grown, ended, matches, after)
+        return Transition((), match_before, tuple(sources), match_after, ended, matches, after)
 
     def _follow(
         self, group: Sequence[int] | set[int], before: int, now: int | None
@@ -356,13 +358,13 @@ def _pattern(tree: Mapping[str, Any]) -> str:
 
 
 @lru_cache(maxsize=64)
-def _made(rules: tuple[Rule, ...]) -> Automaton:
+def _shared_automaton(rules: tuple[Rule, ...]) -> Automaton:
     return Automaton(rules)
 
 
 def automaton_of(rules: Sequence[Rule]) -> Automaton:
     """Return the automaton for `rules`. Calls with equal rules return the same automaton."""
     try:
-        return _made(tuple(rules))
+        return _shared_automaton(tuple(rules))
     except TypeError:  # a rule holds a function or another value that is not hashable
         return Automaton(rules)

@@ -30,7 +30,7 @@ Pieces: TypeAlias = "str | list[str | Match]"
 
 
 class Matcher:
-    """Searches text for matches of rules. `feed` and `close` return text and matches in order, as soon as certain."""
+    """Searches text for matches of rules. `feed` and `close` return certain text and matches in order."""
 
     def __init__(self, automaton: Automaton) -> None:
         self._automaton = automaton
@@ -42,6 +42,7 @@ class Matcher:
         self.begin()
 
     def begin(self) -> None:
+        """Begin a new text at position 0."""
         self.position = 0
         """How many characters have arrived."""
         self.pending = ""
@@ -171,12 +172,12 @@ class Matcher:
         passed = []
         end = len(self.pending) - after
         begins = [begin + self._origin if self._plain else begin[0] for begin in self._candidates]
-        for asked in step.checks:
-            is_after, candidate, rule = asked
+        for key in step.checks:
+            is_after, candidate, rule = key
             begin = begins[candidate] if candidate < len(begins) else self.position
             check = self._automaton.rules[rule].check
             if check is not None and check(self.pending[begin - self.position + end : end + is_after]):
-                passed.append(asked)
+                passed.append(key)
         return frozenset(passed)
 
     def _take(self, step: Transition, at: int) -> list[tuple[int, int, int]]:
@@ -237,7 +238,7 @@ class Matcher:
 
 
 def _decide(candidate: list[Any]) -> list[tuple[int, int, int]]:
-    """Return the matches of a candidate that cannot become longer."""
+    """Return the match of a candidate that cannot become longer, and the matches after it."""
     begin, rule, end, after = candidate
     return after if rule is None else [(begin, end, rule), *after]
 

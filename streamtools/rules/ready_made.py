@@ -18,6 +18,7 @@ By = str | Callable[[str], str]
 
 _SPACE = r"[ \u00a0\u2007\u2009\u202f]"  # a space, a no-break space or a narrow space
 _HYPHEN = r"[-\u2010-\u2013\u2212]"
+# What may separate two digits of a number: nothing, or up to two spaces, points, slashes or hyphens.
 _BETWEEN = r"[ \u00a0\u2007\u2009\u202f./\u2010-\u2013\u2212_-]{0,2}"
 
 # Letters of scripts without spaces. A word in such a script may be directly before or after an e-mail address.
@@ -26,26 +27,31 @@ _LETTER = rf"[^\W{_UNSPACED}]"
 _LOCAL = rf"(?:{_LETTER}|[.+%-])"
 _AT = "[@\uff20]"
 _EMAILS = [
-    re.compile(
+    re.compile(  # jane@example.com, o'neil@example.com
         rf"(?<![.+%-])(?<!{_LETTER}){_LOCAL}{{1,64}}(?:['\u2019]{_LOCAL}{{1,64}})?"
         rf"{_AT}(?:(?:{_LETTER}|-){{1,63}}\.){{1,8}}(?:xn--[a-z0-9-]{{1,59}}|[^\W\d_{_UNSPACED}]{{2,24}})"
     ),
+    # An address whose name ends with a letter of such a script.
     re.compile(rf"(?<![\w.+%-])[\w.+%-]{{0,63}}[{_UNSPACED}]{_AT}(?:[\w-]{{1,63}}\.){{1,8}}[^\W\d_]{{2,24}}"),
 ]
 _BEFORE_PHONE = r"(?<![\w+.,/$-])"  # excludes amounts, decimals, paths, and ids with hyphens
 _PHONES = [
+    # +49 30 1234567
     re.compile(rf"{_BEFORE_PHONE}(?:\+|00)[1-9](?:{_BETWEEN}(?:\d|\(\d{{1,4}}\))){{6,14}}(?!\w)"),
-    # Dates are excluded: they have eight digits and two separators (points, slashes or hyphens).
+    # 030 1234567 or (030) 1234567. Dates are excluded: they have eight digits and two separators.
     re.compile(
         rf"{_BEFORE_PHONE}(?:\(0[1-9]\d{{0,5}}\)|0[1-9]\d{{0,5}})"
         rf"(?:{_SPACE}|{_HYPHEN})?/?(?:{_SPACE}|{_HYPHEN})?\d(?:{_SPACE}?\d){{4,10}}(?!\w)"
     ),
+    # 01.23.45.67.89
     re.compile(rf"{_BEFORE_PHONE}0[1-9](?:[.-]\d{{2}}){{4}}(?!\w)"),
+    # 03-1234-5678
     re.compile(rf"{_BEFORE_PHONE}(?:0[1-9]{_HYPHEN}\d{{3,4}}|0[1-9]\d{{1,3}}{_HYPHEN}\d{{2,4}}){_HYPHEN}\d{{4}}(?!\w)"),
-    re.compile(
+    re.compile(  # (415) 555-2671 or 1-415-555-2671
         rf"{_BEFORE_PHONE}(?:1(?:{_SPACE}|{_HYPHEN}|\.))?(?:\([2-9]\d{{2}}\){_SPACE}?|[2-9]\d{{2}}(?:{_SPACE}|{_HYPHEN}|\.))"
         rf"[2-9]\d{{2}}(?:{_SPACE}|{_HYPHEN}|\.)\d{{4}}(?!\w)"
     ),
+    # (11) 91234-5678
     re.compile(rf"{_BEFORE_PHONE}\([1-9]\d\){_SPACE}?\d{{4,5}}{_HYPHEN}\d{{4}}(?!\w)"),
 ]
 _IBAN = re.compile(rf"(?<![A-Za-z0-9])[A-Za-z]{{2}}\d{{2}}(?:{_BETWEEN}[A-Za-z0-9]){{11,30}}(?![A-Za-z0-9])")
@@ -74,6 +80,7 @@ _IN_URL = r"[^\s<>\"`)\]]"
 _ENDS_URL = r"[^\s<>\"`)\],;!?']"
 _SLASH = r"(?:[/\\]|&(?:b?sol|#0{0,6}(?:47|92)|#x0{0,6}(?:2f|5c));)"
 _LABEL = r"[\w%@:-]{1,64}[.@\u3002\uff0e\uff61]"  # without the point, code comments and LaTeX line breaks would match
+# https://, https:host., www., =//host, or //host. after white space
 _URL_BEGINS = (
     rf"(?:(?:https?|ftp|wss?):{_SLASH}{{2}}|https?:{_SLASH}?{_LABEL}|(?<![\w.@/-])www\."
     rf"|(?<=[(\"'=<]){_SLASH}{{2}}|(?<![^\s:;]){_SLASH}{{2}}(?:\d|{_LABEL}))"
@@ -83,6 +90,7 @@ _URLS = [
     re.compile(rf"{_URL_BEGINS}{_IN_URL}{{0,{_LONGEST_URL}}}{_ENDS_URL}(?!{_ENDS_URL})", re.IGNORECASE),
     re.compile(rf"{_URL_BEGINS}{_IN_URL}{{{_LONGEST_URL}}}", re.IGNORECASE),
 ]
+# Group 1 is the host, maybe with a user and a port: "https://user@host:80/path".
 _HOST = re.compile(r"(?:[A-Za-z]{1,5}:)?[/\\]*([^/\\?#]*)")
 
 _CITATIONS = {
@@ -128,8 +136,8 @@ def keys(action: Action = "replace", *, by: By = "[key]") -> Rule:
     part = "[A-Za-z0-9_-]"
     jwt = rf"{begins}eyJ{part}{{8,{LONGEST}}}\.{part}{{8,{4 * LONGEST}}}(?:\.{part}{{0,{2 * LONGEST}}})?"
     bearer = rf"{begins}(?:[Bb]earer|BEARER) [A-Za-z0-9._~+/=-]{{16,{LONGEST}}}"
-    of_two = rf"{begins}SG\.{part}{{16,32}}\.{part}{{30,64}}"
-    what += map(re.compile, (jwt, bearer, of_two))
+    sendgrid = rf"{begins}SG\.{part}{{16,32}}\.{part}{{30,64}}"
+    what += map(re.compile, (jwt, bearer, sendgrid))
     return Rule(name="keys", what=what, action=action, by=by)
 
 

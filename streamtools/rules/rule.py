@@ -61,11 +61,12 @@ class WordBoundary(NamedTuple):
 
 Tree: TypeAlias = Character | InOrder | Choice | Repeat | Lookaround | WordBoundary
 
-_COUNT = re.compile(r"\{(\d{1,5})(,)?(\d{1,5})?\}")
-_CLASS = re.compile(r"\[\^?\]?(?:[^\]\\]|\\.){0,4000}+\]", re.DOTALL)
+_COUNT = re.compile(r"\{(\d{1,5})(,)?(\d{1,5})?\}")  # {3}, {3,} or {3,5}
+_CLASS = re.compile(r"\[\^?\]?(?:[^\]\\]|\\.){0,4000}+\]", re.DOTALL)  # [a-z], [^"] or []a]
+# A class, a special character, a code point or an escaped symbol: \d, \n, \x41 or \*.
 _ESCAPED = re.compile(r"\\(?:x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}|[dDwWsStrnfva]|[^A-Za-z0-9])", re.DOTALL)
-_LOOK = re.compile(r"\(\?(<?)([=!])")
-_GROUP = re.compile(r"\((?:\?:|\?P<\w{1,64}>)?(?!\?)")
+_LOOK = re.compile(r"\(\?(<?)([=!])")  # (?=, (?!, (?<= or (?<!
+_GROUP = re.compile(r"\((?:\?:|\?P<\w{1,64}>)?(?!\?)")  # (, (?: or (?P<name>
 _FLAGS = re.IGNORECASE | re.UNICODE
 
 
@@ -243,7 +244,7 @@ class Rule:
 
     @property
     def redacts(self) -> bool:
-        """Whether a match is also removed from other events that quote the text. False for the action `mark`."""
+        """Whether a match is also removed from errors and other events that quote it. False for the action `mark`."""
         return self.action != "mark"
 
     def text_for(self, match: str) -> str:

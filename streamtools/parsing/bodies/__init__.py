@@ -40,7 +40,7 @@ class CallEnd(Enum):
 
     CLOSED = "closed"
     UNCLOSED = "unclosed"  # the closing tag is missing, and another tag or the end of the message follows
-    INSIDE = "inside"  # the closing tag of the call is inside a value
+    INSIDE = "inside"  # a value contains the closing tag of the call, and lacks its closing tag
     BROKEN = "broken"  # the call contains text that is not allowed
     BROKEN_JSON = "broken JSON"
     CUT = "cut"  # the stream ends inside the call
@@ -116,7 +116,7 @@ def warn_unclosed(span: Span, tag: str) -> None:
 
 
 def read_close(span: Span, tag: str, *tags: Pattern, cut: tuple[str, ...] = ()) -> Generator[None, None, bool]:
-    """Read the closing tag of a call and close the span. Returns False, and reads nothing, if another text follows.
+    """Read the closing tag of a call and close the span. Returns False, and reads nothing, if other text follows.
 
     `tag` is the text of the closing tag, and the first of `tags` its pattern. If another of `tags` follows, it is not
     read, and the span closes with a warning. The same is true if the stream ends here, or inside `tag` or one of `cut`.

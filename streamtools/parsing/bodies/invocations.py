@@ -227,7 +227,7 @@ _END_OF_VALUE = Closing(
 _END_OF_JSON = Pattern(_CLOSE_JSON)
 _END_OF_BROKEN = Closing(_CLOSE, before=_AFTER_CALL)
 _ATTRIBUTES = Word("^<", 4096)  # attributes contain no angle bracket, because it is escaped
-# The quantifiers are possessive, so that each key is read once.
+# Finds `key="days"` or `key = 'days'`. The quantifiers are possessive, so that each key is read once.
 _find_attributes = re.compile(r"""(?<![^\s="'])([^\s="']++)\s*+=\s*+(?:"([^"]*)"|'([^']*)')""").findall
 
 

@@ -131,7 +131,7 @@ class ArgumentReader:
     def __init__(self, span: Span, syntax: Syntax) -> None:
         self._span = span
         self._syntax = syntax
-        self.string_begin = -1  # the position at which the last string begins, or -1
+        self.string_begin = -1  # the position at which the last string begins; -1 before the first string
 
     def read(self, *, depth: int, named: bool = True) -> Generator[None, None, ScanState]:
         """Read one value, nested up to `depth` levels. Returns the state in which reading stopped.
@@ -183,7 +183,7 @@ def _read_call(span: Span, literals: ArgumentReader) -> Generator[None, None, Sc
         return _broken_or_open(span)
     span.at += 1
     span.set_name(name)
-    if (yield from span.peek()) == "*" and (yield from span.accept(_STARS)):
+    if (yield from span.peek()) == "*" and (yield from span.accept(_STARS)):  # f(**{"a": 1})
         span.convert()
         if (yield from span.peek()) != "{":
             return _broken_or_open(span)

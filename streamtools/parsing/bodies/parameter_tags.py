@@ -70,6 +70,8 @@ class FunctionTags:
         open_, close = f"<{wrapper}>", f"</{wrapper}>"
         self._close = close
         self._next = Pattern(close), _BEGIN_FUNCTION, Pattern(open_)
+        # The ends of a value: its closing tag. If that is missing, the closing tag of the function in a wrapper, of the
+        # wrapper, or of a function without a wrapper. Structure must follow each of them.
         value = Marker((_END_PARAMETER,), ahead=(SPACES, OneOf((_PARAMETER, "</function", close, _FUNCTION, open_))))
         inside = Marker((_END_FUNCTION,), ahead=(SPACES, OneOf((close, _FUNCTION))))
         unclosed = Marker((close,), ahead=(SPACES, OneOf((open_, _FUNCTION, *ends))))
@@ -305,7 +307,7 @@ class ArgumentPairs:
             return ("<" + name, _SUFFIX, ">") if suffixed else (f"<{name}>",)
 
         def start(name: str) -> str:
-            """Return a tag without its last character, because a suffix may precede that."""
+            """Return a tag without its last character, because a suffix may precede that character."""
             return spelled.get(name, f"<{name}>")[:-1]
 
         self.opening, self.close = tag("tool_call"), tag("/tool_call")

@@ -3,8 +3,8 @@
 In formats that write arguments as plain text, such as XML tags, only the schema tells whether `1` is a number. A string
 is converted while it arrives. A value of another type is buffered until its type is certain. A value that has none of
 the types in the schema becomes a string, and the validation of the tool's arguments reports the error to the model. If
-no string is allowed, a malformed container, or a value without the type that the dialect marks, is an error of the
-call. Every value of an unknown tool or parameter is a string.
+no string is allowed, a malformed container, or a value that contradicts its mark, such as
+`type="number"`, is an error of the call. Every value of an unknown tool or parameter is a string.
 
 Objects and arrays may be written in the syntax of Python or JSON. They are converted while they arrive, unless the
 schema also allows a string. If the quotes in them are escaped, as inside a JSON string, they are unescaped first.
@@ -68,7 +68,7 @@ class Value:
         self._converted: list[str] = []  # the JSON of a container, if the value may also be a string
         self._literals: Literals | None = None
         self._escaped = False  # the quotes in the container are escaped
-        self._cut_escape = ""
+        self._cut_escape = ""  # a back-slash at the end of the text, whose next character has not arrived
         self._read_piece: Callable[[str], None] = self._take_undecided
         self.take: Callable[[str], None] = self._forward  # for a string, `_take_text` itself, which is faster
         """Reads the next piece of the text of the value."""

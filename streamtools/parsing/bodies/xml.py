@@ -42,6 +42,7 @@ _BARE = Word(r"""^\s"'<>/=""", 1024)
 
 _ENTITIES = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
 _entity = re.compile(r"&(amp|lt|gt|quot|apos);")
+# Finds a quote, or the ampersand of text that would be read as an entity.
 _special = re.compile(r"&(?=(?:amp|lt|gt|quot|apos);)|\"").sub
 
 _ANY_ENTITY: tuple[Part, ...] = ("&", OneOf(tuple(_ENTITIES)), ";")
@@ -181,7 +182,7 @@ class _Container:
     count: int = 0
     """The number of items or members that have begun."""
     item_name: str = ""
-    """In an array: the name of its items. In an object: the name of an open array without an element, or ""."""
+    """In an array: the name of its items. In an object: the name of the repeated elements that are an array, or ""."""
 
 
 class Elements:
@@ -287,8 +288,10 @@ class Elements:
             return self._begin_container(span, stack, name, schema, inner)
         if found >= 0:
             span.go_back(place)
+        # Where only arrays are allowed, text is an item of an array without an element: `<tag>a</tag><tag>b</tag>`.
         is_item = types & (_CONTAINERS | {"string"}) == {"array"}
         if is_item and "null" in types and (yield from span.accept(self._null)):
+            # `<tag>null</tag>` is null itself, if the schema allows it.
             word_and_tag = span.read_since(place).strip(_SPACE)
             is_item = self._tag_name(word_and_tag[len("null") :]) != name
             span.go_back(place)
