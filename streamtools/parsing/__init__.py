@@ -52,7 +52,7 @@ class ParseResult:
 def parse(
     deltas: str | Iterable[str], *, dialects: Dialects = None, tools: Any = None, **options: Unpack[ParserKeywords]
 ) -> ParseResult:
-    """Parse a complete text, or the deltas of one text. The parameters are those of `Parser`.
+    """Parse a complete text, or the deltas of one text. The other parameters are those of `Parser`.
 
     Raises the same errors as `Parser`, and TypeError if `deltas` is not a str or an iterable of strings.
 

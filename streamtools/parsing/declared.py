@@ -14,6 +14,7 @@ Types = frozenset[str]
 """The names of the JSON types that a schema allows. Empty if the schema does not restrict the type."""
 
 Signatures: TypeAlias = tuple[tuple[str, tuple[str, ...]], ...]
+"""The name of each tool, with the names of its parameters."""
 
 _DEPTH = 16  # how deep references and alternatives are followed, because a schema may refer to itself
 _BY_CLASS = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object"}

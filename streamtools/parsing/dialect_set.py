@@ -80,6 +80,7 @@ class DialectSet:
         if reasoning == "anywhere":
             anywhere |= {(first,) for first in self.tags.firsts}
         self.near = near = _near_misses([*dialects, *others_as_near_misses(dialects)], calls, names)
+        # The first characters of markers and tags, and then also of near misses.
         self.firsts = {entry.marker.first for entry in self._entries} | {*self.tags.firsts}
         self.starts = self.firsts | near.starts
         self.marker_starts = MarkerStarts(

@@ -355,6 +355,7 @@ class Markers(Generic[T]):
         return group if found is None else found
 
     def _beginning_with(self, begun: str) -> Group[T]:
+        """Return the markers that may begin at text that begins with `begun`. The text may end there."""
         alike = [(head, entry) for head, entry in self._entries if head.startswith(begun) or begun.startswith(head)]
         shorter = any(len(head) <= len(begun) for head, _ in alike)
         return Group([entry for _, entry in alike], all_begin=0 if shorter else len(begun))

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from streamtools.parsing.text_filter import TextFilter
     from streamtools.rules.rule import Rule
 
-_BLOCK: Final = 8192  # how many characters are read in one step: each call in a step copies the text after it
+_BLOCK: Final = 8192  # how many characters are read in one step; after each tool call, the rest of the step is copied
 _REREAD_BLOCK: Final = 512  # how many characters are read in one step when text is read a second time
 
 HOW_TO_GET_TEXT = "decode bytes, or let `streamtools.sources` read the stream"
@@ -273,20 +273,20 @@ class Parser:
             elif span is not None:
                 if text is None:
                     break
-                long = len(text) > span.room or self._ended
-                if self._read_span(span, text) if long else span.read(text, self._body):
+                long_or_last = len(text) > span.room or self._ended
+                if self._read_span(span, text) if long_or_last else span.read(text, self._body):
                     break
             elif found is not None:
-                (begun, dialect, marker, text), found = found, None
-                if isinstance(begun, ReasoningEnd):
-                    self._begin_reasoning(begun)
+                (begins, dialect, marker, text), found = found, None
+                if isinstance(begins, ReasoningEnd):
+                    self._begin_reasoning(begins)
                     continue
-                known = dialect if begun.kind == "call" else None
+                call_dialect = dialect if begins.kind == "call" else None
                 show_raw = visible.show_raw
-                self._span = span = Span(marker, known, self._output, self._declared, show_raw, begun.announces)
-                self._body = begun.body(span)
+                self._span = span = Span(marker, call_dialect, self._output, self._declared, show_raw, begins.announces)
+                self._body = begins.body(span)
                 if not hasattr(self._body, "__next__"):
-                    raise TypeError(f"the body of the opener {begun.parts[0]!r} must be a generator function")
+                    raise TypeError(f"the body of the opener {begins.parts[0]!r} must be a generator function")
             elif text is None:
                 break
             elif self._reasoning is not None:
@@ -311,7 +311,7 @@ class Parser:
             self._skim = self._reasoning.skim if text_filter is None else self._skim_reasoning
 
     def _read_span(self, span: Span, text: str) -> bool:
-        """Read text that may be longer than the limit of a call. Returns False if the span has ended."""
+        """Read the last text of the stream, or text beyond the limit of a call. Returns False if the span has ended."""
         span.ended = self._ended
         while len(text) > span.room and span.stores:
             room = span.room

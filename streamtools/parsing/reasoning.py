@@ -194,8 +194,8 @@ class ReasoningEnd:
 
         Only calls that may be executed are searched for.
         """
-        awaited = self.run.find(text, at, False)
-        return isinstance(awaited, Group) and awaited.cut(text, at) is not None
+        possible = self.run.find(text, at, False)
+        return isinstance(possible, Group) and possible.cut(text, at) is not None
 
 
 class CallSearch:
@@ -328,10 +328,10 @@ class ReasoningText:
 
     def close(self) -> None:
         """End the reasoning. If it holds a call, add a warning."""
-        watch, alike = self._watch, self._closing.watch is not None
+        watch, holds_call = self._watch, self._closing.watch is not None  # `_watch` is None if it has found a call
         if watch is not None:  # the last text may hold a complete marker of a call
-            alike = watch.complete(self._seen, 1) is not None
-        if alike or self._rehearsed:
+            holds_call = watch.complete(self._seen, 1) is not None
+        if holds_call or self._rehearsed:
             message = "the reasoning contains text that would be a call outside of it"
             self._output.add(Warning, Code.CALL_IN_REASONING, message)
 

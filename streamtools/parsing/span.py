@@ -166,7 +166,7 @@ class Span(Reader):
                 call.json_end = value
             elif kind == FAULT:
                 self.fail_call(Code.MISSING_TOOL_NAME, value)
-            else:
+            else:  # FINAL_NAME
                 self.set_name(value)
         scanner.facts.clear()
 

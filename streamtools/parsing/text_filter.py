@@ -55,7 +55,7 @@ class DeltaKinds(dict[str, int]):
     """A cache for the kinds of deltas. A lookup takes half the time of a search, and most tokens recur."""
 
     def __init__(self, find_change: Callable[[str], object], begins: Callable[[str], object] | None) -> None:
-        """`find_change` is the search of `Prose` for text that it must read. `begins` finds where a match may begin."""
+        """`find_change` finds text that `Prose` must read. `begins` finds where a match may begin, if not None."""
         self._find_change = find_change
         self._either = None  # one search that does the work of both; None if they cannot be combined
         change, rule = (getattr(search, "__self__", None) for search in (find_change, begins))

@@ -157,6 +157,7 @@ class ValueReader:
         return end + 1
 
     def _read_escapes(self, text: str, at: int, added: list[Added]) -> int:
+        """Do the same as `_read_string`, for text with escapes."""
         escape, self._escape = self._escape, ""
         rest = escape + text[at:] if escape else text
         begin = 0 if escape else at

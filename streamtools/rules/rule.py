@@ -89,6 +89,8 @@ def read(pattern: re.Pattern[str]) -> Tree:
 
 
 class _Reader:
+    """Parses a regular expression. `at` is the index of the next character."""
+
     def __init__(self, text: str, flags: int) -> None:
         self.text = text
         self.at = 0
@@ -254,9 +256,9 @@ class Rule:
         return self.by if isinstance(self.by, str) else self.by(match)
 
 
-def _rule(name: str | None, usual: str, what: What, action: Action, **more: Any) -> Rule:
+def _rule(name: str | None, default_name: str, what: What, action: Action, **more: Any) -> Rule:
     patterns = (what,) if isinstance(what, str | re.Pattern) else tuple(what)
-    return Rule(name=name or usual, what=patterns, action=action, **more)
+    return Rule(name=name or default_name, what=patterns, action=action, **more)
 
 
 def replace(what: What, by: str | Callable[[str], str], *, name: str | None = None) -> Rule:

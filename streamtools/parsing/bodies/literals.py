@@ -89,6 +89,7 @@ class Syntax:
     raw_quotes: tuple[Quotes, ...] = ()
     """The kinds of quotes that may follow the letter r."""
     tuples: bool = False
+    """True if the syntax has tuples, which become arrays."""
     bare_keys: bool = False
     """True if a key may be text without quotes, up to the colon. Otherwise a key is a string or a number."""
     bare_strings: bool = False
