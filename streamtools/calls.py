@@ -39,12 +39,15 @@ NATIVE = "native"
 """The value of `ToolCall.dialect` for native calls."""
 
 EMULATED = "emulated_"
-"""The prefix of the ids of emulated calls. They are handled like native calls, but were read from text."""
+"""The prefix of the ids of emulated calls: a model without native calls named them in its answer to a separate request.
+
+They are handled like native calls.
+"""
 
 _CUSTOM = ("custom", "custom_tool_call")  # the types of custom calls in chat completions and in Responses
 IdFactory = Callable[[], str]
 
-_made_here = re.compile(r"call_[\w-]{12}", re.ASCII)
+_made_here = re.compile(r"call_[\w-]{12}", re.ASCII)  # an id that `new_call_id` returned
 
 
 class ToolCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, repr_omit_defaults=True):
@@ -191,7 +194,7 @@ def read_envelope(value: Any, *, strict: bool = False, limits: Limits = DEFAULT_
         if usual and type(arguments) is dict and type(name) is str and name.strip():
             return ReadCall(name, arguments, None)
     unread = unwrap(value)
-    read = [read_arguments(one, strict=strict, limits=limits) for one in unread.arguments]
+    read = [read_arguments(given, strict=strict, limits=limits) for given in unread.arguments]
     arguments = _agree([decoded.value for decoded in read], "arguments") or {}
     return ReadCall(unread.name, arguments, unread.provider_id, any(decoded.repaired for decoded in read))
 
@@ -203,7 +206,7 @@ def unwrap(value: Any) -> UnreadCall:
     names: list[Any] = []
     found: list[Any] = []
     provider_id: str | None = None
-    value = custom_as_any(value)
+    value = custom_as_function(value)
     function = value.get("function")
     for holder in (value, function) if isinstance(function, Mapping) else (value,):
         for key, member in holder.items():
@@ -224,8 +227,8 @@ def unwrap(value: Any) -> UnreadCall:
     return UnreadCall(name, found, provider_id)
 
 
-def custom_as_any(call: Any) -> Any:
-    """Return a custom call, whose input is text, in the form of a function call. Returns other values unchanged."""
+def custom_as_function(call: Any) -> Any:
+    """Return a custom call as a function call with the argument `input`. Returns any other value unchanged."""
     if not isinstance(call, Mapping) or call.get("type") not in _CUSTOM:
         return call
     inner = call.get("custom")

@@ -30,9 +30,9 @@ from streamtools.events import (
 )
 
 EventT = TypeVar("EventT", bound=Event)
-_JOINED = (Text, Reasoning, CallDelta, Markup, Partial)
-_CONSTANT_FIELDS: dict[str, Any] = {"seq": 0, "elapsed": 0, "expires": None}
-_REPORTS = (ApprovalRequested, Executing, Progress, Executed)
+_JOINED = (Text, Reasoning, CallDelta, Markup, Partial)  # adjacent events of one of these types are joined
+_CONSTANT_FIELDS: dict[str, Any] = {"seq": 0, "elapsed": 0, "expires": None}  # the values that replace all others
+_REPORTS = (ApprovalRequested, Executing, Progress, Executed)  # events about the execution of a call
 
 
 def coalesce(events: Iterable[EventT]) -> list[EventT]:
@@ -89,9 +89,9 @@ def _in_call_order(events: Iterable[EventT]) -> Iterable[EventT]:
     order: dict[str, int] = {}
     for is_report, group in itertools.groupby(events, lambda event: isinstance(event, _REPORTS) or _is_of_call(event)):
         members = list(group)
-        if not is_report:  # the position of `partial` events among texts depends on the chunks
+        if not is_report:  # move `partial` events after the texts around them: their position depends on the chunks
             runs = itertools.groupby(members, lambda event: isinstance(event, Text | CallDelta) or _is_of_output(event))
-            members = [event for grows, run in runs for event in (sorted(run, key=_is_of_output) if grows else run)]
+            members = [event for grow, part in runs for event in (sorted(part, key=_is_of_output) if grow else part)]
         for event in members:
             order.setdefault(_call_id(event), len(order))
         yield from sorted(members, key=lambda event: order[_call_id(event)]) if is_report else members

@@ -105,7 +105,7 @@ class Code(StrEnum):
     EMULATED = "emulated"
     """The model cannot make native calls. A separate request let it decide which tools are needed."""
     UNKNOWN_DROPPED = "unknown_dropped"
-    """An emulation decision names tools that do not exist."""
+    """An emulation decision names tools that do not exist. These names are ignored."""
     DECISIONS_DIFFER = "decisions_differ"
     """An emulation response has several decisions. The last decision is used, without tools that need approval or
     trust."""
@@ -202,7 +202,7 @@ class UnreadableSource(StreamToolsError, TypeError):
 
 
 class DecisionRefused(StreamToolsError, ValueError):
-    """A decision matches no call that waits for approval. Possible reasons:
+    """A decision to approve or deny a call matches no call that waits for approval. Possible reasons:
 
     - No call waits for approval.
     - The call was already decided.
@@ -211,7 +211,7 @@ class DecisionRefused(StreamToolsError, ValueError):
 
 
 class CallRefused(StreamToolsError):
-    """A ledger refuses to start a call: it is full, or another process has taken over the run."""
+    """The ledger, which records calls, refuses to start a call: it is full, or another process took over the run."""
 
 
 class ToolCallFailed(StreamToolsError):

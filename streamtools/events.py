@@ -30,7 +30,7 @@ EMPTY_EVENT = 64
 LARGE = 4096
 """The text length, in characters, above which `stream/collector.py` processes an event without waiting for others."""
 BATCH_BYTES = 256 * 1024
-"""The maximum size in bytes of a batch of events that a reader receives. A batch may be larger if it is one event."""
+"""The maximum size in bytes of a batch of events that a reader receives. A batch of one event may be larger."""
 _UNKNOWN_SIZE = 4096  # the assumed size in bytes of an event that cannot be serialized
 
 _encode = msgspec.json.Encoder().encode
@@ -165,7 +165,8 @@ class NativeToolCall(Event, frozen=True, gc=False, tag="tool-call"):
     - If `provider_executed` is true, the provider runs the tool, and streamtools must not run it.
     - If `answerable` is false, the provider accepts no result. The call is reported and remains pending.
     - `fault` says why the data from the provider is not a valid call. It is None for a valid call.
-    - If `emulated` is true, the call comes from an emulation request. `native_tool_calls` does not apply to it.
+    - If `emulated` is true, the model named the call in its answer to a separate request, because it cannot make native
+      calls. The option `native_tool_calls` does not apply to such a call.
     """
 
     type: ClassVar[Literal["tool-call"]] = "tool-call"
@@ -232,7 +233,10 @@ class SourceError(Event, frozen=True, gc=False, tag="error"):
 
 
 class SourceWarning(Event, frozen=True, gc=False, tag="warning"):
-    """The adapter could not read a part of the stream. It continues with the next part."""
+    """The adapter could not read a part of the stream. It continues with the next part.
+
+    `raw` and `count` have the same meaning as in `Warning`.
+    """
 
     type: ClassVar[Literal["warning"]] = "warning"
     code: Code
@@ -246,7 +250,7 @@ class SourceRaw(Event, frozen=True, gc=False, tag="raw"):
 
     If `format` is set, the data is part of the turn. The next request must contain it at the same position of the turn.
     `format` is the message format of the provider. `about` is `"item"` if the data is a separate item. It is `"text"`
-    if the data holds additional fields of the text since the previous part.
+    if the data holds additional fields of the text that arrived since the previous part of the turn.
     """
 
     type: ClassVar[Literal["raw"]] = "raw"
@@ -273,7 +277,7 @@ def read_source_event(data: str | bytes) -> SourceEvent:
 
 # UI events, which a stream yields to the application.
 
-_DIALECT = re.compile(r"\bdialect (\w+)(?=$| in )")  # finds the dialect in the message of a near miss
+_DIALECT = re.compile(r"\bdialect (\w+)(?=$| in )")  # "… a call of the dialect NAME" or "… NAME in code …"
 
 DoneReason: TypeAlias = Literal["finished", "truncated", "failed", "stopped", "cancelled"]
 """How a run ended: completed, truncated by the provider, failed, stopped by a limit or a tool, or cancelled."""
@@ -390,7 +394,7 @@ class ValidPartial(Partial, RuledEvent, frozen=True, gc=True, dict=True, tag="pa
 class Thinking(Event, frozen=True, gc=False, tag="thinking"):
     """The model has started to write a call (`active` is true) or has finished it.
 
-    An interface can show a spinner until then.
+    An interface can show a spinner while the model writes a call.
     """
 
     type: ClassVar[Literal["thinking"]] = "thinking"
@@ -470,7 +474,7 @@ class Error(RuledEvent, frozen=True, gc=True, tag="error"):
     """A call failed or does not run, or the whole stream failed. `call_id` is None if the stream failed.
 
     `message` may be shown to users. `call` is the call, if it is well-formed. `raw` is the text of a malformed call,
-    and `dialect` its dialect.
+    and `dialect` its dialect. `status` is the HTTP status of a failed request to the provider.
     """
 
     type: ClassVar[Literal["error"]] = "error"

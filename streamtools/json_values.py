@@ -19,7 +19,7 @@ import msgspec
 from streamtools.errors import Code
 from streamtools.limits import DEFAULT_LIMITS, Limits
 
-_HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")  # any escaped surrogate; if there is none, the slow test is skipped
+_HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")  # `\ud83d`: without an escaped surrogate, the slow test is skipped
 _CHUNK_BYTES = 64 * 1024
 
 DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -71,19 +71,19 @@ def with_texts(value: Any, change: Callable[[str], str]) -> Any:
 def count_values(body: bytes) -> int:
     r"""Return the number of commas and opening brackets outside of strings. It approximates the number of JSON values.
 
-    The text is not parsed. It is read in chunks, so that no step takes longer than a millisecond. For text
-    that contains NUL bytes, such as UTF-16, the result is its length in bytes.
+    The text is not parsed. It is read in chunks, so that no operation blocks other threads for more than a millisecond.
+    For text that contains NUL bytes, such as UTF-16, the result is its length in bytes.
 
     >>> count_values(b'{"a": [1, 2], "\\"[,": {}}')
     5
     """
     if b"\0" in body:  # probably UTF-16, where a byte of another character may equal a quote
         return len(body)
-    count, is_inside, before = 0, False, b""
+    count, is_inside, escape = 0, False, b""
     for at in range(0, len(body), _CHUNK_BYTES):
-        piece = before + body[at : at + _CHUNK_BYTES]
-        before = b"\\" if (len(piece) - len(piece.rstrip(b"\\"))) % 2 else b""  # escapes the next chunk
-        piece = piece[: len(piece) - len(before)].replace(b"\\\\", b"").replace(b'\\"', b"")
+        piece = escape + body[at : at + _CHUNK_BYTES]
+        escape = b"\\" if (len(piece) - len(piece.rstrip(b"\\"))) % 2 else b""  # belongs to the next chunk
+        piece = piece[: len(piece) - len(escape)].replace(b"\\\\", b"").replace(b'\\"', b"")
         texts = piece.split(b'"')
         outside = b"".join(texts[is_inside::2])
         is_inside ^= len(texts) % 2 == 0

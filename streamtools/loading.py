@@ -10,7 +10,8 @@ from typing import Any
 def load_later(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return `__getattr__` and `__dir__` for a package, which import names on first use.
 
-    `homes` maps each such name to its module, relative to the package.
+    `homes` maps each such name to its module, relative to the package. If both are equal, the name stands
+    for the module.
     """
     names = vars(import_module(package))
 

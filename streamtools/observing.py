@@ -43,7 +43,11 @@ class ObservedRun(Protocol):
         """Return a context manager that makes the span of the run current. The task of the run starts inside it."""
 
     def request_started(self, origin: Sequence[Any], source: object) -> None:
-        """Report that a request starts, or that its response will now be read. Earlier requests have ended."""
+        """Report that a request starts, or that its response will now be read. Earlier requests have ended.
+
+        `origin` holds the message format, the host and the model of the provider. It is empty if they are unknown.
+        `source` yields the events of the response.
+        """
 
     def batch_received(self) -> None:
         """Report that a batch arrived from the source."""
@@ -138,7 +142,8 @@ def tool_runs(call: ToolCall, tool: Any) -> AbstractContextManager[Callable[[Any
 def count(name: str, by: int = 1) -> None:
     """Add `by` to a counter for things outside of a run. Does nothing if no observer is installed.
 
-    The counters are `readers` (-1 for a reader that disconnects), `resumes` and `fenced_appends`.
+    The counters are `readers` (-1 for a reader that disconnects), `resumes`, and `fenced_appends` (another process has
+    taken over a run).
     """
     if _Installed.observer is not None:
         _Installed.observer.count(name, by)

@@ -52,6 +52,7 @@ UNREADABLE = msgspec.UNSET
 """The value of a frame that could not be decoded. No JSON value equals it."""
 
 _decode_object = msgspec.json.Decoder(dict[str, Any]).decode
+# The start of an error event: `{"type":"error"` or `{ "type": "response.error"`.
 _is_error = re.compile(rb'\{ ?"type" ?: ?"(?:response\.)?error"').match
 _EVENTS: tuple[type, ...] = get_args(SourceEvent)
 _MAX_FIRST_LINE = 4096  # the maximum length, in bytes, of a first line that is searched for signs of another format
@@ -110,7 +111,7 @@ class FrameDecoder(ABC):
     def __init__(self, limit: int = DEFAULT_LIMITS.frame) -> None:
         self._limit = limit
         self._start: bytes | None = b""  # the first bytes, if they may begin a byte order mark; later None
-        self._after_cr = False
+        self._after_cr = False  # the last chunk ended with CR
         self._buffer = bytearray()  # the beginning of an incomplete frame
         self._dropped = 0  # the number of dropped bytes of a frame over the limit
         self.ignored = b""
@@ -168,11 +169,11 @@ class FrameDecoder(ABC):
 
     def _enforce_limit(self) -> None:
         """Drop the buffered bytes if they exceed the limit. Keeps a final LF, which may begin the frame's separator."""
-        last = self._buffer[-1:] == b"\n"
-        size = len(self._buffer) - last
+        ends_in_lf = self._buffer[-1:] == b"\n"
+        size = len(self._buffer) - ends_in_lf
         if self._dropped or size > self._limit:
             self._dropped += size
-            self._buffer = bytearray(b"\n" if last else b"")
+            self._buffer = bytearray(b"\n" if ends_in_lf else b"")
 
     def _without_mark(self, chunk: bytes) -> bytes:
         chunk = (self._start or b"") + chunk
@@ -223,8 +224,8 @@ class SSEDecoder(FrameDecoder):
 
     def feed(self, chunk: bytes) -> list[Framed]:
         """Return the frames that `chunk` completes."""
-        is_between = self._start is None and not (self._buffer or self._dropped or self._after_cr)
-        if is_between and chunk[-2:] == b"\n\n" and len(chunk) <= self._limit and _CR not in chunk:
+        is_between_events = self._start is None and not (self._buffer or self._dropped or self._after_cr)
+        if is_between_events and chunk[-2:] == b"\n\n" and len(chunk) <= self._limit and _CR not in chunk:
             frame = self._read_usual(chunk[:-2])  # fast path for a chunk of one event
             if frame is not None:
                 return [frame]
@@ -286,8 +287,8 @@ class LineDecoder(FrameDecoder):
         return Frame(block) if block.strip() else None
 
 
-_bare = re.compile(rb'["{}\[\],]')
-_quoted = re.compile(rb'["\\]')
+_bare = re.compile(rb'["{}\[\],]')  # outside a string: a quote, a bracket or a comma
+_quoted = re.compile(rb'["\\]')  # inside a string: a quote or a back-slash
 
 
 class ArrayDecoder(FrameDecoder):
@@ -485,8 +486,8 @@ class OpenCall:
 
     def end(self, given: Any, events: list[SourceEvent], fault: Code | None = None) -> None:
         """Append the end of the call. `given` holds whole arguments, or None if they arrived in pieces."""
-        fault, who = self.fault or fault, (self.id, self.executed, self.signature)
-        events.append(NativeToolCall(self.key, self.name, given, *who, fault=fault, own=self.own))
+        fault, details = self.fault or fault, (self.id, self.executed, self.signature)
+        events.append(NativeToolCall(self.key, self.name, given, *details, fault=fault, own=self.own))
 
     def close(self, events: list[SourceEvent]) -> None:
         """Append the buffered text and the end of a complete call."""
@@ -589,9 +590,9 @@ class FrameAdapter(Adapter):
         self._text = PairJoiner()
         self._thought = PairJoiner()
         self._understood = False  # whether the adapter has understood any data of the stream
-        # A description of the first event that belongs to no format or to another one, and advice.
+        # If the first event does not have the format of this adapter: its description, and advice or None.
         self._other_format: tuple[str, str | None] | None = None
-        self._passed_on: dict[str, None] = {}  # the names of unknown fields of deltas that were forwarded
+        self._passed_on: dict[str, None] = {}  # a set of the unknown fields of deltas that were forwarded, by name
         self._response_id: str | None = None  # the provider's id of the response
         self._model: str | None = None  # the provider's name of the model
         self._reason: str | None = None  # the finish reason that the provider sent
@@ -736,8 +737,8 @@ class FrameAdapter(Adapter):
 
     def _pass_unknown(self, frame: Frame, value: Any, events: list[SourceEvent]) -> None:
         """Append an error if the value is an error in another format. Forward any other value as `raw`."""
-        nameless = isinstance(value, dict) and not isinstance(value.get("type"), str) and value.get("error")
-        if frame.event == "error" or nameless:
+        is_bare_error = isinstance(value, dict) and not isinstance(value.get("type"), str) and value.get("error")
+        if frame.event == "error" or is_bare_error:
             self._report(value, events)
         else:
             self._pass_not_understood(frame, value, events)
@@ -793,9 +794,11 @@ class FrameAdapter(Adapter):
         self._model = self._model or bounded_id(model)
 
     def _report(self, value: Any, events: list[SourceEvent]) -> None:
+        """Append the error that `value` describes, such as the JSON object of an error event."""
         self._fail(read_fault(value), events)
 
     def _pass_over(self, frame: Framed, events: list[SourceEvent]) -> None:
+        """Append a warning or an error for skipped or damaged bytes. Ignores any frame after the end of the run."""
         if type(frame) is Damaged and not self._over:
             if frame.final:
                 self._fail(self._wrong_format_error(events) or Fault(frame.why, "framing", None), events)
@@ -816,7 +819,7 @@ class FrameAdapter(Adapter):
             events[-1] = SourceRaw(value, self.format, about)
 
     def _open_call(self, calls: dict[Any, CallT], at: Any, call: CallT, events: list[SourceEvent]) -> bool:
-        """Add a call that begins to `calls`, and return True.
+        """Add a call that begins to `calls`, under the key `at`, and return True.
 
         If too many calls are open, this reports the call as refused and returns False.
         """
@@ -991,8 +994,8 @@ def _explain_silence(error: Exception, events: list[SourceEvent]) -> list[Source
         return events
     extensions = getattr(getattr(error, "_request", None), "extensions", {})  # httpx; its `request` property may raise
     seconds = getattr(error, "seconds", None) or extensions.get("timeout", {}).get("read")
-    for_ = f"for {seconds:g} s" if isinstance(seconds, int | float) else "for too long"
-    text = f"the provider sent no data {for_}; to wait longer, increase the `timeout` of the HTTP client or the model"
+    period = f"for {seconds:g} s" if isinstance(seconds, int | float) else "for too long"
+    text = f"the provider sent no data {period}; to wait longer, increase the `timeout` of the HTTP client or the model"
     end = events[-1] if events else None
     if type(end) is SourceError and end.cause == name_of(error):
         events[-1] = msgspec.structs.replace(end, message=text)

@@ -59,9 +59,9 @@ class Undecided(Adapter):
         self.content_type = content_type
         self._limits = limits
         self._chosen: Adapter | None = None
-        self._waiting: list[object] = []
-        self._seen = 0
-        self._frames: SSEDecoder | LineDecoder | None = None
+        self._waiting: list[object] = []  # the items that arrived before the choice
+        self._seen = 0  # the number of bytes or objects in these items
+        self._frames: SSEDecoder | LineDecoder | None = None  # None until bytes have arrived
         self._has_objects = False  # a JSON object has arrived
         media = content_type.partition(";")[0].strip().lower()
         if "ndjson" in media or "jsonl" in media:
@@ -122,8 +122,8 @@ class Undecided(Adapter):
         if self._frames is None:
             if not chunk.strip():
                 return []
-            lines = chunk.lstrip().startswith(b"{")  # no server-sent event begins with a brace
-            self._frames = LineDecoder(self._limits.frame) if lines else SSEDecoder(self._limits.frame)
+            is_ndjson = chunk.lstrip().startswith(b"{")  # no server-sent event begins with a brace
+            self._frames = LineDecoder(self._limits.frame) if is_ndjson else SSEDecoder(self._limits.frame)
         return self._frames.feed(chunk)
 
     def _recognise(self, frames: Iterable[Framed]) -> str | None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from streamtools.calls import ARGUMENT_FIELDS, ID_FIELDS, NAME_FIELDS, ToolCall, custom_as_any, read_envelope
+from streamtools.calls import ARGUMENT_FIELDS, ID_FIELDS, NAME_FIELDS, ToolCall, custom_as_function, read_envelope
 from streamtools.errors import Code, UnreadableSource
 from streamtools.events import NativeToolCall, ProviderCompleted, SourceEvent, TextDelta
 from streamtools.json_values import Rejected, decode, well_formed
@@ -21,6 +21,7 @@ from streamtools.response_parts import ResponseParts, is_call_block, split_block
 from streamtools.sources.adapter import Adapter, as_frame
 from streamtools.sources.detection import ADAPTERS
 
+# An entry with one of these faults is not an object, has no tool name, or has two different names or arguments.
 _NO_CALL = (Code.UNRECOGNISED_TOOL_CALL, Code.MISSING_TOOL_NAME, Code.CONFLICTING_FIELDS)
 
 
@@ -71,13 +72,13 @@ def _read_blocks(head: dict[str, Any], found: ResponseParts, limits: Limits) -> 
 def _read_by(adapter: Adapter, items: Iterable[dict[str, Any]], calls: Iterable[Any]) -> list[SourceEvent]:
     """Return the events that `adapter` reads from `items`, with `calls` before the end of the turn."""
     events = [event for item in items for event in adapter.take(item)] + adapter.close()
-    at = next((at for at, event in enumerate(events) if isinstance(event, ProviderCompleted)), len(events))
-    return [*events[:at], *(_read_call(f"call {n}", call) for n, call in enumerate(calls)), *events[at:]]
+    end = next((at for at, event in enumerate(events) if isinstance(event, ProviderCompleted)), len(events))
+    return [*events[:end], *(_read_call(f"call {n}", call) for n, call in enumerate(calls)), *events[end:]]
 
 
 def _read_call(key: str, entry: Any) -> NativeToolCall:
-    """Return the call in `entry`, with its arguments unchanged. If `entry` is not a call, its `fault` says why."""
-    entry = custom_as_any(entry)
+    """Return the call in `entry`, with its arguments unchanged. The `fault` of an entry that is no call says why."""
+    entry = custom_as_function(entry)
     places = [entry, entry.get("function")] if isinstance(entry, Mapping) else []
     id = _find(places, ID_FIELDS)
     id = str(id) if isinstance(id, str | int) else None
@@ -86,8 +87,8 @@ def _read_call(key: str, entry: Any) -> NativeToolCall:
     except Rejected as fault:
         name = _find(places, NAME_FIELDS)
         if fault.code in _NO_CALL or not isinstance(name, str):
-            written = "null" if entry is None else entry
-            return NativeToolCall(key, None, written, id, fault=fault.code)
+            arguments = "null" if entry is None else entry  # None would mean that deltas hold the arguments
+            return NativeToolCall(key, None, arguments, id, fault=fault.code)
     return NativeToolCall(key, name, _find(places, ARGUMENT_FIELDS), id)
 
 

@@ -79,7 +79,7 @@ _BODIES = ("body", "error", "details")  # in exceptions of the SDKs of OpenAI an
 _STATUSES = ("status_code", "statusCode", "code", "status")
 
 
-_word = re.compile(r"(?!.*(?:sk-|AKIA))[\w.:/-]{1,64}")  # matches a type or a code, but no sentence and no key
+_word = re.compile(r"(?!.*(?:sk-|AKIA))[\w.:/-]{1,64}")  # matches a type or a code, but no sentence and no API key
 _key = re.compile(r"\b(?:sk-|AKIA|Bearer\s+)[\w.*-]{6,}")  # some providers repeat a wrong API key in a message
 
 
@@ -158,8 +158,8 @@ def read_fault(value: Any) -> Fault:
         if not isinstance(value, dict):
             break
         kinds += [kind for key in _KINDS if (kind := str(value.get(key) or "")) != "error" and _word.fullmatch(kind)]
-        if value.get("code") == "tool_use_failed" and isinstance(written := value.get("failed_generation"), str):
-            failed = well_formed(written) or None  # only Groq sends it
+        if value.get("code") == "tool_use_failed" and isinstance(text := value.get("failed_generation"), str):
+            failed = well_formed(text) or None  # only Groq sends it
         status = next((known for key in _STATUSES if (known := read_status(value.get(key)))), status)
         value = next((value[key] for key in _MESSAGES if value.get(key)), None)
     if isinstance(value, str):
@@ -176,7 +176,8 @@ def read_status(value: Any) -> int | None:
 
 def raised_error(error: Exception) -> SourceError | None:
     """Return the provider's error in an exception of its SDK. Returns None if the exception reports no such error."""
-    body = next((held for name in _BODIES if isinstance(held := _get(error, name), dict | list | str) and held), None)
+    bodies = (_get(error, name) for name in _BODIES)
+    body = next((value for value in bodies if isinstance(value, dict | list | str) and value), None)
     status = read_status(_get(error, "status_code")) or read_status(_get(error, "code"))
     if body is None and status is None:
         return None
@@ -221,7 +222,7 @@ def text_in(value: Mapping[str, Any], *names: str) -> str | None:
 
 def object_in(value: Mapping[str, Any], name: str) -> dict[str, Any]:
     """Return the value of the key `name` if it is a dict, else an empty dict."""
-    return held if isinstance(held := value.get(name), dict) else {}
+    return member if isinstance(member := value.get(name), dict) else {}
 
 
 def objects(value: Any) -> list[dict[str, Any]]:
@@ -239,7 +240,10 @@ def text_under(value: Any, *names: str) -> str | None:
 
 
 def escaped(text: str) -> str:
-    """Return `text` escaped for a JSON string, without quotes. The escapes of a cut surrogate pair join again."""
+    """Return `text` escaped for a JSON string, without quotes.
+
+    A lone surrogate is escaped too, so that the two halves of a cut pair form a pair in the JSON text.
+    """
     try:
         return msgspec.json.encode(text)[1:-1].decode()
     except UnicodeEncodeError:

@@ -126,6 +126,7 @@ class Transport:
         failed = isinstance(status, int) and not 200 <= status < 300
         if not failed:
             status = None
+            # `b"data"` stands for any start that is not JSON.
             head = await self._read_first_byte() if _is_json(self.content_type) else b"data"
             if head not in (b"{", b"[") or (allows_array and head == b"["):
                 return None

@@ -86,6 +86,7 @@ class _JsonSchema:
         kind, types = _KINDS.get(type(value), "null"), schema.get("type", ())
         names = [types] if isinstance(types, str) else types
         allowed = {"number" if name == "integer" else name for name in names}
+        # Only an enumeration of strings is checked. `[None]` stands for a missing one.
         words = schema.get("enum", [schema["const"]] if "const" in schema else [None])
         if (allowed and kind not in allowed) or (all(isinstance(word, str) for word in words) and value not in words):
             return f"{path or 'the value'} cannot be this {kind}"

@@ -122,7 +122,8 @@ options = st.tuples(
 
 def run(source: Iterable[SourceEvent], *, cancel: bool = False, idle: bool = False, **options: Any) -> list[UIEvent]:
     """Return the events of a run. Runnable calls run immediately, unless `idle` is true."""
-    machine = StreamMachine(new_id=map("c{}".format, itertools.count(1)).__next__, run_id="r", **options)
+    new_id = map("id {} of the test".format, itertools.count(1)).__next__  # inputs may contain simple ids such as `c1`
+    machine = StreamMachine(new_id=new_id, run_id="r", **options)
     events: list[UIEvent] = []
     for each in source:
         events += machine.feed(each)

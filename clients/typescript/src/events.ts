@@ -164,7 +164,7 @@ export interface PartialEvent {
 
 /** The model has started to write a call (`active` is true) or has finished it.
  *
- * An interface can show a spinner until then. */
+ * An interface can show a spinner while the model writes a call. */
 export interface ThinkingEvent {
   type: "thinking";
   active: boolean;
@@ -234,7 +234,7 @@ export interface ExecutedEvent {
 /** A call failed or does not run, or the whole stream failed. `call_id` is None if the stream failed.
  *
  * `message` may be shown to users. `call` is the call, if it is well-formed. `raw` is the text of a malformed call,
- * and `dialect` its dialect. */
+ * and `dialect` its dialect. `status` is the HTTP status of a failed request to the provider. */
 export interface ErrorEvent {
   type: "error";
   code: Code;

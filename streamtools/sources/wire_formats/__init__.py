@@ -1,1 +1,1 @@
-"""One file a wire format: what a provider sends, frame by frame, into source events. Sans-IO."""
+"""Adapters for the wire formats of providers, with one module per format. Sans-IO."""

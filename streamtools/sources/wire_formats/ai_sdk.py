@@ -30,13 +30,14 @@ _TURN_PARTS = frozenset(("start-step", "text-delta", "reasoning-delta", "tool-in
 """Parts that begin a turn if no turn is open."""
 _IGNORED = frozenset(("start-step", "tool-input-delta", "text-start", "reasoning-start"))
 """Parts that are ignored. For example, the pieces of a call's input: `tool-input-available` holds the whole input."""
-_SIGNATURES = ("signature", "thoughtSignature", "redactedData")
+_SIGNATURES = ("signature", "thoughtSignature", "redactedData")  # fields of `providerMetadata`
 _FIELDS = frozenset(
     (
         *("type", "id", "delta", "inputTextDelta", "toolCallId", "toolName", "input", "errorText", "citations"),
         *("reason", "finishReason", "providerExecuted", "providerMetadata", "messageMetadata"),
     )
 )
+"""The known fields of deltas."""
 _DELTAS = ("text-delta", "reasoning-delta", "tool-input-delta")
 
 
@@ -240,5 +241,6 @@ class AISDKMessages(TurnsAdapter):
         return not metadata
 
     def _complete(self, reason: str | None, events: list[SourceEvent], *, last: bool = True) -> None:
+        """Append the end of a turn. With `last=False`, another turn follows it."""
         self._end_turn(reason, self._usage if last else None, events, answerable=last)
         self._turn_end_pending = False

@@ -35,7 +35,7 @@ from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import Frame, FrameAdapter, OpenCall, SSEDecoder, end_doubtful
 from streamtools.sources.provider_terms import Fault, bounded, object_in, read_fault, read_usage, string
 
-_SERVER_TOOLS = ("server_tool_use", "mcp_tool_use")
+_SERVER_TOOLS = ("server_tool_use", "mcp_tool_use")  # the types of calls that Anthropic runs
 _FORMAT = "anthropic"
 _DIRECT = {"type": "direct"}  # the `caller` of a call that the model makes directly
 _FIELDS = frozenset(
@@ -48,8 +48,7 @@ _FIELDS = frozenset(
 _DELTAS = (None, "text_delta", "thinking_delta", "input_json_delta", "signature_delta")
 """The types of deltas whose unknown fields are forwarded separately."""
 
-
-_number = re.compile(r"[0-9]{1,9}")
+_number = re.compile(r"[0-9]{1,9}")  # a block index that was sent as a string
 
 
 class _Block(OpenCall):
@@ -85,6 +84,7 @@ class Anthropic(FrameAdapter):
         self._begin()
 
     def _begin(self) -> None:
+        """Set the state of a message that has just begun."""
         self._blocks: dict[int | None, _Block] = {}
         self._tokens: dict[str, Any] = {}
         self._reason = self._usage = None
@@ -151,7 +151,7 @@ class Anthropic(FrameAdapter):
         self._tokens |= {name: count for name, count in tokens.items() if count is not None}
         self._report_usage(read_usage(self._tokens, excludes_cache=True), events)
 
-    def _fail_by(self, event: dict[str, Any], frame: Frame, events: list[SourceEvent]) -> None:
+    def _report_error(self, event: dict[str, Any], frame: Frame, events: list[SourceEvent]) -> None:
         value = self._decode(frame, events)
         if not self._over:  # an error that cannot be decoded is also reported
             self._report(value, events)
@@ -170,8 +170,8 @@ class Anthropic(FrameAdapter):
         kind, at = start.get("type"), _block_index(event)
         if kind == "fallback" and isinstance(to := start.get("to"), dict):  # another model continues the message
             self._model = string(to.get("model")) or self._model
-        if (left := self._blocks.pop(at, None)) is not None:
-            self._end_block(left, events)
+        if (unstopped := self._blocks.pop(at, None)) is not None:
+            self._end_block(unstopped, events)
         is_call = kind == "tool_use" or kind in _SERVER_TOOLS
         if kind == "text":
             if self._text_is_open:  # this event marks the end of the previous text
@@ -224,7 +224,10 @@ class Anthropic(FrameAdapter):
                     self._pass(frame, events)
 
     def _add_to_block(self, block: _Block, delta: dict[str, Any], size: int) -> None:
-        """Add the citation of a delta to a text block, or its fields to a block that is forwarded unchanged."""
+        """Add the citation of a delta to a text block, or its fields to a block that is forwarded unchanged.
+
+        `size` is the size of the delta in bytes.
+        """
         block.length += size
         if block.length > self._limits.text:
             return
@@ -310,5 +313,5 @@ _HANDLERS: dict[str, Callable[[Anthropic, dict[str, Any], Frame, list[SourceEven
     "content_block_start": Anthropic._start_block,
     "content_block_delta": Anthropic._change_block,
     "content_block_stop": Anthropic._stop_block,
-    "error": Anthropic._fail_by,
+    "error": Anthropic._report_error,
 }

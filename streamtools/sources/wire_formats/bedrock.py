@@ -51,13 +51,13 @@ from streamtools.sources.wire_formats.openai import ChatCompletions
 # frame named `error`, whose data is an object with `type` and `message`.
 
 _prelude = struct.Struct(">III")
-_LEAST = _prelude.size + 4
+_LEAST = _prelude.size + 4  # the size of a message without headers and payload
 _SIZES = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
 """Maps the type of a header to the size of its value in bytes.
 
 In types 6 (bytes) and 7 (text), a length of two bytes precedes the value.
 """
-_TEXT = 7
+_TEXT = 7  # the type of a header whose value is text
 
 
 class EventStreamDecoder(FrameDecoder):
@@ -65,7 +65,7 @@ class EventStreamDecoder(FrameDecoder):
 
     def __init__(self, limit: int = DEFAULT_LIMITS.frame) -> None:
         super().__init__(limit)
-        self._over = False
+        self._over = False  # a prelude was damaged, so the rest of the stream cannot be read
         self._size = 0  # the size in bytes of the message that is being skipped
         self._left = 0  # the number of its bytes that have not arrived
 
@@ -104,11 +104,11 @@ class EventStreamDecoder(FrameDecoder):
 
     def _pass_over(self, chunk: bytes, frames: list[Framed]) -> bytes:
         """Skip the bytes of a message over the limit. Returns the bytes of `chunk` after it."""
-        taken = min(len(chunk), self._left)
-        self._left -= taken
+        skipped = min(len(chunk), self._left)
+        self._left -= skipped
         if not self._left:
             frames.append(Skipped(self._size))
-        return chunk[taken:]
+        return chunk[skipped:]
 
     def _read(self, block: bytes) -> Frame | None:
         raise NotImplementedError  # never called, because binary messages have no separator
@@ -126,8 +126,8 @@ def _read(message: bytes, length: int) -> Framed:
         case "exception":
             return Frame(_fault(headers.get(":exception-type", "exception"), payload), "error")
         case "error":
-            written = {"message": headers.get(":error-message", "")}
-            return Frame(_fault(headers.get(":error-code", "error"), msgspec.json.encode(written)), "error")
+            error = {"message": headers.get(":error-message", "")}
+            return Frame(_fault(headers.get(":error-code", "error"), msgspec.json.encode(error)), "error")
     return Frame(payload, headers.get(":event-type") or "message")
 
 
@@ -166,7 +166,7 @@ def _fault(name: str, payload: bytes) -> bytes:
 
 
 _FORMAT = "bedrock"
-_HOSTED = "server_tool_use"
+_HOSTED = "server_tool_use"  # the type of a call that Bedrock runs
 _WHOLE = ("toolResult", "image")  # blocks that are forwarded when complete, because the next request repeats them
 _INNER_ADAPTERS: dict[str, type[Anthropic | ChatCompletions]] = {"anthropic": Anthropic, "openai": ChatCompletions}
 
@@ -258,6 +258,7 @@ class Bedrock(FrameAdapter):
             self._open_text, self._pieces, self._citations = at, [], []
 
     def _has_room(self, more: Any) -> bool:
+        """Count the characters of `more`. Returns False if they exceed the limit, or if `more` nests too deep."""
         self._room -= len(more) if isinstance(more, str) else len(str(more))
         return self._room >= 0 and fits(more, self._limits.depth)
 
@@ -336,7 +337,7 @@ class Bedrock(FrameAdapter):
 
     def _end(self, events: list[SourceEvent]) -> None:
         if self._inner is not None:
-            # `ended` reads it, because `close` changes the adapter.
+            # `ended` reads `_reason`: after `close`, the inner adapter has always ended.
             self._reason = "inside" if self._inner.ended else ""
             events += self._inner.close()
             return
@@ -354,7 +355,7 @@ class Bedrock(FrameAdapter):
         self._over = True
 
 
-_THOUGHTS = ("text", "signature", "redactedContent")
+_THOUGHTS = ("text", "signature", "redactedContent")  # fields of a piece of reasoning
 _HANDLERS: dict[str, Callable[[Bedrock, dict[str, Any], list[SourceEvent]], None]] = {
     "messageStart": lambda adapter, value, events: None,
     "contentBlockStart": Bedrock._start_block,

@@ -57,8 +57,8 @@ _LONGEST_NAME = 1000
 _Slot: TypeAlias = int | str | None
 _OLD_SLOT = "function_call"  # the slot of the `function_call` field, an older form with one call per turn
 
-_outside = re.compile(r'["{}\[\]]')
-_inside = re.compile(r'["\\]')
+_outside = re.compile(r'["{}\[\]]')  # outside a string: a quote or a bracket
+_inside = re.compile(r'["\\]')  # inside a string: a quote or a back-slash
 
 
 @dataclass(slots=True)
@@ -123,7 +123,7 @@ class _Call(OpenCall):
 
     name_is_final: bool = False  # the name is final and has been reported
     has_arguments: bool = False  # some arguments have arrived
-    text: StringIO = field(default_factory=StringIO)  # the text of the arguments; empty if it exceeds a frame
+    text: StringIO = field(default_factory=StringIO)  # the text of the arguments; empty if it exceeds `Limits.frame`
     size: int = 0  # the length of this text
     brackets: Brackets = field(default_factory=Brackets)
 
@@ -160,7 +160,7 @@ class ChatCalls:
         self._by_id_in_any_slot: dict[str, _Call] = {}  # calls by id
         self._last: _Call | None = None  # the call that began last
         self._excess: _Call | None = None  # a placeholder for all calls over the limit, with the id of the last one
-        self._refused: _Slot | bool = False  # the slot of the last call over the limit
+        self._refused: _Slot | bool = False  # the slot of the last call over the limit; False if there is none
         self._count = 0  # the number of calls over the limit
         self._all_faulty = False  # all open calls were marked as faulty, and no readable piece has arrived since
         self._listed: dict[str, None] = {}  # the keys of calls with a piece in the current list
@@ -268,19 +268,19 @@ class ChatCalls:
         if latest is None:
             return self._last if slot is None and id is None and name is None else None
         if id is not None:
-            another = latest.id is not None or (name is not None and latest.name is not None and latest.closed)
-            return None if another else latest
+            is_new = latest.id is not None or (name is not None and latest.name is not None and latest.closed)
+            return None if is_new else latest
         if name is None or not latest.name or not latest.closed:
             return latest
         if name != latest.name:
             return None
-        again = not piece.has_arguments or (latest.key not in self._listed and latest.has_same_arguments(piece))
-        return latest if again else None
+        is_repetition = not piece.has_arguments or (latest.key not in self._listed and latest.has_same_arguments(piece))
+        return latest if is_repetition else None
 
     def _begin(self, slot: _Slot, events: list[SourceEvent]) -> _Call:
-        before = self._latest.get(slot)
-        if before is not None and before.name and not before.name_is_final:
-            before.announce(events)
+        previous = self._latest.get(slot)
+        if previous is not None and previous.name and not previous.name_is_final:
+            previous.announce(events)
         call = self._last = _Call(str(len(self._calls)))
         self._calls.append(call)
         self._latest[slot] = call
@@ -291,8 +291,8 @@ class ChatCalls:
         excess = self._last = self._excess = self._excess or _Call("")
         if piece.slot in self._latest:
             self._latest[piece.slot] = excess
-        known = (piece.slot, piece.id or excess.id) == (self._refused, excess.id)
-        if (piece.id or piece.name) and not known:
+        is_reported = (piece.slot, piece.id or excess.id) == (self._refused, excess.id)
+        if (piece.id or piece.name) and not is_reported:
             self._refused, excess.id = piece.slot, piece.id
             OpenCall(str(len(self._calls) + self._count), piece.id, piece.name).refuse(events)
             self._count += 1

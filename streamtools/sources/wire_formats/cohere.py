@@ -65,13 +65,14 @@ class Cohere(FrameAdapter):
                 return kind in _IGNORED
         return True
 
-    def _change_call(self, at: int | None, starts: bool, written: Any, events: list[SourceEvent]) -> bool:
-        written = written[0] if isinstance(written, list) and written else written
-        function = object_in(written, "function") if isinstance(written, dict) else {}
+    def _change_call(self, at: int | None, starts: bool, entry: Any, events: list[SourceEvent]) -> bool:
+        """Append the start or a piece of a call. `entry` is the value of `tool_calls`. Returns as `_convert`."""
+        entry = entry[0] if isinstance(entry, list) and entry else entry
+        function = object_in(entry, "function") if isinstance(entry, dict) else {}
         piece = function.get("arguments")
-        if starts and isinstance(written, dict):
+        if starts and isinstance(entry, dict):
             self._started += 1
-            call = OpenCall(str(self._started), text_in(written, "id"), text_in(function, "name"))
+            call = OpenCall(str(self._started), text_in(entry, "id"), text_in(function, "name"))
             if not self._open_call(self._calls, at, call, events):
                 return True
         if (open_call := self._calls.get(at)) is not None and isinstance(piece, str):
@@ -79,7 +80,7 @@ class Cohere(FrameAdapter):
             return True
         if piece is not None or not function:
             end_doubtful(self._calls, at, events)
-        return starts and piece is None and isinstance(written, dict)
+        return starts and piece is None and isinstance(entry, dict)
 
     def _finish(self, delta: dict[str, Any], events: list[SourceEvent]) -> None:
         reason = text_in(delta, "finish_reason")

@@ -118,7 +118,7 @@ class Gemini(FrameAdapter):
     def _read_candidate(self, candidate: dict[str, Any], events: list[SourceEvent]) -> None:
         content = candidate.get("content")
         parts = content.get("parts") if isinstance(content, dict) else content
-        executed = ""
+        executed = ""  # the field of the last part about code or a tool that Google runs
         for part in parts if isinstance(parts, list) else (parts,):
             if isinstance(part, dict):
                 executed = next((name for name in _EXECUTION_FIELDS if part.get(name)), executed)
@@ -131,7 +131,7 @@ class Gemini(FrameAdapter):
         reason = candidate.get("finishReason")
         if candidate.get("finishMessage"):
             self._pass_raw({"finishReason": reason, "finishMessage": candidate["finishMessage"]}, events)
-        if executed and self._reason == "STOP":  # it ended the text before the executed code; the model continues
+        if executed and self._reason == "STOP":  # this STOP ended only the text before the executed code
             self._reason = None
         if reason and isinstance(reason, str | int) and (reason, executed) != ("STOP", "executableCode"):
             self._finish(str(reason))
@@ -207,6 +207,7 @@ class Gemini(FrameAdapter):
         self._pass_call(NativeToolCall(str(self._started), name, arguments, id, True, signature, own=own), events)
 
     def _finish(self, reason: str) -> None:
+        """Record a finish reason. It replaces only STOP."""
         if self._reason in (None, "STOP") and reason != _UNSPECIFIED:
             self._reason = reason
 
@@ -323,16 +324,16 @@ class _HostedStep:
     def add(self, delta: dict[str, Any]) -> None:
         """Add the content of a delta."""
         for name, value in delta.items():
-            held = self.step.get(name)
-            if name == "result" and isinstance(value, str) and isinstance(held, str | None):
+            known = self.step.get(name)
+            if name == "result" and isinstance(value, str) and isinstance(known, str | None):
                 if not self._texts:
-                    self._texts.append(held or "")
+                    self._texts.append(known or "")
                 self._texts.append(value)
-                self.step[name] = held or ""
-            elif isinstance(value, list) and isinstance(held, list):
-                held += value
-            elif isinstance(value, dict) and isinstance(held, dict):
-                held.update(value)
+                self.step[name] = known or ""
+            elif isinstance(value, list) and isinstance(known, list):
+                known += value
+            elif isinstance(value, dict) and isinstance(known, dict):
+                known.update(value)
             elif value not in (None, ""):
                 self.step[name] = value
 

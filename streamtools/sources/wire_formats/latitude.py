@@ -68,11 +68,11 @@ class Latitude(TurnsAdapter):
         self._conversation: str | None = None
         self._turns = 0  # the number of completed turns
         self._fault: Fault | None = None  # the error of an `error` part; a `chain-error` may follow
-        self._handed_over = False  # `tools-requested` has ended the chain, as in the first v3 servers
+        self._tools_requested = False  # `tools-requested` has ended the chain, as in the first v3 servers
 
     @property
     def ended(self) -> bool:
-        return self._over or self._handed_over
+        return self._over or self._tools_requested
 
     def _read(self, frame: Frame, events: list[SourceEvent]) -> None:
         if frame.data.startswith(b"[DONE]"):
@@ -95,7 +95,7 @@ class Latitude(TurnsAdapter):
         if kind in _DELTAS:
             self._pass_fields(content, _FIELDS, events)
         if name == "error" or (kind == "error" and name != "provider-event"):
-            self._fail_by(event, events)
+            self._fail_with(event, events)
         elif kind == "error":
             self._fault = self._fault or read_fault(event.get("error"))
         elif not self._convert(kind, event, events):
@@ -114,7 +114,7 @@ class Latitude(TurnsAdapter):
         match kind:
             case "text-delta":  # proxies send the text in `content`
                 self._add_text(_piece(event), events)
-            case "reasoning" | "reasoning-delta" | "reasoning-signature":  # AI SDK 5 sends the second one, 4 the others
+            case "reasoning" | "reasoning-delta" | "reasoning-signature":  # `reasoning-delta` is from AI SDK 5
                 self._add_reasoning(_piece(event), events, signature)
             case "tool-input-start" | "tool-call-streaming-start":  # the second name is from AI SDK 4
                 if isinstance(id := event.get("toolCallId") or event.get("id"), str):
@@ -125,17 +125,17 @@ class Latitude(TurnsAdapter):
                 if event.get("providerExecuted") is True:
                     self._report_answered(id, events)
             case "finish" | "finish-step" | "step-finish":  # the last name is from AI SDK 4
-                self._note(event)
+                self._record(event)
             # Events of the chain. The first name is from v3, the second from earlier versions, the third from a proxy.
             case "provider-completed" | "chain-step-complete":
                 self._complete_turn(event, events)
             case "chain-completed" | "chain-complete" | "finished":
                 self._complete_chain(event, events)
             case "chain-error" | "stream-error":
-                self._fail_by(event, events)
+                self._fail_with(event, events)
             case "tools-requested":  # the service sends no event after it
                 self._add_new(event.get("tools"), events)
-                self._handed_over = True
+                self._tools_requested = True
             case _:
                 return kind in _IGNORED
         return True
@@ -161,7 +161,7 @@ class Latitude(TurnsAdapter):
                 calls.append(NativeToolCall(f"listed {self._listed}", name, arguments, id, answerable=False))
         return calls
 
-    def _note(self, event: dict[str, Any]) -> None:
+    def _record(self, event: dict[str, Any]) -> None:
         """Record the finish reason and the usage of the turn. Some servers omit them from the end of the turn."""
         reason = event.get("finishReason")
         self._reason = reason if isinstance(reason, str) else self._reason
@@ -172,7 +172,7 @@ class Latitude(TurnsAdapter):
         if self._fault is not None:
             self._fail(self._fault, events)
             return
-        self._note(event)
+        self._record(event)
         response = object_in(event, "response")
         text = well_formed(response["text"]) if isinstance(response.get("text"), str) else None
         listed = self._read_calls(response.get("toolCalls") or event.get("toolCalls"))
@@ -195,7 +195,7 @@ class Latitude(TurnsAdapter):
             events.append(ChainCompleted(self._conversation))
             self._over = True
 
-    def _fail_by(self, event: dict[str, Any], events: list[SourceEvent]) -> None:
+    def _fail_with(self, event: dict[str, Any], events: list[SourceEvent]) -> None:
         fault = read_fault(event.get("error") or event.get("message") or _piece(event))
         self._fail(fault if fault.message else self._fault or fault, events)
 
@@ -212,7 +212,7 @@ class Latitude(TurnsAdapter):
         self._pass_raw(value, events)
 
     def _end(self, events: list[SourceEvent]) -> None:
-        if self._handed_over:
+        if self._tools_requested:
             self._complete_chain({}, events)
         elif self._fault is not None:
             self._fail(self._fault, events)

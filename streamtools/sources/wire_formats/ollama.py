@@ -14,6 +14,7 @@ from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import UNREADABLE, Frame, FrameAdapter, LineDecoder
 from streamtools.sources.provider_terms import bounded, read_fault, read_usage, text_in
 
+# The known fields of a message.
 _FIELDS = frozenset(("role", "content", "thinking", "tool_calls", "images"))
 
 
@@ -40,8 +41,8 @@ class Ollama(FrameAdapter):
             self._pass_not_understood(frame, value, events)
         if error:
             fault = read_fault(error)
-            if where := text_in(value, "signin_url"):
-                fault = fault._replace(message=bounded(f"{fault.message}; sign in at {where}"))
+            if url := text_in(value, "signin_url"):
+                fault = fault._replace(message=bounded(f"{fault.message}; sign in at {url}"))
             self._fail(fault, events)
         elif done is True:
             if message is None and (wrong_format := self._wrong_format_error(events)) is not None:
@@ -75,5 +76,5 @@ class Ollama(FrameAdapter):
         """
         self._flush(events)
         self._name_response(None, counts.get("model"))
-        gone = reason is not None and not bounded(reason, 100)
-        self._complete_response(reason, read_usage(counts), events, finish="other" if gone else None)
+        is_disconnected = reason is not None and not bounded(reason, 100)
+        self._complete_response(reason, read_usage(counts), events, finish="other" if is_disconnected else None)

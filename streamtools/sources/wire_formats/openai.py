@@ -88,14 +88,14 @@ _decode_text = msgspec.json.Decoder(_TextChunk).decode
 
 
 class ChatCompletions(FrameAdapter):
-    """Converts chat completion chunks from SSE into source events. The first finish reason and the last usage count."""
+    """Converts chat completion chunks from SSE into source events. Uses the first finish reason and the last usage."""
 
     name = "openai"
     format = "openai"
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         super().__init__(SSEDecoder(limits.frame), limits)
-        self._expects_text = False  # the last chunk was a piece of the answer, so the next one probably is one as well
+        self._expects_text = False  # the last chunk was a piece of text, so the next chunk probably is one too
         self._calls = ChatCalls(limits)
         self._reasoning_fields = _ReasoningFields(limits)
         self._citations: Any = None
@@ -184,11 +184,11 @@ class ChatCompletions(FrameAdapter):
             if content := delta.get(name):
                 self._add_content(content, events)
         if calls:
-            for left in self._calls.take(calls, events):
-                self._pass_raw(left, events)
+            for entry in self._calls.take(calls, events):
+                self._pass_raw(entry, events)
         if old_call and not (calls and self._calls.has_tool_calls):  # otherwise `function_call` repeats `tool_calls`
-            for left in self._calls.take_function_call(old_call, events):
-                self._pass_raw(left, events)
+            for entry in self._calls.take_function_call(old_call, events):
+                self._pass_raw(entry, events)
         return any(delta.get(name) for name in _OTHER_FIELDS)
 
     def _read_chunk_fields(self, chunk: dict[str, Any], more: bool, events: list[SourceEvent]) -> bool:
@@ -215,8 +215,8 @@ class ChatCompletions(FrameAdapter):
         """
         if self._reason is None:
             self._reason = str(reason) if isinstance(reason, str | int) else "unknown"
-        hidden = isinstance(native, str) and finish_reason(native) in ("length", "content_filter")
-        if hidden and finish_reason(self._reason) in ("stop", "tool_calls"):
+        is_truncated = isinstance(native, str) and finish_reason(native) in ("length", "content_filter")
+        if is_truncated and finish_reason(self._reason) in ("stop", "tool_calls"):
             self._reason = str(native)
 
     def _fail(self, fault: Fault | SourceError, events: list[SourceEvent]) -> None:
@@ -229,9 +229,9 @@ class ChatCompletions(FrameAdapter):
     def _pass_unknown(self, frame: Frame, value: Any, events: list[SourceEvent]) -> None:
         """Append an error if the value has one of the less common error shapes. Otherwise append it as `raw`."""
         known = value if isinstance(value, dict) else {}
-        named = "choices" not in known and "error" in (known.get("object"), known.get("type"))
+        is_error = "choices" not in known and "error" in (known.get("object"), known.get("type"))
         first = value[0] if isinstance(value, list) and value else None
-        if named or frame.event == "error" or (isinstance(first, dict) and first.get("error")):
+        if is_error or frame.event == "error" or (isinstance(first, dict) and first.get("error")):
             self._report(value, events)
         else:
             self._pass_not_understood(frame, value, events)
@@ -294,7 +294,7 @@ class _ReasoningFields:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._reported: dict[str, None] = {}
+        self._reported: dict[str, None] = {}  # a set of the names that `note` has recorded
         self._entries: list[dict[str, Any]] = []
         self._pieces: dict[str, list[str]] = {}  # pieces of the last entry, by field name
         self._characters_left = limits.text
@@ -341,7 +341,7 @@ class _ReasoningFields:
         self._pieces.clear()
 
     def close(self) -> list[SourceEvent]:
-        """Return an event with the joined details of the turn; nothing if there are none, or they exceed the limit."""
+        """Return an event with the joined details of the turn, if there are any and they do not exceed the limit."""
         self._join_pieces()
         entries = [{name: value for name, value in entry.items() if value is not None} for entry in self._entries]
         self._entries = []

@@ -121,6 +121,7 @@ class OutputItems:
             if item is None or item.kind != kind:
                 continue
             if differ(index, item.index):
+                # Of two items with one id, the index decides. If more than the index differs, it is another item.
                 other = self._by_index.get(index)
                 if other is not None and other.kind == kind and name in (other.item_id, other.id):
                     return other
@@ -172,17 +173,17 @@ class OutputItems:
             if item is not None and (item.done or item.key not in known):
                 found[index] = item
                 known.add(item.key)
-        left: dict[tuple[Any, ...], list[OutputItem]] = {}
+        unmatched: dict[tuple[Any, ...], list[OutputItem]] = {}
         for item in reversed(self._all):
             if item.kind in CALLS and item.key not in known:
                 key = (True, item.fingerprint) if item.done else (False, item.kind, item.name)
-                left.setdefault(key, []).append(item)
+                unmatched.setdefault(key, []).append(item)
         for index, data in calls.items():
             kind, name = data["type"], string(data.get("name"))
             fingerprint = _fingerprint(kind, name, data.get(CALLS[kind]))
             for key in ((True, fingerprint), (False, kind, name), (False, kind, None)) if index not in found else ():
-                if waiting := left.get(key):
-                    found[index] = waiting.pop()
+                if candidates := unmatched.get(key):
+                    found[index] = candidates.pop()
                     break
         return found
 
@@ -233,7 +234,7 @@ class OutputItems:
         if state in _CUT:
             item.fault = item.fault or Code.TRUNCATED
         if state in _ENDED or item.fault or item.whole or status in ("", "completed"):
-            self._name(item, data)
+            self._record_name(item, data)
             self._end(item, events)
             return
         self._announce(item, data, events)
@@ -259,7 +260,7 @@ class OutputItems:
         name = string(data.get("name")) or item.kind.removesuffix("_call")
         events.append(NativeToolCall(item.key, name, arguments, string(data.get("id")), provider_executed=True))
 
-    def _name(self, item: OutputItem, data: dict[str, Any]) -> None:
+    def _record_name(self, item: OutputItem, data: dict[str, Any]) -> None:
         """Record the call id and the name of a call if they were missing."""
         item.name = item.name or string(data.get("name"))
         if item.id is None and (known := string(data.get("call_id"))) is not None:
@@ -269,7 +270,7 @@ class OutputItems:
     def _announce(self, item: OutputItem, data: dict[str, Any], events: list[SourceEvent]) -> None:
         """Append the start of a call. For a call that has begun, append its id and name if one of them is new."""
         known = item.id, item.name
-        self._name(item, data)
+        self._record_name(item, data)
         if not item.begun and len(self._open) >= self._limits.calls:
             item.begun = True
             item.fault = Code.TOO_MANY_CALLS
@@ -318,12 +319,12 @@ class OutputItems:
     def _remember(self, item: OutputItem) -> None:
         """Record the fingerprint of a finished call, so that a repetition of the call is recognized."""
         given = item.given
-        written = given is None and item.streamed
-        if written:
+        is_json = given is None and item.streamed
+        if is_json:
             given = item.received.getvalue() + ('"}' if item.kind == "custom_tool_call" else "")
         elif item.kind == "custom_tool_call" and isinstance(given, dict):
             given = given.get("input") if item.fault is None else given
-        item.fingerprint = _fingerprint(item.kind, item.name, given, written)
+        item.fingerprint = _fingerprint(item.kind, item.name, given, is_json)
         for name in (item.item_id, item.id):
             if name is not None:
                 self._done.setdefault((name, item.fingerprint), item)
@@ -362,12 +363,12 @@ def index_or_none(index: Any) -> int | None:
     return index if isinstance(index, int) else None
 
 
-def _fingerprint(kind: str, name: Any, value: Any, written: bool = False) -> str:
+def _fingerprint(kind: str, name: Any, value: Any, is_json: bool = False) -> str:
     """Return a string that is equal for two calls with the same kind, name and arguments, in any JSON formatting.
 
-    With `written`, `value` is JSON text even for a custom call.
+    With `is_json`, `value` is JSON text even for a custom call.
     """
-    if kind == "custom_tool_call" and not written and (value is None or isinstance(value, str)):
+    if kind == "custom_tool_call" and not is_json and (value is None or isinstance(value, str)):
         value = {"input": string(value) or ""}
     try:
         value = read_arguments(value).value

@@ -28,13 +28,13 @@ Path: TypeAlias = tuple[str | int, ...]
 
 _MAX_DEPTH = 200  # the maximum number of steps in a path, because `_joined` is recursive
 _MAX_PATH_LENGTH = 4096
-_step = re.compile(
+_step = re.compile(  # `.name`, `[0]`, `["name"]` or `['name']`
     r"\.(?P<name>[^.\[\]\s\"'*]+)"
     r"|\[(?P<index>\d{1,9})\]"
     r"|\[\"(?P<double>(?:[^\"\\]|\\.)*)\"\]"
     r"|\['(?P<single>(?:[^'\\]|\\.)*)'\]"
 )
-_quote = re.compile(r"\\'|\"")
+_quote_in_key = re.compile(r"\\'|\"")  # in a key in single quotes: `\'` or `"`
 _VALUES: dict[str, Any] = {"stringValue": str, "numberValue": int | float, "boolValue": bool}
 
 
@@ -202,7 +202,7 @@ def _name(found: re.Match[str]) -> str | int:
         return found["name"]
     body = found["double"]
     if body is None:
-        body = _quote.sub(lambda found: "'" if found[0] == "\\'" else '\\"', found["single"])
+        body = _quote_in_key.sub(lambda found: "'" if found[0] == "\\'" else '\\"', found["single"])
     name: str = json.loads(f'"{body}"')
     return name
 

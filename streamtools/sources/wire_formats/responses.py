@@ -247,8 +247,8 @@ class Responses(FrameAdapter):
 
     def _finish_response(self, status: str, event: dict[str, Any], events: list[SourceEvent]) -> None:
         response = object_in(event, "response")
-        if status == "completed" and (given := response.get("status")) in list(_ENDS.values()):
-            status = given
+        if status == "completed" and (actual := response.get("status")) in list(_ENDS.values()):
+            status = actual
         usage = read_usage(response.get("usage"))
         if status == "failed":
             if usage is not None:
