@@ -15,8 +15,9 @@ Each family module contains the dialects with a similar form. Its docstring show
 To add a dialect:
 
 1. Choose the family module with the most similar form, or create a new one.
-2. Write a function in this module that returns a `Dialect`. The name of the function is the id of the dialect. The
-   docstring names the models, and the source of the form, such as a chat template or a parser of an inference server.
+2. Write a function in the family module that returns a `Dialect`. The name of the function is the id of the dialect.
+   The docstring names the models, and the source of the form, such as a chat template or a parser of an inference
+   server.
 
        def my_model_json() -> Dialect:
            """Return the dialect of example/my-model, as its chat template defines it."""
@@ -31,7 +32,7 @@ To add a dialect:
    follow the marker. It distinguishes a call from a mention of the marker. The grammars are in
    `streamtools.parsing.bodies`. `reserved` holds the texts that a tool result must not contain. `Opener`, `Tag` and
    `Dialect` in `base` document the other fields.
-3. Add the id to its family module in `table`, and the models to `model_names`.
+3. In `table`, add the id to the family module. Add the models to `model_names`.
 4. Describe the markers in `tests/families`, for the property tests. Run `python -m tests.whole.dialects_page` to
    generate the documentation. Then run `python -m conformance run --dialect my_model_json`.
 

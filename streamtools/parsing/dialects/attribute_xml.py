@@ -114,7 +114,7 @@ def deepseek_dsml() -> Dialect:
         dialect,
         write_result=lambda name, text: f"<tool_result>{text}</tool_result>",
         in_reasoning="call",
-        reserved=(*dialect.reserved[:2], *both_tags("tool_result")),
+        reserved=(*dialect.reserved[:2], *both_tags("tool_result")),  # without the tags of `tool_response`
     )
 
 
@@ -340,6 +340,7 @@ def _quote(text: str) -> str:
 
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_"
+# The characters that may follow the name in a tag, and a name, such as "get_weather".
 _AFTER_NAME = (">", "/", " ", "\n", "\r", "\t")
 _is_name = re.compile(r"[^\W\d][\w.\-]{0,127}").fullmatch
 
@@ -358,6 +359,7 @@ def morph_xml() -> Dialect:
         openers_of=_element_openers,
         write_call=_write_elements,
         reserved=both_tags("tool_response"),
+        # The tag of a tool: `<get_weather>`, or `<now/>`.
         reserved_patterns=(("<", r"[\w.-]{1,128}[ \t\r\n]{0,32}/?>"),),
         auto=False,
         notes="The outer tag has the name of the tool. The inner tags have the names of its parameters.",

@@ -1,8 +1,9 @@
 """Defines `Dialect` and its parts.
 
 A `Dialect` reads calls with its openers. An opener consists of a marker and the grammar of the text after the marker.
-Two functions of a dialect write calls and results. The dialect must be able to read the calls that it writes. The end
-of this module contains parts that many dialects share.
+Two functions of a dialect write calls and results. The dialect must be able to read the calls that it writes. A marker
+consists of parts: strings, and objects of `streamtools.parsing.markers`, such as `Some`. The end of this module
+contains parts that many dialects share.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from streamtools.parsing.markers import Marker, Part, Some, Where
 from streamtools.parsing.span import Body
 
 ALONE = "A call is the whole answer: nothing comes before it."
+"""A sentence of the prompt for a dialect whose calls are read only at the start of a message."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,8 +28,8 @@ class Opener:
     """A marker, and the grammar of the text after it: a call, or a tool result that the model invented.
 
     `parts` is the marker. `ahead` is the text that must follow it, so that the parser recognizes the call. `body` is
-    the grammar. It begins to read after `parts`, so it also reads the text of `ahead`. `where` and `not_after` have the
-    same meaning as for `Marker`. `kind` tells whether the text is a call or a result.
+    the grammar. It reads from the end of `parts`, so it also reads the text of `ahead`. `where` and `not_after` have
+    the same meaning as for `Marker`. `kind` tells whether the text is a call or a result.
     """
 
     parts: tuple[Part, ...]
@@ -157,10 +159,10 @@ class Dialect:
             raise TypeError(f"`reserved` must be a tuple of strings, got {reserved!r}; write ({reserved!r},)")
         forms = [opener.parts + opener.ahead for opener in self.openers] + [tag.parts for tag in self.tags]
         entries = [(parts, pieces(parts)) for parts in forms]
-        for one in entries:
-            for other in entries:
-                if one is not other and other[1][: len(one[1])] == one[1]:
-                    raise ValueError(f"in dialect {self.id!r} the marker {_show(other[0])} begins with {_show(one[0])}")
+        for head in entries:
+            for long in entries:
+                if head is not long and long[1][: len(head[1])] == head[1]:
+                    raise ValueError(f"in dialect {self.id!r} the marker {_show(long[0])} begins with {_show(head[0])}")
 
     def instructions(self, name: str = "get_weather", arguments: Mapping[str, Any] | None = None) -> str:
         """Return a prompt that teaches a model to call tools in this dialect. It does not list the tools.
@@ -209,10 +211,13 @@ def _show(parts: tuple[Part, ...]) -> str:
 # Parts that many dialects share.
 
 AFTER_WRAPPER: Final = (Some(r"^ \t\r\n", 1, 1),)
-"""Any character except white space, for `ahead` of a wrapper. If the message ends before it, a call was cut off."""
+"""Any character except white space, for `ahead` of a wrapper. If none follows, a call was cut off."""
 
 NO_JSON: Final = Some(r"^ \t\r\n\[{<", 1, 1)
-"""A character that cannot begin JSON. After a special token that always begins a call, it makes the call malformed."""
+"""A character that begins neither a call in JSON nor a tag.
+
+After a special token that always begins a call, it makes the call malformed.
+"""
 
 
 def ends_of_turn(*tokens: str) -> tuple[Tag, ...]:

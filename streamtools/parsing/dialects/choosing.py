@@ -25,7 +25,7 @@ None means `"auto"`, until the model makes a native call. `()` enables no dialec
 """
 
 _NATIVE = "no dialect is enabled for a model with native calls"
-_NOT_NAMED = "the dialect is not enabled"
+_NOT_ENABLED = "the dialect is not enabled"
 
 
 def choose_dialects(dialects: Dialects) -> tuple[Dialect, ...]:
@@ -87,9 +87,9 @@ def _tag_for_auto(tag: Tag) -> Tag:
     return replace(tag, where="start") if tag.closings and not tag.before else tag
 
 
-def _without_shared_tags(dialect: Dialect, named: Iterable[Dialect]) -> Dialect:
-    """Return a dialect of `"auto"` without the tags that begin an opener of a dialect in `named`."""
-    openers = [pieces(opener.parts + opener.ahead) for each in named for opener in each.openers]
+def _without_shared_tags(dialect: Dialect, chosen: Iterable[Dialect]) -> Dialect:
+    """Return a dialect of `"auto"` without the tags that begin an opener of a dialect in `chosen`."""
+    openers = [pieces(opener.parts + opener.ahead) for each in chosen for opener in each.openers]
 
     def begins_opener(tag: Tag) -> bool:
         parts = pieces(tag.parts)
@@ -159,4 +159,4 @@ def auto_as_near_misses(*, tags: bool = False, message: str = _NATIVE) -> tuple[
 def others_as_near_misses(dialects: Sequence[Dialect]) -> list[Dialect]:
     """Return the dialects of `"auto"` that are not in `dialects`, as near misses. Returns [] if `dialects` is empty."""
     ids = {dialect.id for dialect in dialects}
-    return [dialect for dialect in auto_as_near_misses(message=_NOT_NAMED) if dialect.id not in ids] if ids else []
+    return [dialect for dialect in auto_as_near_misses(message=_NOT_ENABLED) if dialect.id not in ids] if ids else []

@@ -51,7 +51,7 @@ def new_nonce() -> str:
     return "".join(secrets.choice(_NONCE_LETTERS) for _ in range(_NONCE_LENGTH))
 
 
-def _check(nonce: str | None) -> str:
+def _check_nonce(nonce: str | None) -> str:
     """Return `nonce`, or "" for None. Raises ValueError if it is not 1 to 16 ASCII letters and digits."""
     if nonce is None:
         return ""
@@ -63,7 +63,7 @@ def _check(nonce: str | None) -> str:
 _BLANK = Some(r" \t", 1, 32)
 _NAME = Some("A-Za-z0-9_-", 1, TOOL_NAME)
 _OBJECT = (SPACES, "{", SPACES, '"')
-_BEFORE_HASH = r"(?:[^\W_]|#)"  # a letter, a digit, or a fourth hash
+_NOT_BEFORE_HASH = r"(?:[^\W_]|#)"  # "a###:" and "####:" are no markers
 
 
 def hash_marker(
@@ -77,11 +77,11 @@ def hash_marker(
     With `marker_at="line_start"`, the marker must be at the start of a line. `in_code` is `Dialect.in_code`. `nonce`
     is the result of `new_nonce`, or None. Raises ValueError for an invalid nonce.
     """
-    nonce = _check(nonce)
+    nonce = _check_nonce(nonce)
     mark, named, word = f"###{nonce}", (_BLANK, nonce) if nonce else (), f"{nonce} " if nonce else ""
 
     def opener(*parts: Part, ahead: tuple[Part, ...], kind: Literal["call", "result"]) -> Opener:
-        return Opener((*parts, SPACES), _read_object, ahead, where=marker_at, not_after=_BEFORE_HASH, kind=kind)
+        return Opener((*parts, SPACES), _read_object, ahead, where=marker_at, not_after=_NOT_BEFORE_HASH, kind=kind)
 
     return Dialect(
         id="hash_marker",
@@ -114,7 +114,7 @@ def _faulty_hashes(nonce: str) -> tuple[NearMiss, ...]:
             (("###result", _BLANK, _NAME, ":", SPACES, "{"), "the result lacks its nonce"),
             (("###result", _BLANK, _ANY_NONCE, _BLANK, _NAME, ":", SPACES, "{"), "the result has another nonce"),
         ]
-    return tuple(NearMiss(parts, fault, not_after=_BEFORE_HASH) for parts, fault in faults)
+    return tuple(NearMiss(parts, fault, not_after=_NOT_BEFORE_HASH) for parts, fault in faults)
 
 
 def _read_object(span: Span) -> Generator[None, None, None]:
@@ -127,6 +127,7 @@ def _read_object(span: Span) -> Generator[None, None, None]:
 
 
 _CALL, _RESULT = "~~~tool_call", "~~~tool_result"
+# "~~~json" or "```tool_call": faulty forms of "~~~tool_call"
 _OTHER_FENCES = OneOf(
     ("json", "tool", "tools", "tool_calls", "tool-call", "tool call", "toolcall", "function", "function_call")
 )
@@ -135,6 +136,7 @@ _TILDES, _SPACES_AND_TILDES = Pattern("~~~"), Pattern(SPACES, "~~~")
 _FENCE_LABEL = Pattern(BLANKS, Some("A-Za-z0-9_+-", 0, 16), BLANKS, LINE_END)
 _run_of_ticks = re.compile("`*").match
 _CLOSING_LINE: tuple[Part, ...] = ("\n", Some(r" \t", 0, 256), "~~~")
+# The closing line ends a call even inside a JSON string.
 _IN_STRING, _CLOSING = Pattern(*_CLOSING_LINE), Closing(_CLOSING_LINE)
 
 
@@ -144,7 +146,7 @@ def tilde_fence(*, in_code: Literal["text", "call"] = "text", nonce: str | None 
     `in_code` is `Dialect.in_code`. `nonce` is the result of `new_nonce`, or None. Raises ValueError for an invalid
     nonce.
     """
-    nonce = _check(nonce)
+    nonce = _check_nonce(nonce)
     named = (_BLANK, nonce) if nonce else ()
     word = f" {nonce}" if nonce else ""
 
@@ -210,8 +212,8 @@ def _read_call(span: Span) -> Generator[None, None, None]:
             yield from _read_closing(span, fenced)
     elif state is OPEN:
         in_call = span.in_call
-        span.close(Code.TRUNCATED, survivors=True)
-        if not in_call:  # between two calls of an array
+        span.close(Code.TRUNCATED, survivors=True)  # complete calls of an array remain valid
+        if not in_call:  # the text ends between two calls of an array
             _warn_missing_close(span)
     else:
         yield from _skip_to_closing(span)

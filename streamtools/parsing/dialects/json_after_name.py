@@ -34,6 +34,7 @@ from streamtools.parsing.markers import SPACES, Maybe, OneOf, Part, Some
 
 _MISTRAL = "[TOOL_CALLS]"
 _LISTED, _NAMED = json_calls(), bare(NamedCall("[ARGS]", id_tag="[CALL_ID]", optional=True), _MISTRAL)
+# A character that does not begin JSON. After the token, it begins a name.
 _NO_LIST = Some(r"^ \t\r\n\[{", 1, 1)
 _MISTRAL_RESERVED = (_MISTRAL, "[/TOOL_CALLS]", "[TOOL_RESULTS]", "[/TOOL_RESULTS]")
 
@@ -183,6 +184,7 @@ def kimi_k2() -> Dialect:
     )
 
 
+# "functions.0" or "0", and then "functions.get_weather:0" or "get_weather:0"
 _is_number = re.compile(r"(?:functions\.)?[0-9]+").fullmatch
 _kimi_id = re.compile(r"(?:functions\.)?(.+):[0-9]+").fullmatch
 

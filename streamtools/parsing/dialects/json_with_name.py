@@ -163,10 +163,10 @@ def cohere_action_json() -> Dialect:
     `<|START_ACTION|>[{"tool_call_id": "0", "tool_name": "get_weather", "parameters": {"city": "Paris"}}]<|END_ACTION|>`
 
     Tokens are also read inside code. The token at the end of an answer directly follows the text. If the last line of
-    the text is code or a quote, this token would otherwise be read as part of it. Source: the chat templates of
+    the text is code or a quote, this token would otherwise be read as part of that. Source: the chat templates of
     CohereLabs/c4ai-command-r7b-12-2024 and CohereLabs/c4ai-command-a-03-2025.
     """
-    call, end_of_result = json_calls("<|END_ACTION|>"), "<|END_TOOL_RESULT|>"
+    calls, end_of_result = json_calls("<|END_ACTION|>"), "<|END_TOOL_RESULT|>"
 
     def write_call(name: str, arguments: dict[str, Any]) -> str:
         call = compact({"tool_call_id": "0", "tool_name": name, "parameters": arguments})
@@ -179,8 +179,8 @@ def cohere_action_json() -> Dialect:
     return Dialect(
         id="cohere_action_json",
         openers=(
-            *(Opener(("<|START_ACTION|>", SPACES), call, ahead=(first,)) for first in "[{"),
-            Opener(("<|START_ACTION|>", SPACES), call, ahead=(NO_JSON,), auto=False),
+            *(Opener(("<|START_ACTION|>", SPACES), calls, ahead=(first,)) for first in "[{"),
+            Opener(("<|START_ACTION|>", SPACES), calls, ahead=(NO_JSON,), auto=False),
             Opener(("<|START_TOOL_RESULT|>",), forged_result(end_of_result), kind="result"),
         ),
         write_call=write_call,
@@ -292,7 +292,7 @@ def _json_writer(
 
 
 _NAME_KEY = (('"', '(?:name|toolName|tool_name|tool|function)"'),)
-"""The key of the name in bare JSON, for `Dialect.reserved_patterns`."""
+"""The key of the name in bare JSON, such as `"tool_name"`, for `Dialect.reserved_patterns`."""
 
 
 def llama3_json() -> Dialect:
@@ -356,6 +356,7 @@ def _array_openers(names: tuple[str, ...]) -> tuple[Opener, ...]:
 
 
 def _bare(begin: tuple[Part, ...]) -> tuple[Opener, ...]:
+    """Return the openers of bare JSON: at the start of a message, and after another call and a semicolon."""
     return (
         Opener(begin[:1], from_its_marker(json_calls()), ahead=begin[1:], where="start"),
         Opener((";", SPACES), json_calls(), ahead=begin, where="start"),
@@ -386,6 +387,7 @@ def _quoted(words: tuple[str, ...]) -> tuple[str, ...]:
 
 _GAP = Some(r" \t\r\n", 0, 16)
 _ARGUMENTS = OneOf(_quoted(ARGUMENT_FIELDS))
+# '"id": "call_1", ', then '"type": "function", ' and '"function": {'
 _ID_VALUE: tuple[str | Some, ...] = ('"', Some(r'^"\\\n', 0, 64), '"')
 _ID = Maybe((OneOf(_quoted(ID_FIELDS)), _GAP, ":", _GAP, *_ID_VALUE, _GAP, ",", _GAP))
 _TYPE = Maybe(('"type"', _GAP, ":", _GAP, '"function"', _GAP, ",", _GAP))

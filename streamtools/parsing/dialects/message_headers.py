@@ -20,11 +20,12 @@ from streamtools.parsing.dialects.writing import name_and_json
 from streamtools.parsing.markers import BLANKS, LINE_END, SPACES, OneOf, Part, Some, Where
 from streamtools.parsing.span import Span
 
+# Parts of the headers of `harmony`. `_ENDS` are the tokens that end a message, `_BEGINS` those that begin a header.
 _ENDS = ("<|call|>", "<|end|>", "<|return|>")
 _BEGINS = ("<|start|>", "<|channel|>")
-_BLANKS = Some(r" \t", 0, 4)
+_PADDING = Some(r" \t", 0, 4)
 _CONTENT_TYPE = (OneOf(("<|constrain|>", "")), Some(r"A-Za-z0-9_.+/ \t-", 0, 24))
-_MESSAGE: tuple[Part, ...] = (_BLANKS, *_CONTENT_TYPE, "<|message|>")
+_MESSAGE: tuple[Part, ...] = (_PADDING, *_CONTENT_TYPE, "<|message|>")
 """The end of a header: the type of the content, such as `json`, and the token before the content."""
 _CHANNEL: tuple[Part, ...] = ("<|channel|>", Some("A-Za-z_-", 1, 16))
 _ANALYSIS, _USER = "<|channel|>analysis", OneOf(("assistant", "user"))
@@ -43,17 +44,17 @@ def harmony() -> Dialect:
     format of openai/gpt-oss, and its chat template.
 
     Tokens are also read inside code, because they directly follow the text of a message. If the last line of the text
-    is code or a quote, the end of the message and the next call would otherwise be read as part of it.
+    is code or a quote, the end of the message and the next call would otherwise be read as part of this code or quote.
     """
     message = AddressedCall(r"to=(?:functions\.)?([^ \t\r\n<>|]+)", ends=_ENDS, begins=_BEGINS)
-    result: tuple[Part, ...] = ("<|start|>functions.", _TOOL, *_TO, "assistant", _BLANKS, *_CHANNEL, *_MESSAGE)
+    result: tuple[Part, ...] = ("<|start|>functions.", _TOOL, *_TO, "assistant", _PADDING, *_CHANNEL, *_MESSAGE)
     return Dialect(
         id="harmony",
         openers=(
             *(Opener(header, message, tag_parts=header.index(_TOOL) + 1) for header in _headers(_TOOL)),
             Opener(("<|start|>assistant", *_TO, _TOOL, *_MESSAGE), message, tag_parts=4),
-            # The prompt contains the beginning of the header.
-            Opener((*_TO[1:], _TOOL, _BLANKS, *_CHANNEL, *_MESSAGE), message, where="start", tag_parts=0),
+            # The prompt may contain the beginning of the header, such as `<|start|>assistant`.
+            Opener((*_TO[1:], _TOOL, _PADDING, *_CHANNEL, *_MESSAGE), message, where="start", tag_parts=0),
             Opener(result, message.result, kind="result"),
         ),
         write_call=name_and_json(
@@ -67,10 +68,10 @@ def harmony() -> Dialect:
         reserved=(*_ENDS, *_BEGINS, "<|message|>", "<|constrain|>"),
         tags=(
             *(Tag(header, closings=_ENDS, before=_BEGINS) for header in _reasoning_headers()),
-            *(Tag((*role, *_CHANNEL, *more, *_MESSAGE)) for role in _ROLES for more in ((), (_BLANKS, *_CHANNEL))),
+            *(Tag((*role, *_CHANNEL, *more, *_MESSAGE)) for role in _ROLES for more in ((), (_PADDING, *_CHANNEL))),
             *(Tag(header) for header in _headers(_USER)),
-            # The prompt contains the beginning of the header.
-            Tag((*_TO[1:], _USER, _BLANKS, *_CHANNEL, *_MESSAGE), where="start"),
+            # The prompt may contain the beginning of these headers too.
+            Tag((*_TO[1:], _USER, _PADDING, *_CHANNEL, *_MESSAGE), where="start"),
             Tag(("analysis", *_MESSAGE), closings=_ENDS, before=_BEGINS, where="start", auto=False),
             *(Tag((channel, *_MESSAGE), where="start", auto=False) for channel in ("commentary", "final")),
             Tag(("<|start|>", OneOf(("assistant", "user", "system", "developer")), "<|message|>")),
@@ -84,9 +85,9 @@ def _reasoning_headers() -> Iterator[tuple[Part, ...]]:
     """Yield the headers of reasoning. Of two channels, the last one is used. The recipient may be the user."""
     for role in _ROLES:
         yield (*role, _ANALYSIS, *_MESSAGE)
-        yield (*role, *_CHANNEL, _BLANKS, _ANALYSIS, *_MESSAGE)
+        yield (*role, *_CHANNEL, _PADDING, _ANALYSIS, *_MESSAGE)
         yield (*role, _ANALYSIS, *_TO, _USER, *_MESSAGE)
-    yield ("<|start|>assistant", *_TO, _USER, _BLANKS, _ANALYSIS, *_MESSAGE)
+    yield ("<|start|>assistant", *_TO, _USER, _PADDING, _ANALYSIS, *_MESSAGE)
 
 
 def _headers(recipient: Part) -> tuple[tuple[Part, ...], ...]:
@@ -96,7 +97,7 @@ def _headers(recipient: Part) -> tuple[tuple[Part, ...], ...]:
     """
     after_channel = [(*role, *_CHANNEL, *_TO, recipient) for role in _ROLES]
     in_role = ("<|start|>assistant", *_TO, recipient)
-    before_channel = [(*header, _BLANKS, *_CHANNEL) for header in (*after_channel, in_role)]
+    before_channel = [(*header, _PADDING, *_CHANNEL) for header in (*after_channel, in_role)]
     return tuple((*header, *_MESSAGE) for header in (*after_channel, *before_channel))
 
 
@@ -133,7 +134,7 @@ def functionary_v32() -> Dialect:
 
     A turn consists of messages like `>>>get_weather`, a line end, and `{"city": "Paris"}`. The prompt contains the
     `>>>` of the first message. The line of its recipient therefore looks like prose. So only names of declared tools
-    are recipients. Source: the chat template of meetkai/functionary-small-v3.2.
+    are read as recipients. Source: the chat template of meetkai/functionary-small-v3.2.
     """
     return Dialect(
         id="functionary_v32",

@@ -1,4 +1,4 @@
-"""Finds the dialects that a model writes, by the name of the model. The table lists model families and sources.
+"""Finds the dialects that a model writes, by the name of the model. The table lists model families and their sources.
 
 Model names have many spellings: `Qwen/Qwen3-8B`, `qwen3:8b`, `accounts/fireworks/models/qwen3-8b`, `llama-v3p1-8b`,
 `unsloth/Qwen3-8B-bnb-4bit`, `Qwen3-8B-Q4_K_M.gguf`. A name may contain two families: first the model, and after it the
@@ -30,15 +30,15 @@ class ModelFamily(NamedTuple):
 
     name: str
     pattern: str
-    """A regular expression for their names in lower case, with dashes instead of underscores and spaces."""
+    """A regular expression for the model names in lower case, with dashes instead of underscores and spaces."""
     dialects: tuple[str, ...]
-    """The ids of the dialects that they write, best first. () if their calls are always native."""
+    """The ids of the dialects that the models write, best first. () if the models write no calls in text."""
     reasoning: str
-    """The tag that opens their reasoning. "" if they write no reasoning."""
+    """The tag that opens reasoning. "" if the models write no reasoning."""
     in_reasoning: bool | None
-    """True if an answer begins inside reasoning, without an opening tag. The value for `in_reasoning` of a parser.
+    """True if an answer begins inside reasoning, without an opening tag. This is the option `in_reasoning` of a parser.
 
-    None if it depends on the request, which can turn reasoning on or off.
+    None if this depends on the request, which can turn reasoning on or off.
     """
     source: str
 
@@ -278,6 +278,7 @@ MODELS: Final = tuple(
 )
 """All known model families, grouped by vendor."""
 
+# "3p1" in "llama-v3p1-8b" means "3.1".
 _point = re.compile(r"(?<=\d)p(?=\d)")
 
 

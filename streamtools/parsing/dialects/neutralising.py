@@ -1,9 +1,9 @@
 """Neutralizes data, so that neither a parser nor a model reads markers or tokens in it as structure.
 
-A tool result is data. A model that repeats the result must not call a tool or begin a turn by doing so. `neutralise`
+A tool result is data. If a model repeats the result, it must not thereby call a tool or begin a turn. `neutralise`
 finds each text that a dialect reserves, and each token of a chat template. It inserts a word joiner (U+2060), which is
-invisible, after the first character of each. `restore` removes these joiners from text that the model repeats. This
-makes attacks harder, but it is not a security boundary.
+invisible, after the first character of each match. `restore` removes these joiners from text that the model repeats.
+This makes attacks harder, but it is not a security boundary.
 
 The texts may overlap. For example, `<|[INST]|>` contains two tokens. So the search finds the first character of each
 text, even inside another text. `restore` removes a joiner only if `neutralise` would insert one at its position.
@@ -33,7 +33,10 @@ _TEMPLATE_TOKENS = (
     (r"\[", r"(?:[gs]MASK|BOS|EOS|EOT|(?:start|end)_header_id|\|[^\[\]\n]{1,64}\|)\]|e~\["),
     (r"\]", r"~!?b[\[\]]"),  # MiniMax
 )
-"""The tokens of chat templates. Each item has a pattern of the first character, and a pattern of the rest."""
+"""The tokens of chat templates, such as `<|im_end|>`, `<end_of_turn>`, `[INST]`, `[gMASK]` and `]~b]`.
+
+Each item has a pattern of the first character, and a pattern of the rest.
+"""
 
 _BLOCK = 64 * 1024  # the number of characters that one call of `re` searches
 _OVERLAP = 4 * 1024  # the number of characters after a block in which its last token may end
@@ -92,11 +95,11 @@ def _any_of(words: set[str]) -> str:
 def _insert_joiners(text: str, structure: re.Pattern[str]) -> str:
     if len(text) <= _BLOCK:
         return structure.sub(rf"\g<0>{JOINER}", text)
-    places = [0]
+    starts = [0]  # of the pieces between the joiners
     for begin in range(0, len(text), _BLOCK):  # in blocks, so that other threads can run between them
         ends = (match.end() for match in structure.finditer(text, begin, begin + _BLOCK + _OVERLAP))
-        places += takewhile((begin + _BLOCK).__ge__, ends)
-    return JOINER.join(text[at:end] for at, end in zip(places, (*places[1:], None), strict=True))
+        starts += takewhile((begin + _BLOCK).__ge__, ends)
+    return JOINER.join(text[start:end] for start, end in zip(starts, (*starts[1:], None), strict=True))
 
 
 def _restore(value: Any, structure: re.Pattern[str]) -> Any:
@@ -111,9 +114,9 @@ def _restore(value: Any, structure: re.Pattern[str]) -> Any:
 
 def _remove_joiners(text: str, structure: re.Pattern[str]) -> str:
     first, *rest = text.split(JOINER)
-    places = {match.end() for match in structure.finditer(first + "".join(rest))}
-    pieces, at = [first], len(first)
+    positions = {match.end() for match in structure.finditer(first + "".join(rest))}
+    pieces, position = [first], len(first)
     for piece in rest:
-        pieces.append(piece if at in places else JOINER + piece)
-        at += len(piece)
+        pieces.append(piece if position in positions else JOINER + piece)
+        position += len(piece)
     return "".join(pieces)

@@ -119,7 +119,7 @@ def _name_and(following: tuple[Part, ...]) -> tuple[Part, ...]:
 def _pairs_writer(
     before: str, between: str, after: str, spelled: Mapping[str, str] = _NO_OTHER_SPELLINGS
 ) -> Callable[[str, dict[str, Any]], str]:
-    """Return a `write_call` function. It writes `before`, the name, `between`, the pairs and `after`.
+    """Return a `write_call` function. It writes `before`, the name, `between`, the pairs of tags, and `after`.
 
     `spelled` maps names of tags to other spellings, as for `ArgumentPairs`.
     """

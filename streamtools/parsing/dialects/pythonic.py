@@ -157,6 +157,7 @@ def granite_lines() -> Dialect:
         openers=(),
         openers_for=_line_openers,
         write_call=lambda name, arguments: f"{_write(name, arguments, _python)}\n",
+        # The beginning of a call: `get_weather(city=`, or `get_time()`.
         reserved_patterns=((f"(?<![{word}])[{word}]", rf"[{word}]{{0,127}}\([ \t\r\n]{{0,32}}(?:\)|{key}=)"),),
         tags=ends_of_turn("<|end_of_text|>"),
         auto=False,
@@ -177,7 +178,10 @@ def _line_openers(names: tuple[str, ...]) -> tuple[Opener, ...]:
 
 
 def _tagged(id: str, opening: str, close: str, *, ends: tuple[str, ...], loose: bool = False) -> Dialect:
-    """Return a dialect of Python calls between two tags, with or without a list. It also reads lists without tags."""
+    """Return a dialect of Python calls between two tags, with or without a list. It also reads lists without tags.
+
+    `ends` are the tokens that end a message. With `loose=True`, values may deviate from Python, as in LFM2.
+    """
     body = pythonic_calls(opening, close, loose=loose)
     return Dialect(
         id=id,
@@ -188,6 +192,7 @@ def _tagged(id: str, opening: str, close: str, *, ends: tuple[str, ...], loose: 
         openers_for=_list_openers,
         write_call=lambda name, arguments: f"{opening}[{_write(name, arguments, _python)}]{close}",
         reserved=(opening, close),
+        # The beginning of a list: `[get_weather(`.
         reserved_patterns=((r"\[", r"[ \t\r\n]{0,32}[^\s()\[\]{}<>\"'`=,;]{1,128}\("),),
         tags=(*closed_again(close), *ends_of_turn(*ends)),
         notes=_LITERALS_ONLY,
@@ -206,6 +211,7 @@ def _list_openers(names: tuple[str, ...]) -> tuple[Opener, ...]:
 
 
 def _write(name: str, arguments: dict[str, Any], literal: Callable[[Any], str]) -> str:
+    """Return a call like `get_weather(city="Paris")`. `literal` writes a value."""
     if all(map(is_writable, arguments)):
         return f"{name}({', '.join(f'{key}={literal(value)}' for key, value in arguments.items())})"
     return f"{name}(**{literal(arguments)})"  # only this form allows any key
@@ -225,7 +231,8 @@ def _python(value: Any) -> str:
 def gemma4() -> Dialect:
     """Return the dialect of google/gemma-4, as its chat template defines it: tokens surround strings and reasoning.
 
-    The model ends a message with calls with the opening tag of a result. The result follows in the next request.
+    After its calls, the model writes the opening tag of a result, and the message ends. The result follows in the next
+    request.
     """
     return _gemma(
         "gemma4",
@@ -266,13 +273,14 @@ def _gemma(id: str, syntax: Syntax, around: tuple[str, str, str, str], *tags: Ta
     )
 
 
+# A key that needs no quotes, such as "city" or "max-days".
 _plain_key = re.compile(r"[^\W\d][\w.-]*").fullmatch
 
 
 def _gemma_writer(mark: str) -> Callable[[Any], str]:
     """Return a function that writes a value.
 
-    A string gets a mark at each end. If it contains the mark, it becomes JSON.
+    A string gets a mark at each end. If the string contains the mark, it is written as JSON.
     """
 
     def write(value: Any) -> str:

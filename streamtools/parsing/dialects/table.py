@@ -35,7 +35,7 @@ _FAMILIES = {
         granite_lines
     """,
 }
-"""Maps each family module to the ids of its dialects. The function in the module that creates a dialect has its id."""
+"""Maps each family module to the ids of its dialects. The function that creates a dialect has its id as name."""
 
 _FAMILY_OF = {id: family for family, ids in _FAMILIES.items() for id in ids.split()}
 
@@ -44,13 +44,13 @@ class _LazyDialects(Mapping[str, Dialect]):
     """Creates each dialect on first use."""
 
     def __init__(self) -> None:
-        self._made: dict[str, Dialect] = {}
+        self._created: dict[str, Dialect] = {}
 
     def __getitem__(self, id: str) -> Dialect:
-        if id not in self._made:
+        if id not in self._created:
             family = import_module(f"streamtools.parsing.dialects.{_FAMILY_OF[id]}")
-            self._made.setdefault(id, getattr(family, id)())  # another thread may have created it first
-        return self._made[id]
+            self._created.setdefault(id, getattr(family, id)())  # another thread may have created it first
+        return self._created[id]
 
     def __iter__(self) -> Iterator[str]:
         return iter(_FAMILY_OF)

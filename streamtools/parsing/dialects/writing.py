@@ -28,7 +28,7 @@ def as_text(value: Any) -> str:
 def write_value(value: Any, *tags: str) -> str:
     """Return `as_text(value)`, changed so that it contains none of `tags`.
 
-    `break_tags` changes a string. In JSON, each `<` is escaped.
+    In a string, `break_tags` breaks the tags. In the JSON of any other value, each `<` is escaped.
     """
     if isinstance(value, str):
         return break_tags(value, *tags)
