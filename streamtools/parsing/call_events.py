@@ -28,7 +28,10 @@ BROKEN_OFF = "the model broke off, and another one gives the answer"
 
 
 class CallDraft(msgspec.Struct, eq=False):
-    """A call that the model is still writing. Positions count characters from the start of its span."""
+    """A call that the model is still writing. Positions count characters from the start of its span.
+
+    A span is the text of a call, or of several calls, with their markers.
+    """
 
     id: str
     begin: int = 0  # the position where the text of the call begins

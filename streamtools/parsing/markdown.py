@@ -19,7 +19,7 @@ from streamtools.parsing.marker_starts import STRUCTURE, MarkerStarts
 from streamtools.parsing.markers import Search
 from streamtools.parsing.reader import matcher
 
-# The phases of a line: what the last characters were.
+# The phases of a line. Its last characters decide its phase.
 BODY = 0  # text of the line: the kind of its block is known
 ESCAPE = 1  # an odd number of back-slashes: back-ticks after them open no code span
 ESCAPED = 2  # back-ticks after an odd number of back-slashes

@@ -94,6 +94,7 @@ def _json_at_start(names: Sequence[str]) -> Recognise:
     fences = [Marker((mark * 3, Some(mark, 0, 13), *_LABEL)) for mark in "`~"]
     fenced = Markers([(fence, None) for fence in fences]).at
     keys, tools = "|".join(NAME_FIELDS), "|".join(map(re.escape, names))
+    # Matches `{"name": "add"`, also with other members before the name.
     named = re.compile(rf'\{{.{{0,{_WINDOW}}}?"(?:{keys})"\s{{0,8}}:\s{{0,8}}"(?:{tools})"', re.DOTALL).match
 
     def recognise(text: str, at: int, ended: bool) -> tuple[str, int] | Literal[False] | None:

@@ -1,8 +1,8 @@
-"""Reads the text of a span for a grammar. The reads are generators that pause until enough text has arrived.
+"""Reads the text of a span for a grammar. A span is the text of a call, or of several calls, with their markers.
 
-A grammar is also a generator. It calls the reads in order, as if all text were there. The line at which the grammar is
-paused is its whole state, so a new dialect needs only a few lines of code. `Reader.ended` is True after the end of the
-stream.
+The reads are generators that pause until enough text has arrived. A grammar is also a generator. It calls the reads in
+order, as if all text were there. The line at which the grammar is paused is its whole state, so a new dialect needs
+only a few lines of code. `Reader.ended` is True after the end of the stream.
 
     def body(span):
         while (yield from span.peek()) != "]":
@@ -336,7 +336,7 @@ class Reader:
                 return False
             yield
 
-    # The text that is kept.
+    # The stored text.
 
     def take_read(self) -> str:
         """Return the text that was read, and remove it from the stored text. Renew the limit for the text after it."""

@@ -137,7 +137,7 @@ class ReasoningEnd:
         opening tag that a model may repeat, if the template has already written it.
         """
         self.opening = opening
-        self._tags = sorted(set(tags), key=len)  # at one position, the tag that is complete first is matched
+        self._tags = sorted(set(tags), key=len)  # shortest first: the tag that is complete first is matched
         self._calls, self._before, self._run = calls, list(dict.fromkeys(before)), run
         self._run_openers = list(dict.fromkeys(marker for marker, thing in run if isinstance(thing, Opener)))
         self._enders = [*self._before, *self._run_openers]

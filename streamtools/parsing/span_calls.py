@@ -32,7 +32,7 @@ class SpanCalls(msgspec.Struct, eq=False):
     """The calls of one span, from their first character to the events that end them."""
 
     output: CallEvents
-    dialect: str | None  # None for a tool result that the model wrote itself
+    dialect: str | None  # None for a tool result that the model wrote itself, and in reasoning
     show_text: Callable[[str], bool]  # shows a malformed call as text; returns True if that stops the turn
     drafts: list[CallDraft] = []  # the calls that `resolve` has not yet turned into calls or errors
     current: CallDraft | None = None  # the last of the drafts

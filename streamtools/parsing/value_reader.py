@@ -28,6 +28,7 @@ from streamtools.parsing.reader import matcher
 Path: TypeAlias = list[str | int]  # keys and indexes; the additions of one value share one list
 _MAX_WORD = 4096  # a longer number is checked against `limits.digits` before it is complete
 _LITERALS = {"true": True, "false": False, "null": None}
+# Group 1 is the fraction, and group 2 the exponent. A number without them is an integer.
 _number = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?").fullmatch
 _valid_escapes = matcher(r'(?:[^\\]|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4})*+')
 """Matches text up to the first escape that is not valid JSON."""

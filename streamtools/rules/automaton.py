@@ -92,8 +92,8 @@ class AutomatonState(dict[str, "AutomatonState | Transition"]):
         """Fast path: the transitions for whole pieces of text without a match, because models repeat the same tokens.
 
         The value holds the next state, the indexes in the piece at which candidates begin, the text before the first
-        of these indexes, and the text from it on. If candidates from before the piece continue, the second field holds
-        the `sources` of `learn`, and the third field is None."""
+        of these indexes, and the text from it on. If candidates that began before the piece continue, the second field
+        holds the `sources` of `learn`, and the third field is None."""
 
     def __missing__(self, character: str) -> AutomatonState | Transition:
         automaton = self._automaton

@@ -64,7 +64,7 @@ class Matcher:
         before: str | None
         self.state, begins, before, rest = known
         self.position = position + len(text)
-        if before is None:  # candidates from before this text continue
+        if before is None:  # candidates that began before this text continue
             begins = self._begun(begins, position)
             text = pending + text
             at = len(pending) + begins[0]

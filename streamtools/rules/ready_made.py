@@ -54,6 +54,7 @@ _PHONES = [
     # (11) 91234-5678
     re.compile(rf"{_BEFORE_PHONE}\([1-9]\d\){_SPACE}?\d{{4,5}}{_HYPHEN}\d{{4}}(?!\w)"),
 ]
+# DE89 3704 0044 0532 0130 00
 _IBAN = re.compile(rf"(?<![A-Za-z0-9])[A-Za-z]{{2}}\d{{2}}(?:{_BETWEEN}[A-Za-z0-9]){{11,30}}(?![A-Za-z0-9])")
 # The countries with international bank account numbers, and the length of the number (registry of ISO 13616).
 _IBANS = {
@@ -66,6 +67,7 @@ _IBANS = {
         "YE30"
     ).split()
 }
+# 4111 1111 1111 1111
 _CARD = re.compile(rf"(?<!\d)\d{{4}}(?:{_BETWEEN}\d){{9,15}}(?!\d)")
 # The first digits and the lengths of card numbers: Visa, American Express, Diners, JCB, Mastercard, Mir,
 # Maestro, Discover and UnionPay, RuPay.

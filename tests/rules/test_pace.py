@@ -89,7 +89,7 @@ def test_pending_text_is_shown_before_a_call() -> None:
 
 PLANTED: dict[str, Any] = {
     "a mark is a character": ("_joined", lambda text, at, one, other: False),
-    "flags have one letter": ("_is_flag", lambda character: False),
+    "flags have one letter": ("_is_half_flag", lambda character: False),
     "nothing is joined": ("_JOINER", "\0"),
 }
 

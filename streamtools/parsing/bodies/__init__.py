@@ -211,7 +211,7 @@ def forged_result(close: str) -> Body:
 
 
 def wrapper(span: Span) -> Generator[None, None, None]:
-    """Hide the opening tag of a wrapper. Each call in the wrapper begins with its own marker."""
+    """Hide the opening tag of a wrapper. Each call in the wrapper begins with a separate marker."""
     span.close()
     yield from ()
 

@@ -237,7 +237,7 @@ def _broken_or_open(span: Span) -> ScanState:
 
 
 def call_line(span: Span) -> Generator[None, None, None]:
-    """Read one call on a separate line, from the start of its marker. With more text on the line, it is code."""
+    """Read one call on a separate line, from its marker on. If other text follows on the line, it is no call."""
     span.rewind(0)
     literals = ArgumentReader(span, PYTHON)
     state = yield from _read_call(span, literals)

@@ -30,6 +30,7 @@ from streamtools.parsing.reader import always, matcher, white_space
 JSON_WORDS = {word: word for word in ("true", "false", "null", "NaN", "Infinity", "-Infinity")}
 PYTHON_WORDS = JSON_WORDS | {"True": "true", "False": "false", "None": "null"}
 
+# Matches content that may stay unchanged in a JSON string, if its escapes are escapes of JSON.
 _is_json = re.compile(r'(?:[^"\\\x00-\x1f]++|\\.)*+').fullmatch
 _escapes_and_texts = re.compile(r"\\.|[^\\]+", re.DOTALL).findall
 
@@ -128,7 +129,9 @@ PYTHON = Syntax(
 """The literals of Python and of JSON."""
 
 _DIGITS = r"\d++(?:_\d++)*+"  # possessive quantifiers: no backtracking in a long number
+# -1_000.5e-3
 _decimal = re.compile(rf"([-+]?)({_DIGITS})?(\.)?({_DIGITS})?(?:[eE]([-+]?{_DIGITS}))?", re.ASCII).fullmatch
+# 0xFF, 0o17 or 0b101
 _prefixed = re.compile(r"[-+]?0(?:[xX][0-9a-fA-F]{1,128}|[oO][0-7]{1,128}|[bB][01]{1,128})").fullmatch
 
 
@@ -153,6 +156,7 @@ def number(word: str, *, zeros: bool = False) -> str | None:
 
 _ESCAPED = dict(zip("abfnrtv\\\"'/", "\a\b\f\n\r\t\v\\\"'/", strict=True))
 _HEX = "[0-9a-fA-F]"
+# \x41, \u0041, \U0001f600, \101, a line end after the back-slash, or another character after it.
 _escape = re.compile(
     rf"\\(?:x({_HEX}{{2}})|u({_HEX}{{4}})|U({_HEX}{{8}})|([0-7]{{3}}|[0-7]{{1,2}}(?=[^0-7]))"
     r"|(\r\n|\r(?=[^\n])|\n)|([^xuUN0-7\r\n]))"
@@ -192,6 +196,7 @@ def quoted(text: str) -> str:
 
 # The converter.
 
+# The characters of a number or a literal word, then of a key and of a string without quotes.
 _word = matcher(r"""[^\x00-\x20,:()\[\]{}"'<>=]*""")
 _bare_key = matcher(r"""[^\x00-\x1f,:\[\]{}"'<]*""")
 _bare_string = matcher(r"""[^\x00-\x1f,\[\]{}"<]*""")

@@ -35,11 +35,14 @@ TYPES: Final = {name: frozenset((name,)) for name in (*STRING, *JSON_TYPES)}
 _BUFFER_LIMIT = 512  # characters: longer than any number with white space around it
 
 _SPACE = " \t\r\n"
+# Matches a number, such as -1.5e3 or 0xff, or the beginning of a number.
 _number_begun = re.compile(r"[-+]?(?:[0-9.][-+.0-9_a-fA-FxXoO]*)?").fullmatch
+# Group 1 is the fraction, and group 2 the exponent.
 _json_number = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?").fullmatch
 
 _first_in_container = matcher(r"[\[{ \t\r\n]*(\\.|[^\\])?")
 """Matches the brackets at the beginning of a container. Group 1 is the first character inside it."""
+# Matches text without an incomplete escape at its end.
 _whole_escapes = matcher(r"(?:[^\\]++|\\.)*+")
 _escape_in = re.compile(r"\\(.)", re.DOTALL).sub
 _CONTROLS = {"n": "\n", "r": "\r", "t": "\t"}
@@ -181,8 +184,8 @@ def _drop(text: str) -> None:
 def _brackets(types: Types) -> str:
     """Return the characters with which a container of these types begins.
 
-    If no string is allowed, they include the bracket of the other kind of container, which is then also read. For a
-    value that the dialect marks as JSON, they include the quote of a string.
+    If a container but no string is allowed, both brackets are returned, because a container of the wrong kind is also
+    read. For a value that the dialect marks as JSON, the quote of a string is added.
     """
     if "string" in types:
         return ("{" if "object" in types else "") + ("[" if "array" in types else "")
