@@ -137,7 +137,7 @@ class ReasoningDelta(Event, frozen=True, gc=False, tag="reasoning-delta"):
 
 
 class ToolCallStart(Event, frozen=True, gc=False, tag="tool-call-start"):
-    """A native call starts. Sent again when its id or final name becomes known.
+    """A native call starts. The event is repeated when the id or the final name of the call becomes known.
 
     `key` identifies the call in its turn. It is unique, even if the provider uses an index or id twice.
     """

@@ -36,7 +36,7 @@ PROTOCOL_VERSION = "1.0"
 MALFORMED = "$malformed"
 """The name of the argument that holds the text of a malformed call. `history/ag_ui_messages.py` reads it."""
 
-_version = re.compile(r"(\d{1,9})\.\d{1,9}")
+_version = re.compile(r"(\d{1,9})\.\d{1,9}")  # `1.0`, of which the group is the major version
 
 
 class AGUIEncoder(FrontEndEncoder):
@@ -48,7 +48,7 @@ class AGUIEncoder(FrontEndEncoder):
     `protocol_version` is missing or below 1.0, these fields are not sent, and a cancellation is sent as an error.
     Approvals are requested in every version.
 
-    `known_calls` is for a run that resumes another: the ids of calls that are already in the messages of the request.
+    `known_calls` is for a run that resumes another run: the ids of calls that the messages of the request contain.
     `known_results` are the ids of calls that already have a result there; these results are not sent again.
 
     `STATE_DELTA` events send the growing value of an `output` to the client. `state` is the field of the client's state
@@ -71,8 +71,9 @@ class AGUIEncoder(FrontEndEncoder):
         self._thread_id = thread_id
         self._run_id = run_id or ""
         declared = _version.fullmatch(protocol_version or "")
+        # Whether the client declares version 1.0 or a later one.
         self._is_current = declared is not None and int(declared[1]) >= 1
-        self._message_prefix = ""  # not the client's id, which a resumed run may share with the earlier run
+        self._message_prefix = ""  # the id of this run; the client may send one `runId` for two runs
         self._messages = 0
         self._state = state
         self._has_root = False  # whether the start of the value was sent
@@ -185,8 +186,8 @@ class AGUIEncoder(FrontEndEncoder):
         if done.reason == "cancelled":
             outcome = {"type": "cancelled"}
         elif done.reason == "finished" and done.pending:
-            asked = [call.id for call in done.pending if call.id in self._questions]
-            interrupts = [{"id": call_id, "reason": "tool_approval", "toolCallId": call_id} for call_id in asked]
+            unapproved = [call.id for call in done.pending if call.id in self._questions]
+            interrupts = [{"id": call_id, "reason": "tool_approval", "toolCallId": call_id} for call_id in unapproved]
             if interrupts:
                 outcome = {"type": "interrupt", "interrupts": interrupts}
             elif self._is_current:

@@ -61,7 +61,7 @@ class AISDKEncoder(FrontEndEncoder):
     message does not keep it. With `"preliminary"`, the progress is sent as a preliminary output of the call. Use this
     for tools whose progress has the form of their result.
 
-    `known_calls` is for a run that resumes another: the ids of calls that are already in the message. A client that
+    `known_calls` is for a run that resumes another run: the ids of calls that are already in the message. A client that
     reconnects to such a run must receive the complete message again. For this, pass the events of the earlier runs as
     `before`; they are sent first. Raises ValueError for a value that is not allowed.
     """
@@ -92,11 +92,11 @@ class AISDKEncoder(FrontEndEncoder):
         self._step_is_due = False  # a step has started, but `start-step` has not been sent
 
     def _write_start(self, run_id: str | None) -> bytes:
-        started = encode_part("start", messageId=self._message_id, messageMetadata=self._metadata or None)
+        start = encode_part("start", messageId=self._message_id, messageMetadata=self._metadata or None)
         before, self._before = self._before, []
         replayed = [self.encode(event) for event in before]
         self._known_calls.update(event.call.id for event in before if isinstance(event, Call))
-        return b"".join([started, *replayed])
+        return b"".join([start, *replayed])
 
     def _write_step_start(self, step: int) -> bytes:
         self._step_is_due = True
@@ -107,6 +107,7 @@ class AISDKEncoder(FrontEndEncoder):
         return encode_part("finish-step") if is_open else b""
 
     def _open_step(self) -> bytes:
+        """Return `start-step` if this step has started and the part was not sent, else `b""`."""
         is_due, self._step_is_due = self._step_is_due, False
         return encode_part("start-step") if is_due else b""
 
@@ -120,8 +121,8 @@ class AISDKEncoder(FrontEndEncoder):
         return encode_part(f"{channel}-end", id=f"{channel}-{number}", providerMetadata=metadata)
 
     def _write_call_start(self, call_id: str, name: str) -> bytes:
-        started = encode_part("tool-input-start", toolCallId=call_id, toolName=name, dynamic=self._is_dynamic(name))
-        return self._open_step() + started
+        start = encode_part("tool-input-start", toolCallId=call_id, toolName=name, dynamic=self._is_dynamic(name))
+        return self._open_step() + start
 
     def _write_call_delta(self, call_id: str, text: str) -> bytes:
         return encode_part("tool-input-delta", toolCallId=call_id, inputTextDelta=text)
@@ -146,7 +147,7 @@ class AISDKEncoder(FrontEndEncoder):
         return self._write_approval_response(call.id, approved=True)
 
     def _write_approval_response(self, call_id: str, *, approved: bool, reason: str | None = None) -> bytes:
-        """Return the decision about an approval that this stream has requested. Only version 7 has a part for it."""
+        """Return the answer to an approval request of this stream. Only version 7 has a part for it."""
         if self._target < 7:
             return b""
         return encode_part("tool-approval-response", approvalId=call_id, approved=approved, reason=reason)
@@ -220,6 +221,6 @@ class AISDKEncoder(FrontEndEncoder):
         total = present(inputTokens=usage.input, outputTokens=usage.output, totalTokens=usage.total)
         if self._target < 6:
             return total | present(cachedInputTokens=usage.cache_read, reasoningTokens=usage.reasoning)
-        read = present(cacheReadTokens=usage.cache_read, cacheWriteTokens=usage.cache_write)
-        written = present(reasoningTokens=usage.reasoning)
-        return total | present(inputTokenDetails=read or None, outputTokenDetails=written or None)
+        cache = present(cacheReadTokens=usage.cache_read, cacheWriteTokens=usage.cache_write)
+        reasoning = present(reasoningTokens=usage.reasoning)
+        return total | present(inputTokenDetails=cache or None, outputTokenDetails=reasoning or None)

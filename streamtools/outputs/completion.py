@@ -33,7 +33,8 @@ MAX_WHITE_SPACE = 1024
 
 WHITE_SPACE = " \t\r\n"
 _CUT_REASONS = ("length", "content_filter")  # finish reasons that take precedence over calls
-_CLOSING_CHARACTERS = WHITE_SPACE + "}"
+_CLOSING_CHARACTERS = WHITE_SPACE + "}"  # characters that may complete the JSON of arguments
+# Events that `CallOrder` reorders.
 _CALL_EVENTS = (events.CallStart, events.CallDelta, events.Call, events.Error)
 _USELESS_CODES = (Code.TOO_MANY_CALLS, Code.SUPERSEDED)  # malformed calls with these codes are not sent
 

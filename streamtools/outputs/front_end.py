@@ -73,13 +73,13 @@ class FrontEndEncoder(ABC):
         self._ended = False
         self._step: int | None = None
         self._provider_format: str | None = None
-        self._step_finish: str | None = None
+        self._step_finish: str | None = None  # the finish reason of the last step
         self._channel: Channel | None = None  # the channel of the open block; None if no block is open
         self._blocks = 0
         self._white_space: dict[Channel, str] = {}  # buffered until a visible character
         self._calls: dict[str, SentCall] = {}
         self._known_calls = {known_calls} if isinstance(known_calls, str) else set(known_calls)
-        self._questions: dict[str, events.ApprovalRequested] = {}
+        self._questions: dict[str, events.ApprovalRequested] = {}  # approval requests, by call id
         self._failure: events.Error | None = None
         self._usage: events.Usage | None = None
 
@@ -139,7 +139,7 @@ class FrontEndEncoder(ABC):
                 return self._begin() + self._write_partial(event)
             case events.Thinking() | events.Warning() | events.FollowUp() | events.Markup() | events.Matched():
                 return b""
-            case events.StepSuperseded():  # `check_can_replace_steps`: these clients cannot remove shown text
+            case events.StepSuperseded():  # not expected: `check_can_replace_steps` refuses such runs for these clients
                 return b""
         assert_never(event)
 
@@ -288,11 +288,11 @@ class FrontEndEncoder(ABC):
         """Return the complete arguments and the end of the arguments of a call whose start was sent."""
 
     def _write_question(self, call: ToolCall) -> bytes:
-        """Return a request for the approval of a call. Returns `b""` if the protocol requests approvals at its end."""
+        """Return a request for the approval of a call. Returns `b""` if the end of the body requests approvals."""
         return b""
 
     def _write_approval(self, call: ToolCall) -> bytes:
-        """Return the fact that a call was approved, for clients other than the one that approved it."""
+        """Return a part that says that a call was approved, because another client may have approved it."""
         return b""
 
     def _write_file(self, media_type: str, url: str) -> bytes:
@@ -314,7 +314,7 @@ class FrontEndEncoder(ABC):
         """Return the error that ends a call without a result. `open_call` is None if its start was not sent."""
 
     def _write_usage(self, usage: events.Usage) -> bytes:
-        """Return the tokens that the run has used. Returns `b""` if the protocol sends them at its end."""
+        """Return the tokens that the run has used. Returns `b""` if the end of the body holds them."""
         return b""
 
     @abstractmethod

@@ -44,6 +44,7 @@ def files_of(data: Any) -> list[tuple[str, str]]:
 def _read_image(value: Any) -> list[tuple[str, str]]:
     match value:
         case {"image_url": {"url": str() as url}}:
+            # The media type is in `data:image/png;base64,…`, but not in an `https:` URL.
             return _if_safe(url[5:].partition(";")[0] if url.startswith("data:") else "image/*", url)
         case {"type": "image", "data": str() as content}:
             media_type = value.get("mime_type")

@@ -162,12 +162,12 @@ class ResponsesEncoder(CompletionEncoder):
         item, text = self._response["output"][place], "".join(pieces)
         if item["type"] == "custom_tool_call":
             item["input"] = custom_input(text)
-            kind, held = "custom_tool_call_input", {"input": item["input"]}
+            kind, final = "custom_tool_call_input", {"input": item["input"]}
         else:
             item["arguments"] = text
-            kind, held = "function_call_arguments", {"arguments": text, "name": item["name"]}
+            kind, final = "function_call_arguments", {"arguments": text, "name": item["name"]}
         item["status"] = status
-        written = self._event(f"response.{kind}.done", item_id=item["id"], output_index=place, **held)
+        written = self._event(f"response.{kind}.done", item_id=item["id"], output_index=place, **final)
         return written + self._event("response.output_item.done", output_index=place, item=item)
 
     # The end.

@@ -55,7 +55,7 @@ class Signature(NamedTuple):
 
 
 def reasoning_signature(event: Reasoning, format: str | None) -> Signature | None:
-    """Return the signature of a reasoning event of a provider; None without a signature or a known format."""
+    """Return the signature of a reasoning event, or None. `format` is the message format of the provider, or None."""
     if event.signature and format:
         return Signature(format, event.signature, event.id, event.redacted, is_reasoning=True)
     details = (event.own or {}).get("openai", {}).get("reasoning_details")

@@ -1,7 +1,7 @@
 """Makes status sentences from UI events, for interfaces without tool widgets.
 
-A sentence is shown beside the answer, and the next one replaces it. Sentences are for users only. Do not add them to
-the history, because the model would imitate them.
+An interface shows a sentence beside the answer until the next sentence replaces it. Sentences are for users only. Do
+not add them to the history, because the model would imitate them.
 """
 
 from __future__ import annotations

@@ -73,6 +73,7 @@ _FURTHER_COUNTS = {  # added to the counts of Gemini: its input excludes tool re
     "output": _paths("thoughtsTokenCount total_thought_tokens"),
 }
 
+# Keys of error objects, and attributes of exceptions, in the order in which they are tried.
 _MESSAGES = ("message", "error", "errors", "detail", "msg")
 _KINDS = ("type", "name", "code")
 _BODIES = ("body", "error", "details")  # in exceptions of the SDKs of OpenAI and Anthropic, Ollama, and Google
@@ -176,8 +177,7 @@ def read_status(value: Any) -> int | None:
 
 def raised_error(error: Exception) -> SourceError | None:
     """Return the provider's error in an exception of its SDK. Returns None if the exception reports no such error."""
-    bodies = (_get(error, name) for name in _BODIES)
-    body = next((value for value in bodies if isinstance(value, dict | list | str) and value), None)
+    body = next((data for name in _BODIES if isinstance(data := _get(error, name), dict | list | str) and data), None)
     status = read_status(_get(error, "status_code")) or read_status(_get(error, "code"))
     if body is None and status is None:
         return None

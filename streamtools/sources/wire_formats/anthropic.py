@@ -86,7 +86,7 @@ class Anthropic(FrameAdapter):
     def _begin(self) -> None:
         """Set the state of a message that has just begun."""
         self._blocks: dict[int | None, _Block] = {}
-        self._tokens: dict[str, Any] = {}
+        self._tokens: dict[str, Any] = {}  # the last value of each usage field
         self._reason = self._usage = None
 
     def _read(self, frame: Frame, events: list[SourceEvent]) -> None:

@@ -130,6 +130,7 @@ class OutputItems:
             return item
         found = None if index is None else self._by_index.get(index)
         if found is None:
+            # The newest open item matches if one of the two has no item id, and one has no index.
             found = self._newest.get(kind)
             if found is None or found.done or (found.item_id and item_id) or not (found.index is None or index is None):
                 return None
@@ -152,6 +153,7 @@ class OutputItems:
             return found
         if data.get(CALLS[kind]) in (None, "") and found.name == (string(data.get("name")) or found.name):
             return found
+        # The known call is done and has other content. Only ids and indexes show whether `data` describes it.
         shared = (item_id is not None and item_id == found.item_id) or (id is not None and id == found.id)
         clash = differ(item_id, found.item_id) or differ(id, found.id)
         if final and index_or_none(index) == found.index:
