@@ -95,6 +95,7 @@ class Visible:
             self._output.add(Text, self._take_space())
 
     def _withhold(self, text: str) -> None:
+        """Hide text after a call, or stop the turn before it."""
         if self._after_call == "hide":
             if self._hidden_length < self._limit:
                 self._hidden.append(text[: self._limit - self._hidden_length])
@@ -107,6 +108,7 @@ class Visible:
             self._drop(space) if self._trim else self._output.add(Text, space)
 
     def _show_trimmed(self, text: str) -> None:
+        """Show text, but drop white space after a call, and buffer white space that may precede a call."""
         if self._right_after_call:
             found = not_white_space(text)
             self._drop(text[: found.start()] if found else text)

@@ -118,6 +118,7 @@ class Matcher:
         return [old[source] - back if source >= 0 else ~source for source in sources]
 
     def _read(self, text: str) -> Pieces:
+        """Read a piece character by character."""
         at, size = 0, len(text)
         state, position, begins = self.state, self.position, self.begins
         self.pending += text

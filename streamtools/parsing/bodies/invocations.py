@@ -1,9 +1,9 @@
 """Reads calls with names in attributes: `<invoke name="f"><parameter name="a">1</parameter></invoke>`.
 
-Calls may be in a wrapper. A value ends at its closing tag if structure follows, such as another parameter. Otherwise
-the closing tag is part of the value. The type of a value comes from the JSON schema of the tool, or from an attribute:
-`string="true"` is text, and `string="false"` is JSON. Some models write one JSON object with all arguments in the
-position of the first parameter.
+Calls may be in a wrapper, such as `<function_calls>`. A value ends at its closing tag if structure follows, such as
+another parameter. Otherwise the closing tag is part of the value. The type of a value comes from the JSON schema of the
+tool, or from an attribute: `string="true"` is text, and `string="false"` is JSON. Some models write one JSON object
+with all arguments in the position of the first parameter.
 
 Text in a wrapper that is not a call is a separate error, up to the next tag of the dialect. If only the closing tag of
 a call is missing, and another call or the end of the wrapper follows, the call is valid.
@@ -46,7 +46,7 @@ _TYPES_BY_ATTRIBUTE = {"true": STRING, "false": JSON_TYPES}
 
 
 class Invocations:
-    """The grammar of calls like `<invoke name=…>`. The names of the tags are arguments.
+    """The grammar of calls like `<invoke name=…>`. The constructor sets the names of the tags.
 
     The attribute `invoke` is the opening tag of a call up to its attributes. The attributes `wrapper` and `unwrap` are
     the opening and the closing tag around calls.

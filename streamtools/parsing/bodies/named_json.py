@@ -1,8 +1,8 @@
 """Reads calls that consist of a name and the JSON of the arguments: `NAME[ARGS]{"city": "Paris"}`.
 
-The name precedes the JSON, between tags of the chat template. A wrapper may contain several calls. The dialect
-configures the tags in the constructors below. Malformed text ends at the closing tag of the call. If the dialect has no
-closing tag, a span is one call, and ends with its JSON.
+The name precedes the JSON, between tags of the chat template. A wrapper, which is a pair of tags, may contain several
+calls. The dialect configures the tags in the constructors below. Malformed text ends at the closing tag of the call. If
+the dialect has no closing tag, the grammar reads one call, which ends with its JSON.
 """
 
 from __future__ import annotations
@@ -170,6 +170,7 @@ class Enclosed:
         self._named = named
         self._wrapped = around is not None
         self._close = Pattern(end)
+        # The tags that may follow a call, with or without its closing tag. Index 0 begins another call.
         self._others = [Pattern(tag) for tag in (begin, *ends, *begins)]
         self._ends = range(1, 1 + len(ends))  # the indices in `_others` of the tags that close the wrapper
         self._tags = (end, begin, *ends, *begins)

@@ -4,10 +4,10 @@
     <tool: f>ls</tool>
     f<arg_key>a</arg_key><arg_value>1</arg_value>
 
-Functions may be in a wrapper. A value ends at the first closing tag with structure after it. Structure is the next
-parameter, the end of the function, or the end of its wrapper. Any other closing tag is part of the value, which may be
-the content of a file. One line feed at each end of a value belongs to the tags. The JSON schema of the tool gives a
-value its type.
+Functions may be in a wrapper, such as `<tool_call>`. A value ends at the first closing tag with structure after it.
+Structure is the next parameter, the end of the function, or the end of its wrapper. Any other closing tag is part of
+the value, which may be the content of a file. One line feed at each end of a value belongs to the tags. The JSON schema
+of the tool gives a value its type.
 
 Models forget closing tags. The call is still valid in these cases:
 
@@ -255,7 +255,9 @@ class NamedTag:
         if not (empty and not keys):
             span.rewind(begin)
             if len(keys) != 1 and name in span.declared:
-                span.fail_call(Code.INVALID_ARGUMENTS, "text can only be the argument of a tool that has one")
+                span.fail_call(
+                    Code.INVALID_ARGUMENTS, "plain text is allowed only for a tool with exactly one argument"
+                )
             key = keys[0] if len(keys) == 1 else "content"
             members.key(key)
             value = Value(schema.property(key), span)

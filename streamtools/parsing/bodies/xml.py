@@ -6,7 +6,7 @@ element its type. If the schema allows several types, the beginning of the eleme
 - A value that is neither an object nor an array is the text up to its closing tag.
 - An object has one element for each member. It may also be JSON text.
 - An array has one element for each item. All items have the same name, or their index as the name. An array may also
-  be JSON text. It may also have no element. Then its items are elements of the object, each with the array's name.
+  be JSON text. If the array itself has no element, its items are elements of the object, each with the array's name.
 
 Without a schema, a value that contains elements is an object, or an array if its first element is called `item`.
 
@@ -205,7 +205,7 @@ class Elements:
     def read(self, span: Span, root: str, schema: Schema) -> Generator[None, None, CallEnd]:
         """Read all arguments of a call, and its closing tag.
 
-        `root` is the name of the tag. `schema` is the schema of the object of all arguments.
+        `root` is the name of the call's tag. `schema` is the schema of the object of all arguments.
         """
         span.convert()
         span.write("{")
