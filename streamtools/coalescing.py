@@ -81,7 +81,7 @@ def coalesce(events: Iterable[EventT]) -> list[EventT]:
             is_empty = not (last.signature or last.id or any(changes.values()))
         if not is_empty:
             merged.append(msgspec.structs.replace(last, **changes))
-    return [_anonymous(event, rename) for event in merged]
+    return [_normalized(event, rename) for event in merged]
 
 
 def _in_call_order(events: Iterable[EventT]) -> Iterable[EventT]:
@@ -110,7 +110,7 @@ def _call_id(event: Event) -> str:
     return call.id if isinstance(call, ToolCall) else getattr(event, "call_id", None) or ""
 
 
-def _anonymous(event: EventT, rename: Callable[[str, str | None], str | None]) -> EventT:
+def _normalized(event: EventT, rename: Callable[[str, str | None], str | None]) -> EventT:
     changes = {name: value for name, value in _CONSTANT_FIELDS.items() if hasattr(event, name)}
     for name in event.__struct_fields__:
         value = getattr(event, name)

@@ -146,7 +146,7 @@ def decode_json(text: str, *, strict: bool = False, limits: Limits = DEFAULT_LIM
         raise Rejected(Code.TOO_LARGE, f"the JSON has more than {limits.values} values")
     # Fast path: saves 2 µs of the 30 µs that the parser needs for a small call. msgspec accepts three faults, which are
     # excluded: long numbers, deep nesting, and duplicate keys. After a duplicate key, the value has fewer colons than
-    # the text. An escaped colon would change their number too.
+    # the text. An escaped colon (`\u003a`) would change their number too.
     if len(text) <= limits.digits and brackets <= limits.depth and "\\u003" not in text:
         try:
             value = msgspec.json.decode(text)

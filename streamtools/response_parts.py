@@ -49,8 +49,8 @@ def split_response(response: Mapping[str, Any]) -> ResponseParts:
         return _items([to_plain(item) for item in output], response.get("status"))
     if isinstance(content, list) and not (response.get("tool_calls") or response.get("function_call")):
         return split_blocks([to_plain(block) for block in content], response.get("stop_reason"))
-    is_named = "name" in response and "role" not in response and "content" not in response
-    if response.get("type") in BLOCKS or "function" in response or is_named:
+    is_bare_call = "name" in response and "role" not in response and "content" not in response
+    if response.get("type") in BLOCKS or "function" in response or is_bare_call:
         return ResponseParts("call", response, [response])
     found = _chat("chat", dict(response), None)
     return found if "role" in response or found.calls else found._replace(kind="")

@@ -126,6 +126,7 @@ class FrameDecoder(ABC):
         if self._buffer or self._dropped:
             seen = len(self._buffer)
             self._buffer += chunk
+            # The separator may have begun in the byte before the new bytes.
             if self._buffer.find(self._end, seen and seen - 1) < 0:
                 self._enforce_limit()
                 return []
@@ -302,6 +303,7 @@ class ArrayDecoder(FrameDecoder):
     def feed(self, chunk: bytes) -> list[Framed]:
         """Return the elements that `chunk` completes."""
         frames: list[Framed] = []
+        # `at` is where the search begins, after an escaped character. `start` is where the element begins in `chunk`.
         at, start = (1, 0) if self._escaped and chunk else (0, 0)
         self._escaped = self._escaped and not chunk
         while not self._over and (found := (_quoted if self._in_string else _bare).search(chunk, at)):
@@ -479,7 +481,7 @@ class OpenCall:
             self.pieces.append(text)
 
     def whole_arguments(self, limit: int) -> tuple[Any, Code | None]:
-        """Return the stored or whole arguments, and the fault if they exceed `limit`. None if they were reported."""
+        """Return the arguments, or None if deltas have reported them, and the fault if they exceed `limit`."""
         if self.executed and self.length > limit:
             return None, Code.TOO_LARGE
         return ("".join(self.pieces) or None) if self.length else self.given, None

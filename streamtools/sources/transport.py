@@ -177,16 +177,16 @@ class Transport:
 
 def _advice(origin: object) -> str:
     """Return an error message for an object that cannot be read, with advice for the caller."""
-    what = f"{type(origin)!r} has no `aiter_bytes()` and is not an iterable of a stream's pieces"
+    problem = f"{type(origin)!r} has no `aiter_bytes()` and is not an iterable of a stream's pieces"
     if inspect.isawaitable(origin):
         if inspect.iscoroutine(origin):
             origin.close()  # prevents Python's warning that the coroutine was never awaited
-        return f"{what}: await it first"
+        return f"{problem}: await it first"
     if hasattr(origin, "__aenter__"):
-        return f"{what}: enter it first, and pass the result: `async with … as response:`"
+        return f"{problem}: enter it first, and pass the result: `async with … as response:`"
     if isinstance(origin, Mapping) or hasattr(origin, "model_dump"):
         return f"{type(origin)!r} is a whole answer and not a stream: request a stream with `stream=True`"
-    return what
+    return problem
 
 
 async def unwind(iterator: AsyncIterator[Any]) -> None:

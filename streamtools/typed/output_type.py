@@ -96,11 +96,11 @@ class _JsonSchema:
         return self._find_fault_of_members(schema, value, path) if isinstance(value, dict) else None
 
     def _find_fault_of_members(self, schema: Mapping[str, Any], value: dict[str, Any], path: str) -> str | None:
-        here, properties, others = path or "the value", schema.get("properties", {}), schema.get("additionalProperties")
+        here, properties, rest = path or "the value", schema.get("properties", {}), schema.get("additionalProperties")
         for key, member in value.items():
-            if key not in properties and others is False:
+            if key not in properties and rest is False:
                 return f"{here} must not have the member {key!r}"
-            fault = self.find_fault(properties.get(key, others), member, f"{path}.{key}" if path else key)
+            fault = self.find_fault(properties.get(key, rest), member, f"{path}.{key}" if path else key)
             if fault is not None:
                 return fault
         missing = [key for key in schema.get("required", ()) if key not in value]

@@ -217,6 +217,7 @@ class ChatCalls:
         call = self._route(piece)
         if (len(self._calls) >= self._limits.calls) if call is None else (call is self._excess):
             return self._refuse(piece, events)
+        # Such an entry only shows that a part of the arguments of its call is lost.
         if fault is not None and (fault is Code.TOO_DEEP or piece.id is None is piece.name):
             if call is not None and not call.closed:
                 call.fault = call.fault or fault

@@ -133,6 +133,7 @@ class Gemini(FrameAdapter):
             self._pass_raw({"finishReason": reason, "finishMessage": candidate["finishMessage"]}, events)
         if executed and self._reason == "STOP":  # this STOP ended only the text before the executed code
             self._reason = None
+        # STOP together with executable code does not end the answer.
         if reason and isinstance(reason, str | int) and (reason, executed) != ("STOP", "executableCode"):
             self._finish(str(reason))
 

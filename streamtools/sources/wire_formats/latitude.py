@@ -87,7 +87,7 @@ class Latitude(TurnsAdapter):
         content = inner if isinstance(inner, dict) else envelope
         name: Any = frame.event
         event = envelope
-        if outer_type in ("event", *_EVENTS) and content is inner:
+        if outer_type in ("event", *_EVENTS) and content is inner:  # an envelope with the event in `data`
             name, event = envelope.get("event") if outer_type == "event" else outer_type, content
         if isinstance(uuid := event.get("uuid"), str) and name != "provider-event":
             self._conversation = bounded(uuid, 200)
