@@ -65,12 +65,12 @@ class Grammar:
         self._event: UIEvent | None = None
         self._seq = 0
         self._step = 0
-        self._step_is_open = not run
-        self._is_answered = False  # the answer of this step is complete, or the step has none
-        self._has_follow_up = False  # a follow-up has come after the last step; another needs a step first
-        self._is_thinking = False  # a `thinking` event without a call id has begun and not ended
+        self._step_is_open = not run  # always True for a parser
+        self._is_answered = False  # the usage of this step was reported, or the step has no answer
+        self._has_follow_up = False  # a follow-up came after the last step; the next one needs a step before it
+        self._is_thinking = False  # `thinking` without a call id has begun and not ended
         self._needs_warning = False  # a call turned out to be text, so the next event must be a warning
-        self._may_resume = False  # the events of step 1 are all calls, which may be calls of an earlier run
+        self._may_resume = False  # all events of step 1 are calls, which may be calls of an earlier run
         self._failed = False
         self._done = False
         self._calls: dict[str, str] = {}  # maps the id of each call that has not ended to its state

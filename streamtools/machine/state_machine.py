@@ -5,8 +5,8 @@ that event, the machine compares the provider's completed text with the deltas, 
 the transport ends, the run also ends. If the provider has not completed the run by then, the run ends with an error.
 
 The machine executes no tools. `runnable` holds the calls that may run. The caller takes these calls, executes them, and
-then calls `end_step`. A caller that executes no calls feeds the next event. The field `pending` of the
-last event, `done`, holds the calls that did not run.
+then calls `end_step`. A caller that executes no calls feeds the next event. The field `pending` of the last event,
+`done`, holds the calls that did not run.
 """
 
 from __future__ import annotations
@@ -179,8 +179,8 @@ class StreamMachine:
     - `output`: a type. The text is also parsed as a value of this type.
 
     `runnable` holds the calls that may run, and `pending` the calls that did not run. `usage` is the token usage of all
-    ended turns, or None. `number` returns the next `seq`. Code that creates events for this run itself must also
-    call `number`. Raises ValueError for an invalid argument.
+    ended turns, or None. `number` returns the next `seq`. Code that creates events for this run itself must also call
+    `number`. Raises ValueError for an invalid argument.
     """
 
     def __init__(

@@ -201,8 +201,8 @@ class Turn:
             False              in text, with or without native     the calls in text
             False              native only                         the native calls, with a warning
 
-        With `self_contained=True`, no call is used, because the agent runs its tools itself. The table also
-        counts malformed calls. The model then gets the error of a call in the form in which it wrote the call.
+        With `self_contained=True`, no call is used, because the agent runs its tools itself. The table also counts
+        malformed calls, so that the model gets the error of a call in the form in which it wrote the call.
         """
         written, faulty = self.parser.calls, len(self.parser.errors)
         if self._completed is not None:

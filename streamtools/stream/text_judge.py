@@ -141,6 +141,7 @@ class Gate:
 
     def __init__(self, judge: TextJudge) -> None:
         self._judged = (Text, Reasoning, RuledReasoning) if judge.reasoning else (Text,)
+        # A piece of this length ends at the next white space.
         self._longest = _LONG_SENTENCE if judge.release == "sentences" else judge.release
         self._sentences = judge.release == "sentences"
         self._context = judge.context

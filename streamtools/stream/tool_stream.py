@@ -195,8 +195,8 @@ class ToolStream(Decidable):
         self._buffer = self._run.buffer
         self._task_id = 0  # id of the task that entered the stream
         self._scope: anyio.CancelScope | None = None  # cancelling it stops the background task; None before entering
-        self._tasks: TaskGroup | None = None
-        self._finished: anyio.Event | None = None
+        self._tasks: TaskGroup | None = None  # runs the background task
+        self._finished: anyio.Event | None = None  # set after the run has ended and the source is closed
 
     @property
     def run_id(self) -> str:

@@ -340,8 +340,7 @@ def _quote(text: str) -> str:
 
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_"
-# The characters that may follow the name in a tag, and a name, such as "get_weather".
-_AFTER_NAME = (">", "/", " ", "\n", "\r", "\t")
+_AFTER_NAME = (">", "/", " ", "\n", "\r", "\t")  # the characters that may follow the name in a tag
 _is_name = re.compile(r"[^\W\d][\w.\-]{0,127}").fullmatch
 
 

@@ -60,9 +60,9 @@ def _check_nonce(nonce: str | None) -> str:
     return nonce
 
 
-_BLANK = Some(r" \t", 1, 32)
+_GAP = Some(r" \t", 1, 32)  # at least one blank
 _NAME = Some("A-Za-z0-9_-", 1, TOOL_NAME)
-_OBJECT = (SPACES, "{", SPACES, '"')
+_OBJECT = (SPACES, "{", SPACES, '"')  # the beginning of a JSON object
 _NOT_BEFORE_HASH = r"(?:[^\W_]|#)"  # "a###:" and "####:" are no markers
 
 
@@ -78,7 +78,7 @@ def hash_marker(
     is the result of `new_nonce`, or None. Raises ValueError for an invalid nonce.
     """
     nonce = _check_nonce(nonce)
-    mark, named, word = f"###{nonce}", (_BLANK, nonce) if nonce else (), f"{nonce} " if nonce else ""
+    mark, nonce_parts, nonce_text = f"###{nonce}", (_GAP, nonce) if nonce else (), f"{nonce} " if nonce else ""
 
     def opener(*parts: Part, ahead: tuple[Part, ...], kind: Literal["call", "result"]) -> Opener:
         return Opener((*parts, SPACES), _read_object, ahead, where=marker_at, not_after=_NOT_BEFORE_HASH, kind=kind)
@@ -87,10 +87,10 @@ def hash_marker(
         id="hash_marker",
         openers=(
             opener(f"{mark}:", ahead=("{", SPACES, '"'), kind="call"),
-            opener("###result", *named, _BLANK, _NAME, ":", ahead=("{",), kind="result"),
+            opener("###result", *nonce_parts, _GAP, _NAME, ":", ahead=("{",), kind="result"),
         ),
         write_call=lambda name, arguments: f"{mark}:{compact({'toolName': name, 'parameters': arguments})}",
-        write_result=lambda name, text: f"###result {word}{name}: {compact(as_object(text, 'result'))}",
+        write_result=lambda name, text: f"###result {nonce_text}{name}: {compact(as_object(text, 'result'))}",
         in_code=in_code,
         near=_faulty_hashes(nonce),
         reserved=(f"{mark}:", "###result"),
@@ -103,7 +103,7 @@ def _faulty_hashes(nonce: str) -> tuple[NearMiss, ...]:
     mark = f"###{nonce}"
     faults: list[tuple[tuple[Part, ...], str]] = [
         ((mark, *_OBJECT), f"`{mark}` lacks its colon"),
-        ((mark, _BLANK, ":", *_OBJECT), f"`{mark}` is separated from its colon"),
+        ((mark, _GAP, ":", *_OBJECT), f"`{mark}` is separated from its colon"),
         ((f"##{nonce}:", *_OBJECT), f"`{mark}:` lacks a hash"),
         ((f"####{nonce}:", *_OBJECT), f"`{mark}:` has too many hashes"),
     ]
@@ -111,8 +111,8 @@ def _faulty_hashes(nonce: str) -> tuple[NearMiss, ...]:
         faults += [
             (("###:", *_OBJECT), "the marker lacks its nonce"),
             (("###", _ANY_NONCE, ":", *_OBJECT), "the marker has another nonce"),
-            (("###result", _BLANK, _NAME, ":", SPACES, "{"), "the result lacks its nonce"),
-            (("###result", _BLANK, _ANY_NONCE, _BLANK, _NAME, ":", SPACES, "{"), "the result has another nonce"),
+            (("###result", _GAP, _NAME, ":", SPACES, "{"), "the result lacks its nonce"),
+            (("###result", _GAP, _ANY_NONCE, _GAP, _NAME, ":", SPACES, "{"), "the result has another nonce"),
         ]
     return tuple(NearMiss(parts, fault, not_after=_NOT_BEFORE_HASH) for parts, fault in faults)
 
@@ -147,47 +147,47 @@ def tilde_fence(*, in_code: Literal["text", "call"] = "text", nonce: str | None 
     nonce.
     """
     nonce = _check_nonce(nonce)
-    named = (_BLANK, nonce) if nonce else ()
-    word = f" {nonce}" if nonce else ""
+    nonce_parts = (_GAP, nonce) if nonce else ()
+    nonce_text = f" {nonce}" if nonce else ""
 
     def result(*parts: Part) -> Opener:
-        return Opener((_RESULT, *named, *parts, LINE_END), _read_result, where="line_start", kind="result")
+        return Opener((_RESULT, *nonce_parts, *parts, LINE_END), _read_result, where="line_start", kind="result")
 
     return Dialect(
         id="tilde_fence",
         openers=(
-            Opener((_CALL, *named, BLANKS, LINE_END), _read_call, where="line_start"),
+            Opener((_CALL, *nonce_parts, BLANKS, LINE_END), _read_call, where="line_start"),
             result(),
-            result(_BLANK),
-            result(_BLANK, _NAME, BLANKS),
+            result(_GAP),
+            result(_GAP, _NAME, BLANKS),
         ),
-        write_call=lambda name, arguments: f"{_CALL}{word}\n{write_json(name, arguments)}\n~~~",
-        write_result=lambda name, text: f"{_RESULT}{word} {name}\n{text}\n~~~",
+        write_call=lambda name, arguments: f"{_CALL}{nonce_text}\n{write_json(name, arguments)}\n~~~",
+        write_result=lambda name, text: f"{_RESULT}{nonce_text} {name}\n{text}\n~~~",
         in_code=in_code,
         near=_faulty_fences(nonce),
         reserved=("~~~",),
         has_nonce=bool(nonce),
-        notes=f"Every call begins with `{_CALL}{word}`: it is not a call without the {nonce}." if nonce else "",
+        notes=f"Every call begins with `{_CALL}{nonce_text}`: it is not a call without the {nonce}." if nonce else "",
     )
 
 
 def _faulty_fences(nonce: str) -> tuple[NearMiss, ...]:
-    named = (_BLANK, nonce) if nonce else ()
-    maybe_named = (BLANKS, OneOf(("", nonce))) if nonce else ()
+    nonce_parts = (_GAP, nonce) if nonce else ()
+    maybe_nonce = (BLANKS, OneOf(("", nonce))) if nonce else ()
     body = (BLANKS, LINE_END, SPACES, "{")
     faults: list[tuple[tuple[Part, ...], str]] = [
-        (("```", _TICK_FENCES, *maybe_named, *body), "the fence is one of back-ticks"),
+        (("```", _TICK_FENCES, *maybe_nonce, *body), "the fence is one of back-ticks"),
         (("~~~", _OTHER_FENCES, *body), "the fence has another name"),
-        ((_CALL, *named, BLANKS, "{"), "the call is on the line of its fence"),
-        ((_CALL, *named, BLANKS, LINE_END), "the fence is in a list"),
+        ((_CALL, *nonce_parts, BLANKS, "{"), "the call is on the line of its fence"),
+        ((_CALL, *nonce_parts, BLANKS, LINE_END), "the fence is in a list"),
     ]
     if nonce:
         faults += [
             ((_CALL, BLANKS, LINE_END), "the fence lacks its nonce"),
-            ((_CALL, _BLANK, _ANY_NONCE, BLANKS, LINE_END), "the fence has another nonce"),
+            ((_CALL, _GAP, _ANY_NONCE, BLANKS, LINE_END), "the fence has another nonce"),
             ((_RESULT, BLANKS, LINE_END), "the result lacks its nonce"),
-            ((_RESULT, _BLANK, _NAME, BLANKS, LINE_END), "the result lacks its nonce"),
-            ((_RESULT, _BLANK, _ANY_NONCE, _BLANK, _NAME, BLANKS, LINE_END), "the result has another nonce"),
+            ((_RESULT, _GAP, _NAME, BLANKS, LINE_END), "the result lacks its nonce"),
+            ((_RESULT, _GAP, _ANY_NONCE, _GAP, _NAME, BLANKS, LINE_END), "the result has another nonce"),
         ]
     return tuple(NearMiss(parts, fault, where="line_start") for parts, fault in faults)
 

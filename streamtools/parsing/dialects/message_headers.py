@@ -30,9 +30,9 @@ _MESSAGE: tuple[Part, ...] = (_PADDING, *_CONTENT_TYPE, "<|message|>")
 _CHANNEL: tuple[Part, ...] = ("<|channel|>", Some("A-Za-z_-", 1, 16))
 _ANALYSIS, _USER = "<|channel|>analysis", OneOf(("assistant", "user"))
 _TO: tuple[Part, ...] = (Some(r" \t", 1, 4), "to=")
-_TOOL = Some(r"^ \t\r\n<>|", 1, 96)
+_TOOL = Some(r"^ \t\r\n<>|", 1, 96)  # the name of a tool
 _ROLES: tuple[tuple[Part, ...], ...] = ((), ("<|start|>assistant",))
-"""The beginnings of a header. Models often omit the role."""
+"""The first parts of a header. () because models often omit the role."""
 
 
 def harmony() -> Dialect:
