@@ -81,6 +81,7 @@ class CallEvents:
         self.events.append(event(*fields, **named))
 
     # The events of one call, in order.
+
     def begin_call(self, begin: int = 0, call_id: str | None = None, provider_id: str | None = None) -> CallDraft:
         """Report that the model begins a call, and return a draft. `begin` is its position in the span.
 

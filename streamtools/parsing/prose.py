@@ -394,8 +394,8 @@ class Prose:
             mark = self._tag_after_space(text, last + 1)
         return (self.markdown.step(text, last) if mark is False else last), mark
 
-    # The marker at one position.
     def _marker_at(self, text: str, at: int) -> _Mark:
+        """Return the marker at index `at`. If more text is needed, `_possible` is set."""
         char = text[at]
         kind = self.markdown.position_kind(char)
         if char == "\n" and at + 1 == len(text) and self._holds_line_feeds and not (kind & IN_CODE or self._ended):
@@ -406,7 +406,7 @@ class Prose:
         if not self.direct and self._visible.stops_at_text:
             kind |= CALLS_ONLY
         markers = self._dialects.by_position_kind[kind] or self._dialects.markers(kind)
-        back = not at and self.last != ""
+        back = not at and self.last != ""  # whether the search needs the character before `text`
         found = markers.find(self.last[-1] + text, 1, self._ended) if back else markers.find(text, at, self._ended)
         if found is False and self._ended:
             cut = self._cut_at(markers, (self.last[-1] if back else "") + text, at + back)
@@ -453,6 +453,7 @@ class Prose:
         return found and (found[1], found[0])
 
     # Candidates for near misses.
+
     def _add_candidate(self, text: str, at: int) -> None:
         if self._candidates.left and (self.direct or self._visible.shows):
             near, kind = self._dialects.near, self.markdown.position_kind(text[at])
@@ -481,6 +482,7 @@ class Prose:
             self._release(text)
 
     def _release(self, text: str) -> None:
+        """Show text without a report."""
         self.last = text
         if self.direct:
             self._output.events.append(Text(text))
