@@ -43,8 +43,8 @@ class AGUIEncoder(FrontEndEncoder):
     """Writes AG-UI 1.0.
 
     `thread_id`, `run_id` and `protocol_version` are the fields `threadId`, `runId` and `protocolVersion` of the
-    request. The id of the run replaces a missing id. Clients before version 1.0, such as CopilotKit, refuse some
-    fields: the ids of calls that the front end must run, the tokens of the run, and the outcome `cancelled`. If
+    request. The id of the run replaces a missing id. Clients before version 1.0, such as CopilotKit, refuse
+    three fields: the ids of calls that the front end must run, the tokens of the run, and the outcome `cancelled`. If
     `protocol_version` is missing or below 1.0, these fields are not sent, and a cancellation is sent as an error.
     Approvals are requested in every version.
 

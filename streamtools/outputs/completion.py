@@ -1,10 +1,11 @@
 """The base of three encoders that write a run as the answer of a model, for clients of a model API. Sans-IO.
 
 These clients run every call that they receive. So a call must not be sent if the run has executed it itself. The event
-`done` lists the pending calls, so the encoder sends calls when `done` arrives. Calls that have a result, are superseded
-or are forbidden are never sent. If the client provides all tools, the run executes no call. Then `call_deltas` may be
-set: a call is sent as soon as its name is known, and its arguments while the model writes them. A call that was sent
-cannot be withdrawn.
+`done` lists the pending calls, so the encoder sends calls when `done` arrives. It never sends calls that have a result,
+or that must not run (error codes `superseded` and `tool_choice_violation`).
+
+If the client provides all tools, the run executes no call. Then `call_deltas` may be set: a call is sent as soon as its
+name is known, and its arguments while the model writes them. A call that was sent cannot be withdrawn.
 
 A malformed call is sent with the model's text as its arguments, so that the client can answer it. If the run executes
 tools, it answers malformed calls itself, and they are not sent. If a part of the arguments was sent before the error

@@ -87,7 +87,7 @@ class Transport:
 
     @property
     def read(self) -> Callable[[], Awaitable[Any]]:
-        """The function that reads each piece after the first. For an asynchronous iterator, its own `__anext__`."""
+        """The function that reads each piece after the first. For an asynchronous iterator, it is its `__anext__`."""
         return self._iterator.__anext__ if isinstance(self._iterator, AsyncIterator) else self.__anext__
 
     @property
