@@ -1,4 +1,4 @@
-"""Refuse a site whose API lacks a public name: run behind `zensical build`, where the package can be imported."""
+"""Fail if the API pages of the site lack a public name. Run after `zensical build`, with the package installed."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from types import ModuleType
 
 ROOT = Path(__file__).parents[1]
 UNPACKED = {"streamtools.parsing.BROKEN", "streamtools.parsing.ENDED"}
-"""Members of an enumeration under names of their own, which Griffe does not see."""
+"""Enumeration members that the module assigns to names of their own. Griffe does not find them."""
 
 
 def main() -> None:
-    """Look for the anchor of each name."""
-    missing, seen = [], 0
+    """Look for an HTML anchor of each public name, and exit with status 1 if one is missing."""
+    missing, checked = [], 0
     for page in sorted((ROOT / "docs" / "api").glob("*.md")):
         html = (ROOT / ".cache" / "site" / "api" / page.stem / "index.html").read_text(encoding="utf-8")
         anchors = set(re.findall(r'id="(streamtools[^"]*)"', html))
@@ -23,11 +23,11 @@ def main() -> None:
             members = vars(importlib.import_module(module))
             own = [name for name, each in members.items() if getattr(each, "__module__", "") == module]
             names = [name for name in members.get("__all__", own) if not isinstance(members.get(name), ModuleType)]
-            wanted = {f"{module}.{name}" for name in names if not name.startswith("_")} - UNPACKED
-            missing += sorted(wanted - anchors)
-            seen += len(wanted)
-    print(f"{seen} public names, {len(missing)} without an anchor {missing or ''}")
-    sys.exit(bool(missing) or not seen)
+            expected = {f"{module}.{name}" for name in names if not name.startswith("_")} - UNPACKED
+            missing += sorted(expected - anchors)
+            checked += len(expected)
+    print(f"{checked} public names, {len(missing)} without an anchor {missing or ''}")
+    sys.exit(bool(missing) or not checked)
 
 
 if __name__ == "__main__":

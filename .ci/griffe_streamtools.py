@@ -1,7 +1,10 @@
-"""What Griffe has to be told for the pages of the API.
+"""Griffe extension for the API pages.
 
-It reads files, and lets `tools/tool.py` stand for `streamtools.tools.tool`, of which the package's `__init__` makes a
-function, as Python does. And the examples of our docstrings are `>>>` alone, which Markdown takes for quotes.
+It fixes two things:
+
+- A package exports a function with the name of a submodule, such as `streamtools.tools.tool`. In Python the name is the
+  function; Griffe documents the module `tools/tool.py`.
+- Examples in docstrings start with `>>>` and have no fence. Markdown reads them as quotes.
 """
 
 from __future__ import annotations
@@ -13,20 +16,20 @@ import griffe
 
 
 class StreamTools(griffe.Extension):
-    """Puts what has the name of a module into its place, and examples into blocks of code."""
+    """Documents functions instead of modules of the same name, and puts examples into code blocks."""
 
     def __init__(self) -> None:
         self._defined: list[griffe.Object] = []
 
     def on_instance(self, *, obj: griffe.Object, **_: Any) -> None:
-        """Keep what an `__init__` defines: its submodule is read later, and takes the place."""
+        """Fence examples, and record the objects that an `__init__` defines before submodules replace them."""
         if obj.docstring is not None:
             obj.docstring.value = re.sub(r"(?m)^>>> .*(?:\n.+)*", r"```pycon\n\g<0>\n```", obj.docstring.value)
         if not obj.is_module and obj.parent is not None and obj.parent.is_init_module:
             self._defined.append(obj)
 
     def on_package(self, *, pkg: griffe.Module, loader: griffe.GriffeLoader, **_: Any) -> None:
-        """Look through the whole package for what it defines, and for what it imports."""
+        """Replace modules by the object of the same name that their package defines or imports."""
         loader.resolve_aliases()
         named: dict[str, griffe.Object | griffe.Alias] = {obj.path: obj for obj in self._defined}
         packages = [pkg]

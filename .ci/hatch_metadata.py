@@ -1,7 +1,7 @@
-"""What the index shows of a release: its addresses, and the README with links that lead to the repository.
+"""Metadata of a release for the package index: project URLs, and the README with absolute links.
 
-The address of the repository is `STREAMTOOLS_REPOSITORY`, which the workflow `release` knows and `.ci/release` asks
-for. Where it is not set, as in every installation from a clone, there are no addresses, and the README is as it stands.
+`STREAMTOOLS_REPOSITORY` is the address of the repository. The workflow `release` sets it, and `.ci/release --tagged`
+requires it. If it is not set, as in an installation from a clone, there are no URLs, and the README is unchanged.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ PAGES = {
 
 
 class Addresses(MetadataHookInterface):
-    """Writes what `pyproject.toml` cannot know."""
+    """Sets the metadata that depends on `STREAMTOOLS_REPOSITORY`."""
 
     def update(self, metadata: dict[str, Any]) -> None:
-        """Set `urls` and `readme`."""
+        """Set `urls` and `readme` in the project metadata."""
         root = Path(self.root)
         readme = (root / "README.md").read_text(encoding="utf-8")
         repository = os.environ.get("STREAMTOOLS_REPOSITORY", "").rstrip("/")

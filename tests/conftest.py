@@ -1,9 +1,10 @@
-"""Every async test runs on both event loops; the properties run in one of three profiles.
+"""Fixtures and hooks of all tests.
 
-`quick` is the same fifteen examples each time, `HYPOTHESIS_PROFILE=deep` the same hundred, and
-`HYPOTHESIS_PROFILE=laws` two thousand new ones for every property. The events of every stream that a test reads, and so
-of every chat and every replay, are held against their grammar. At the end stands what the tests took: time of the
-processor, and of the clock.
+Every async test runs on both event loops. Property tests run in one of three profiles of `HYPOTHESIS_PROFILE`: `quick`
+(the default) runs the same 15 examples each time, `deep` the same 100, and `laws` 2,000 new ones.
+
+The events of every stream that a test reads, chats and replays included, are checked against the event grammar. The
+summary at the end shows the processor time and the elapsed time of the tests.
 """
 
 from __future__ import annotations
@@ -27,47 +28,47 @@ from streamtools import ToolStream
 from streamtools.events import UIEvent
 from streamtools.machine.event_order import Grammar
 
-_UNTIMED = [HealthCheck.too_slow]  # a busy machine makes no test fail
+_UNTIMED = [HealthCheck.too_slow]  # no test may fail because the machine is busy
 
 settings.register_profile("quick", max_examples=15, derandomize=True, deadline=None, suppress_health_check=_UNTIMED)
 settings.register_profile("deep", max_examples=100, derandomize=True, deadline=None, suppress_health_check=_UNTIMED)
 settings.register_profile("laws", max_examples=2000, deadline=None, suppress_health_check=_UNTIMED)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
-# Hypothesis draws now and then a constant of the modules that are loaded: other ones, when other tests ran before.
+# Hypothesis sometimes draws constants of the loaded modules, which depend on the tests that ran before.
 providers._get_local_constants = lambda: providers._local_constants
 
-if sys.dont_write_bytecode:  # as in many containers: each worker, and each command of a test, would compile everything
+if sys.dont_write_bytecode:  # common in containers: every worker and command would compile all modules again
     sys.dont_write_bytecode = False
     sys.pycache_prefix = str(Path(__file__).parents[1] / ".cache" / "bytecode")
     os.environ |= {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": sys.pycache_prefix}
 
-vars(re)["_MAXCACHE"] = 1 << 16  # the tests read with all dialects in turn: 512 patterns are compiled again and again
+vars(re)["_MAXCACHE"] = 1 << 16  # the default of 512 patterns is too small for tests with all dialects
 
-if (
-    signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-):  # begun with `&` in a script: commands that tests start inherit it,
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # and then those that are interrupted would never end
+# A script that starts pytest with `&` ignores SIGINT. Commands started by tests would inherit that and never end.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _STARTED: pytest.StashKey[float] = pytest.StashKey()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Remember when it began."""
+    """Record the start time."""
     config.stash[_STARTED] = os.times().elapsed
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish() -> None:
-    """Keep what was collected from the garbage collector, which would go through thousands of tests at each of them."""
+    """Exclude the collected tests from garbage collection: otherwise every collection traverses thousands of tests."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 20, 20)
 
 
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
-    """In a worker, report a test once, and not also that it begins, is set up, torn down and over: of twelve thousand
-    tests, that costs the process which the workers report to half of its time.
+    """Report a test once in a worker, without its start, setup, teardown and finish.
+
+    With 12,000 tests, those reports take half of the time of the main process.
     """
     if not hasattr(item.config, "workerinput"):
         return None
@@ -78,24 +79,22 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Say what the tests took, in this process and in all that it has started and waited for: workers, commands."""
+    """Print processor and elapsed time, including workers and commands that the tests started."""
     took = os.times()
     processor = took.user + took.system + took.children_user + took.children_system
     wall = took.elapsed - config.stash[_STARTED]
-    terminalreporter.write_line(f"{processor:.0f} s of processor time, {wall:.0f} s on the wall")
+    terminalreporter.write_line(f"{processor:.0f} s of processor time, {wall:.0f} s elapsed")
 
 
 @pytest.fixture(params=["asyncio", "trio"])
 def anyio_backend(request: pytest.FixtureRequest) -> str:
-    """The event loop of an async test."""
+    """The event loop library of an async test."""
     return str(request.param)
 
 
 @pytest.fixture(scope="session", autouse=True)
 def no_authorities(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """No certificate is ever looked at; to read those of all authorities, for each client, would take a quarter of a
-    minute.
-    """
+    """Give HTTP clients an empty certificate store. Loading the real one for each client takes 15 seconds in all."""
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("SSL_CERT_FILE", raising=False)
         patch.setenv("SSL_CERT_DIR", str(tmp_path_factory.mktemp("authorities")))
@@ -104,7 +103,7 @@ def no_authorities(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def events_in_order() -> Iterator[None]:
-    """Whoever reads a stream gets `EventOrderError` where its events are not those of a run."""
+    """Check the events of every stream. A reader gets `EventOrderError` if they violate the grammar of a run."""
     grammars: WeakKeyDictionary[ToolStream, Grammar] = WeakKeyDictionary()
     read, take_ready = ToolStream.__anext__, ToolStream.take_ready
 
@@ -126,6 +125,6 @@ def events_in_order() -> Iterator[None]:
 
 
 def pytest_runtest_teardown() -> None:
-    """Leave structlog as it was: what captures logs configures it, and then the library logs there."""
+    """Reset structlog: capturing its logs configures it, and the library would log to it in later tests."""
     if structlog.is_configured():
         structlog.reset_defaults()
