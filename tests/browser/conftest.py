@@ -1,6 +1,6 @@
-"""What the tests of the page share: Chromium, and a page of an application behind uvicorn.
+"""Fixtures of the browser tests: Chromium, and pages of applications that uvicorn serves.
 
-`/usr/bin/chromium` is Debian's package; `STREAMTOOLS_CHROMIUM` names another.
+The default is Debian's `/usr/bin/chromium`. `STREAMTOOLS_CHROMIUM` names another executable.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _OPTIONS = (
 
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
-    """The event loop of uvicorn, and of Playwright."""
+    """The event loop library of uvicorn and Playwright."""
     return "asyncio"
 
 
@@ -49,7 +49,7 @@ async def launched() -> AsyncIterator[Any]:
 
 @pytest.fixture(scope="session")
 async def chromium(anyio_backend: str) -> AsyncIterator[Any]:
-    """A browser, which all tests share; each has contexts of its own."""
+    """A browser shared by all tests. Each test creates its own contexts."""
     async with launched() as browser:
         yield browser
 
@@ -57,7 +57,7 @@ async def chromium(anyio_backend: str) -> AsyncIterator[Any]:
 @pytest.fixture(scope="session")
 def pages() -> dict[Kind, Path]:
     """The folders with the pages of front ends."""
-    from tests.browser.front_ends import bundle  # which needs this module
+    from tests.browser.front_ends import bundle  # imports this module
 
     return bundle()
 
@@ -72,7 +72,7 @@ def watch(page: Any, faults: list[str] | None = None) -> list[str]:
 
 
 class Browsing:
-    """Serves applications, opens pages of them, and notes what the pages ask for and complain of."""
+    """Serves applications, opens their pages, and records the requests and errors of the pages."""
 
     def __init__(self, chromium: Any, stack: AsyncExitStack) -> None:
         self._chromium = chromium
@@ -104,7 +104,7 @@ class Browsing:
 
 @pytest.fixture
 async def browsing(chromium: Any) -> AsyncIterator[Browsing]:
-    """Pages that neither complain nor ask anybody but their own server."""
+    """Open pages. The test fails if a page logs an error or requests another server."""
     async with AsyncExitStack() as stack:
         browsing = Browsing(chromium, stack)
         yield browsing

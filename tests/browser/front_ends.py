@@ -1,7 +1,7 @@
-"""Pages of real front ends, each in front of the program of docs that is for it, and a model to ask.
+"""Pages of real front ends, each with the documented backend program for it and a scripted model.
 
-What the pages have from npm stands in a `package.json`, what the documentation tells their authors to write comes from
-its blocks, and esbuild makes one script of each page.
+A `package.json` lists the npm packages of the pages. The code comes from blocks of the documentation. esbuild bundles
+one script for each page.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _HTML = (
 
 def bundle() -> dict[Kind, Path]:
     """Return the folder with the page of each kind."""
-    pages, copilot = ROOT / ".cache" / "pages", ROOT / ".cache" / "copilot"  # whose client of AG-UI is an older one
+    pages, copilot = ROOT / ".cache" / "pages", ROOT / ".cache" / "copilot"  # CopilotKit has an older AG-UI client
     folders: dict[Kind, Path] = {"ai_sdk": pages, "ag_ui": pages, "copilot": copilot}
     build = ("--bundle", "--minify", "--outdir=built", "--log-level=error", "--loader:.css=empty")
     production = '--define:process.env.NODE_ENV="production"'
@@ -56,7 +56,7 @@ def bundle() -> dict[Kind, Path]:
 
 
 class FrontEnd:
-    """What a user does on a page, and what is seen there and behind it."""
+    """Actions of a user on a page, and the visible content and the server's records to check."""
 
     box = "#question"
 
@@ -66,21 +66,21 @@ class FrontEnd:
         self.faults = watch(page)
 
     async def ask(self, question: str) -> None:
-        """Write a question, and send it."""
+        """Type a question and send it."""
         await self.page.locator(self.box).fill(question)
         await self.page.locator(self.box).press("Enter")
 
     async def click(self, button: str) -> None:
-        """Click the one button of that name."""
+        """Click the only button with this name."""
         await self.page.get_by_role("button", name=button).click()
 
     async def sees(self, *texts: str) -> None:
-        """Wait until this is seen."""
+        """Wait until this text is visible."""
         for text in texts:
             await expect(self.page.get_by_text(text).last).to_be_visible()
 
     async def ended(self, *answer: str, status: str = "ready") -> None:
-        """Wait until this is seen, and nothing goes on any more."""
+        """Wait until this text is visible and the answer has ended."""
         await self.sees(*answer)
         await expect(self.page.locator("body")).to_have_attribute("data-status", status)
 
@@ -93,22 +93,22 @@ class FrontEnd:
         return [await each.inner_text() for each in await self.page.locator(".message[data-role=assistant] p").all()]
 
     async def idle(self) -> None:
-        """Wait until the server answers nobody any more."""
+        """Wait until the server has no open response."""
         while vars(sys.modules["app"])["app"].state.runs.running:
             await anyio.lowlevel.checkpoint()
 
     async def calls(self) -> list[tuple[str, str]]:
-        """Return the states and the words of all calls."""
+        """Return the states and texts of all calls."""
         shown = await self.page.locator(".call").all()
         return [(await each.get_attribute("data-state"), await each.locator("code").inner_text()) for each in shown]
 
     async def reload(self) -> None:
-        """Load the page anew."""
+        """Reload the page."""
         await self.page.reload()
         await self.ended()
 
     async def change(self, change: str) -> None:
-        """Run JavaScript on what the page has `kept`, and load the page anew, or on its `agent`."""
+        """Run JavaScript on the `kept` conversation and reload the page, or run it on the `agent` of the page."""
         if "agent" in change:
             await self.page.evaluate(f"{change}, refresh()")
             return
@@ -117,7 +117,7 @@ class FrontEnd:
         await self.reload()
 
     async def ran(self) -> list[tuple[str, Any]]:
-        """Return the calls that were run, or were answered by the page, with their arguments."""
+        """Return the calls that the server ran or the page answered, with their arguments."""
         ledger: MemoryLedger = vars(sys.modules["app"])["ledger"]
         entries = await ledger.entries()
         return [
@@ -126,14 +126,14 @@ class FrontEnd:
 
 
 class Copilot(FrontEnd):
-    """CopilotKit has a chat of its own."""
+    """CopilotKit, which has its own chat component."""
 
     box = "textarea"
 
 
 @asynccontextmanager
 async def opened(chromium: Any, pages: dict[Kind, Path], kind: Kind, *answers: Loopback) -> AsyncIterator[FrontEnd]:
-    """Serve a program whose model gives these answers, and open its page."""
+    """Serve a program whose model gives these answers. Yields its open page."""
     context = await chromium.new_context()
     try:
         model = Provider(*answers)

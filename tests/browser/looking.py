@@ -8,7 +8,7 @@ _PATIENCE = 20_000  # milliseconds, on a busy machine
 
 
 def expect(where: Any) -> Any:
-    """Return Playwright's assertions about a place, which wait until they hold."""
+    """Return Playwright's assertions about an element, which wait until they are true."""
     from playwright.async_api import expect
 
     expect.set_options(timeout=_PATIENCE)
@@ -17,13 +17,13 @@ def expect(where: Any) -> Any:
 
 
 async def ask(page: Any, question: str) -> None:
-    """Write a question, and send it."""
+    """Type a question and send it."""
     await page.locator("#question").fill(question)
     await page.locator("#send").click()
 
 
 async def ended(page: Any, many: int = 1) -> None:
-    """Wait until so many answers are there, and all of them have ended."""
+    """Wait until the page shows this many answers and all have ended."""
     await expect(page.locator(".turn")).to_have_count(many)
     await expect(page.locator(".answer[aria-busy]")).to_have_count(0)
     await expect(page.locator("#send")).to_be_enabled()

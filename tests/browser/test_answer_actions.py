@@ -1,4 +1,4 @@
-"""Actions on an answer that has ended: copy it, or ask again."""
+"""Actions on a finished answer: copy it, or request it again."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tests.support.answering import calling, saying
 pytestmark = [pytest.mark.browser, pytest.mark.anyio]
 
 
-async def test_what_is_copied_is_markdown(browsing: Browsing) -> None:
-    """Code as it stands, an answer, the conversation with its calls."""
+async def test_copied_text_is_markdown(browsing: Browsing) -> None:
+    """A code block, an answer, and the conversation with its calls can be copied."""
     text = 'Look:\n\n3. three\n\n```python\ndef f():  # one\n    return "two"\n```\n'
     page = await browsing.open(saying(text), saying(calling("look_up", city="Oslo")), saying("**17** °C."))
     await browsing.context.grant_permissions(["clipboard-read", "clipboard-write"])
@@ -39,8 +39,8 @@ async def test_what_is_copied_is_markdown(browsing: Browsing) -> None:
     assert '## Oslo?\n\n> look_up(city: "Oslo")\n\n\n**17** °C.' in whole
 
 
-async def test_an_answer_is_asked_for_once_more(browsing: Browsing) -> None:
-    """In its place, also after a reload and in a second tab; the model does not hear of the first one."""
+async def test_a_second_answer_replaces_the_first(browsing: Browsing) -> None:
+    """This also holds after a reload and in a second tab. The model does not receive the first answer."""
     page = await browsing.open(saying("One."), saying("Two."), saying("Three."))
     other = await browsing.tab()
     await ask(page, "Hi")

@@ -1,4 +1,4 @@
-"""The debugger in a browser: what it draws of the steps, and how one goes through them."""
+"""The debugger in a browser: its view of each step, and navigation between steps."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tests.support.answering import END, delta
 pytestmark = [pytest.mark.browser, pytest.mark.anyio]
 
 
-async def test_one_goes_through_the_steps(browsing: Browsing) -> None:
-    """By keys, by the slider, by an event; each pane shows what there is at that moment."""
+async def test_keys_slider_and_events_select_a_step(browsing: Browsing) -> None:
+    """Each pane shows the state at the selected step."""
     page = await browsing.open(answerer=RecordedAnswers(speed=0), viewport={"width": 1280, "height": 800})
     await page.goto(f"{browsing.server.url}/debugger?of=tilde-call")
     await expect(page.locator("#shown .card .name")).to_have_text("get_weather")
@@ -45,8 +45,8 @@ async def test_one_goes_through_the_steps(browsing: Browsing) -> None:
     await expect(page.locator("#written .in-near").first).to_have_text("~~~tool_call")
 
 
-async def test_nothing_of_an_answer_runs(browsing: Browsing, tmp_path: Path) -> None:
-    """It is text in all panes, and nobody is asked for anything."""
+async def test_no_part_of_an_answer_runs(browsing: Browsing, tmp_path: Path) -> None:
+    """All panes show it as text, and the page sends no requests."""
     path = tmp_path / "hostile.jsonl"
     with RecordingWriter(path, ExchangeHead(source="openai", title=SCRIPTS[0])) as writer:
         for at, script in enumerate(SCRIPTS):

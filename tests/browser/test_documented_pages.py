@@ -1,4 +1,4 @@
-"""The pages of docs: approvals in two tabs, and an answer that goes on while its page is loaded again."""
+"""The pages of the documentation: approvals in two tabs, and an answer that continues during a reload."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ const show = (event) => log.append(event.text ?? event.message);
 
 
 @pytest.mark.parametrize(("button", "outcome"), [("Approve", "paid 5 to Ann"), ("Deny", "was denied")])
-async def test_two_tabs(chromium: Any, button: str, outcome: str) -> None:
-    """The second one, and one that is loaded again, have the question of the first."""
+async def test_an_approval_is_shown_in_two_tabs(chromium: Any, button: str, outcome: str) -> None:
+    """The second tab and a reloaded tab show the question of the first."""
     context = await chromium.new_context()
     async with serving("approval", Loopback([PAY, END]), Loopback([TEXT, END]), user="ann") as (server, _):
 
@@ -48,8 +48,8 @@ async def test_two_tabs(chromium: Any, button: str, outcome: str) -> None:
     await context.close()
 
 
-async def test_a_page_that_is_loaded_again(chromium: Any) -> None:
-    """It shows the answer from its start, stops it, and forgets it."""
+async def test_a_reloaded_page_continues_its_answer(chromium: Any) -> None:
+    """It shows the answer from its start, can stop it, and forgets it afterwards."""
     context = await chromium.new_context()
     async with serving("runs", Loopback([TEXT], hold=True), user="ann") as (server, _):
 

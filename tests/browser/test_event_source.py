@@ -1,4 +1,4 @@
-"""A browser's own `EventSource` over a run: it comes back by itself behind the last event that it was given."""
+"""The browser's `EventSource` reads a run. It reconnects by itself after the last event that it received."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ for (const type of ["start", "step-start", "text", "step-end", "done"]) {
 </script>"""
 
 
-async def test_it_comes_back_behind_what_it_has_seen(chromium: Any) -> None:
-    """After connections that end in the middle of an event: nothing is lost, and nothing comes twice."""
+async def test_an_event_source_continues_after_its_last_event(chromium: Any) -> None:
+    """Connections end in the middle of an event. No event is lost or repeated."""
     cut = anyio.Event()
     asked: list[str | None] = []
     async with Runs() as runs:
@@ -60,7 +60,7 @@ async def test_it_comes_back_behind_what_it_has_seen(chromium: Any) -> None:
 
 
 class Breaking(Response):
-    """Sends three events of a response and half of the next, and ends there."""
+    """Sends three events of a response and half of the next, then closes the connection."""
 
     def __init__(self, response: Response, cut: anyio.Event) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The benchmark of the page's frames: both of its pages show the whole answer."""
+"""The benchmark of the page's frames: both pages show the whole answer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ pytestmark = pytest.mark.browser
 
 
 def test_both_pages_show_the_answer() -> None:
-    """In a process of its own, as it is run by hand; nothing is measured."""
+    """The benchmark runs in a separate process, without measurements."""
     command = [sys.executable, "-m", "benchmarks.frames", "--smoke"]
     told = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
     assert "both pages show the answer of 2,000 characters\n" == told.stdout

@@ -1,7 +1,7 @@
-"""Pages with the AI SDK's `useChat`, AG-UI's `HttpAgent` and CopilotKit, in front of the programs of docs.
+"""Pages with the AI SDK's `useChat`, AG-UI's `HttpAgent` and CopilotKit, with the documented backend programs.
 
-The page keeps the conversation, as the documentation says. So what the model is told of earlier turns is what comes
-back from there, and it has to be what it was told at first.
+The page keeps the conversation, as documented. The model gets earlier turns from the page. They must equal the messages
+of the earlier requests.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ KINDS: tuple[Kind, ...] = ("ai_sdk", "ag_ui")
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "copilot"])
-async def test_a_conversation(chromium: Any, pages: dict[Kind, Path], kind: Kind) -> None:
-    """Tools of the server and of the page, a malformed call among others, an approval after a reload, and a denial."""
+async def test_a_conversation_keeps_its_history(chromium: Any, pages: dict[Kind, Path], kind: Kind) -> None:
+    """It has tools of the server and of the page, a malformed call, an approval after a reload, and a denial."""
     answers = [
         calls(("get_weather", {"city": "Paris"}), ("pick_date", {"title": "Departure"}), text="Let me see."),
         says("It is 18 °C, and you leave in March."),
@@ -57,7 +57,7 @@ async def test_a_conversation(chromium: Any, pages: dict[Kind, Path], kind: Kind
         assert [] == front.faults
 
     for before, after in pairwise(asked):
-        assert before == after[: len(before)], "the model is told again what it was told"
+        assert before == after[: len(before)], "the earlier messages are unchanged"
     assert len(answers) == len(asked)
     cities = [("get_weather", {"city": city}) for city in ("Paris", "Rome", "Bern", "Nice")]
     assert [cities[0], ("pick_date", {"title": "Departure"}), *cities[1:], ("pay", PAID)] == ran
@@ -73,7 +73,7 @@ async def test_a_conversation(chromium: Any, pages: dict[Kind, Path], kind: Kind
     assert results == [words.partition(" → ")[2] for _, words in shown]
 
 
-# A page is anybody's: what it claims about calls is read, and nothing is run for it.
+# A page is not trusted: its claims about calls are read, but no call runs because of them.
 
 CLAIMS: dict[Kind, dict[str, str]] = {
     "ai_sdk": {
@@ -98,8 +98,8 @@ CLAIMS: dict[Kind, dict[str, str]] = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_claims(chromium: Any, pages: dict[Kind, Path], kind: Kind) -> None:
-    """A result where approval is asked for, another call than was asked about, one that has run, one never made."""
+async def test_false_claims_of_a_page_run_nothing(chromium: Any, pages: dict[Kind, Path], kind: Kind) -> None:
+    """A result instead of an approval, a changed call, a call that already ran, and an invented call."""
     answers = [calls(("pay", PAID)), says("Ann has her money."), *[says("I have paid nobody.")] * 2]
     claims = CLAIMS[kind]
     async with opened(chromium, pages, kind, *answers) as front:
@@ -117,7 +117,7 @@ async def test_claims(chromium: Any, pages: dict[Kind, Path], kind: Kind) -> Non
         await front.change(claims["other"])
         await front.click("Approve")
         await front.ended(status="error")
-        assert [] == await front.ran(), "what is approved is what was asked about"
+        assert [] == await front.ran(), "only the call of the question can be approved"
 
         await front.page.evaluate("(kept) => { localStorage.c1 = kept }", kept)
         await front.reload()
@@ -135,8 +135,10 @@ async def test_claims(chromium: Any, pages: dict[Kind, Path], kind: Kind) -> Non
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_the_answer_behind_an_approval_survives_too(chromium: Any, pages: dict[Kind, Path], kind: Kind) -> None:
-    """The page is left when the call has run: it comes back into the answer, and when that has ended."""
+async def test_the_answer_after_an_approval_survives_a_reload(
+    chromium: Any, pages: dict[Kind, Path], kind: Kind
+) -> None:
+    """The page reloads after the call ran: once during the answer, and once after its end."""
     goes_on, ended = anyio.Event(), anyio.Event()
     wanted = [("get_weather", {"city": "Nice"}), ("pay", PAID)]
     answers = [

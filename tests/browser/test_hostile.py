@@ -57,7 +57,7 @@ ALLOWED = {
 
 
 async def look(page: Any) -> dict[str, Any]:
-    """Return what became of an answer."""
+    """Return the shown content of an answer."""
     found: dict[str, Any] = await page.evaluate(
         """() => {
             const all = [...document.querySelectorAll(".prose, .prose *")];
@@ -77,7 +77,7 @@ async def look(page: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("cut", [False, True])
 async def test_model_output_runs_and_loads_nothing(browsing: Browsing, cut: bool) -> None:
-    """Scripts, handlers, frames, styles, links of other kinds and images, in one piece and by the character."""
+    """Scripts, handlers, frames, styles, unusual links and images arrive in one piece and by the character."""
     text = "\n\n".join(SCRIPTS)
     page = await browsing.open(saying(*([*text] if cut else [text])))
     await ask(page, "<img src=x onerror=window.harmed=1>")
@@ -98,7 +98,7 @@ async def test_model_output_runs_and_loads_nothing(browsing: Browsing, cut: bool
 
 
 async def test_calls_and_results_are_text(browsing: Browsing) -> None:
-    """Names, arguments, and what tools say."""
+    """This includes names, arguments and output of tools."""
     bad = "<img src=x onerror=window.harmed=1>"
     calls = calling("look_up", city=bad) + "\n" + calling(bad, a=bad) + '\n~~~tool_call\n{"name": ' + bad + "\n~~~\n"
     page = await browsing.open(saying(calls), saying("Well."))
@@ -129,7 +129,7 @@ async def test_calls_and_results_are_text(browsing: Browsing) -> None:
     ids=["letters", "stars", "brackets", "quotes", "cells", "ticks", "lines", "items"],
 )
 async def test_a_very_long_line_is_harmless(browsing: Browsing, text: str) -> None:
-    """It is shown as far as is good for a page, the rest when it is asked for; the page answers meanwhile."""
+    """The page shows a part, and the rest on request. It stays responsive."""
     page = await browsing.open(
         saying(*(text[at : at + 20_000] for at in range(0, len(text), 20_000))), saying("Short.")
     )
@@ -139,7 +139,7 @@ async def test_a_very_long_line_is_harmless(browsing: Browsing, text: str) -> No
         await page.locator(".more").click()
     shown = await page.evaluate("document.querySelector('.prose').textContent")
 
-    if text[0] not in "-a>|":  # of which Markdown makes something else
+    if text[0] not in "-a>|":  # Markdown would change these
         assert text == shown
     await ask(page, "Again")
     await ended(page, 2)
@@ -151,8 +151,8 @@ async def test_a_very_long_line_is_harmless(browsing: Browsing, text: str) -> No
     ["> " * 8000, "1. " * 5000, "|a" * 2000 + "|\n" + "|-" * 2000 + "|\n" + "|\n" * 4000],
     ids=["quotes", "numbers", "table"],
 )
-async def test_what_is_small_and_would_become_large_is_text(browsing: Browsing, text: str) -> None:
-    """Nesting deeper than the stack, and a table whose rows are filled up to eight million cells."""
+async def test_markdown_that_expands_is_shown_as_text(browsing: Browsing, text: str) -> None:
+    """Nesting deeper than the stack, and a table that expands to eight million cells."""
     page = await browsing.open(saying(*(text[at : at + 4000] for at in range(0, len(text), 4000))), saying("Short."))
     await ask(page, "Hi")
     await ended(page)
@@ -164,8 +164,8 @@ async def test_what_is_small_and_would_become_large_is_text(browsing: Browsing, 
     await expect(page.locator(".answer").nth(1).locator(".prose")).to_have_text("Short.")
 
 
-async def test_what_is_approved_is_shown_to_the_last_digit(browsing: Browsing) -> None:
-    """Numbers that a script would round are written as the call has them: asked for, unfolded, and as an event."""
+async def test_approvals_show_every_digit_of_numbers(browsing: Browsing) -> None:
+    """JavaScript would round these numbers. The question, the unfolded call and the event show them as written."""
     page = await browsing.open(saying(calling("pay", to="Ann", amount=12345678901234567891)), saying("Paid."))
     await ask(page, "Pay.")
     card = page.locator(".card")

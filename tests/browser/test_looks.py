@@ -14,10 +14,10 @@ pytestmark = [pytest.mark.browser, pytest.mark.anyio]
 
 
 async def faults(page: Any) -> list[str]:
-    """Return what axe-core finds."""
+    """Return the faults that axe-core finds."""
     from axe_playwright_python.async_playwright import Axe
 
-    # By the test's own channel: the policy of the page lets no script in, and this one neither.
+    # Playwright injects the script: the content security policy of the page blocks all others.
     session = await page.context.new_cdp_session(page)
     await session.send("Page.setBypassCSP", {"enabled": True})
     found = (await Axe().run(page)).response["violations"]
@@ -27,7 +27,7 @@ async def faults(page: Any) -> list[str]:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
 async def test_axe_finds_no_fault(browsing: Browsing, scheme: str, width: int) -> None:
-    """Before the first question, while a call asks, after an answer with all that there is, and beside its events."""
+    """Checked before the first question, during an approval, after an answer with all elements, and with events shown."""
     everything = "# One\n\n## Two\n\n> quote\n\n| a | b | |\n|---|---|---|\n| 1 | 2 | 3 |\n\n```py\nx = 1\n```\n\n[link](http://a.example)\n\n"
     page = await browsing.open(
         saying(everything, calling("pay", to="Ann", amount=5), "\n", '~~~tool_call\n{"name": 5\n~~~\n'),

@@ -1,4 +1,4 @@
-"""The page in a browser: what is asked, what is seen of the answer, and what survives."""
+"""The page in a browser: questions, visible answers, and reloads."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tests.support.loopback import Loopback
 pytestmark = [pytest.mark.browser, pytest.mark.anyio]
 
 
-async def test_an_answer_streams_and_is_markdown(browsing: Browsing) -> None:
-    """What has come is seen before the rest is there."""
+async def test_an_answer_streams_as_markdown(browsing: Browsing) -> None:
+    """Received text is visible before the rest arrives."""
     go = anyio.Event()
     page = await browsing.open(saying("# Hello\n\nSome **bo", go, "ld** text\n\n- one\n- two\n"))
     await ask(page, "Hi")
@@ -33,7 +33,7 @@ async def test_an_answer_streams_and_is_markdown(browsing: Browsing) -> None:
 
 
 async def test_a_card_changes_its_state(browsing: Browsing) -> None:
-    """It is written, complete, executed, and has its arguments and its result to unfold."""
+    """It is being written, complete, then executed. Its arguments and result can be unfolded."""
     first, second = anyio.Event(), anyio.Event()
     call = calling("look_up", city="Oslo")
     page = await browsing.open(saying("I look.\n\n", call[:50], first, call[50:], second), saying("It is 17 °C."))
@@ -55,8 +55,8 @@ async def test_a_card_changes_its_state(browsing: Browsing) -> None:
     assert ["I look.", "It is 17 °C."] == await page.locator(".answer .prose").all_inner_texts()
 
 
-async def test_a_reload_comes_back_into_the_answer(browsing: Browsing) -> None:
-    """Nothing is lost, and nothing comes twice; what was answered before is there, too."""
+async def test_a_reloaded_page_continues_the_answer(browsing: Browsing) -> None:
+    """No text is lost or repeated, and earlier answers are shown."""
     go = anyio.Event()
     call = calling("look_up", city="Oslo")
     page = await browsing.open(saying("Before.\n\n", call), saying("One, "), saying("two, ", go, "three."))
@@ -77,8 +77,8 @@ async def test_a_reload_comes_back_into_the_answer(browsing: Browsing) -> None:
     await expect(page.locator(".card")).to_have_attribute("data-state", "executed")
 
 
-async def test_a_connection_that_breaks_is_made_again(browsing: Browsing) -> None:
-    """The page reads on from the last event that it has seen."""
+async def test_the_page_reconnects_after_a_lost_connection(browsing: Browsing) -> None:
+    """It continues after its last event."""
     go = anyio.Event()
     page = await browsing.open(saying("One, ", go, "two."))
     await ask(page, "Hi")
@@ -97,7 +97,7 @@ async def test_a_connection_that_breaks_is_made_again(browsing: Browsing) -> Non
 
 
 async def test_two_tabs_show_one_conversation(browsing: Browsing) -> None:
-    """Each sees what the other asks, while it is answered, and may stop it."""
+    """Each tab shows the questions and answers of the other, and can stop them."""
     go = anyio.Event()
     page = await browsing.open(saying("One, ", go, "two."), saying("Wait", hold=True))
     other = await browsing.tab()
@@ -124,8 +124,8 @@ async def test_two_tabs_show_one_conversation(browsing: Browsing) -> None:
     await expect(page.locator("#empty")).to_be_visible()
 
 
-async def test_one_goes_from_one_conversation_to_another(browsing: Browsing) -> None:
-    """By the list, also while one is being answered, and back; a page that is loaded anew shows the same."""
+async def test_the_list_switches_between_conversations(browsing: Browsing) -> None:
+    """This works during an answer, and a reloaded page shows the same conversation."""
     go = anyio.Event()
     page = await browsing.open(saying("One, ", go, "two."), saying("Second."))
     await ask(page, "First?")
@@ -149,7 +149,7 @@ async def test_one_goes_from_one_conversation_to_another(browsing: Browsing) -> 
 
 
 async def test_a_call_is_denied_also_after_a_reload(browsing: Browsing) -> None:
-    """With a reason, which the model is told; it does not run."""
+    """The model receives the reason, and the call does not run."""
     page = await browsing.open(saying(calling("pay", to="Ann", amount=50)), saying("As you wish."))
     await ask(page, "Pay Ann 50.")
     await expect(page.locator(".card")).to_have_attribute("data-state", "asking")
@@ -171,8 +171,10 @@ async def test_a_call_is_denied_also_after_a_reload(browsing: Browsing) -> None:
         ("closed", "It failed", "failed", "closed"),
     ],
 )
-async def test_a_tool_of_the_user(browsing: Browsing, typed: str, button: str, state: str, told: str) -> None:
-    """The page asks for its result, also after it was loaded anew, and the model is told."""
+async def test_the_user_enters_the_result_of_a_tool(
+    browsing: Browsing, typed: str, button: str, state: str, told: str
+) -> None:
+    """The page asks for the result, also after a reload, and the model receives it."""
     page = await browsing.open(saying(calling("pick_date", title="Departure")), saying("Noted."))
     await ask(page, "When?")
     await expect(page.get_by_role("button", name="Send result")).to_be_visible()
@@ -188,8 +190,8 @@ async def test_a_tool_of_the_user(browsing: Browsing, typed: str, button: str, s
     ).replace("\\", "")
 
 
-async def test_what_is_sent_meanwhile_waits(browsing: Browsing) -> None:
-    """For the end of the answer, in its order, unless it is removed."""
+async def test_a_question_during_an_answer_waits(browsing: Browsing) -> None:
+    """Questions are sent in order after the answer, unless the user removes them."""
     go = anyio.Event()
     page = await browsing.open(saying("One, ", go, "two."), saying("Second."), saying("Third."))
     await ask(page, "First")
@@ -209,7 +211,7 @@ async def test_what_is_sent_meanwhile_waits(browsing: Browsing) -> None:
 
 
 async def test_the_keyboard_reaches_everything(browsing: Browsing) -> None:
-    """Tab comes to whatever can be pressed, opened or written in, and Enter lets a call run."""
+    """Tab reaches every control, and Enter approves a call."""
     page = await browsing.open(
         saying("```py\n1\n```\n\n[link](https://a.example)\n\n", calling("pay", to="Ann", amount=5)), saying("Done.")
     )
@@ -224,7 +226,7 @@ async def test_the_keyboard_reaches_everything(browsing: Browsing) -> None:
         }"""
     )
     assert await page.evaluate("missed.size") > 12
-    for _ in range(await page.evaluate("missed.size + 12")):  # among others regions that scroll
+    for _ in range(await page.evaluate("missed.size + 12")):  # includes regions that scroll
         await page.keyboard.press("Tab")
     assert [] == await page.evaluate("[...missed].map((each) => each.outerHTML)")
     await page.get_by_role("button", name="Approve").focus()
@@ -232,8 +234,8 @@ async def test_the_keyboard_reaches_everything(browsing: Browsing) -> None:
     await expect(page.locator(".card")).to_have_attribute("data-state", "executed")
 
 
-async def test_failures_are_told_in_words(browsing: Browsing) -> None:
-    """What the provider says, and a connection to it that breaks; what had come stays."""
+async def test_failures_are_shown_with_their_message(browsing: Browsing) -> None:
+    """The page shows an error of the provider, or a lost connection. Received text stays."""
     refusal = Loopback([b'{"error":{"message":"no such model"}}'], status=404, declared="application/json")
     page = await browsing.open(refusal, Loopback([delta("As far as th")], drop=True))
     await ask(page, "Hi")

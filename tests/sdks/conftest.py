@@ -1,4 +1,4 @@
-"""What the tests of SDKs share: a provider on this machine that also answers clients which block the event loop."""
+"""Fixtures of the SDK tests: a local provider that also answers clients that block the event loop."""
 
 from __future__ import annotations
 

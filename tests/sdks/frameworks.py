@@ -1,6 +1,6 @@
-"""Frameworks for agents, each as its users have it: `Framework` says what a test asks of one.
+"""Agent frameworks with their public interfaces. `Framework` is the common interface for the tests.
 
-They are imported where they are used, because no environment has all of them: some want other versions of one SDK.
+Functions import the frameworks, because no environment has all of them: they require different versions of an SDK.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ BLOCK: Any = {"name": "weather", "description": "The weather.", "input_schema": 
 
 
 class City(BaseModel):
-    """The answer that is wanted in one form."""
+    """The requested form of an answer."""
 
     city: str
 
 
 class Ran(NamedTuple):
-    """What has become of a question: for which cities the tool was called, and what was said in the end."""
+    """The result of a question: the cities of the tool calls, and the final text."""
 
     cities: list[str]
     said: str
 
 
 class Framework(ABC):
-    """A framework that asks at a URL; `over_transport` has `ToolCallTransport` under its client, and nothing else."""
+    """A framework that sends requests to a URL. With `over_transport`, its client uses `ToolCallTransport`."""
 
     distributions: tuple[str, ...]
     """The packages that the documentation tells the versions of."""
@@ -53,7 +53,7 @@ class Framework(ABC):
         return "Sunny."
 
     def client(self) -> Any:
-        """Return the client of openai that the framework is given."""
+        """Return the openai client for the framework."""
         import openai
 
         return openai.AsyncOpenAI(base_url=self.url, api_key="k", max_retries=0, http_client=self.http)
@@ -64,7 +64,7 @@ class Framework(ABC):
 
     @abstractmethod
     async def force(self, *, streamed: bool) -> list[str]:
-        """Ask once, so that the tool has to be called, and return for which cities it was."""
+        """Ask with a forced tool call. Returns the cities of the calls."""
 
     @abstractmethod
     async def form(self, *, streamed: bool) -> Any:
@@ -72,7 +72,7 @@ class Framework(ABC):
 
     @property
     def ran(self) -> list[str]:
-        """The cities so far, which are then forgotten; tools run at the same time, so in order."""
+        """Return the recorded cities and clear the record. They are sorted, because tools run concurrently."""
         cities, self.cities = sorted(self.cities), []
         return cities
 
@@ -109,7 +109,7 @@ class PydanticAi(Framework):
             return await run.get_output()
 
     async def force(self, *, streamed: bool) -> list[str]:
-        await self._output(self._agent(output_type=self.weather), streamed=streamed)  # which it has to call
+        await self._output(self._agent(output_type=self.weather), streamed=streamed)  # it must call this
         return self.ran
 
     async def form(self, *, streamed: bool) -> Any:
@@ -155,7 +155,7 @@ class Agents(Framework):
 
 
 class LangChain(Framework):
-    """LangChain's agent, and its model alone."""
+    """LangChain's agent, and its model without an agent."""
 
     distributions = ("langchain", "langchain-openai")
 
@@ -193,7 +193,7 @@ class LangChain(Framework):
 
 
 class LlamaIndex(Framework):
-    """LlamaIndex's agent, on a model of a server like OpenAI's."""
+    """LlamaIndex's agent, with its model class for OpenAI-compatible servers."""
 
     distributions = ("llama-index-core", "llama-index-llms-openai-like")
     library = "httpx"
@@ -234,7 +234,7 @@ class LlamaIndex(Framework):
 
 
 class OpenAi(Framework):
-    """openai, whose users hold the conversation themselves."""
+    """openai, whose users keep the conversation themselves."""
 
     distributions = ("openai",)
     question: ClassVar[list[Any]] = [{"role": "user", "content": QUESTION}]
@@ -271,13 +271,13 @@ class OpenAi(Framework):
 
 
 class LiteLlm(OpenAi):
-    """LiteLLM, which puts the chunks of a stream together."""
+    """LiteLLM, which joins the chunks of a stream."""
 
     distributions = ("litellm",)
     library = "httpx"
 
     async def _ask(self, *, streamed: bool = False, **options: Any) -> Any:
-        os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # or it asks the network for prices
+        os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # otherwise it downloads prices
         import litellm
 
         options = {"messages": self.question, "client": self.client(), "stream": streamed, **options}
@@ -286,7 +286,7 @@ class LiteLlm(OpenAi):
 
 
 class Anthropic(Framework):
-    """anthropic, on Messages."""
+    """anthropic, with the Messages API."""
 
     distributions = ("anthropic",)
 
