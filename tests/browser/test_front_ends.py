@@ -135,9 +135,7 @@ async def test_false_claims_of_a_page_run_nothing(chromium: Any, pages: dict[Kin
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_the_answer_after_an_approval_survives_a_reload(
-    chromium: Any, pages: dict[Kind, Path], kind: Kind
-) -> None:
+async def test_a_reload_keeps_the_answer_after_an_approval(chromium: Any, pages: dict[Kind, Path], kind: Kind) -> None:
     """The page reloads after the call ran: once during the answer, and once after its end."""
     goes_on, ended = anyio.Event(), anyio.Event()
     wanted = [("get_weather", {"city": "Nice"}), ("pay", PAID)]

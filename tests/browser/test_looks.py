@@ -27,7 +27,7 @@ async def faults(page: Any) -> list[str]:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
 async def test_axe_finds_no_fault(browsing: Browsing, scheme: str, width: int) -> None:
-    """Checked before the first question, during an approval, after an answer with all elements, and with events shown."""
+    """Checked before the first question, during an approval, after an answer with all elements, and with events."""
     everything = "# One\n\n## Two\n\n> quote\n\n| a | b | |\n|---|---|---|\n| 1 | 2 | 3 |\n\n```py\nx = 1\n```\n\n[link](http://a.example)\n\n"
     page = await browsing.open(
         saying(everything, calling("pay", to="Ann", amount=5), "\n", '~~~tool_call\n{"name": 5\n~~~\n'),

@@ -171,7 +171,7 @@ async def test_a_call_is_denied_also_after_a_reload(browsing: Browsing) -> None:
         ("closed", "It failed", "failed", "closed"),
     ],
 )
-async def test_the_user_enters_the_result_of_a_tool(
+async def test_the_user_enters_a_tool_result(
     browsing: Browsing, typed: str, button: str, state: str, told: str
 ) -> None:
     """The page asks for the result, also after a reload, and the model receives it."""
