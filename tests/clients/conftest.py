@@ -1,4 +1,4 @@
-"""What the tests of front-end clients share: the folder in which the programs and their packages are."""
+"""Fixtures of the front-end client tests: the folder with the programs and their packages."""
 
 from __future__ import annotations
 

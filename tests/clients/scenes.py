@@ -1,6 +1,6 @@
-"""A server of ours that plays scenes: what a model says, and which tools it calls, is written; the rest is the library.
+"""A server that plays scenes with the library. A scene is a scripted model: its texts and its tool calls.
 
-A question is a POST to `/FORMAT/SCENE`; the AI SDK comes back by a GET of `/FORMAT/SCENE/CHAT/stream`.
+A question is a POST to `/FORMAT/SCENE`. The AI SDK reconnects with a GET of `/FORMAT/SCENE/CHAT/stream`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ SCENES: dict[str, Sequence[ScriptedReply]] = {
 
 
 class Stage:
-    """What a scene and its test share."""
+    """The state that a scene and its test share."""
 
     def __init__(self) -> None:
         self.go = anyio.Event()
@@ -79,7 +79,7 @@ class Stage:
         return Starlette(routes=[ask, resume], lifespan=lifespan)
 
     async def ask(self, request: Request) -> Response:
-        """Play a scene. Where it has a chat to be resumed, it is a run."""
+        """Play a scene. If its chat can be resumed, it is a run."""
         asked = await request.json()
         self.requests.append(asked)
         stream = self.play(request.path_params["scene"], asked)
@@ -99,7 +99,7 @@ class Stage:
         return asgi.event_stream_response(run, format=encoder, keep_alive=0.05)
 
     async def resume(self, request: Request) -> Response:
-        """Give the whole of a run again, and what follows; 204 if there is none."""
+        """Send all events of a run, including new ones. Returns status 204 if there is no run."""
         chat_id = request.path_params["chat"]
         if chat_id not in self.active:
             return Response(status_code=204)
@@ -107,7 +107,7 @@ class Stage:
         return asgi.event_stream_response(run, format=self.encoder(request, chat_id), keep_alive=0.05)
 
     def encoder(self, request: Request, chat_id: str) -> Encoder:
-        """Return an encoder for the version that asks."""
+        """Return an encoder for the client's version."""
         target: Any = int(request.path_params["format"].removeprefix("ai"))
         message_id, known = self.active[chat_id][1], self.decided
         return outputs.ai_sdk(target, message_id=message_id, dynamic=["get_tide"], known_calls=known)
@@ -139,7 +139,7 @@ class Stage:
         )
 
     async def wait(self) -> str:
-        """Wait until the test lets go."""
+        """Wait until the test continues the scene."""
         await self.go.wait()
         return "at last"
 
@@ -162,7 +162,7 @@ def pick_date(title: str) -> str:
 
 
 def read_decisions(asked: dict[str, Any]) -> dict[str, Decision]:
-    """Return what a front end says about calls, by their ids."""
+    """Return the results and decisions of a front end, by call id."""
     said: dict[str, Decision] = {}
     for part in asked["messages"][-1].get("parts", ()):  # of the AI SDK
         match part:

@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.sdk, pytest.mark.anyio]
 
 
 class Front:
-    """A front end with AG-UI, and the server that it asks."""
+    """A front end with AG-UI, and its server."""
 
     def __init__(self, folder: Path, stage: Stage, url: str, package: str) -> None:
         self.folder, self.stage, self.url, self.package = folder, stage, url, package
@@ -26,14 +26,14 @@ class Front:
         self.react: React = self.let_go
 
     async def __call__(self, scene: str, says: str = "approve") -> Any:
-        """Return what the front end has at the end; the question is not among its messages."""
+        """Return the final state of the front end, without the message of the question."""
         url = f"{self.url}/ag_ui/{scene}"
         end = await run_program(self.folder, "ag_ui.mjs", self.package, url, says, react=self.hear)
         assert {"id": "q-1", "role": "user", "content": "What is the weather?"} == end["messages"].pop(0)
         return end
 
     async def hear(self, said: Said) -> None:
-        """Take note of what the front end says, and react."""
+        """Record the output of the front end, and react to it."""
         self.said.append(said)
         await self.react(said)
 
@@ -52,7 +52,7 @@ async def front(request: pytest.FixtureRequest, folder: Path, anyio_backend: str
 
 
 def brief(message: dict[str, Any]) -> tuple[Any, ...]:
-    """Return who says what, and which tools are called with what."""
+    """Return the roles, the texts, and the calls with their arguments."""
     calls = [(each["function"]["name"], each["function"]["arguments"]) for each in message.get("toolCalls", ())]
     return (message["role"], message.get("content", ""), *calls)
 
@@ -61,8 +61,8 @@ CALL = ("get_weather", '{"city": "Rome"}')
 RESULT = ("tool", '{"city":"Rome","degrees":31}')
 
 
-async def test_one_call_in_two_steps(front: Front) -> None:
-    """The call belongs to the text before it, and its result stands after both."""
+async def test_a_call_and_its_result_follow_the_text(front: Front) -> None:
+    """The call belongs to the message with the text before it. The result follows."""
     end = await front("one-call")
 
     assert "failure" not in end
@@ -73,8 +73,8 @@ async def test_one_call_in_two_steps(front: Front) -> None:
     assert not end.get("pending")
 
 
-async def test_three_calls_of_which_one_fails_and_one_is_malformed(front: Front) -> None:
-    """All of one turn are in one message, and each has a result."""
+async def test_failed_and_malformed_calls_have_results(front: Front) -> None:
+    """The three calls of one turn are in one message, and each has a result."""
     end = await front("three-calls")
 
     assert "failure" not in end
@@ -87,8 +87,8 @@ async def test_three_calls_of_which_one_fails_and_one_is_malformed(front: Front)
     assert ("assistant", "One of three.") == brief(answer)
 
 
-async def test_an_error_in_mid_stream(front: Front) -> None:
-    """It is the last event, and what was said stands."""
+async def test_an_error_is_the_last_event_and_keeps_the_text(front: Front) -> None:
+    """The error occurs in the middle of a stream."""
     end = await front("error")
 
     assert ("RUN_ERROR", "The provider is overloaded.") == (end["events"][-1]["type"], end["events"][-1]["message"])
@@ -96,8 +96,8 @@ async def test_an_error_in_mid_stream(front: Front) -> None:
     assert "failure" not in end
 
 
-async def test_a_run_that_is_stopped_elsewhere(front: Front) -> None:
-    """Its outcome says so, and the call that was at work has a result that does too."""
+async def test_a_stopped_run_is_reported_as_stopped(front: Front) -> None:
+    """Another client stops it. The outcome and the result of the running call report this."""
 
     async def stop(said: Said) -> None:
         if said.get("event") == "TOOL_CALL_END":
@@ -121,8 +121,8 @@ async def test_a_run_that_is_stopped_elsewhere(front: Front) -> None:
         ("cancel", "the call of tool 'pay' was denied"),
     ],
 )
-async def test_a_call_that_somebody_has_to_approve(front: Front, says: str, result: str) -> None:
-    """It interrupts the run, and the next one, which brings the decision, answers it where it stands."""
+async def test_an_approval_interrupts_the_run(front: Front, says: str, result: str) -> None:
+    """The next run has the decision. The result is added to the waiting call."""
     end = await front("asked", says)
 
     assert "failure" not in end
@@ -133,8 +133,8 @@ async def test_a_call_that_somebody_has_to_approve(front: Front, says: str, resu
     assert ["interrupt"] == outcomes
 
 
-async def test_a_tool_of_the_front_end(front: Front) -> None:
-    """Its result goes to the model, and stands once among the messages."""
+async def test_the_front_end_runs_its_own_tool(front: Front) -> None:
+    """Its result is sent to the model, and is in the messages once."""
     end = await front("own")
 
     assert "failure" not in end

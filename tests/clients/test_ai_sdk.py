@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.sdk, pytest.mark.anyio]
 
 
 class Front:
-    """A front end with one version of the AI SDK, and the server that it asks."""
+    """A front end with one version of the AI SDK, and its server."""
 
     def __init__(self, folder: Path, stage: Stage, url: str, version: str) -> None:
         self.folder, self.stage, self.url, self.version = folder, stage, url, version
@@ -24,12 +24,12 @@ class Front:
         self.react: React = self.let_go
 
     async def __call__(self, mode: str, scene: str) -> Any:
-        """Return what the front end has at the end."""
+        """Return the final state of the front end."""
         url = f"{self.url}/{self.version}/{scene}"
         return await run_program(self.folder, "ai_sdk.mjs", self.version, mode, url, react=self.hear)
 
     async def hear(self, said: Said) -> None:
-        """Take note of what the front end says, and react."""
+        """Record the output of the front end, and react to it."""
         self.said.append(said)
         await self.react(said)
 
@@ -60,8 +60,8 @@ def call(name: str, call_id: str, **rest: Any) -> dict[str, Any]:
 STEP = {"type": "step-start"}
 
 
-async def test_one_call_in_two_steps(front: Front) -> None:
-    """The call goes through its states; the answer to its result is the second step of the same message."""
+async def test_a_call_passes_through_its_states(front: Front) -> None:
+    """The text after its result is the second step of the same message."""
     end = await front("read", "one-call")
 
     assert [] == end["errors"]
@@ -76,8 +76,8 @@ async def test_one_call_in_two_steps(front: Front) -> None:
     ]
 
 
-async def test_three_calls_of_which_one_fails_and_one_is_malformed(front: Front) -> None:
-    """Each has its own end, and the answer continues."""
+async def test_failed_and_malformed_calls_end_separately(front: Front) -> None:
+    """Each of the three calls has its own final state, and the answer continues."""
     end = await front("read", "three-calls")
 
     assert [] == end["errors"]
@@ -91,8 +91,8 @@ async def test_three_calls_of_which_one_fails_and_one_is_malformed(front: Front)
     assert [STEP, text("One of three.")] == end["message"]["parts"][-2:]
 
 
-async def test_progress_as_a_part_of_its_own(front: Front) -> None:
-    """All of it is told to the page; in the message the call has its result, and nothing of the progress stays."""
+async def test_progress_is_sent_as_a_transient_part(front: Front) -> None:
+    """The page receives all progress. The message has the result of the call and no progress."""
     end = await front("chat", "count")
 
     _, called, *answer = end["messages"][-1]["parts"]
@@ -101,8 +101,8 @@ async def test_progress_as_a_part_of_its_own(front: Front) -> None:
     assert ("output-available", {"at": 2}) == (called["state"], called["output"])
 
 
-async def test_an_error_in_a_chat(front: Front) -> None:
-    """The chat is in the state of an error, with nothing left open, although it reads no further."""
+async def test_an_error_ends_all_parts_of_a_chat(front: Front) -> None:
+    """The chat has the status `error` and no open part, although it stops reading."""
     end = await front("chat", "error")
 
     assert ("error", "Error: The provider is overloaded.") == (end["status"], end["error"])
@@ -110,8 +110,8 @@ async def test_an_error_in_a_chat(front: Front) -> None:
     assert [True] == [finish["isError"] for finish in end["finishes"]]
 
 
-async def test_a_run_that_is_stopped_elsewhere(front: Front) -> None:
-    """The chat is ready again; the text has ended, and the call says that it was cancelled."""
+async def test_a_stopped_run_leaves_the_chat_ready(front: Front) -> None:
+    """Another client stops it. The text has ended, and the call is reported as cancelled."""
 
     async def stop(said: Said) -> None:
         if any("input-available" in part for part in said.get("parts", ())):
@@ -127,8 +127,8 @@ async def test_a_run_that_is_stopped_elsewhere(front: Front) -> None:
     assert ("output-error", "cancelled" in called["errorText"]) == (called["state"], True)
 
 
-async def test_a_call_that_somebody_has_to_approve(front: Front) -> None:
-    """The client asks, sends the answer of its own accord, and the call ends in its place; version 5 cannot ask."""
+async def test_an_approved_call_ends_in_its_message(front: Front) -> None:
+    """The client asks the user and sends the decision automatically. Version 5 has no approvals."""
     if front.version == "ai5":
         (part,) = (each for each in (await front("read", "asked"))["message"]["parts"] if "toolCallId" in each)
         assert "input-available" == part["state"]
@@ -142,9 +142,9 @@ async def test_a_call_that_somebody_has_to_approve(front: Front) -> None:
     assert text("So be it.") == parts[-1]
 
 
-async def test_a_call_that_somebody_denies(front: Front) -> None:
-    """It ends in its place, with the reason, and the answer continues."""
-    if front.version == "ai5":  # it cannot be asked
+async def test_a_denied_call_ends_in_its_message(front: Front) -> None:
+    """The call has the reason, and the answer continues."""
+    if front.version == "ai5":  # it has no approvals
         return
     end = await front("deny", "asked")
 
@@ -159,8 +159,8 @@ async def test_a_call_that_somebody_denies(front: Front) -> None:
     assert text("So be it.") == parts[-1]
 
 
-async def test_a_tool_of_the_client(front: Front) -> None:
-    """Its result is checked and told to the model, and the run continues in the same message."""
+async def test_the_client_runs_its_own_tool(front: Front) -> None:
+    """Its result is validated and sent to the model, and the run continues in the same message."""
     end = await front("approve", "own")
 
     assert ("ready", 2) == (end["status"], len(front.stage.requests))
@@ -171,8 +171,8 @@ async def test_a_tool_of_the_client(front: Front) -> None:
     assert "2027-03-01" in str(front.stage.asking.messages())
 
 
-async def test_a_chat_that_comes_back(front: Front) -> None:
-    """A replay gives the same message, to the chat that left and to a page that is loaded again. 204 gives none."""
+async def test_a_reconnected_chat_has_the_same_message(front: Front) -> None:
+    """This holds for the same chat and for a reloaded page. Status 204 gives no message."""
     end = await front("resume", "slow")
 
     assert [STEP, "Wait.\n"] == [end["before"][-1]["parts"][0], end["before"][-1]["parts"][1]["text"]]

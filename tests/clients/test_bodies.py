@@ -49,8 +49,10 @@ def at_random() -> dict[str, list[UIEvent]]:
 
 
 async def recorded() -> dict[str, list[UIEvent]]:
-    """Return the events of each recording, and of an answer of each provider, whole and broken off; of the runs that
-    each encoder is tested with, and of runs at random, whole or in part.
+    """Return the events of all test runs.
+
+    They are the recordings, an answer of each provider, complete and cut off, the runs of the encoder tests, and random
+    runs, complete or partial.
     """
     told = {**RUNS, **at_random()}
     for name, path in shipped().items():
@@ -71,18 +73,18 @@ def write(events: list[UIEvent], make: Callable[[], Encoder]) -> str:
 
 
 def visible(text: str) -> str:
-    """Return the characters that can be seen."""
+    """Return the visible characters."""
     return "".join(text.split())
 
 
 def said(events: list[UIEvent]) -> str:
-    """Return what can be seen of the text."""
+    """Return the visible characters of the text."""
     return visible("".join(well_formed(each.text) for each in events if isinstance(each, Text)))
 
 
 @pytest.mark.parametrize("target", [5, 6, 7])
 async def test_the_ai_sdk(folder: Path, target: Any) -> None:
-    """Each part is of the schema of its version, and the client shows the text of the run."""
+    """Each part matches the schema of its version, and the client shows the text of the run."""
     told = await recorded()
     bodies = {name: write(events, partial(outputs.ai_sdk, target)) for name, events in told.items()}
 
@@ -90,7 +92,7 @@ async def test_the_ai_sdk(folder: Path, target: Any) -> None:
 
     assert told.keys() == read.keys()
     for name, events in told.items():
-        parts = (read[name]["message"] or {"parts": []})["parts"]  # there is none of which nothing is told
+        parts = (read[name]["message"] or {"parts": []})["parts"]  # a run without parts has no message
         assert said(events) == visible("".join(part["text"] for part in parts if part["type"] == "text")), name
         assert {"done"} >= {part["state"] for part in parts if part["type"] in ("text", "reasoning")}, name
         errors = [part["errorText"] for part in read_body(bodies[name].encode(), done=True) if part["type"] == "error"]
@@ -99,7 +101,7 @@ async def test_the_ai_sdk(folder: Path, target: Any) -> None:
 
 @pytest.mark.parametrize("version", [None, "1.0"])
 async def test_ag_ui(folder: Path, version: str | None) -> None:
-    """Each event is one of the models of the protocol, the client verifies all, and has the text of the run."""
+    """Each event matches a model of the protocol. The client accepts all events, and has the text of the run."""
     from ag_ui.core import Event
     from pydantic import TypeAdapter
 

@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.sdk, pytest.mark.anyio]
 
 
 @pytest.mark.parametrize("client", ["openai", "ai7"])
-async def test_tools_forms_and_errors(folder: Path, client: str) -> None:
+async def test_a_client_gets_calls_structured_output_and_errors(folder: Path, client: str) -> None:
     with text_model() as model:
         async with Served(app(model.url)) as server:
             asked = {"url": f"{server.url}/v1"}
@@ -42,7 +42,7 @@ async def test_tools_forms_and_errors(folder: Path, client: str) -> None:
     assert (broken["streamed"]["cities"], "was lost" in broken["streamed"]["message"]) == ([], True), broken
 
 
-def test_the_page_tells_which_version_ran() -> None:
+def test_the_page_names_the_tested_versions() -> None:
     asked = json.loads((Path(__file__).parent / "package.json").read_text())["dependencies"]
     page = (ROOT / "docs" / "gateway.md").read_text(encoding="utf-8")
     for name in ("openai", "ai7", "@ai-sdk/openai-compatible"):

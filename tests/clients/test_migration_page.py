@@ -1,6 +1,4 @@
-"""The page docs/migration.md: each program, before and after, answers a page and the model alike; what it says of
-histories holds.
-"""
+"""The page docs/migration.md: its programs before and after a migration, and its instructions for histories."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ from tests.support.readme import ROOT, Block, read_blocks
 from tests.support.serving import Served, read_frames
 from tests.support.talks import calls, says
 
-pytestmark = [pytest.mark.sdk, pytest.mark.anyio, pytest.mark.filterwarnings("ignore")]  # frameworks warn of themselves
+pytestmark = [pytest.mark.sdk, pytest.mark.anyio, pytest.mark.filterwarnings("ignore")]  # frameworks cause warnings
 
 BLOCKS = read_blocks((ROOT / "docs" / "migration.md").read_text(encoding="utf-8"))
 PROGRAMS: dict[tuple[str, str], Block] = {
@@ -76,8 +74,8 @@ def read_parts(answer: str) -> tuple[str, list[Any]]:
 
 
 @pytest.mark.parametrize("which", [*TEXT, *PARTS], ids=" ".join)
-async def test_a_program(which: tuple[str, str], folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It runs the tool of a native call, tells the model, and sends the page all text."""
+async def test_a_program_runs_calls(which: tuple[str, str], folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It runs the tool, sends the result to the model, and sends all text to the page."""
     native = calls(("get_weather", {"city": "Paris"}), text="Let me see. ")
     async with Provider(native, says("It is ", "mild.")) as model:
         monkeypatch.setenv("MODEL_URL", f"{model.url}v1")
@@ -91,8 +89,10 @@ async def test_a_program(which: tuple[str, str], folder: Path, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("which", [*TEXT, *PARTS], ids=" ".join)
-async def test_a_call_in_text(which: tuple[str, str], folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before, the reader sees it and nothing runs; after, it runs and no one sees it."""
+async def test_migrated_programs_run_text_calls(
+    which: tuple[str, str], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the migration, the reader sees the call and it does not run. Afterwards it runs and is hidden."""
     async with Provider(says("Let me see.\n", IN_TEXT), says("It is mild.")) as model:
         monkeypatch.setenv("MODEL_URL", f"{model.url}v1")
         answer = await ask(which, folder)
@@ -104,8 +104,8 @@ async def test_a_call_in_text(which: tuple[str, str], folder: Path, monkeypatch:
         assert "18 °C in Paris" in json.dumps(model.bodies[1], ensure_ascii=False)
 
 
-def test_histories_are_moved() -> None:
-    """As the page says, by what the frameworks have for it."""
+def test_histories_can_be_migrated() -> None:
+    """The documented functions of the frameworks convert them."""
     from langchain_core.messages import AIMessage, HumanMessage, ToolMessage, convert_to_openai_messages
     from pydantic_ai.messages import ModelRequest, ModelResponse, TextPart, ToolCallPart, ToolReturnPart, UserPromptPart
     from pydantic_ai.ui.vercel_ai import VercelAIAdapter
@@ -131,6 +131,6 @@ def test_histories_are_moved() -> None:
 
 
 def test_each_block_is_run() -> None:
-    """Before and after, each of them."""
+    """This includes the blocks before and after the migration."""
     assert {*TEXT, *PARTS} == PROGRAMS.keys()
     assert len(PROGRAMS) == len(BLOCKS)

@@ -1,4 +1,4 @@
-"""`@streamtools/client`: what npm packs, what its types allow, and what it does in front of a server."""
+"""`@streamtools/client`: the packed files, the types, and its behavior with a server."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ pytestmark = [pytest.mark.sdk, pytest.mark.anyio]
 
 @pytest.fixture(scope="module")
 def tarball() -> Path:
-    """What would be published."""
+    """The tarball for npm."""
     return pack()
 
 
 @pytest.fixture(scope="module")
 def folder(tarball: Path) -> Path:
-    """A folder in which it is installed."""
+    """A folder with the installed package."""
     folder = ROOT / ".cache" / "typescript-user"
     folder.mkdir(parents=True, exist_ok=True)
     return unpack(tarball, folder)
 
 
-def test_what_is_packed(tarball: Path) -> None:
-    """The modules, their types and sources, the README and the licence, and nothing that it depends on."""
+def test_the_tarball_has_modules_types_and_sources(tarball: Path) -> None:
+    """It also has the README and the licence, and no dependencies."""
     with tarfile.open(tarball) as held:
         names = {member.name.removeprefix("package/") for member in held}
         extracted = held.extractfile("package/package.json")
@@ -50,8 +50,8 @@ def test_what_is_packed(tarball: Path) -> None:
     assert (ROOT / "LICENSE").read_text() == (SOURCE / "LICENSE").read_text()
 
 
-def test_what_the_page_of_serve_loads(tarball: Path) -> None:
-    """Is what the build makes of the sources."""
+def test_the_page_of_serve_has_the_current_build(tarball: Path) -> None:
+    """The modules in the Python package equal a new build of the sources."""
     with tarfile.open(tarball) as held:
         for name in LOADED:
             built = held.extractfile(f"package/dist/{name}")
@@ -61,16 +61,16 @@ def test_what_the_page_of_serve_loads(tarball: Path) -> None:
 
 
 @pytest.mark.parametrize("resolution", ["bundler", "nodenext"])
-def test_its_readme_compiles(folder: Path, resolution: str) -> None:
-    """Each program of it, as strictly as the compiler can."""
+def test_the_readme_compiles(folder: Path, resolution: str) -> None:
+    """Each program compiles with the strictest options."""
     blocks = [each.text for each in read_blocks((SOURCE / "README.md").read_text()) if each.language == "ts"]
     assert blocks
     for block in blocks:
         check_types(folder, block, resolution)
 
 
-async def test_runs_are_reduced_to_what_they_have_come_to(folder: Path) -> None:
-    """Texts and calls of each recording, as Python has them, however the body is cut."""
+async def test_reduced_runs_equal_those_of_python(folder: Path) -> None:
+    """Texts and calls of each recording are equal, with any cuts of the body."""
     runs: list[list[UIEvent]] = [
         await replay(path, parser=ParserOptions(call_deltas=True)) for path in shipped().values()
     ]
@@ -107,7 +107,7 @@ def _plain(run: list[UIEvent]) -> list[Any]:
 @pytest.mark.parametrize("how", ["http", "socket"])
 @pytest.mark.parametrize("scene", SCENES)
 async def test_a_scene(folder: Path, how: str, scene: str) -> None:
-    """In Node, over server-sent events and a websocket."""
+    """The scenes run in Node, with server-sent events and with a websocket."""
     answers, check = SCENES[scene]
     async with serving("client", *answers(), user="ann") as (server, _):
         check(await run_program(folder, "typescript.mjs", how, server.url, scene), how)

@@ -1,8 +1,8 @@
-"""`@streamtools/client` as its users have it: built and packed by npm, and unpacked where it is imported.
+"""`@streamtools/client` as users install it: npm builds and packs it, and the tests import the unpacked package.
 
     python -m tests.clients.typescript_package
 
-builds it, and puts the modules that the page of `serve` loads into the package.
+builds it, and copies the modules for the page of `serve` into the Python package.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LOADED = ("frames.js", "turn.js")
 
 
 def pack() -> Path:
-    """Return the tarball that would be published."""
+    """Build the package, and return its tarball."""
     install(SOURCE / "package.json", BUILT)
     for name in ("src", "dist"):
         shutil.rmtree(BUILT / name, ignore_errors=True)
@@ -54,7 +54,7 @@ def unpack(tarball: Path, folder: Path) -> Path:
 
 
 def check_types(folder: Path, program: str, resolution: str) -> None:
-    """Compile a program as strictly as can be, writing nothing. Raises CalledProcessError for what is wrong."""
+    """Type-check a program with the strictest options. Raises CalledProcessError for errors."""
     strict = {"strict": True, "exactOptionalPropertyTypes": True, "noUncheckedIndexedAccess": True, "noEmit": True}
     module = {"module": {"bundler": "esnext", "nodenext": "nodenext"}[resolution], "moduleResolution": resolution}
     target = {"target": "es2022", "lib": ["es2023", "dom"], "types": []}

@@ -1,4 +1,4 @@
-"""What a page with `@streamtools/client` goes through: what the model says, and what the page has in the end."""
+"""Scenes for a page with `@streamtools/client`: the answers of the model, and the expected final state of the page."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _thinks() -> Loopback:
 
 def _broken(end: Any, how: str) -> None:
     assert ["Hello, Ann."] == _fine(end)
-    assert 1 == len(end["asked"]), "it came back once, behind what it had seen"
+    assert 1 == len(end["asked"]), "it reconnected once, after its last event"
     assert end["asked"][0] in end["seqs"][2:]
 
 

@@ -1,6 +1,6 @@
-"""A judge of requests: what the types of an SDK say, walked to the leaves of a value, with everything unknown reported.
+"""Checks requests against the types of an SDK, down to every leaf. Unknown members are faults.
 
-The SDKs check less themselves: TypedDicts let unknown members pass, and pydantic validates an `Iterable` lazily.
+The SDKs check less: TypedDicts allow unknown members, and pydantic validates an `Iterable` lazily.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _LEAVES: dict[Any, tuple[type, ...]] = {
 
 
 def faults(kind: Any, value: Any, place: str, beyond: frozenset[str] = frozenset()) -> list[str]:
-    """Return what a type does not know of a value, what is of another type, and what is missing, each with its place.
+    """Return the unknown members, wrong types and missing members of a value, each with its path.
 
     `beyond` are members that other servers of the same format know.
     """
@@ -92,7 +92,7 @@ def _faults(kind: Any, value: Any, place: str, beyond: frozenset[str]) -> Iterat
 
 
 def _closeness(found: list[str]) -> tuple[bool, int]:
-    """Of several types the one that is meant is the one whose tags are right."""
+    """Return a sort key for the faults of a union member. The intended member is the one with matching tags."""
     tags = (".type: ", ".role: ", ".type of ", "lacks type", "lacks role")
     return any(tag in each for each in found[:1] for tag in tags), len(found)
 
@@ -114,7 +114,7 @@ def plain(kind: Any) -> Any:
 
 
 def members_of(kind: Any) -> dict[str, tuple[Any, bool]] | None:
-    """Return the members of an object by name, with their type and whether they are required; None for no object."""
+    """Return the members of an object type with their type and whether they are required. None for other types."""
     if typing_extensions.is_typeddict(kind):
         hints = typing_extensions.get_type_hints(kind, include_extras=True)
         return {name: (hint, _is_required(hint, name in kind.__required_keys__)) for name, hint in hints.items()}
@@ -135,7 +135,7 @@ def _is_required(hint: Any, known: bool) -> bool:
 
 
 def shape_faults(shape: Any, value: Any, place: str) -> list[str]:
-    """Return the same of a shape of botocore's."""
+    """Return the faults for a shape of botocore."""
     return list(_shape_faults(shape, value, place))
 
 

@@ -1,4 +1,4 @@
-"""A server of MCP's SDK over its standard input and output, for the tests beside it."""
+"""A server with the MCP SDK over standard input and output, for `test_mcp`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 
 class Weather(BaseModel):
-    """What comes back with a structure."""
+    """A structured result."""
 
     city: str
     celsius: float
@@ -31,7 +31,7 @@ async def refuse() -> str:
 
 
 def serve() -> None:
-    """Serve these tools, and one that tells how far it is, until the other side is gone."""
+    """Serve these tools, and one that reports progress, until the client disconnects."""
     from mcp.server.mcpserver import Context, MCPServer
 
     async def work(context: Any) -> str:
@@ -40,7 +40,7 @@ def serve() -> None:
         return "done"
 
     async def wait(context: Any) -> str:
-        """Wait for ever, once it has said that it does."""
+        """Report progress once, then wait forever."""
         await context.report_progress(0, 1, "waiting")
         await anyio.sleep_forever()
         return "never"

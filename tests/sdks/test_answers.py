@@ -62,8 +62,8 @@ def anthropic() -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize("answered", [openai_chat, openai_responses, anthropic], ids=lambda each: each.__name__)
-async def test_an_answer_goes_on(answered: Any) -> None:
-    """A good call, one that does not fit and one of an unknown tool have a result each, in messages that type-check."""
+async def test_a_finished_answer_becomes_a_valid_history(answered: Any) -> None:
+    """A valid call, an invalid one and one of an unknown tool have a result each. The messages type-check."""
     answer, kind = answered()
     outcomes = await REGISTRY.process_tool_calls(answer)
     assert [("a", True), ("b", False), ("c", False)] == [(each.call.id, each.error is None) for each in outcomes]

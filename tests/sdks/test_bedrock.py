@@ -1,4 +1,4 @@
-"""botocore as a judge: of signatures and paths, of the framing, and of each member of what Converse is sent."""
+"""botocore verifies signatures, paths, framing, and each member of Converse requests."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def session(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_a_request_is_signed_as_botocore_signs_it(session: Any, name: str) -> None:
-    """For the same path, with the same signature; and the HTTP client sends this path."""
+    """Path and signature are equal, and the HTTP client sends this path."""
     sent: list[Any] = []
 
     def keep(request: Any, **how: Any) -> Any:
@@ -50,7 +50,7 @@ def test_a_request_is_signed_as_botocore_signs_it(session: Any, name: str) -> No
 
     client = session.create_client("bedrock-runtime", region_name="us-east-1")
     client.meta.events.register("before-send", keep)
-    with contextlib.suppress(Exception):  # whatever it makes of no answer
+    with contextlib.suppress(Exception):  # botocore fails without an answer
         client.converse_stream(modelId=name, messages=[{"role": "user", "content": [{"text": "Hi"}]}])
     theirs = sent[0]
     told = {key.lower(): _text(value) for key, value in theirs.headers.items()}
@@ -76,13 +76,13 @@ def _bytes(value: Any) -> bytes:
 
 
 def test_credentials_are_renewed() -> None:
-    """Each request is signed with those that are valid when it is sent."""
+    """Each request is signed with the current credentials."""
     from botocore.credentials import RefreshableCredentials
 
     keys = iter(["first", "second", "third"])
 
     def renew() -> dict[str, str]:
-        soon = (datetime.now(UTC) + timedelta(seconds=1)).isoformat()  # and so renewed each time
+        soon = (datetime.now(UTC) + timedelta(seconds=1)).isoformat()  # so botocore renews them each time
         return {"access_key": next(keys), "secret_key": "secret", "token": "token", "expiry_time": soon}
 
     credentials = RefreshableCredentials.create_from_metadata(renew(), renew, "sts-assume-role")
@@ -92,8 +92,8 @@ def test_credentials_are_renewed() -> None:
     assert ["second", "third"] == [each.split("Credential=")[1].split("/")[0] for each in signed]
 
 
-def test_the_framing_is_what_botocore_reads(session: Any) -> None:
-    """The recordings of the tests are messages to it, and each member of their events is known."""
+def test_botocore_reads_the_recorded_frames(session: Any) -> None:
+    """It decodes them as messages and knows each member of their events."""
     from botocore.eventstream import EventStreamBuffer
 
     service = session.get_service_model("bedrock-runtime")

@@ -1,4 +1,4 @@
-"""Finished responses as the SDKs hand them out: their calls are those of the stream."""
+"""Finished responses of the SDKs: their calls equal those of the stream."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ ASKS = {"openai": chat, "responses": responses, "anthropic": messages, "ollama":
 
 
 @pytest.mark.parametrize("name", ASKS)
-def test_calls_of_a_finished_response(name: str, serve: Serve) -> None:
-    """The whole response, and each part that users hand on, as objects and as they were sent."""
+def test_calls_of_a_finished_response_equal_the_stream(name: str, serve: Serve) -> None:
+    """This holds for the response and its parts, as objects and as JSON."""
     finished = BY_NAME[name].finished
     url = serve(json.dumps(finished).encode(), "application/json")
     for response in (finished, *ASKS[name](url)):

@@ -1,7 +1,7 @@
 """SDKs with `ToolCallTransport` and a text model: the tool loop of each, unchanged, streamed and not.
 
-The upstream is scripted: it answers a question with calls in text, and results with a sentence. What reaches it, and
-what comes back, is held against the SDKs' own types.
+The scripted upstream answers a question with calls in text, and results with a sentence. Requests to it and responses
+of the gateway are checked against the types of the SDKs.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ async def read(manager: Any, final: str) -> Any:
         return getattr(streamed, final)()
 
 
-async def test_responses_of_openai(upstream: TextModel) -> None:
+async def test_openai_reads_native_calls_with_responses(upstream: TextModel) -> None:
     tools = [{"type": "function", "name": "weather", "parameters": SCHEMA, "strict": False}]
     for client in clients("openai", upstream.url):
         for streamed in (True, False):
@@ -100,8 +100,8 @@ async def test_responses_of_openai(upstream: TextModel) -> None:
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])  # of uvicorn
-async def test_sdks_ask_a_gateway(upstream: TextModel) -> None:
-    """The same over HTTP, with the client's key on the way there and its errors on the way back."""
+async def test_sdks_use_a_gateway_over_http(upstream: TextModel) -> None:
+    """The gateway forwards the client's key and returns errors in the client's format."""
     import anthropic
     import openai
 
@@ -139,7 +139,7 @@ async def test_sdks_ask_a_gateway(upstream: TextModel) -> None:
 
 
 async def test_errors_are_those_of_the_sdk(upstream: TextModel) -> None:
-    """Statuses and `Retry-After` survive, and what is refused here is told as the provider would."""
+    """Status and `Retry-After` are kept. Errors of the gateway have the format of the provider."""
     import anthropic
     import openai
 
@@ -168,8 +168,8 @@ async def test_errors_are_those_of_the_sdk(upstream: TextModel) -> None:
     assert refused.value.param == "previous_response_id"
 
 
-def test_what_goes_either_way_is_of_the_types_of_the_sdks() -> None:
-    """Each event and each body of each scene, and each request that reaches the upstream, walked to the leaves."""
+def test_requests_and_responses_match_the_types_of_the_sdks() -> None:
+    """Every event, response body and upstream request is checked down to the leaves."""
     from anthropic.types import Message, RawMessageStreamEvent
     from openai.types.chat import ChatCompletion, ChatCompletionChunk
     from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming as Plain
@@ -201,16 +201,16 @@ def test_what_goes_either_way_is_of_the_types_of_the_sdks() -> None:
     assert [] == told
 
 
-def test_the_program_of_the_page(upstream: TextModel, capsys: pytest.CaptureFixture[str]) -> None:
-    """The first block of docs/gateway.md, with the address of this machine's model."""
+def test_the_program_of_the_page_runs(upstream: TextModel, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is the first block of docs/gateway.md, with the address of the test model."""
     page = (ROOT / "docs" / "gateway.md").read_text(encoding="utf-8")
     block = next(each for each in read_blocks(page) if each.language == "python")
     exec(compile(block.text.replace("http://127.0.0.1:8080/v1", upstream.url), "gateway.md", "exec"), {})
     assert capsys.readouterr().out == 'weather {"city": "Zürich"}\nweather {"city": "Bern"}\n'
 
 
-def test_the_program_of_the_readme() -> None:
-    """With a scripted model, which gives the README's answer."""
+def test_the_program_of_the_readme_runs() -> None:
+    """A scripted model gives the README's answer."""
     page = (ROOT / "README.md").read_text(encoding="utf-8")
     block = next(each for each in read_blocks(page) if each.notes.get("sdk") == "pydantic-ai")
     with text_model() as model:

@@ -1,6 +1,6 @@
 """Agent frameworks with transport and gateway, unchanged: a text model upstream calls tools like any other.
 
-Two environments run this, because of the SDKs that the frameworks want (`sdk` and `sdk2`; see CONTRIBUTING).
+Two environments run this, because the frameworks require different SDK versions (`sdk` and `sdk2`, see CONTRIBUTING).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.support.text_model import SAYS, TextModel, text_model
 
 pytestmark = [
     pytest.mark.anyio,
-    pytest.mark.filterwarnings("ignore"),  # they warn of themselves, and of each other
+    pytest.mark.filterwarnings("ignore"),  # the frameworks cause warnings
 ]
 MODERN: tuple[type[Framework], ...] = (OpenAi, Anthropic, PydanticAi, Agents, LangChain)
 FRAMEWORKS = [
@@ -65,7 +65,8 @@ async def test_a_call_is_forced_and_an_answer_has_its_form(asked: tuple[Framewor
     framework, model = asked
     for streamed in (False, True):
         model.bodies.clear()
-        assert await framework.force(streamed=streamed) in (["Bern", "Zürich"], ["Zürich"], ["Bern"])  # some want one
+        # Some frameworks allow only one call.
+        assert await framework.force(streamed=streamed) in (["Bern", "Zürich"], ["Zürich"], ["Bern"])
         assert "Your answer has to" in str(model.bodies[0]["messages"][-1]["content"])
         assert City(city="Bern") == await framework.form(streamed=streamed)
 
@@ -92,8 +93,8 @@ async def test_a_stream_that_breaks_off_is_an_error_and_runs_no_tool(asked: tupl
     assert [] == framework.ran
 
 
-def test_the_page_tells_which_version_ran(kind: type[Framework]) -> None:
-    """The table of docs/gateway.md: what is installed is of the same major version."""
+def test_the_page_names_the_tested_versions(kind: type[Framework]) -> None:
+    """The table of docs/gateway.md has the major versions of the installed packages."""
     rows = (ROOT / "docs" / "gateway.md").read_text(encoding="utf-8").splitlines()
     for name in kind.distributions:
         row = next(row for row in rows if f"`{name}` " in row)  # the first: openai is one in JavaScript, too

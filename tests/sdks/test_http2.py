@@ -1,4 +1,4 @@
-"""Hypercorn, which speaks HTTP/2: what is streamed, a client that goes, and the drain."""
+"""Streams, disconnects and drains over HTTP/2, with hypercorn."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def served(app: Any, ends: anyio.Event, backend: str) -> AsyncIterator[str
     ],
 )
 async def test_a_stream_over_http_2(anyio_backend_name: str, ends_by: str) -> None:
-    """It comes as it is said; it is closed when its client goes; and it may finish when the server ends."""
+    """Text arrives without delay. A disconnect closes the stream. A server shutdown lets it finish."""
     goes_on, ends, shutdown = anyio.Event(), anyio.Event(), asgi.Shutdown(20)
     source = Script([TextDelta("a")], goes_on, [TextDelta("b")], [ProviderCompleted(finish_reason="stop")])
 
@@ -88,7 +88,7 @@ async def test_a_stream_over_http_2(anyio_backend_name: str, ends_by: str) -> No
 
 
 async def test_a_drain_of_runs(anyio_backend_name: str) -> None:
-    """The lifespan's end waits for them, within hypercorn's own time."""
+    """The end of the lifespan waits for them, within hypercorn's timeout."""
     goes_on, ends, begun = anyio.Event(), anyio.Event(), anyio.Event()
     source = Script([TextDelta("a")], goes_on, [ProviderCompleted(finish_reason="stop")])
     reasons: list[Any] = []

@@ -39,8 +39,8 @@ async def run(registry: ToolRegistry, *calls: tuple[str, Any]) -> tuple[list[UIE
         return [event async for event in stream], stream
 
 
-async def test_definitions() -> None:
-    """What the server tells of its tools is what a model is told."""
+async def test_the_model_gets_the_definitions_of_the_server() -> None:
+    """Names have the prefix of the server. Descriptions and schemas are kept."""
     async with opened() as registry:
         assert ["remote_weather", "remote_note", "remote_refuse", "remote_work", "remote_wait"] == registry.names
         weather = registry.find("remote_weather")
@@ -49,8 +49,8 @@ async def test_definitions() -> None:
         assert weather.output_schema is not None
 
 
-async def test_results() -> None:
-    """A structure, a text, an error and progress, all in one turn."""
+async def test_results_errors_and_progress_are_events() -> None:
+    """One turn has a structured result, a text, an error and progress."""
     async with opened() as registry:
         wanted = [("weather", {"city": "Paris"}), ("note", {"text": "a"}), ("refuse", {}), ("work", {})]
         events, stream = await run(registry, *wanted)
@@ -64,15 +64,15 @@ async def test_results() -> None:
     assert 3 == len([event for event in events if isinstance(event, Executed)])
 
 
-async def test_arguments_that_do_not_fit() -> None:
-    """They are refused before the server is asked."""
+async def test_invalid_arguments_do_not_reach_the_server() -> None:
+    """They are refused locally."""
     async with opened() as registry:
         _, stream = await run(registry, ("weather", {"town": "Paris"}))
     assert [Code.TOOL_INPUT] == [outcome.error for outcome in stream.result.outcomes]
 
 
-async def test_a_session_that_is_cancelled_in_mid_call() -> None:
-    """The call ends as a cancelled one, and the session serves the next run."""
+async def test_a_session_works_after_a_cancelled_call() -> None:
+    """The call is reported as cancelled, and the session serves the next run."""
     async with opened() as registry:
         call = NativeToolCall("wait", "remote_wait", {}, "n0")
         async with ToolStream(
