@@ -1,17 +1,17 @@
 """Measures whole backends, from the provider's socket to the client's, relative to a bare pass-through of the bytes.
 
     python -m benchmarks.bench_backends                # paced and unpaced, and how late
-    python -m benchmarks.bench_backends --carries      # how many streams one core carries, and how late at a part of it
+    python -m benchmarks.bench_backends --carries      # how many streams one core carries, and the delays below that
     python -m benchmarks.bench_backends --many 8000    # whether many streams cost more than a hundred, at the same rate
-    python -m benchmarks.bench_backends --stalled 60   # what a client costs that reads no more
+    python -m benchmarks.bench_backends --stalled 60   # the cost of a client that stops reading
     python -m benchmarks.bench_backends --peers ENVIRONMENT/bin/python …      # rows of peers, from other environments
-    python -m benchmarks.bench_backends --idle 500     # what an open stream holds in which nothing happens
-    python -m benchmarks.bench_backends --profile      # where what a frame costs goes, counted
+    python -m benchmarks.bench_backends --idle 500     # the memory of an open, silent stream
+    python -m benchmarks.bench_backends --profile      # the counted work of a frame, by library and function
 
-The server has a process of its own, whose processor time counts; this one is the provider and the clients. All rows ask
-the same provider, in turns: bare is `benchmarks.backends.served.bare`. Every client checks that each delta came, once
-and in order. Rows for which something is not installed (Redis, openai, pydantic-ai, litellm[proxy]) are left
-out, here and where `--peers` points.
+The server runs in a separate process, whose processor time is measured. This process is the provider and the clients.
+All rows request the same provider, in turns. The reference is `benchmarks.backends.served.bare`. Every client checks
+that each delta arrives once and in order. Rows whose packages (Redis, openai, pydantic-ai, litellm[proxy]) are not
+installed are left out, in this environment and in those of `--peers`.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ async def measure(chosen: argparse.Namespace, say: Callable[[str], None]) -> dic
                 for row in rows:
                     if kind == "unpaced" and not chosen.unpaced:
                         continue
-                    if not turn:  # what is loaded, or filled, when it is used first
+                    if not turn:  # warm up: modules and caches are loaded on first use
                         await bench.measure(row, 2, Pace(5, None))
                     spent, late = await bench.measure(row, max(1, streams // row.readers), pace)
                     figures = found[row.name]
@@ -122,7 +122,7 @@ async def profile(chosen: argparse.Namespace) -> None:
         frames = chosen.frames
         counted = {}
         for row in rows:
-            await bench.measure(row, 1, Pace(5, None))  # what is loaded, or filled, when it is used first
+            await bench.measure(row, 1, Pace(5, None))  # warm up: modules and caches are loaded on first use
             counts = [await bench.count(row, deltas) for deltas in (20, 20 + frames)]
             counted[row.name] = profiling.between(*counts, frames=frames)
         profiling.show(counted)
@@ -167,13 +167,13 @@ def print_loads(found: dict[str, Figures]) -> None:
             few, many = row.many
             kept = few.delta / many.delta / (bare.many[0].delta / bare.many[1].delta)
             print(f"{name:42}delta {few.delta * 1e6:.0f} µs, with many {many.delta * 1e6:.0f} µs", end="")
-            print(f" (throughput kept beside bare {kept:.2f})", end="")
+            print(f" (throughput relative to bare {kept:.2f})", end="")
             print(f"; opening {few.opening * 1e6:.0f} µs, with many {many.opening * 1e6:.0f} µs")
     for name, row in found.items():
         if row.stalled is not None:
             written, held, waits = row.stalled
             print(f"{name:42}stalled: {written // 1024} KB written, {held // 1024} KB held", end="")
-            print(f"; the provider {'waits' if waits else 'goes on'}")
+            print(f"; the provider {'waits' if waits else 'continues'}")
 
 
 def main() -> None:
@@ -186,7 +186,9 @@ def main() -> None:
     )
     parser.add_argument("--loop", default="asyncio", choices=["asyncio", "uvloop"], help="the event loop of all rows")
     parser.add_argument("--http", default="h11", choices=["h11", "httptools"], help="uvicorn's protocol for all rows")
-    parser.add_argument("--client", default="httpx", choices=["httpx", "httpx_aiohttp"], help="what asks the provider")
+    parser.add_argument(
+        "--client", default="httpx", choices=["httpx", "httpx_aiohttp"], help="the HTTP client for the provider"
+    )
     parser.add_argument("--streams", type=int, default=20, metavar="N", help="paced streams (default: %(default)s)")
     parser.add_argument("--seconds", type=float, default=5.0, help="how long a paced stream is (default: %(default)s)")
     parser.add_argument("--unpaced", type=int, default=400, metavar="N", help="deltas of an unpaced stream; 0 is none")
@@ -203,7 +205,9 @@ def main() -> None:
         "--peers", nargs="*", default=[], metavar="PYTHON", help="interpreters that have peers installed"
     )
     parser.add_argument("--frames", type=int, default=100, metavar="N", help="of --profile (default: %(default)s)")
-    parser.add_argument("--profile", action="store_true", help="count where what a frame costs goes, and nothing else")
+    parser.add_argument(
+        "--profile", action="store_true", help="only count the work of a frame, by library and function"
+    )
     chosen = parser.parse_args()
     if chosen.profile:
         asyncio.run(profile(chosen))

@@ -2,15 +2,15 @@
 
     python benchmarks/bench_bodies.py
 
-Each row is a family of bodies of 4 MiB or of 100,000 values, the most that `read_body` takes: it is posted to an
-application that reads it as the documented ones do and asks a model at once. Meanwhile a task of the same loop comes
-back as often as it can; the figure is the longest time between two of its turns, in milliseconds, the best of all
-repetitions. It is processor time of the process, all its threads together: what an idle machine's clock would show, and
-no other program of this one. Beside it stands the longest gap on the clock, and the longest collection of
-garbage: in one of them everything waits, whatever thread it is in, and it takes the longer the more objects a history
-has. What reads a body puts them off until most of these are gone. What remains is the collection of the messages
-themselves, behind that, and what is read, or let go of, in a single call of C: between its beginning and its end nobody
-else has the interpreter.
+Each row is a family of bodies of 4 MiB or of 100,000 values, the limits of `read_body`. The body is posted to an
+application that reads it as documented and immediately calls a model. Meanwhile, another task of the same event loop
+runs as often as it can. The figure is the longest time between two turns of this task, in milliseconds, the best of all
+repetitions. It is the processor time of all threads of the process, so other programs do not affect it.
+
+The table also shows the longest gap in elapsed time, and the longest garbage collection. A collection stops all
+threads, and takes longer the more objects a history has. `read_body` postpones collections until most of these objects
+are freed. Two pauses remain: the collection of the messages themselves, and each single C call that reads or frees
+objects, because it does not release the interpreter.
 """
 
 from __future__ import annotations

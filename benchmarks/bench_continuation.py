@@ -2,10 +2,10 @@
 
     python benchmarks/bench_continuation.py
 
-Every recording that the package ships is cut behind each of its characters, and gone on with in each way: by a server
-that is given the beginning, and by models that are told to go on and do it in ways of their own. `repeated` and `lost`
-are characters over all cuts; `clean` is the share of cuts at which the reader has the text once and whole. A preamble
-stays, and counts as neither. Where the text itself repeats its last words, nobody can tell that from a model that does.
+Every shipped recording is cut after each of its characters. Each beginning is continued by a server that accepts the
+beginning of an answer, and by models that continue it in different ways when a prompt requests it. `repeated` and
+`lost` are characters over all cuts. `clean` is the share of cuts after which the reader has the exact text. A preamble
+stays, and counts as neither. A text that repeats its own last words cannot be distinguished from a model that repeats.
 """
 
 from __future__ import annotations

@@ -2,9 +2,10 @@
 
     python benchmarks/bench_gateway.py
 
-The gateway and the pass-through stand in a process of their own, whose processor time counts; this one is the upstream,
-which sends a chunk for each delta and lets the event loop turn between them, and the clients, all of whom ask at once.
-The SDK reads a stream out of memory, with the transport and without; the row is there where openai is installed.
+The gateway and the pass-through run in a separate process, whose processor time is measured. This process is the
+upstream and the clients, which all send requests at the same time. The upstream sends one chunk for each delta, with a
+turn of the event loop between chunks. The SDK reads a stream from memory, with and without the transport. This row
+requires openai.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
     python benchmarks/bench_growth.py
 
 The exponent of a row is the slope between its smallest and its largest text in a doubly logarithmic plot. It is
-somewhat below one where a fixed cost weighs on the small text, and a little above where the large one leaves the cache,
-as the row of the floor shows. The hostile texts are those that a parser with a rescan in it chokes on.
+somewhat below one if a fixed cost dominates the small text, and a little above one if the large text exceeds the cache,
+as the row of the floor shows. The hostile texts are slow in a parser that scans text repeatedly.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
     python benchmarks/bench_imports.py --only "import streamtools" --profile    # which modules take the time
 
 Each measurement is a fresh interpreter, and the figure is the processor time of the import alone. Subject and reference
-take turns. The bytecode of both lies in a folder of its own, which a first import fills, so that nothing is compiled
-while it is measured, whatever the environment says of bytecode.
+take turns. A first import writes the bytecode of both to a separate folder, so no measurement includes compilation,
+whatever the bytecode settings of the environment are.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     python -m benchmarks.bench_outputs
 
-An answer is nearly all text, in deltas of a few characters, so that is what the first rows write; the last ones write a
-run with two calls that are run. The figure is a ratio, because all of them make JSON, and none can be much faster.
+An answer is nearly all text, in deltas of a few characters. The first rows write such a run. The last rows write a run
+with two executed calls. The figure is a ratio, because all encoders write JSON, and none can be much faster.
 """
 
 from __future__ import annotations

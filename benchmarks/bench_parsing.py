@@ -2,8 +2,8 @@
 
     python benchmarks/bench_parsing.py
 
-A time is the whole life of a parser: it is made, fed and closed. Targets that compare two of our own things (several
-dialects with one, the machine with the parser) stand in sections of their own.
+A time includes creating a parser, feeding it and closing it. Comparisons within streamtools are in separate sections:
+several dialects with one dialect, and the machine with the parser.
 """
 
 from __future__ import annotations

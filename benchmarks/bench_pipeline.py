@@ -1,12 +1,12 @@
 """Measures the pipeline from a provider's bytes to UI events, relative to `httpx-sse` and `.json()` for the same bytes.
 
-Ollama's lines are no server-sent events; beside them stand `aiter_lines` of httpx and `json.loads`.
+Ollama's lines are no server-sent events. Their reference is `aiter_lines` of httpx with `json.loads`.
 
     python benchmarks/bench_pipeline.py
 
-Both read the same chunks from the same kind of object in the same event loop. Beyond what the other side does, ours
-finds calls, numbers events, collects the result and hands it all to another task. Where chunks "arrive", the event loop
-turns once for each of them, as it does when they come from a socket; that cost is on both sides.
+Both read the same chunks from the same kind of object in the same event loop. In addition to the work
+of the reference, streamtools finds calls, numbers events, collects the result and passes all of it to another task. If
+chunks "arrive", the event loop turns once for each chunk, as with a socket. Both sides have this cost.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     python benchmarks/bench_runs.py
 
-Beside a run with one reader stands the same `ToolStream`, read by the task that entered it. Beside the log with many
-readers stands what would be written without it: a memory stream of anyio for each reader, and a loop that sends to all.
+The reference of a run with one reader is the same `ToolStream`, read by the task that entered it. The reference of a
+log with many readers is code without a log: an anyio memory stream for each reader, and a loop that sends to all.
 """
 
 from __future__ import annotations

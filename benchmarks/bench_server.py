@@ -2,10 +2,10 @@
 
     python benchmarks/bench_server.py
 
-Two processes over the loopback interface: uvicorn, and a client with 500 connections, all open at the same time. The
-client takes the bodies apart and checks that every event is there, and in order. The reference is a bare
-`StreamingResponse` whose generator yields the same bytes, made beforehand, a chunk for each event, and which watches
-neither for silence nor for slow clients; we send what came at once in one chunk. Processor times are the server's.
+Two processes use the loopback interface: uvicorn, and a client with 500 open connections. The client parses the bodies
+and checks that all events arrive in order. The reference is a bare `StreamingResponse`, whose generator yields the same
+prepared bytes with one chunk for each event. It handles neither silence nor slow clients. streamtools sends all pending
+events in one chunk. Processor times are those of the server.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
     python benchmarks/bench_tools.py
 
-The tool does next to nothing, so that what is left is the way to it and back: the arguments are validated, a timeout is
-set, the call waits for its turn, events and the outcome are made, the result is written as JSON. Beside it stand what a
-program without us would write: a bare call, `pydantic.validate_call` for the arguments alone, `to_thread.run_sync`.
-The figure is the difference, in microseconds of processor time, because that is what a user pays for each call.
+The tool does almost nothing, so the figure is the overhead: validating the arguments, setting a timeout, scheduling the
+call, creating events and the outcome, and writing the result as JSON. The references are code without streamtools: a
+bare call, `pydantic.validate_call` for the arguments alone, and `to_thread.run_sync`. The figure is the difference in
+microseconds of processor time, because a user pays it for each call.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Compares growing values with other libraries: time, growth, and wrong intermediate values.
 
-    pip install instructor pydantic-ai-slim jiter partial-json-parser    # in an environment of its own; all optional
+    pip install instructor pydantic-ai-slim jiter partial-json-parser    # in a separate environment; all optional
     python benchmarks/bench_typed_peers.py
 
-Each is given the same rows in deltas of four characters, and has to have a value after each. The growth is the exponent
-of the time between the two sizes: 1 is linear, 2 is quadratic. A value in between is wrong if the whole does not begin
-with it: a number that is not there yet in full, a word that nobody has written, a place that is taken back. What a peer
-leaves out, or fills with None, is not counted.
+Each library gets the same rows in deltas of four characters, and must return a value after each delta. The growth is
+the exponent of the time between the two sizes: 1 is linear, 2 is quadratic. An intermediate value is wrong if it is not
+a beginning of the final value: an incomplete number, a word that was not written, or an item that later disappears.
+Missing values and None are not counted.
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
 """Measures how smoothly the page of `serve` shows a long answer, relative to a page with bare text nodes.
 
-    python -m benchmarks.frames      # in an environment with the extra `browser`, beside Debian's `chromium`
+    python -m benchmarks.frames      # requires the extra `browser` and Debian's `chromium`
 
-Both read the same answer of Markdown from the same server, in the same Chromium, one after the other, and take turns.
-The figure is the 95th percentile of the time between two frames; of each page the best run counts, because whatever
-made another slower was not the page. What scripts, layout and style take in the second half of the answer, beside the
-first half, tells whether a delta costs more the longer the answer is; what the heap has grown by meanwhile, behind a
-collection of garbage, whether more is kept than what stands there. With `--smoke` the answer is short, and only what
-the pages show is checked.
+Both pages read the same Markdown answer from the same server, in the same Chromium, in turns. The figure is the 95th
+percentile of the time between two frames. The best run of each page counts, because slower runs were disturbed by other
+programs. The work of scripts, layout and style is compared between the two halves of the answer: it shows whether the
+cost of a delta grows with the answer. The growth of the heap after a garbage collection shows whether the page keeps
+more than the shown text. With `--smoke`, the answer is short, and only the shown text is checked.
 """
 
 from __future__ import annotations
@@ -185,7 +184,7 @@ def main(size: int = 50_000, repeats: int = 3) -> None:
     work = min(pair[1].work / pair[0].work for pair in runs)
     first, second = (min(getattr(pair[1], half) for pair in runs) for half in ("first", "second"))
     print(f"{size:,} characters: a frame in 95 of 100 is there within {ours:.1f} ms, on a bare page {bare:.1f} ms")
-    print(f"beside the bare page: {ours / bare:.2f} x (target 1.50), and {work:.2f} x the work of the renderer")
+    print(f"relative to the bare page: {ours / bare:.2f} x (target 1.50), and {work:.2f} x the work of the renderer")
     kept, bare_kept = (min(pair[which].kept for pair in runs) for which in (1, 0))
     print(f"scripts, layout, style: first half {first:.2f} s, second half {second:.2f} s, {second / first:.2f} x")
     print(f"the heap grows by {kept:.1f} bytes a character of it, that of the bare page by {bare_kept:.1f}")

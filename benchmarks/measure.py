@@ -1,10 +1,9 @@
 """Compares two functions in one process. All benchmarks measure and print in this way.
 
-A time by itself says more about the machine and the moment than about the program, so nothing here is judged by one.
-The subject and what it is compared with take turns, each is measured seven times, the best of each counts (whatever
-made the others slower was not the program), and the ratio is the figure. Each measurement takes at least some
-milliseconds: what is shorter is repeated. Times are processor times, because on a machine that others use too a clock
-on the wall mostly measures the others. The results are checked apart, where it costs no measured time.
+Absolute times depend on the machine and the moment, so the figure is a ratio. The subject and the reference take turns.
+Each is measured seven times, and the best time of each counts, because slower runs were disturbed by other programs. A
+measurement takes at least some milliseconds, and shorter work is repeated. Times are processor times, because other
+programs on the machine change the elapsed time. Results are checked separately, without a clock.
 """
 
 from __future__ import annotations

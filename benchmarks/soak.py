@@ -2,10 +2,10 @@
 
     python benchmarks/soak.py --minutes 5
 
-Two processes over the loopback interface. The one that is measured holds all the streams open, and those that end are
-replaced at once; the other is the provider, and browsers. Both derive from a stream's seed what it will be, so that
-each event is held against what has to come. The exit status is 0 only if everything holds. Needs Linux
-with glibc 2.33, uvicorn and the extra `web`.
+Two processes use the loopback interface. The measured process keeps all streams open and replaces those that end. The
+other process is the provider and the browsers. Both derive the plan of a stream from its seed. Each event is checked
+against the plan. The exit status is 0 only if all checks pass. Requires Linux with glibc 2.33, uvicorn and the extra
+`web`.
 """
 
 from __future__ import annotations

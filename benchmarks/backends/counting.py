@@ -1,6 +1,6 @@
 """Counts the work of a server: Python instructions and calls by function, and system calls.
 
-No other program on the machine changes that, as it does times. What functions in C and the kernel do is not seen.
+Other programs on the machine do not change counts, unlike times. Work in C functions and in the kernel is not counted.
 """
 
 from __future__ import annotations

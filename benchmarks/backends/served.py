@@ -2,8 +2,8 @@
 
     python -m benchmarks.backends.served PROVIDER REDIS LOOP HTTP CLIENT PROXY
 
-All ask the same provider with one client, of httpx or of httpx-aiohttp. What a row needs that is not installed has no
-path; `/rows` says which there are.
+All paths request the same provider with one client, of httpx or httpx-aiohttp. A row whose packages are not installed
+has no path. `/rows` lists the available rows.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A provider and the browsers of its clients, in one process and on bare sockets. They load and check a backend.
 
-The provider answers each request with chunks of chat completions, one write for each, and at a given pace. Each delta
-holds its number and the time at which it was sent, so that a client, which looks at nothing else, knows whether all of
-them came, in order, and how late. Both are protocols of asyncio without streams: they have to keep up with the servers.
+The provider answers each request with chunks of chat completions, one write for each chunk, at a given pace. Each delta
+contains its number and the time at which it was sent. The client checks only that all deltas arrive in order, and how
+late. Both are asyncio protocols without streams, because they must be faster than the servers.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The tools of the soak, and the expected result of each call.
 
-Each tool notes in its run's state that it was called, so that a call which runs twice, or does not run, is seen even
-where the events look right.
+Each tool records in the state of its run that it was called. This finds a call that runs twice or never, even if the
+events look right.
 """
 
 from __future__ import annotations

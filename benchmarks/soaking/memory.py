@@ -1,9 +1,8 @@
 """Measures the memory that a process uses, which differs from the memory that it holds. Needs glibc 2.33.
 
-In use is what the two allocators have given out and not got back: Python's own, and that of C. What the process holds
-is more, and grows for minutes where nothing else does: a page goes back to the system only when nothing on it is in use
-any more, and what lives long, among thousands of streams that come and go, ends up on ever more pages. So the memory in
-use is what tells a leak, and what is held is told beside it.
+Used memory is what Python's allocator and the C allocator have given out and not got back. Held memory is larger, and
+grows for minutes even if used memory does not: a page returns to the system only when it is completely free, and
+long-lived objects spread over more and more pages. So used memory shows a leak. Held memory is reported for comparison.
 """
 
 from __future__ import annotations

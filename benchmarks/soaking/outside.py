@@ -1,7 +1,7 @@
 """The second process: the provider and the browsers. It exchanges JSON lines with its parent.
 
-It tells its port, is told that of the application and how many browsers there are, and then to stop; it lets each
-browser finish, tells what it has seen, and ends with its standard input.
+It sends its port, receives the port of the application and the number of browsers, and later the command to stop. Then
+each browser finishes, the process sends its results, and it ends when its standard input closes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The plan of a stream, from its seed: the provider's data, its faults, and the expected result.
 
-Both processes make the same plan of the same seed. Faults take turns, so that a few dozen streams have them all; the
-rest is drawn. A fault is placed in what the model writes, and the plan knows what had been written before it.
+Both processes make the same plan from the same seed. Faults take turns, so that a few dozen streams cover all of them.
+The other properties are random. A fault has a position in the model's text, and the plan knows the text before it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Compares the events of one run with the plan of its stream: no data is lost, repeated or invented.
 
-What was written is either shown, or the raw text of a call or of what was no call after all: joined they are what the
-provider has sent, or, for a reader that left, the beginning of it. Calls are those of the plan, in its order, each runs
-as often as it should, and comes to what the plan says. The `done` at the end is the one that the ending has earned.
+All written text is either shown, or is the raw text of a call or of a near miss. Joined, it equals the provider's
+text, or a beginning of it for a reader that left. The calls equal those of the plan, in order, and each runs the planned
+number of times with the planned result. The final `done` matches the ending of the plan.
 """
 
 from __future__ import annotations
