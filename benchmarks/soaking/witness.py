@@ -1,7 +1,7 @@
 """Compares the events of one run with the plan of its stream: no data is lost, repeated or invented.
 
 All written text is either shown, or is the raw text of a call or of a near miss. Joined, it equals the provider's
-text, or a beginning of it for a reader that left. The calls equal those of the plan, in order, and each runs the planned
+text, or a beginning of it for a reader that left. The calls equal those of the plan, in order. Each runs the planned
 number of times with the planned result. The final `done` matches the ending of the plan.
 """
 
