@@ -80,7 +80,7 @@ class Points:
 
 
 def measure(work: Callable[[], object], most: int, sizes: bool = True) -> Counts:
-    """Return how often each point is passed in `work`, where they count, and how many bytes are asked for behind it.
+    """Return how often `work` passes each counted point, and how many bytes are allocated after it.
 
     Without `sizes` it is the passes alone. Raises `TooMany` where one is passed more than `most` times.
     """

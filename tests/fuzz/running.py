@@ -26,7 +26,7 @@ LONGEST = 2048
 """Bytes of an input that an engine makes."""
 
 GROWTH = 64
-"""MiB by which a process may grow while a target is fuzzed, behind its seeds; what an engine keeps is bounded."""
+"""MiB by which a process may grow while a target is fuzzed, after its seeds. The corpus of an engine is bounded."""
 
 _PATIENCE = 40.0  # seconds of processor time for one input: thousands of times what one takes
 
@@ -78,7 +78,7 @@ class Report:
     peak: int = 0
     """MiB of the process at most."""
     growth: int = 0
-    """MiB that it grew by behind the seeds."""
+    """Growth of the process after the seeds, in MiB."""
     path: str | None = None
     """Where the finding is, if there is one."""
 
@@ -164,5 +164,5 @@ def peak() -> int:
 
 def grew_too_much(target: Target, growth: int) -> Finding | None:
     """Return a finding if the process has grown by more than `GROWTH`. No single input causes it."""
-    error = f"the process has grown by {growth} MiB behind the seeds of {target.name}, and {GROWTH} are allowed"
+    error = f"the process grew by {growth} MiB after the seeds of {target.name}, more than the allowed {GROWTH}"
     return Finding(target.name, b"", error) if growth > GROWTH else None

@@ -1,6 +1,6 @@
-"""A project of a user's, with the wheel and an environment of its own, does what `docs/testing.md` says.
+"""A user's project with the installed wheel works as `docs/testing.md` describes.
 
-Slow, because packages are installed: it runs where the tests of the SDKs do.
+This is slow, because it installs packages. It runs with the tests of the SDKs.
 """
 
 from __future__ import annotations

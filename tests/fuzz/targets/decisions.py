@@ -1,7 +1,7 @@
 """Decisions: the answer of a model that was asked whether a tool is needed.
 
-No answer raises; what is read is names and JSON; told again in the form that was asked for, it is read again as it was;
-what stands in a thought before it counts for nothing; and hostile brackets cost no more than the bound on work.
+No answer raises an error. A decision has only names and JSON. Written again in the requested form, it gives the same
+decision. Reasoning before it is ignored. Hostile brackets stay within the bound on work.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from streamtools.conversation.decision import ModelDecision, read_decision
 from tests.chat.test_decision import READ, UNREADABLE
 from tests.fuzz.target import Input, Target, encode, seeds
 
-_PUMPED = 10_000  # characters of an answer that goes on and on
+_PUMPED = 10_000  # characters of a long answer
 
 
 def check(given: Input) -> Iterator[object]:

@@ -46,7 +46,7 @@ CHOICES: dict[str, Sequence[Any]] = {
 
 _LONG = 400  # characters of a text for which the laws that look at each place are checked
 _PUMPED = 1_500  # characters of a text of which twice as many are read, too
-_SATURATED = 4_000  # characters behind which a parser with small limits keeps all that it may
+_SATURATED = 4_000  # characters after which a parser with small limits stores its maximum
 _KEPT = 2_500  # characters that may be kept of three times as many more: a call that is read holds up to 1,700
 _GROWTH = 2.3  # times the work for twice the text
 _RATE = 20  # times as many characters handled as there are: a text may begin with what costs nearly nothing

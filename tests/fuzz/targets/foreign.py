@@ -1,6 +1,6 @@
-"""JSON of others: histories, finished responses, and frames of websocket clients.
+"""JSON from other programs: histories, finished responses, and frames of websocket clients.
 
-Each reader raises what it says it raises, and nothing else; and what it has read can be used.
+Each reader raises only its documented errors, and its result can be used.
 """
 
 from __future__ import annotations

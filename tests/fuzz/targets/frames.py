@@ -15,7 +15,7 @@ from tests.support.provider_streams import PROVIDERS
 
 _CHOICES = {"limit": (DEFAULT_LIMITS.frame, 1, 8, 40, 200), "lines": (False, True)}
 _WORK = 40  # times as many bytes as there are in a stream are passed to functions while it is read in pieces
-_PUMPED = 20_000  # bytes of a stream that goes on and on
+_PUMPED = 20_000  # bytes of a long stream
 
 
 def check(given: Input) -> Iterator[object]:

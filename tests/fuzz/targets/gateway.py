@@ -1,7 +1,7 @@
 """The gateway: bodies of clients and answers of upstreams, with any bytes.
 
-Nothing raises. What goes up is JSON; what comes down is an answer in the client's form, with a status, and it is the
-same however the network cuts what the upstream sends. The work for either grows as it does (`GRAMMARS`).
+No input raises an error. Upstream requests are JSON. Responses have the client's format and a status, and do not depend
+on the network's cuts. The work is linear in the size of the input (`GRAMMARS`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The machine: any source events give one run in order, with one truthful end and paired calls.
 
-A body is records, each a letter and its text, with a control character between: easy to cut, to swap and to repeat.
+A body consists of records, a letter and a text each, separated by a control character. They are easy to mutate.
 """
 
 from __future__ import annotations

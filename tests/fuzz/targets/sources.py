@@ -1,7 +1,7 @@
 """Sources: the adapter of each format, with any bytes.
 
-No bytes raise; the cut makes no difference; each event survives JSON; a stream ends once, well or with one error, and
-nothing follows; what the machine makes of it is a run in order; and no more is kept than the limits allow.
+No bytes raise an error. Cuts do not change the events. Each event survives JSON. A stream ends once, well or with
+one error, and no event follows. The machine's events are in order. Stored data stays within the limits.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _CHOICES: dict[str, Sequence[Any]] = {
     ),
     "cause": (None, "reset"),
 }
-_SATURATED = 8_000  # bytes behind which an adapter with small limits keeps all that it may
-_UNDECIDED = 65_000  # those behind which one that looks for the format has chosen
+_SATURATED = 8_000  # bytes after which an adapter with small limits stores its maximum
+_UNDECIDED = 65_000  # bytes after which format detection has chosen
 _KEPT = 6_000  # characters and bytes that may be kept of three times as many more
 _WORK = 150  # times as many characters and bytes are handled as a stream has
 
@@ -46,7 +46,7 @@ def read(make: Make, limits: Limits, chunks: Sequence[bytes], cause: str | None)
     events = [event for chunk in chunks for event in adapter.take(chunk)]
     ended = adapter.ended
     events += adapter.close(cause)
-    assert adapter.ended or not ended, "what had ended goes on"
+    assert adapter.ended or not ended, "an ended stream continues"
     assert adapter.close(cause) == [], "the end comes twice"
     return events
 

@@ -1,6 +1,6 @@
 """Outputs: encoders for front ends, additions to a history, and a terminal.
 
-The runs are the machine's, over any source events; a reader may have come late or left early.
+The runs are the machine's, for any source events. A reader may start late or leave early.
 """
 
 from __future__ import annotations
