@@ -1,8 +1,9 @@
 """Checks the order of the UI events of a run. Sans-IO.
 
 Encoders and interfaces rely on this order. For example, no piece of a call arrives before the call has begun, steps do
-not nest, and no event follows the end of the run. A `thinking` event reports that the model begins or ends writing a
-call. The run is a small state machine, and each call is another. docs/events.md describes both.
+not nest, and no event follows the end of the run. A `thinking` event with a call id reports that the model begins
+or ends writing this call. One without a call id reports another wait, such as for the decision which calls are needed.
+The run is a small state machine, and each call is another. docs/events.md describes both.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from streamtools.errors import EventOrderError
 from streamtools.events import UI_EVENTS, UIEvent
 
 # The states of a call. Error messages use these words after the id of the call.
-_BEGUN, _NAMED, _WHOLE, _MALFORMED, _COMPLETE, _ASKED, _RUNNING, _LEFT, _ENDED = (
+_BEGUN, _NAMED, _REPORTED, _MALFORMED, _COMPLETE, _ASKED, _RUNNING, _LEFT, _ENDED = (
     "is being written",
     "is being written and has its name",
     "is complete, and its thinking has not ended",
@@ -26,12 +27,12 @@ _BEGUN, _NAMED, _WHOLE, _MALFORMED, _COMPLETE, _ASKED, _RUNNING, _LEFT, _ENDED =
     "was left open by its step",
     "has ended",
 )
-_UNFINISHED = (_BEGUN, _NAMED, _WHOLE, _MALFORMED)  # the states before the last `thinking` event of the call
+_UNFINISHED = (_BEGUN, _NAMED, _REPORTED, _MALFORMED)  # the states before the last `thinking` event of the call
 
 _TRANSITIONS: dict[type[Any], tuple[tuple[str, ...], str, str]] = {
     ui_events.CallStart: ((_BEGUN,), _NAMED, "a call is named once, while it is being written"),
     ui_events.CallDelta: ((_NAMED,), _NAMED, "arguments come after the call-start and before the call"),
-    ui_events.Call: ((_BEGUN, _NAMED), _WHOLE, "a call is complete once, after its thinking has begun"),
+    ui_events.Call: ((_BEGUN, _NAMED), _REPORTED, "a call is reported once, after the thinking event that begins it"),
     ui_events.ApprovalRequested: ((_COMPLETE,), _ASKED, "only a complete call of this step waits for approval, once"),
     ui_events.Executing: ((_COMPLETE, _ASKED), _RUNNING, "only a complete call of this step is run, once"),
     ui_events.Progress: ((_RUNNING,), _RUNNING, "only a running tool makes progress"),
@@ -46,9 +47,9 @@ _NEEDS_WARNING = "if a call turned out to be text, a warning follows"
 
 
 def validate(events: Iterable[UIEvent], *, run: bool = True) -> None:
-    """Check that `events` are all events of one run, in order. Raises `EventOrderError` otherwise.
+    """Check that `events` is the whole sequence of events of one run. Raises `EventOrderError` otherwise.
 
-    With `run=False`, they must be all events of a `Parser`, from its first `feed` to its `close`.
+    With `run=False`, it must be the whole sequence of events of a `Parser`, from its first `feed` to its `close`.
     """
     grammar = Grammar(run=run)
     for event in events:
@@ -66,11 +67,11 @@ class Grammar:
         self._seq = 0
         self._step = 0
         self._step_is_open = not run  # always True for a parser
-        self._is_answered = False  # the usage of this step was reported, or the step has no answer
-        self._has_follow_up = False  # a follow-up came after the last step; the next one needs a step before it
+        self._answer_is_over = False  # the usage of this step was reported, or the step has no answer
+        self._has_follow_up = False  # a follow-up came after the last step; another one needs a step in between
         self._is_thinking = False  # `thinking` without a call id has begun and not ended
         self._needs_warning = False  # a call turned out to be text, so the next event must be a warning
-        self._may_resume = False  # all events of step 1 are calls, which may be calls of an earlier run
+        self._may_resume = False  # step 1 is open, and its only events are calls, which may be of an earlier run
         self._failed = False
         self._done = False
         self._calls: dict[str, str] = {}  # maps the id of each call that has not ended to its state
@@ -113,10 +114,10 @@ class Grammar:
 
     def _check_seq(self, seq: int) -> None:
         if self._position == 1:
-            self._require(not self._run or seq in (0, 1), "the numbers of a run begin with 1 or are all 0")
+            self._require(not self._run or seq in (0, 1), "the seq values of a run begin with 1, or all are 0")
         else:
             follows = self._seq + (self._seq > 0)
-            self._require(seq == follows, f"numbers rise by one, and {self._seq} was before")
+            self._require(seq == follows, f"the seq after {self._seq} is {follows}")
         self._seq = seq
 
     def _read_run(self, event: UIEvent) -> None:
@@ -127,10 +128,10 @@ class Grammar:
                 rule = f"steps are numbered from 1, and the last was {self._step}"
                 self._require(step == self._step + 1, rule)
                 self._step += 1
-                self._step_is_open, self._is_answered, self._has_follow_up = True, False, False
+                self._step_is_open, self._answer_is_over, self._has_follow_up = True, False, False
             case ui_events.StepEnd(step):
                 self._check_open()
-                self._require(step == self._step, f"the step that ends is {self._step}")
+                self._require(step == self._step, f"only the open step can end, and that is step {self._step}")
                 self._check_thinking_ended("the step ends")
                 for call_id, state in self._calls.items():
                     rule = f"{call_id} {state}, and executions precede the end of their step"
@@ -143,7 +144,7 @@ class Grammar:
                 self._require(has_just_ended, rule)
             case ui_events.UsageReport():
                 self._require(self._step > 0, "usage belongs to a step, and no step has begun")
-                self._is_answered = True
+                self._answer_is_over = True
             case ui_events.FollowUp():
                 is_between = self._step and not (self._step_is_open or self._has_follow_up or self._failed)
                 self._require(is_between, "one follow-up may come between two steps")
@@ -151,7 +152,7 @@ class Grammar:
             case ui_events.Done(reason, pending=pending):
                 self._require(not self._step_is_open, f"step {self._step} has not ended")
                 self._require(not self._is_thinking, "the thinking has not ended")
-                rule = "a run has an error without a call exactly if it fails"
+                rule = "done has the reason failed if and only if an error without a call came before"
                 self._require(self._failed == (reason == "failed"), rule)
                 rule = f"pending must be the calls that did not run: {', '.join(self._calls) or 'none'}"
                 self._require(sorted(call.id for call in pending) == sorted(self._calls), rule)
@@ -166,7 +167,7 @@ class Grammar:
     def _read_thinking(self, event: ui_events.Thinking) -> None:
         call_id = event.call_id
         if call_id is None:
-            self._require(event.active != self._is_thinking, "thinking begins before it ends")
+            self._require(event.active != self._is_thinking, "thinking begins and ends in turn")
             self._is_thinking = event.active
         elif event.active:
             self._check_answering()
@@ -175,10 +176,10 @@ class Grammar:
             self._calls[call_id] = _BEGUN
         else:
             state = self._state(call_id)
-            rule = f"thinking ends when the written text is a call, an error or text, and {call_id} {state}"
-            self._require(state in (_WHOLE, _BEGUN, _MALFORMED), rule)
+            rule = f"thinking ends after the call or its error, or if the call is text after all, and {call_id} {state}"
+            self._require(state in (_REPORTED, _BEGUN, _MALFORMED), rule)
             self._needs_warning = state == _BEGUN
-            self._move(call_id, _COMPLETE if state == _WHOLE else _ENDED)
+            self._move(call_id, _COMPLETE if state == _REPORTED else _ENDED)
 
     def _read_call_event(self, event: Any) -> None:
         allowed, following, rule = _TRANSITIONS[type(event)]
@@ -187,7 +188,7 @@ class Grammar:
         state = self._state(call_id)
         if isinstance(event, ui_events.Call) and self._may_resume and call_id not in self._ids:
             self._ids.add(call_id)
-            self._is_answered = True  # the step has no answer of the model
+            self._answer_is_over = True  # the step has no answer of the model
             following = _COMPLETE
         else:
             self._require(state in allowed, f"{rule}, and {call_id} {state}")
@@ -222,12 +223,12 @@ class Grammar:
             del self._calls[call_id]
 
     def _check_open(self) -> None:
-        rule = "no step is open" if self._step else "it belongs into a step, and no step has begun"
+        rule = "no step is open" if self._step else "it belongs in a step, and no step has begun"
         self._require(self._step_is_open, rule)
 
     def _check_answering(self) -> None:
         self._check_open()
-        self._require(not (self._failed or self._is_answered), "the answer is complete or has failed")
+        self._require(not (self._failed or self._answer_is_over), "the answer is complete or has failed")
 
     def _check_thinking_ended(self, now: str) -> None:
         for call_id, state in self._calls.items():

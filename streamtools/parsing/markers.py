@@ -53,8 +53,8 @@ class Maybe:
     parts: tuple[str | Some | OneOf, ...]
 
 
-BLANKS = Some(r" \t", 0, 32)
-SPACES = Some(r" \t\r\n", 0, 32)
+BLANKS = Some(r" \t", 0, 32)  # white space within a line
+SPACES = Some(r" \t\r\n", 0, 32)  # white space with line ends
 LINE_END = LineEnd()
 
 Part: TypeAlias = str | Some | LineEnd | OneOf | Maybe

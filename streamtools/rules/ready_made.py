@@ -14,7 +14,8 @@ from typing import Any
 from streamtools.rules.key_formats import FORMATS, LONGEST
 from streamtools.rules.rule import Action, Rule
 
-By = str | Callable[[str], str]
+Replacement = str | Callable[[str], str]
+"""The text that replaces a match, or a function that receives the match and returns this text."""
 
 _SPACE = r"[ \u00a0\u2007\u2009\u202f]"  # a space, a no-break space or a narrow space
 _HYPHEN = r"[-\u2010-\u2013\u2212]"
@@ -23,22 +24,23 @@ _BETWEEN = r"[ \u00a0\u2007\u2009\u202f./\u2010-\u2013\u2212_-]{0,2}"
 
 # Letters of scripts without spaces. A word in such a script may be directly before or after an e-mail address.
 _UNSPACED = r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
-_LETTER = rf"[^\W{_UNSPACED}]"
-_LOCAL = rf"(?:{_LETTER}|[.+%-])"
+_WORD_CHARACTER = rf"[^\W{_UNSPACED}]"
+_LOCAL = rf"(?:{_WORD_CHARACTER}|[.+%-])"
 _AT = "[@\uff20]"
 _EMAILS = [
     re.compile(  # jane@example.com, o'neil@example.com
-        rf"(?<![.+%-])(?<!{_LETTER}){_LOCAL}{{1,64}}(?:['\u2019]{_LOCAL}{{1,64}})?"
-        rf"{_AT}(?:(?:{_LETTER}|-){{1,63}}\.){{1,8}}(?:xn--[a-z0-9-]{{1,59}}|[^\W\d_{_UNSPACED}]{{2,24}})"
+        rf"(?<![.+%-])(?<!{_WORD_CHARACTER}){_LOCAL}{{1,64}}(?:['\u2019]{_LOCAL}{{1,64}})?"
+        rf"{_AT}(?:(?:{_WORD_CHARACTER}|-){{1,63}}\.){{1,8}}(?:xn--[a-z0-9-]{{1,59}}|[^\W\d_{_UNSPACED}]{{2,24}})"
     ),
-    # An address whose name ends with a letter of such a script.
+    # An address with a letter of a script without spaces directly before the `@`.
     re.compile(rf"(?<![\w.+%-])[\w.+%-]{{0,63}}[{_UNSPACED}]{_AT}(?:[\w-]{{1,63}}\.){{1,8}}[^\W\d_]{{2,24}}"),
 ]
 _BEFORE_PHONE = r"(?<![\w+.,/$-])"  # excludes amounts, decimals, paths, and ids with hyphens
 _PHONES = [
     # +49 30 1234567
     re.compile(rf"{_BEFORE_PHONE}(?:\+|00)[1-9](?:{_BETWEEN}(?:\d|\(\d{{1,4}}\))){{6,14}}(?!\w)"),
-    # 030 1234567 or (030) 1234567. Dates are excluded: they have eight digits and two separators.
+    # 030 1234567 or (030) 1234567. Only the area code may be followed by a hyphen or a slash. So 01-02-2024 does not
+    # match, but 01 02 2024 does.
     re.compile(
         rf"{_BEFORE_PHONE}(?:\(0[1-9]\d{{0,5}}\)|0[1-9]\d{{0,5}})"
         rf"(?:{_SPACE}|{_HYPHEN})?/?(?:{_SPACE}|{_HYPHEN})?\d(?:{_SPACE}?\d){{4,10}}(?!\w)"
@@ -57,7 +59,7 @@ _PHONES = [
 # DE89 3704 0044 0532 0130 00
 _IBAN = re.compile(rf"(?<![A-Za-z0-9])[A-Za-z]{{2}}\d{{2}}(?:{_BETWEEN}[A-Za-z0-9]){{11,30}}(?![A-Za-z0-9])")
 # The countries with international bank account numbers, and the length of the number (registry of ISO 13616).
-_IBANS = {
+_IBAN_LENGTHS = {
     entry[:2]: int(entry[2:])
     for entry in (  # noqa: SIM905  # a table
         "AD24 AE23 AL28 AT20 AZ28 BA20 BE16 BG22 BH22 BI27 BR29 BY28 CH21 CR22 CY28 CZ24 DE22 DJ27 DK18 DO28 EE20 EG29 "
@@ -69,9 +71,10 @@ _IBANS = {
 }
 # 4111 1111 1111 1111
 _CARD = re.compile(rf"(?<!\d)\d{{4}}(?:{_BETWEEN}\d){{9,15}}(?!\d)")
-# The first digits and the lengths of card numbers: Visa, American Express, Diners, JCB, Mastercard, Mir,
-# Maestro, Discover and UnionPay, RuPay.
-_CARDS = re.compile(
+# The first digits and the lengths of card numbers. 4: Visa. 34, 37: American Express. 30, 36, 38, 39: Diners. 35: JCB.
+# 51 to 55: Mastercard. 22 to 27: Mastercard, Mir. 50, 56 to 58: Maestro. 6: Maestro, Discover, UnionPay, RuPay.
+# 81, 82: UnionPay, RuPay.
+_CARD_NETWORKS = re.compile(
     r"4(?:\d{12}|\d{15}|\d{18})|3[47]\d{13}|3[0689]\d{12,17}|35\d{14,17}|5[1-5]\d{14}|2[2-7]\d{14,17}"
     r"|(?:5[06-8]|6\d)\d{11,17}|8[12]\d{14}"
 )
@@ -81,7 +84,8 @@ _CARDS = re.compile(
 _IN_URL = r"[^\s<>\"`)\]]"
 _ENDS_URL = r"[^\s<>\"`)\],;!?']"
 _SLASH = r"(?:[/\\]|&(?:b?sol|#0{0,6}(?:47|92)|#x0{0,6}(?:2f|5c));)"
-_LABEL = r"[\w%@:-]{1,64}[.@\u3002\uff0e\uff61]"  # without the point, code comments and LaTeX line breaks would match
+# The first part of a host, with the point or `@` after it. Otherwise `// comment` and LaTeX's `\\` would match.
+_LABEL = r"[\w%@:-]{1,64}[.@\u3002\uff0e\uff61]"
 # https://, https:host., www., =//host, or //host. after white space
 _URL_BEGINS = (
     rf"(?:(?:https?|ftp|wss?):{_SLASH}{{2}}|https?:{_SLASH}?{_LABEL}|(?<![\w.@/-])www\."
@@ -105,36 +109,34 @@ _CITATIONS = {
 _NUMBERS = re.compile(r"\d+")
 
 
-def email(action: Action = "replace", *, by: By = "[email]") -> Rule:
-    """Return a rule for e-mail addresses. Every word may begin an address, so each word is pending until it ends."""
+def email(action: Action = "replace", *, by: Replacement = "[email]") -> Rule:
+    """Return a rule for e-mail addresses. Every word may begin an address, so each word is held back until it ends."""
     return Rule(name="email", what=_EMAILS, action=action, by=by)
 
 
-def phone(action: Action = "replace", *, by: By = "[phone]") -> Rule:
+def phone(action: Action = "replace", *, by: Replacement = "[phone]") -> Rule:
     """Return a rule for telephone numbers: international, national with a leading 0, and North American."""
     return Rule(name="phone", what=_PHONES, action=action, by=by)
 
 
-def iban(action: Action = "replace", *, by: By = "[iban]") -> Rule:
+def iban(action: Action = "replace", *, by: Replacement = "[iban]") -> Rule:
     """Return a rule for international bank account numbers (ISO 13616) with correct check digits."""
     return Rule(name="iban", what=[_IBAN], action=action, by=by, check=is_iban)
 
 
-def credit_card(action: Action = "replace", *, by: By = "[card]") -> Rule:
+def credit_card(action: Action = "replace", *, by: Replacement = "[card]") -> Rule:
     """Return a rule for payment card numbers (ISO/IEC 7812) of 13 to 19 digits with a correct check digit."""
     return Rule(name="credit_card", what=[_CARD], action=action, by=by, check=is_card)
 
 
-def keys(action: Action = "replace", *, by: By = "[key]") -> Rule:
-    """Return a rule for API keys of known formats. Recordings remove keys of the same formats."""
-    groups: dict[tuple[str, int], list[str]] = {}
-    for more, least, prefixes in FORMATS:
-        groups.setdefault((more, least), []).extend(prefixes)
+def keys(action: Action = "replace", *, by: Replacement = "[key]") -> Rule:
+    """Return a rule for API keys of known formats. Recordings overwrite keys of the same formats."""
+    groups: dict[str, list[str]] = {}  # the prefixes, by the pattern of the text after them
+    for characters, minimum, prefixes in FORMATS:
+        maximum = LONGEST if "_" in characters else LONGEST // 4
+        groups.setdefault(f"{characters}{{{minimum},{maximum}}}", []).extend(prefixes)
     begins = "(?<![A-Za-z0-9_-])"
-    what = [
-        re.compile(rf"{begins}(?:{'|'.join(prefixes)}){more}{{{least},{LONGEST if '_' in more else LONGEST // 4}}}")
-        for (more, least), prefixes in groups.items()
-    ]
+    what = [re.compile(f"{begins}(?:{'|'.join(prefixes)}){rest}") for rest, prefixes in groups.items()]
     part = "[A-Za-z0-9_-]"
     jwt = rf"{begins}eyJ{part}{{8,{LONGEST}}}\.{part}{{8,{4 * LONGEST}}}(?:\.{part}{{0,{2 * LONGEST}}})?"
     bearer = rf"{begins}(?:[Bb]earer|BEARER) [A-Za-z0-9._~+/=-]{{16,{LONGEST}}}"
@@ -143,7 +145,7 @@ def keys(action: Action = "replace", *, by: By = "[key]") -> Rule:
     return Rule(name="keys", what=what, action=action, by=by)
 
 
-def urls(*, allow: Iterable[str] = (), action: Action = "replace", by: By = "[link]") -> Rule:
+def urls(*, allow: Iterable[str] = (), action: Action = "replace", by: Replacement = "[link]") -> Rule:
     """Return a rule for URLs whose host is not in `allow`. `example.com` also allows `www.example.com`.
 
     A page that shows a picture requests the URL of the picture. So the host receives all data that the model has put
@@ -163,7 +165,7 @@ def urls(*, allow: Iterable[str] = (), action: Action = "replace", by: By = "[li
     return Rule(name="urls", what=_URLS, action=action, by=by, check=is_other if hosts else None)
 
 
-def citations(action: Action = "mark", *, by: By = "", forms: Iterable[str] = tuple(_CITATIONS)) -> Rule:
+def citations(action: Action = "mark", *, by: Replacement = "", forms: Iterable[str] = tuple(_CITATIONS)) -> Rule:
     """Return a rule for the citation marks of providers: `openai_file`, `openai_web`, `gemini`, `cohere`, `numbered`.
 
     `forms` are the providers' forms to find. By default, the rule finds all of them. The `fields` of a match are its
@@ -185,7 +187,7 @@ def citations(action: Action = "mark", *, by: By = "", forms: Iterable[str] = tu
 def is_iban(text: str) -> bool:
     """Return whether an account number has the right length for its country, and correct check digits (ISO 7064)."""
     number = "".join(character for character in text if character.isalnum()).upper()
-    if _IBANS.get(number[:2]) != len(number):
+    if _IBAN_LENGTHS.get(number[:2]) != len(number):
         return False
     return int("".join(str(int(character, 36)) for character in number[4:] + number[:4])) % 97 == 1
 
@@ -193,7 +195,7 @@ def is_iban(text: str) -> bool:
 def is_card(text: str) -> bool:
     """Return whether a number has the format of a card network, and a correct check digit (ISO/IEC 7812-1, Luhn)."""
     digits = [int(character) for character in text if character.isdigit()]
-    if not _CARDS.fullmatch("".join(map(str, digits))):
+    if not _CARD_NETWORKS.fullmatch("".join(map(str, digits))):
         return False
     doubled = (digit * 2 - 9 * (digit > 4) for digit in digits[-2::-2])
     return (sum(digits[-1::-2]) + sum(doubled)) % 10 == 0

@@ -202,12 +202,12 @@ def test_every_text_keeps_the_order_of_events(reading: Any) -> None:
         ([*START], 2, "at the end: a run ends with done"),
         ([Text("a")], 1, "event 1, text: a run begins with one start"),
         ([Start("r"), Start("r")], 2, "event 2, start: a run begins with one start"),
-        ([Start("r"), Text("a")], 2, "event 2, text: it belongs into a step, and no step has begun"),
+        ([Start("r"), Text("a")], 2, "event 2, text: it belongs in a step, and no step has begun"),
         ([*START, StepEnd(1, "stop"), Text("a")], 4, "event 4, text: no step is open"),
         ([*START, StepStart(2)], 3, "event 3, step-start: step 1 has not ended"),
-        ([*START, StepEnd(2, None)], 3, "event 3, step-end: the step that ends is 1"),
+        ([*START, StepEnd(2, None)], 3, "event 3, step-end: only the open step can end, and that is step 1"),
         ([Start("r"), StepStart(2)], 2, "event 2, step-start: steps are numbered from 1, and the last was 0"),
-        ([Start("r"), *STOP], 2, "event 2, step-end: it belongs into a step, and no step has begun"),
+        ([Start("r"), *STOP], 2, "event 2, step-end: it belongs in a step, and no step has begun"),
         ([*START, *STOP, Text("a")], 5, "event 5, text: nothing follows done"),
         ([*START, STOP[1]], 3, "event 3, done: step 1 has not ended"),
         ([START[0], UsageReport(Usage())], 2, "event 2, usage: usage belongs to a step, and no step"),
@@ -220,7 +220,7 @@ def test_every_text_keeps_the_order_of_events(reading: Any) -> None:
         (
             [*START, Text("a"), Call(call(1))],
             4,
-            "event 4, call of call_1: a call is complete once, .* call_1 has not begun",
+            "event 4, call of call_1: a call is reported once, .* call_1 has not begun",
         ),
         (
             [*START, *written_call(call(1))[:-1], Executing(call(1))],
@@ -245,7 +245,7 @@ def test_every_text_keeps_the_order_of_events(reading: Any) -> None:
         (
             [*START, *written_call(call(1)), Thinking(False, "call_1")],
             7,
-            "thinking ends when the written text is a call",
+            "thinking ends after the call or its error, or if",
         ),
         (
             [*START, *written_call(call(1)), Executing(call(1)), STOP[0]],
@@ -268,11 +268,11 @@ def test_every_text_keeps_the_order_of_events(reading: Any) -> None:
             4,
             "pending must be the calls that did not run: none",
         ),
-        ([*START, STOP[0], Done("failed", None, None, [])], 4, "a run has an error without a call exactly if it fails"),
+        ([*START, STOP[0], Done("failed", None, None, [])], 4, "done has the reason failed if and only if"),
         (
             [*START, Error(Code.UPSTREAM_ERROR, "no"), *STOP],
             5,
-            "event 5, done: a run has an error without a call exactly if it fails",
+            "event 5, done: done has the reason failed if and only if",
         ),
         ([*START, *[Error(Code.UPSTREAM_ERROR, "no")] * 2], 4, "event 4, error: a run fails once"),
         (
@@ -294,7 +294,7 @@ def test_every_text_keeps_the_order_of_events(reading: Any) -> None:
         ),
         ([*START, Error(Code.TOOL_FAILED, "", call_id="call_1", call=call(1))], 3, "a complete call ends once, in its"),
         ([*START, Thinking(True, "c"), Thinking(False, "c"), Text("a")], 5, "if a call turned out to be text, a warn"),
-        ([Start("r"), Thinking(False)], 2, "event 2, thinking: thinking begins before it ends"),
+        ([Start("r"), Thinking(False)], 2, "event 2, thinking: thinking begins and ends in turn"),
         ([Start("r"), Thinking(True), Done("finished", None, None, [])], 3, "done: the thinking has not ended"),
         ([Start("r"), FollowUp([])], 2, "event 2, follow-up: one follow-up may come between two step"),
         ([Start("r"), TextDelta("a")], 2, "event 2, text-delta: it is not a UI event"),
@@ -315,11 +315,11 @@ def test_an_error_names_the_event_and_the_rule(events: list[Any], place: int, co
     [
         ([0, 0, 0, 0], ""),
         ([1, 2, 3, 4], ""),
-        ([2, 3, 4, 5], "event 1, start: the numbers of a run begin with 1 or are all 0"),
-        ([1, 2, 4, 5], "event 3, step-end: numbers rise by one, and 2 was before"),
-        ([1, 2, 2, 3], "event 3, step-end: numbers rise by one, and 2 was before"),
-        ([1, 2, 0, 3], "event 3, step-end: numbers rise by one, and 2 was before"),
-        ([0, 0, 0, 1], "event 4, done: numbers rise by one, and 0 was before"),
+        ([2, 3, 4, 5], "event 1, start: the seq values of a run begin with 1, or all are 0"),
+        ([1, 2, 4, 5], "event 3, step-end: the seq after 2 is 3"),
+        ([1, 2, 2, 3], "event 3, step-end: the seq after 2 is 3"),
+        ([1, 2, 0, 3], "event 3, step-end: the seq after 2 is 3"),
+        ([0, 0, 0, 1], "event 4, done: the seq after 0 is 0"),
     ],
 )
 def test_numbers_rise_by_one(numbers: list[int], complaint: str) -> None:

@@ -72,7 +72,7 @@ def test_a_prompt_shows_and_explains_the_nonce(make: Callable[..., Dialect]) -> 
     """Models drop text that looks like noise."""
     text = make(nonce="k7").instructions()
 
-    assert "it is not a call without the k7" in text
+    assert "Text without `k7` is not a call." in text
     assert "" == make().notes
 
 

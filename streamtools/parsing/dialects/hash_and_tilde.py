@@ -1,4 +1,4 @@
-"""Dialects that prompts teach by default. No chat template uses them.
+"""The dialects that the prompts of streamtools teach by default. No model's chat template uses them.
 
     ###:{"toolName": "getWeather", "parameters": {"city": "Paris"}}
 
@@ -95,7 +95,7 @@ def hash_marker(
         near=_faulty_hashes(nonce),
         reserved=(f"{mark}:", "###result"),
         has_nonce=bool(nonce),
-        notes=f"`{mark}:` is the marker of this conversation: it is not a call without the {nonce}." if nonce else "",
+        notes=f"`{mark}:` is the marker of this conversation. Text without `{nonce}` is not a call." if nonce else "",
     )
 
 
@@ -137,7 +137,7 @@ _FENCE_LABEL = Pattern(BLANKS, Some("A-Za-z0-9_+-", 0, 16), BLANKS, LINE_END)
 _run_of_ticks = re.compile("`*").match
 _CLOSING_LINE: tuple[Part, ...] = ("\n", Some(r" \t", 0, 256), "~~~")
 # The closing line ends a call even inside a JSON string.
-_IN_STRING, _CLOSING = Pattern(*_CLOSING_LINE), Closing(_CLOSING_LINE)
+_ENDS_STRING, _CLOSING = Pattern(*_CLOSING_LINE), Closing(_CLOSING_LINE)
 
 
 def tilde_fence(*, in_code: Literal["text", "call"] = "text", nonce: str | None = None) -> Dialect:
@@ -167,7 +167,7 @@ def tilde_fence(*, in_code: Literal["text", "call"] = "text", nonce: str | None 
         near=_faulty_fences(nonce),
         reserved=("~~~",),
         has_nonce=bool(nonce),
-        notes=f"Every call begins with `{_CALL}{nonce_text}`: it is not a call without the {nonce}." if nonce else "",
+        notes=f"Every call begins with `{_CALL}{nonce_text}`. Text without `{nonce}` is not a call." if nonce else "",
     )
 
 
@@ -179,7 +179,7 @@ def _faulty_fences(nonce: str) -> tuple[NearMiss, ...]:
         (("```", _TICK_FENCES, *maybe_nonce, *body), "the fence is one of back-ticks"),
         (("~~~", _OTHER_FENCES, *body), "the fence has another name"),
         ((_CALL, *nonce_parts, BLANKS, "{"), "the call is on the line of its fence"),
-        ((_CALL, *nonce_parts, BLANKS, LINE_END), "the fence is in a list"),
+        ((_CALL, *nonce_parts, BLANKS, LINE_END), "the fence is in a list"),  # outside a list, it begins a call
     ]
     if nonce:
         faults += [
@@ -204,7 +204,7 @@ def _read_call(span: Span) -> Generator[None, None, None]:
         yield from _skip_to_closing(span)
         span.close(Code.INVALID_JSON)
         return
-    state = yield from span.json(lines=_IN_STRING)
+    state = yield from span.json(lines=_ENDS_STRING)
     if state is ENDED:
         if not fenced and (yield from span.accept(_SPACES_AND_TILDES)):  # the usual case
             span.close()
