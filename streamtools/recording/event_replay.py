@@ -12,7 +12,7 @@ from streamtools import sources
 from streamtools.errors import RecordingError
 from streamtools.events import UIEvent
 from streamtools.recording.playback import PLAYBACK_OPTIONS, PlaybackOptions, ReplayBytes
-from streamtools.recording.reader import DETECT, OpenRecording, RecordedExchange, open_exchange
+from streamtools.recording.reader import DETECT, OpenExchange, RecordedExchange, open_exchange
 from streamtools.stream.options import StreamOptions
 from streamtools.stream.tool_stream import ToolStream
 from streamtools.tools.registry import ToolsLike
@@ -25,7 +25,7 @@ class ReplayOptions(PlaybackOptions, StreamOptions, total=False):
 class ReplayedResponse(ReplayBytes):
     """A recorded response with the attributes that a source reads: `status_code`, `headers` and `aiter_bytes`."""
 
-    def __init__(self, recording: OpenRecording, options: PlaybackOptions) -> None:
+    def __init__(self, recording: OpenExchange, options: PlaybackOptions) -> None:
         super().__init__(recording, **options)
         response = recording.head.response
         self.status_code = response.status if response else 200
@@ -85,7 +85,7 @@ async def open_replay(
         raise response.recording_error
 
 
-def adapter_of(recording: OpenRecording) -> sources.Adapter:
+def adapter_of(recording: OpenExchange) -> sources.Adapter:
     """Return the source adapter that reads the bytes of a recording. Raises RecordingError for an unknown format."""
     head = recording.head
     content_type = head.response.headers.get("content-type", "") if head.response is not None else ""

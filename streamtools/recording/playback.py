@@ -20,7 +20,7 @@ import anyio.lowlevel
 
 from streamtools.errors import RecordingError
 from streamtools.recording.format import Chunk, Recording, StreamEnd
-from streamtools.recording.reader import OpenRecording
+from streamtools.recording.reader import OpenExchange
 
 Cut: TypeAlias = Literal["recorded", "byte", "frame", "whole"] | int | random.Random | Sequence[int]
 """How to split the bytes into chunks.
@@ -209,7 +209,7 @@ class ReplayBytes:
     """The recorded response as an asynchronous and blocking iterator of bytes.
 
     `Playback` describes the options. The recorded times start at the first read. Cancelling a read loses no bytes. An
-    `OpenRecording` is read line by line. It is closed after the last chunk or by `close`.
+    `OpenExchange` is read line by line. It is closed after the last chunk or by `close`.
 
     After the last chunk, a read raises an exception for these ends:
 
@@ -223,7 +223,7 @@ class ReplayBytes:
 
     def __init__(
         self,
-        recording: Recording | OpenRecording,
+        recording: Recording | OpenExchange,
         *,
         waits_after_reader_left: bool = False,
         **options: Unpack[PlaybackOptions],
@@ -296,7 +296,7 @@ class ReplayBytes:
         self.closed = True
         if self._closed_event is not None:
             self._closed_event.set()
-        if isinstance(self.recording, OpenRecording):
+        if isinstance(self.recording, OpenExchange):
             self.recording.close()
 
     async def aclose(self) -> None:

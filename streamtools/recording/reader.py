@@ -4,9 +4,10 @@ An exchange is one request and its response. A file can also be a raw capture: t
 of server-sent events or of Ollama's JSON lines. A raw capture does not store the times of its chunks, their boundaries,
 or how the response ended. It is replayed in blocks at time 0, and ends normally.
 
-Every problem with a file raises `RecordingError`, whose message names the file and the line. A recording without an end
-line also raises it, because a test that replays half of a stream may pass without testing the rest. With
-`strict=False`, an incomplete recording can be read. Its `end` is None, and digests are not checked.
+Every problem with a file raises `RecordingError`, whose message names the file and the line. The last line of an
+exchange is the end line, which says how the response ended. Without it, reading raises the error, because a test that
+replays half of a stream may pass without testing the rest. With `strict=False`, an incomplete exchange can be read. Its
+`end` is None, and digests are not checked.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ BOM = b"\xef\xbb\xbf"
 
 # ": comment", "data: {…}" or "event: name", also after a byte order mark
 _SSE = re.compile(rb"(?:\xef\xbb\xbf)?[\r\n]*(?::|(?:data|event|id|retry)(?:[:\r\n]|\Z))")
-# A JSON object with the key "done". The line of a recording has the key "streamtools" instead.
+# A JSON object with the key "done". The first line of a recording has the key "streamtools" instead.
 _OLLAMA_LINE = re.compile(rb'[\r\n]*\{(?=[^\n]*"done":)(?![^\n]*"streamtools":)')
 
 _T = TypeVar("_T")
@@ -75,10 +76,10 @@ class LineReader:
         self.offset = 0
         self._next_offset = 0
         self._unread: bytes | None = None
-        self.file: io.BufferedReader = io.BufferedReader(self.read(io.FileIO, self.name), READ_SIZE)
+        self.file: io.BufferedReader = io.BufferedReader(self.checked(io.FileIO, self.name), READ_SIZE)
 
-    def read(self, function: Callable[..., _T], *args: Any) -> _T:
-        """Call a function that opens or reads the file."""
+    def checked(self, function: Callable[..., _T], *args: Any) -> _T:
+        """Call a function that opens or reads the file, and convert its errors to RecordingError."""
         try:
             return function(*args)
         except FileNotFoundError:
@@ -93,7 +94,7 @@ class LineReader:
     @property
     def is_capture(self) -> bool:
         """True if the file is a raw capture. This may only be read before the first line."""
-        start = self.read(self.file.peek, READ_SIZE)
+        start = self.checked(self.file.peek, READ_SIZE)
         return b"\0" not in start and bool(_SSE.match(start) or _OLLAMA_LINE.match(start))
 
     def next(self) -> bytes | None:
@@ -104,7 +105,7 @@ class LineReader:
         if (line := self._unread) is not None:
             self._unread = None
             return line
-        while line := self.read(self.file.readline, MAX_LINE + 1):
+        while line := self.checked(self.file.readline, MAX_LINE + 1):
             self.number += 1
             self.offset, self._next_offset = self._next_offset, self._next_offset + len(line)
             if len(line) > MAX_LINE:
@@ -142,7 +143,7 @@ _head_decoder = msgspec.json.Decoder(ExchangeHead)
 _line_decoder = msgspec.json.Decoder(Line)
 
 
-class OpenRecording:
+class OpenExchange:
     """An open exchange: an iterator of its chunks, which keeps only one chunk in memory.
 
     `end` is set after the last chunk. The file is closed after the last chunk, on an error, and on leaving the `with`
@@ -199,7 +200,7 @@ class RecordedExchange:
     has_end: bool = True
     """True if the exchange has an end line, or is a raw capture."""
     request: RecordedRequest | None = None
-    """The recorded request, with secrets overwritten. Only `exchanges_of` sets this field."""
+    """The recorded request, with secrets overwritten. Only `load_exchanges` sets this field."""
     offset: int = 0
     """The byte position of the head in the file."""
     line: int = 1
@@ -210,7 +211,9 @@ class RecordedExchange:
 
     @functools.cached_property
     def unanswered(self) -> EndKind | None:
-        """The kind of end of a request that got no response. None if there was a response, or no recorded request.
+        """How an exchange without a response ended: a kind of end other than "end".
+
+        None if there was a response, if the exchange ended with "end", or if no request was recorded.
 
         Raises RecordingError for an invalid recording.
         """
@@ -221,33 +224,33 @@ class RecordedExchange:
                 return None
             return opened.end.kind
 
-    def open(self, *, strict: bool = True) -> OpenRecording:
+    def open(self, *, strict: bool = True) -> OpenExchange:
         """Open the exchange, and return an object that reads it once. Raises RecordingError."""
         lines = LineReader(self.path)
         lines.seek(self.offset, self.line)
         return _open_next(lines, strict)
 
 
-def open_recording(path: PathLike, *, strict: bool = True) -> OpenRecording:
-    """Open the first exchange of a recording, or a raw capture with the source `DETECT`.
+def open_recording(path: PathLike, *, strict: bool = True) -> OpenExchange:
+    """Open the first exchange of a recording, or a raw capture. A raw capture gets the source `DETECT`.
 
     Raises RecordingError for a file that cannot be read.
     """
     return _open_next(LineReader(path), strict)
 
 
-def _open_next(lines: LineReader, strict: bool) -> OpenRecording:
+def _open_next(lines: LineReader, strict: bool) -> OpenExchange:
     try:
         if not lines.number and lines.is_capture:
-            return OpenRecording(lines.name, ExchangeHead(source=DETECT), _capture_chunks(lines), lines.file)
-        return OpenRecording(lines.name, _read_head(lines), _read_chunks(lines, strict), lines.file)
+            return OpenExchange(lines.name, ExchangeHead(source=DETECT), _capture_chunks(lines), lines.file)
+        return OpenExchange(lines.name, _read_head(lines), _read_chunks(lines, strict), lines.file)
     except RecordingError:
         lines.file.close()
         raise
 
 
 def _capture_chunks(lines: LineReader) -> Chunks:
-    while data := lines.read(lines.file.read1, READ_SIZE):
+    while data := lines.checked(lines.file.read1, READ_SIZE):
         yield Chunk(0.0, data)
     return StreamEnd("end", 0.0)
 
@@ -262,28 +265,30 @@ def read_recording(path: PathLike, *, strict: bool = True) -> Recording:
 
 def read_recordings(path: PathLike, *, strict: bool = True) -> list[Recording]:
     """Read all exchanges of a file, in order. Raises RecordingError for a file that cannot be read."""
-    return [exchange.open(strict=strict).read() for exchange in exchanges_in(path)]
+    return [exchange.open(strict=strict).read() for exchange in find_exchanges(path)]
 
 
-def open_exchange(path: PathLike, number: int | None = None) -> OpenRecording:
+def open_exchange(path: PathLike, number: int | None = None) -> OpenExchange:
     """Open the exchange with this number, from 1. None opens the only exchange of a file.
+
+    For a pipe, `number` is ignored, and the first exchange is opened.
 
     Raises RecordingError if `number` is None and the file holds several exchanges, and for an unknown number.
     """
     if not Path(path).is_file():  # a pipe can be read only once, so its exchanges cannot be counted first
         return open_recording(path)
-    exchanges = exchanges_in(path)
+    exchanges = find_exchanges(path)
     if number is None and len(exchanges) > 1:
         raise RecordingError(
-            f"{os.fspath(path)} holds {len(exchanges)} exchanges: choose one, as in `exchange=1`, or play all of them "
-            "with ReplayTransport"
+            f"{os.fspath(path)} holds {len(exchanges)} exchanges: choose one, as in `replay(path, exchange=1)`, or "
+            "play all of them with ReplayTransport"
         )
     if number is not None and not 1 <= number <= len(exchanges):
         raise RecordingError(f"{os.fspath(path)} has no exchange {number}: it has {len(exchanges)}")
     return exchanges[(number or 1) - 1].open()
 
 
-def exchanges_of(where: PathLike, redact: Iterable[Secret] = ()) -> list[RecordedExchange]:
+def load_exchanges(where: PathLike, redact: Iterable[Secret] = ()) -> list[RecordedExchange]:
     """Return the exchanges of a recording or a raw capture. For a directory, read its `*.jsonl` files in name order.
 
     The secrets in `redact` are overwritten in the requests. Raises RecordingError for a file that cannot be read, an
@@ -297,7 +302,7 @@ def exchanges_of(where: PathLike, redact: Iterable[Secret] = ()) -> list[Recorde
         if not files:
             raise RecordingError(f"{path} holds no recording: no file there ends in .jsonl")
     exchanges: list[RecordedExchange] = []
-    for exchange in (exchange for file in files for exchange in exchanges_in(file)):
+    for exchange in (exchange for file in files for exchange in find_exchanges(file)):
         if not exchange.has_end:
             raise RecordingError(f"{exchange} breaks off, without an end line")
         request = exchange.head.request
@@ -310,7 +315,7 @@ def exchanges_of(where: PathLike, redact: Iterable[Secret] = ()) -> list[Recorde
     return exchanges
 
 
-def exchanges_in(path: PathLike) -> list[RecordedExchange]:
+def find_exchanges(path: PathLike) -> list[RecordedExchange]:
     """Return the exchanges of a file. Their field `request` is None. Raises RecordingError for an invalid head.
 
     Only heads are validated. The other lines are validated when an exchange is read.

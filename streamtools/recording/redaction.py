@@ -5,8 +5,11 @@ Recordings are committed and shared, so they must not hold credentials:
 - Only headers of an allow-list are recorded.
 - A request body is recorded only with `record_body=True`. Otherwise only its size is recorded.
 - In URLs, user names and passwords are removed. The value of a parameter whose name suggests a credential is replaced.
-- In all text, keys of known formats, the caller's secrets, and the credentials in the headers and URL of the request
-  are overwritten. Responses are included, because a server that refuses a key often repeats it.
+- In the text of the head, keys of known formats, the caller's secrets, and the credentials in the headers and URL of
+  the request are overwritten. The module `scrubbing` overwrites them in the bytes of the response, because a server
+  that refuses a key often repeats it.
+
+A replay redacts a new request in the same way, to compare it with the recorded requests.
 """
 
 from __future__ import annotations
@@ -100,7 +103,8 @@ def credentials_in(headers: Headers, url: str = "") -> list[str]:
         name, _, value = parameter.partition("=")
         if _SECRET_NAME.search(unquote_plus(name)):
             found.append(unquote_plus(value))
-    # A search finds at most `LONGEST` bytes. In JSON inside JSON, one character of a secret may take 14 bytes.
+    # A search finds at most `LONGEST` bytes, so only the beginning of a long credential is searched for. One character
+    # takes up to 14 bytes: in JSON inside JSON, a character above U+FFFF is two escapes such as `\\\\ud83d`.
     long_enough = [value[: LONGEST // 14] for value in found if len(value) >= _MIN_CREDENTIAL]
     return list(dict.fromkeys(long_enough))[:_MAX_CREDENTIALS]
 
@@ -137,15 +141,19 @@ def redact_url(url: str) -> str:
     return urlunsplit(parts._replace(netloc=host, query=_redact_parameters(parts.query), fragment=fragment))
 
 
-def redact_text(text: str, redact: Secrets = ()) -> str:
-    """Return `text` in which keys of known formats and the secrets in `redact` are overwritten."""
+def redact_text(text: str, secrets: Secrets = ()) -> str:
+    """Return `text` in which keys of known formats and `secrets` are overwritten."""
     data = text.encode(errors="surrogatepass")
-    clean = scrub(data, redact)
+    clean = scrub(data, secrets)
     return text if clean == data else clean.decode(errors="replace")
 
 
 def redact_request(request: RecordedRequest, secrets: EncodedSecrets) -> RecordedRequest:
-    """Return a request in which keys of known formats and `secrets` are overwritten."""
+    """Return a request in which keys of known formats and `secrets` are overwritten.
+
+    It has only the allowed headers, and a URL without credentials. A body that is nested too deeply is replaced by
+    `REDACTED`.
+    """
     body = request.body if fits(request.body, _MAX_DEPTH) else REDACTED
     return msgspec.structs.replace(
         request,

@@ -25,7 +25,7 @@ from streamtools.errors import RecordingError, UnrecordedRequest
 from streamtools.recording.format import RecordedResponse
 from streamtools.recording.matching import FIELDS, Match, SentRequest, describe, explain, make_matcher
 from streamtools.recording.playback import Playback, PlaybackOptions, ReplayBytes, unreached_fault
-from streamtools.recording.reader import OpenRecording, RecordedExchange, exchanges_of
+from streamtools.recording.reader import OpenExchange, RecordedExchange, load_exchanges
 from streamtools.recording.recorder import ExchangeFile, RecordedBytes, RecordOptions, header_items
 from streamtools.recording.redaction import describe_request
 from streamtools.recording.scrubbing import Secret
@@ -195,7 +195,7 @@ class ReplayTransport(ClientTransport):
         self._options = options
         Playback(**options)
         self._redact = list(redact)
-        self._exchanges = exchanges_of(where, self._redact)
+        self._exchanges = load_exchanges(where, self._redact)
         self._played: list[RecordedExchange] = []
         self._lock = Lock()  # several threads may use one blocking client
         self._open_bodies: set[ReplayBytes] = set()
@@ -291,7 +291,7 @@ class _ReplayedBody(ReplayBytes):
     """The body of an open exchange for a client of `library`. It raises the exceptions of this library."""
 
     def __init__(
-        self, opened: OpenRecording, library: ModuleType, errors: list[RecordingError], options: PlaybackOptions
+        self, opened: OpenExchange, library: ModuleType, errors: list[RecordingError], options: PlaybackOptions
     ) -> None:
         super().__init__(opened, waits_after_reader_left=True, **options)
         self._library = library

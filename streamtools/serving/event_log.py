@@ -72,8 +72,8 @@ class MemoryEventLog:
     For each run it keeps the last `max_events` events, with a total size of at most `max_bytes` bytes (None: no limit).
     When a run exceeds a limit, the log drops its oldest events until the run is an eighth below the limit. The last
     event is always kept. The size of an event is 64 bytes plus the size of its text in memory. For an event without
-    text, its JSON counts. A run is kept until `Runs` calls `forget`. Raises ValueError for a limit that is out of
-    range.
+    text, the size of its JSON is used. A run is kept until `Runs` calls `forget`. Raises ValueError for a limit that is
+    out of range.
     """
 
     def __init__(self, *, max_events: int = 50_000, max_bytes: int | None = 16 * 1024 * 1024) -> None:
@@ -98,7 +98,7 @@ class MemoryEventLog:
             if event.seq < 1:
                 raise ValueError(f"An event of a run must have a seq from 1 on, got {event.seq}.")
             run = self._runs[key] = _RunEvents(event.seq)
-        if event.seq > run.last:
+        if event.seq > run.last_seq:
             run.append(event)
             if len(run.events) > self._max_events or run.size > self._max_bytes:
                 run.shrink(self._max_events, self._max_bytes)
@@ -148,15 +148,15 @@ class _RunEvents:
         self.events: list[UIEvent] = []
         self.sizes: list[int] = []
         self.size = 0  # the sum of `sizes`, in bytes
-        self.first = 0  # the number of dropped events, and so the index of `events[0]` among all events
-        self.dropped = first_seq - 1  # the seq of the last dropped event
-        self.last = 0  # the seq of the last event
+        self.dropped_count = 0  # the number of dropped events, and so the index of `events[0]` among all events
+        self.last_dropped_seq = first_seq - 1  # the seq of the last dropped event
+        self.last_seq = 0  # the seq of the last event
         self.ended = False  # whether no more events follow: `done` was stored, or the run was forgotten
         self.waiting = WaitingReaders()
 
     def append(self, event: UIEvent) -> None:
         self.events.append(event)
-        self.last = event.seq
+        self.last_seq = event.seq
         size = weigh(event)
         self.sizes.append(size)
         self.size += size
@@ -170,8 +170,8 @@ class _RunEvents:
                 size -= self.sizes[count]
                 count += 1
         if count:
-            self.dropped = self.events[count - 1].seq
-            self.first += count
+            self.last_dropped_seq = self.events[count - 1].seq
+            self.dropped_count += count
             self.size = size
             del self.events[:count], self.sizes[:count]
 
@@ -188,8 +188,8 @@ class MemoryReader:
         # The index of the next event among all events of the run, including dropped events. If the next event was
         # dropped, or the index is -1, the reader first returns a resync.
         self._index = -1
-        if run.dropped <= after <= run.last:
-            self._index = run.first + bisect_right(run.events, after, key=_seq_of)
+        if run.last_dropped_seq <= after <= run.last_seq:
+            self._index = run.dropped_count + bisect_right(run.events, after, key=_seq_of)
 
     def __aiter__(self) -> Self:
         return self
@@ -204,19 +204,19 @@ class MemoryReader:
     def take(self) -> UIEvent | None:
         """Return the next event, or None if it has not been stored yet."""
         run = self._run
-        place = self._index - run.first
+        place = self._index - run.dropped_count
         if place >= len(run.events) or self._closed:
             return None
         if place < 0:
-            self._index = run.first
-            return resync(run.dropped)
+            self._index = run.dropped_count
+            return resync(run.last_dropped_seq)
         self._index += 1
         return run.events[place]
 
     def take_ready(self) -> Sequence[UIEvent]:
         """Return the next stored events, up to a limit. `done` is never among them."""
         run = self._run
-        place = self._index - run.first
+        place = self._index - run.dropped_count
         if place < 0 or place >= len(run.events) or self._closed:
             return ()
         events = run.events[place : place + _MAX_BATCH]

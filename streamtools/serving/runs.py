@@ -73,13 +73,13 @@ class Runs:
         self._max_running = max_running
         self._max_per_owner = max_per_owner
         self._stop_when_abandoned = stop_when_abandoned
-        if (
-            self._store is not None and stop_when_abandoned is not None
-        ):  # readers in other processes are reported this late
+        # Readers in other processes are reported late, at most by the lease.
+        if self._store is not None and stop_when_abandoned is not None:
             self._stop_when_abandoned = stop_when_abandoned + self._store.lease
         self._grace = grace
         self._shutdown = shutdown
-        self._closing = Shutdown(shutdown.drain if shutdown is not None else drain or 0.0)
+        # It is used if the context ends before the shutdown of the application.
+        self._context_shutdown = Shutdown(shutdown.drain if shutdown is not None else drain or 0.0)
         self._running: dict[str, Run] = {}  # by log key
         self._starting: set[str] = set()  # log keys of new runs that the store does not have yet
         self._kept: dict[str, tuple[float, Run]] = {}  # by log key: the time of the end and the run, oldest first
@@ -105,7 +105,7 @@ class Runs:
     ) -> None:
         assert self._tasks is not None
         if error is not None:  # do not wait for the runs to finish
-            self._closing.end()
+            self._context_shutdown.end()
         passed: tuple[type[BaseException] | None, BaseException | None] = (None, None)
         try:
             if isinstance(error, anyio.get_cancelled_exc_class()):
@@ -249,7 +249,7 @@ class Runs:
 
     async def _let_finish(self, running: Sequence[Run]) -> None:
         """Wait until the runs in `running` have ended, or the drain is over."""
-        shutdown = self._closing
+        shutdown = self._context_shutdown
         if self._shutdown is not None and self._shutdown.begun and not shutdown.over:
             shutdown = self._shutdown
         shutdown.begin()

@@ -47,8 +47,8 @@ class RecordingSettings:
     allow_hosts: Sequence[str] = ()
     """Hosts that the test can reach during a replay. The local machine is always allowed."""
     inner: Callable[[], Any] | None = None
-    """A function that creates the transport for recorded requests. None uses the HTTP transport of the client's
-    library."""
+    """A function that creates the transport that sends requests while they are recorded. None uses the HTTP transport
+    of the client's library."""
     redact: Sequence[Secret] = ()
     """Additional secrets to overwrite, in the recording and in the requests that are compared with it."""
     record_body: bool = True
@@ -190,6 +190,7 @@ class _NetworkTransport(ClientTransport):
         return await self.async_transport.handle_async_request(request)
 
     async def _close(self, *, blocking: bool) -> None:
+        # The base class closes `_inner`.
         self._inner = self.blocking_transport if blocking else self.async_transport
         await super()._close(blocking=blocking)
 
@@ -279,7 +280,8 @@ def every_cut(recording: str | Path | None = None, *, seeds: Sequence[int] = (1,
 def every_cut(recording: Any = None, *, seeds: Sequence[int] = (1, 2, 3)) -> Any:
     """Run a test several times, each time with other chunk boundaries in its recording.
 
-    The chunks are the recorded chunks, events, single bytes, the whole body, and chunks of random sizes:
+    The runs use, in order: the recorded chunks, one chunk per event, one chunk per byte, the whole body as one chunk,
+    and chunks of random sizes. Example:
 
         @every_cut
         async def test_weather(recording): ...

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from streamtools.recording.reader import exchanges_in, exchanges_of, read_recordings
+from streamtools.recording.reader import find_exchanges, load_exchanges, read_recordings
 from streamtools.recording.writer import create_private_file
 
 
@@ -66,5 +66,5 @@ def test_a_body_may_contain_the_keys_of_other_lines(body: dict[str, object], tmp
     path = tmp_path / "answers.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in [*lines, *lines]))
 
-    assert [True, True] == [place.has_end for place in exchanges_in(path)]
-    assert 2 == len(exchanges_of(path)) == len(read_recordings(path))
+    assert [True, True] == [place.has_end for place in find_exchanges(path)]
+    assert 2 == len(load_exchanges(path)) == len(read_recordings(path))

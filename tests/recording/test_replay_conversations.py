@@ -56,7 +56,9 @@ async def test_a_conversation_is_recorded_and_replayed(tmp_path: Path) -> None:
 @pytest.mark.anyio
 async def test_replay_needs_the_number_of_an_exchange(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", (request({}), ANSWER), (request({}), ANSWER[1:]))
-    with pytest.raises(RecordingError, match=r"a.jsonl holds 2 exchanges: choose one, as in `exchange=1`, or play all"):
+    with pytest.raises(
+        RecordingError, match=r"a.jsonl holds 2 exchanges: choose one, as in `replay.path, exchange=1.`"
+    ):
         await replay(path, tools=[now])
     first, second = await replay(path, exchange=1, tools=[now]), await replay(path, exchange=2)
     assert [1, 0] == [sum(isinstance(event, Executed) for event in events) for events in (first, second)]

@@ -30,7 +30,7 @@ from streamtools.sources import Source
 MAX_RECORDINGS = 100
 """The maximum number of recorded answers for the debugger. If there are more, the oldest recording is deleted."""
 MAX_RECORDING_BYTES = 16 * 1024 * 1024
-"""The size in bytes from which the recording of an answer gets no further requests."""
+"""When the recording of an answer has this size in bytes, further requests of the answer are not recorded."""
 
 FIRST = ("tilde-call", "two-tools", "headings", "quoted-markers", "cut-call")
 """The names of the recordings that the page shows first."""
@@ -60,7 +60,7 @@ class RecordedAnswers(Answerer):
     Calls in the recordings of the package are run. A question without a recording gets an explanation.
     """
 
-    records = True
+    has_recordings = True
 
     def __init__(self, files: Sequence[str] = (), *, speed: float) -> None:
         """`speed` is passed to `ReplayBytes`. Raises CommandError for a file that is not a recording."""
@@ -145,27 +145,27 @@ def _words(text: str) -> list[str]:
 class ModelAnswerer(Answerer):
     """Answers questions with the model of the command line. It records responses in `directory` for the debugger."""
 
-    records = True
+    has_recordings = True
 
     def __init__(self, args: Namespace, directory: Path) -> None:
         tools = import_tools(args.tools) if args.tools is not None else None
-        self._model = CommandModel(args, tools)
-        self.label = self._model.label
+        self._command_model = CommandModel(args, tools)
+        self.label = self._command_model.label
         self.client_tools = [tool.name for tool in tools or () if tool.client]
         self.tools = describe_tools(tools)
         self._directory = directory
         self._paths: deque[Path] = deque()
 
     def answer(self, question: str, history: Sequence[Message], *, suggestion: str | None = None) -> PageAnswer:
-        messages = [*self._model.system_messages, *history, User(question)]
+        messages = [*self._command_model.system_messages, *history, User(question)]
         path = self._directory / f"{secrets.token_hex(8)}.jsonl"
-        http_client: Any = _RecordingClient(path, self._model.make_client())  # model clients call only `stream`
-        model = self._model.make_client(http_client)
+        http_client: Any = _RecordingClient(path, self._command_model.make_client())  # model clients call only `stream`
+        model = self._command_model.make_client(http_client)
         options: StreamOptions = {"approvals": ApprovalOptions(ask="now"), "parser": ParserOptions(call_deltas=True)}
         self._paths.append(path)
         if len(self._paths) > MAX_RECORDINGS:
             self._paths.popleft().unlink(missing_ok=True)
-        return PageAnswer(self._model.chat(messages, model, **options), path)
+        return PageAnswer(self._command_model.chat(messages, model, **options), path)
 
 
 class _RecordingClient:

@@ -37,16 +37,19 @@ class GatewayConfig(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, om
     on_malformed: Literal["text", "error"] | None = None
     fallbacks: list[FallbackConfig] = []
     hosts: list[str] = []
+    """The host names under which clients may reach the gateway, in addition to `host`."""
     origins: list[str] | None = None
     record: str | None = None
     max_body: int | None = None
     max_running: int | None = None
     timeout: float | None = None
     longest: float | None = None
+    """The maximum time for a whole answer, in seconds."""
     keep_alive: float | None = None
     send_timeout: float | None = None
     drain: float = 10.0
     host: str = "127.0.0.1"
+    """The address to listen on."""
     port: int = GATEWAY_PORT
     key_env: str | None = None
     key_file: str | None = None
@@ -55,7 +58,7 @@ class GatewayConfig(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, om
 
 
 _COMMAND_FIELDS = {"fallbacks", "host", "port", "key_env", "key_file", "client_key_env", "client_key_file"}
-"""The fields of `GatewayConfig` that only the command uses. The others are parameters of the application."""
+"""The fields of `GatewayConfig` that are not passed to the application as they are. The others are its parameters."""
 
 
 def run(args: Namespace, output: TextIO, errors: ErrorOutput) -> int:

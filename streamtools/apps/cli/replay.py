@@ -14,7 +14,7 @@ from streamtools.apps.cli.model_options import import_tools
 from streamtools.apps.cli.views import JsonLines, View, open_transcript
 from streamtools.errors import RecordingError
 from streamtools.recording.event_replay import ReplayOptions, open_replay
-from streamtools.recording.reader import RecordedExchange, exchanges_in
+from streamtools.recording.reader import RecordedExchange, find_exchanges
 from streamtools.tools import ToolRegistry
 
 
@@ -31,7 +31,7 @@ def show_file(
     """Show all exchanges of a file, and return the exit status. Raises CommandError for an invalid file."""
     try:
         # A pipe can be read only once, so its exchanges cannot be counted first.
-        exchanges: list[RecordedExchange | None] = [*exchanges_in(path)] if Path(path).is_file() else [None]
+        exchanges: list[RecordedExchange | None] = [*find_exchanges(path)] if Path(path).is_file() else [None]
     except RecordingError as error:
         raise CommandError(str(error)) from None
 

@@ -52,7 +52,7 @@ from streamtools.apps.web.dissection import TooManySteps, dissect
 from streamtools.apps.web.documents import make_documents
 from streamtools.events import ApprovalRequested, read_ui_event
 from streamtools.outputs.asgi import Shutdown, event_stream_response, read_body, shutdown_signal
-from streamtools.recording.reader import exchanges_in, open_exchange
+from streamtools.recording.reader import find_exchanges, open_exchange
 from streamtools.runs import MemoryEventLog, Run, Runs
 from streamtools.serving.guard import Guard, refuse
 
@@ -196,7 +196,7 @@ class _ChatPage:
                 "note": answerer.note,
                 "client_tools": answerer.client_tools,
                 "tools": answerer.tools,
-                "records": answerer.records,
+                "records": answerer.has_recordings,
                 "suggestions": [suggestion._asdict() for suggestion in answerer.suggestions],
                 "conversations": [
                     {"id": item.id, "title": item.turns[0].question[:_TITLE_LENGTH], "running": item.is_answering}
@@ -324,7 +324,7 @@ def _shown_digest(text: str, call_id: str) -> str:
 
 def _dissect(path: Path, number: int, cut: str) -> dict[str, Any]:
     try:
-        count = len(exchanges_in(path))
+        count = len(find_exchanges(path))
         with open_exchange(path, number) as recording:
             dissection = dissect(recording, int(cut) if cut.isdecimal() else cut)  # type: ignore[arg-type] # checked
     except errors.RecordingError as error:  # for example, if the recording is still being written

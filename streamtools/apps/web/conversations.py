@@ -1,4 +1,4 @@
-"""Keeps the conversations of the web page.
+"""Keeps the conversations of the web page, and defines the interface of the objects that answer its questions.
 
 Each conversation belongs to one browser, which sends a cookie. The digest of the cookie is the `owner` of the
 conversation. An answer is a run, whose events are in the event log. A conversation holds its runs in order. It
@@ -30,7 +30,7 @@ MAX_CONVERSATIONS = 200
 """The maximum number of conversations of all browsers together."""
 
 MAX_AGE_S = 12 * 3600.0
-"""The time in seconds after its last use for which a conversation is kept."""
+"""The number of seconds for which a conversation is kept after its last use."""
 
 
 class Suggestion(NamedTuple):
@@ -42,7 +42,7 @@ class Suggestion(NamedTuple):
 
 
 class PageAnswer(NamedTuple):
-    """The answer to a question: a chat before its `async with` block, and the path of its recording, if any."""
+    """The answer to a question: a chat that is not entered yet, and the path of its recording, if any."""
 
     chat: Chat
     recording: Path | None = None
@@ -63,7 +63,7 @@ class Answerer:
     """The names of the tools whose results the user enters."""
     recordings: Mapping[str, Path] = MappingProxyType({})
     """The recordings that the debugger shows, by name."""
-    records = False
+    has_recordings = False
     """True if answers have recordings."""
 
     def answer(self, question: str, history: Sequence[Message], *, suggestion: str | None = None) -> PageAnswer:
@@ -135,7 +135,7 @@ class Conversation:
 class Conversations:
     """All conversations, at most `limit`. If there is no room, a new one replaces the least recently used idle one.
 
-    `max_age` is the time in seconds after its last use for which a conversation is kept. `clock` returns the time in
+    `max_age` is the number of seconds for which a conversation is kept after its last use. `clock` returns the time in
     seconds.
     """
 

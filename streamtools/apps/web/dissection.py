@@ -25,7 +25,7 @@ from streamtools.machine.state_machine import StreamMachine
 from streamtools.recording import ExchangeHead
 from streamtools.recording.event_replay import adapter_of
 from streamtools.recording.playback import Cut, recut
-from streamtools.recording.reader import DETECT, OpenRecording
+from streamtools.recording.reader import DETECT, OpenExchange
 
 Kind: TypeAlias = Literal["call", "error", "warning", "markup", "reasoning", "near", "native"]
 
@@ -87,7 +87,7 @@ class Dissection(msgspec.Struct, frozen=True):
     steps: list[DebuggerStep]
 
 
-def dissect(recording: OpenRecording, cut: Cut = "recorded") -> Dissection:
+def dissect(recording: OpenExchange, cut: Cut = "recorded") -> Dissection:
     """Read a recording and return its steps. `cut` sets the chunk boundaries.
 
     Raises RecordingError for an invalid recording, and TooManySteps for more than `MAX_STEPS` chunks.

@@ -10,7 +10,7 @@ from typing import Any
 
 from streamtools.errors import RecordingError
 from streamtools.recording import shipped
-from streamtools.recording.reader import exchanges_in, open_recording, read_recordings
+from streamtools.recording.reader import find_exchanges, open_recording, read_recordings
 from tests.fuzz.target import Input, Target, encode, seeds
 from tests.support.provider_streams import PROVIDERS
 
@@ -34,7 +34,7 @@ def _check_files(given: Input) -> Iterator[object]:
     path.write_bytes(given.body)
     strictly = _try(lambda: read_recordings(path))
     found = _try(lambda: read_recordings(path, strict=False))
-    places = _try(lambda: exchanges_in(path))
+    places = _try(lambda: find_exchanges(path))
     captured = _try(lambda: open_recording(path).read())
     if strictly is not None:
         assert strictly == found

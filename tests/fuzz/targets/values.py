@@ -10,7 +10,7 @@ from typing import Any
 from streamtools.apps.web.dissection import dissect
 from streamtools.conversation.failover_rules import Continuation
 from streamtools.recording.format import Chunk, ExchangeHead, StreamEnd
-from streamtools.recording.reader import Chunks, OpenRecording
+from streamtools.recording.reader import Chunks, OpenExchange
 from tests.fuzz.growth import LONG, NUMBER, Grammar
 from tests.fuzz.target import encode, pieces
 
@@ -34,7 +34,7 @@ def _debug(size: int, parts: list[str]) -> None:
         return StreamEnd("end", 0.0)
 
     nothing: Any = io.BytesIO()
-    dissect(OpenRecording("", ExchangeHead(source="openai"), chunks(), nothing))
+    dissect(OpenExchange("", ExchangeHead(source="openai"), chunks(), nothing))
 
 
 GRAMMARS: dict[str, Grammar] = {
