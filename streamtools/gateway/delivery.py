@@ -119,7 +119,7 @@ class Delivery:
 
     async def _stop(self) -> None:
         """End the answer with an error, because the server shuts down."""
-        self._timeout = HTTPException(503, "the server is about to end")
+        self._timeout = HTTPException(503, "the server is shutting down")
         self._deadline.cancel()
 
     async def _deliver(self) -> None:

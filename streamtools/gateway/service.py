@@ -20,7 +20,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from time import monotonic
-from typing import Any, TypeVar, Unpack
+from typing import Any, TypeAlias, TypeVar, Unpack
 from urllib.parse import quote
 
 import httpx
@@ -66,6 +66,7 @@ UNCHANGED = (
 
 _RETRY_LATER = {"retry-after": str(RETRY_AFTER)}
 _Read = TypeVar("_Read")
+_Answer: TypeAlias = Callable[[Request, Send], Awaitable[int]]
 _FORMS = UNCHANGED[-2:]  # paths that accept HTML forms with files
 _REWRITTEN: dict[str, Client] = {f"/v1{path.removeprefix('/v1')}": client for path, client in CLIENTS.items()}
 _NEED_STORAGE = ("/v1/responses/", "/v1/conversations")
@@ -104,15 +105,16 @@ def app(
 
     Settings of the rewriting:
 
-    - `options` are parameters of `Rewrite`, and `api` is its parameter `upstream`. With `rewrite`, an existing
-      `Rewrite` is used instead of these parameters.
+    - `api` is the API of the upstream, the parameter `upstream` of `Rewrite`. `options` are the other parameters of
+      `Rewrite`. With `rewrite`, an existing `Rewrite` is used instead of `api` and `options`.
 
     Access:
 
     - `key` is sent to the upstream instead of the client's key. Then only clients on this machine are served, unless
       `client_key` is set.
     - `client_key` is the key that clients must send to the gateway. It is never forwarded.
-    - `hosts` are the host names of the gateway. `localhost` and IP addresses are always allowed.
+    - `hosts` are the host names under which clients reach the gateway. `localhost` and IP addresses are always
+      included. Requests with any other `Host` header are refused.
     - `origins` are the origins of web pages on other sites that may send requests.
 
     Limits:
@@ -121,7 +123,8 @@ def app(
     - `max_running` is the maximum number of requests that are answered at the same time.
     - `timeout` is the maximum time in which the upstream sends no bytes, in seconds.
     - `longest` is the maximum time for a whole answer, in seconds.
-    - `keep_alive` and `send_timeout` have the same meaning as in `event_stream_response`.
+    - `keep_alive`: after so many seconds without data, a comment is sent to the client. None means never.
+    - `send_timeout`: a client that accepts no data for so many seconds is treated as disconnected.
     - `drain` is the time in which running answers may complete when the server shuts down, in seconds.
 
     `record` is the path of a file in which the upstream's answers are recorded, without keys and without the bodies of
@@ -170,7 +173,7 @@ class _Gateway:
         keys = (self.key, *(fallback.key for fallback in self.rewrite.fallbacks))
         self._keys = [key for key in keys if key is not None]  # the keys of the upstreams, which are hidden in answers
         self._metrics = Metrics()
-        self._watch = one_at_a_time(self._metrics.record)  # threads call it, because long answers are read in threads
+        self._record_event = one_at_a_time(self._metrics.record)  # also called in threads, which read long answers
         self._shutdown: Shutdown | None = None
         self._reading = 0  # requests whose bodies are being read
         transport: Any = httpx.AsyncHTTPTransport(
@@ -194,66 +197,64 @@ class _Gateway:
             return
         request = Request(scope, receive)
         method, path = scope["method"], mounted_path(scope)
-        client = _REWRITTEN.get(path) if method == "POST" else None
-        form: Client = "anthropic" if path.startswith("/v1/messages") else client or "openai"
+        client_api = _REWRITTEN.get(path) if method == "POST" else None
+        error_format: Client = "anthropic" if path.startswith("/v1/messages") else client_api or "openai"
         if (method, path) == ("GET", "/health"):
             await PlainTextResponse("ok\n")(scope, receive, send)
             return
         kind = path.removeprefix("/v1/")
-        if refused := self._forbidden(request, form):
+        if refused := self._forbidden(request, error_format):
             await refused(scope, receive, send)
         elif (method, path) == ("GET", "/metrics"):
             text = PlainTextResponse(self._metrics.prometheus(), media_type="text/plain; version=0.0.4")
             await text(scope, receive, send)
-        elif client is not None:
-            await self._answer(kind, form, request, partial(self._answer_rewritten, client), send)
+        elif client_api is not None:
+            await self._answer(kind, error_format, request, partial(self._answer_rewritten, client_api), send)
         elif method == "POST" and path in UNCHANGED:
-            await self._answer(kind, form, request, partial(self._forward, kind), send)
+            await self._answer(kind, error_format, request, partial(self._forward, kind), send)
         elif method == "GET" and (path == _MODELS or _MODEL.fullmatch(path)):
             name = path.removeprefix(_MODELS).removeprefix("/")
             endpoint = f"models/{quote(name, safe='')}" if name else "models"
-            await self._answer("models", form, request, partial(self._forward, endpoint), send)
+            await self._answer("models", error_format, request, partial(self._forward, endpoint), send)
         elif path.startswith(_NEED_STORAGE):
             message = "nothing is stored between requests: send the items of the conversation in `input` each time"
-            await _refuse(form, 400, message)(scope, receive, send)
+            await _refuse(error_format, 400, message)(scope, receive, send)
         else:
             message = f"the gateway has no {method} {path[:100]}; its documentation lists its paths"
-            await _refuse(form, 404, message)(scope, receive, send)
+            await _refuse(error_format, 404, message)(scope, receive, send)
 
-    def _forbidden(self, request: Request, form: Client) -> Response | None:
+    def _forbidden(self, request: Request, error_format: Client) -> Response | None:
         """Return an error response if the client is not authorized, else None."""
         if self.client_key is None:
             if not self._keys or is_local(request.client):
                 return None
-            return _refuse(form, 403, "this gateway has its own key, so it answers only clients on its machine")
+            return _refuse(error_format, 403, "the gateway adds a key to requests, so it serves only its own machine")
         given = [request.headers.get("x-api-key", "")]
         scheme, _, rest = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer":
             given.append(rest.strip())
         if any(secrets.compare_digest(key.encode(), self.client_key.encode()) for key in given):
             return None
-        refused = _refuse(form, 401, "this is not the key of the gateway")
+        refused = _refuse(error_format, 401, "this is not the key of the gateway")
         refused.headers["www-authenticate"] = "Bearer"
         return refused
 
-    async def _answer(
-        self, kind: str, form: Client, request: Request, answer: Callable[[Request, Send], Awaitable[int]], send: Send
-    ) -> None:
+    async def _answer(self, kind: str, error_format: Client, request: Request, answer: _Answer, send: Send) -> None:
         """Call `answer` if the limits allow it, and count the request in the metrics under the endpoint `kind`.
 
-        `form` is the format of error bodies.
+        `error_format` is the format of error bodies.
         """
         metrics = self._metrics
         metrics.running += 1
         status = 500
         try:
             if self._shutdown is not None and self._shutdown.begun:
-                raise HTTPException(503, "the server is about to end", _RETRY_LATER)
+                raise HTTPException(503, "the server is shutting down", _RETRY_LATER)
             self._check_running()
             status = await answer(request, send)
         except HTTPException as error:
             status = error.status_code
-            refused = _refuse(form, status, error.detail)
+            refused = _refuse(error_format, status, error.detail)
             refused.headers.update(error.headers or {})
             await refused(request.scope, request.receive, send)
         finally:
@@ -283,10 +284,10 @@ class _Gateway:
         self._check_running()
         return result
 
-    async def _answer_rewritten(self, client: Client, request: Request, send: Send) -> int:
-        """Rewrite a request in the format `client`, and its answer. Returns the status."""
+    async def _answer_rewritten(self, client_api: Client, request: Request, send: Send) -> int:
+        """Rewrite a request in the format `client_api`, and its answer. Returns the status."""
         started = monotonic()
-        begin = partial(self.rewrite.begin, client, host=self.upstream.host, watch=self._watch)
+        begin = partial(self.rewrite.begin, client_api, host=self.upstream.host, watch=self._record_event)
         exchange = await self._read(request, begin)
         if exchange.request is None:
             body = exchange.close()
@@ -294,7 +295,7 @@ class _Gateway:
             refused = Response(body, exchange.head.status, dict(exchange.head.headers))
             await refused(request.scope, request.receive, send)
             return exchange.head.status
-        delivery = Delivery(exchange, self._route(request, client))
+        delivery = Delivery(exchange, self._route(request, client_api))
         status = await self._deliver(delivery, request, send)
         if delivery.first_sent is not None:
             self._metrics.record_first_token(delivery.first_sent - started)
@@ -303,7 +304,8 @@ class _Gateway:
     async def _forward(self, endpoint: str, request: Request, send: Send) -> int:
         """Forward a request and its answer unchanged. Returns the status.
 
-        Raises HTTPException if text rules or a judge are configured and the answer may contain text of a model.
+        Raises HTTPException if `text_rules` or a `text_judge` must check answers, and this answer may contain text of a
+        model. They cannot check an answer that is forwarded unread.
         """
         if (self.rewrite.text_rules or self.rewrite.text_judge) and may_return_text(f"/{endpoint}"):
             raise HTTPException(400, UNREAD_ANSWER)
@@ -320,7 +322,7 @@ class _Gateway:
         )
         return delivery.status
 
-    def _route(self, request: Request, client: Client) -> Route:
+    def _route(self, request: Request, client_api: Client) -> Route:
         """Return the route to the upstream and to its fallbacks, with the headers and keys for this request."""
         hides_client_key = self.key is not None or self.client_key is not None
         headers = [
@@ -330,7 +332,7 @@ class _Gateway:
             and not (hides_client_key and name in ("authorization", "x-api-key"))
         ]
         content_type = request.headers.get("content-type", JSON)
-        headers = [header for header in headers_for(client, headers) if header[0] != "content-type"]
+        headers = [header for header in headers_for(client_api, headers) if header[0] != "content-type"]
         if self.key is not None:
             headers.append(("authorization", f"Bearer {self.key}"))
         headers += [("content-type", content_type), ("accept-encoding", "identity")]
@@ -342,5 +344,5 @@ class _Gateway:
         return first._replace(fallbacks=others)
 
 
-def _refuse(form: str, status: int, message: str) -> Response:
-    return Response(error_body(form, status, message), status, media_type=JSON)
+def _refuse(error_format: str, status: int, message: str) -> Response:
+    return Response(error_body(error_format, status, message), status, media_type=JSON)

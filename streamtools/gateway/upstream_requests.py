@@ -45,7 +45,7 @@ Upstream: TypeAlias = Literal["openai", "ollama", "llama.cpp", "vllm"]
 All servers except `"openai"` can force an answer to match a schema, which is used for forced calls."""
 
 CallMode: TypeAlias = Literal["text", "native", "auto"]
-"""How models call tools. `Rewrite` describes the modes."""
+"""How models call tools. `streamtools.gateway.exchange.Rewrite` describes the modes."""
 
 CallModes: TypeAlias = CallMode | Mapping[str, CallMode]
 """One mode for all models, or a mapping from patterns of model names to modes."""
@@ -77,7 +77,7 @@ class CallPlan(NamedTuple):
 
     @property
     def native(self) -> bool | None:
-        """The value of `native_tool_calls` for the state machine that reads the answer."""
+        """True if the model makes native calls, False if it makes none, None if this is not known."""
         return False if self.taught else None if self.dialects else True
 
 
@@ -158,18 +158,19 @@ def write_request(
 ) -> UpstreamRequest:
     """Return the request for the upstream at `host`. `more` contains chat messages that are appended to the history.
 
+    `examples` are calls that the prompt shows as examples if it teaches a dialect. True makes them from the tools.
     Raises `InvalidRequest` for a tool whose definition is invalid.
     """
     history = _history_for(request, plan, examples)
     body: dict[str, Any] = {"model": request.model} if request.model else {}
-    form: Literal["openai", "ollama"] = "ollama" if upstream == "ollama" else "openai"
-    body["messages"] = write_messages(history, form, dialects=plan.dialects, provider=Origin(form, host))
-    if plan.taught is not None or form == "ollama":
+    api: Literal["openai", "ollama"] = "ollama" if upstream == "ollama" else "openai"
+    body["messages"] = write_messages(history, api, dialects=plan.dialects, provider=Origin(api, host))
+    if plan.taught is not None or api == "ollama":
         _append_instructions(body["messages"], instructions_for(request, plan))
     body["messages"] += more
     if plan.taught is None:
         body |= neutralise_all(_tools(request), plan.dialects) if plan.dialects else _tools(request)
-    if form == "openai":
+    if api == "openai":
         body |= request.options | {"stream": request.streamed}
         requested = request.body.get("stream_options") if request.client == "openai" else None
         stream_options = dict(requested) if isinstance(requested, dict) else {}
@@ -179,7 +180,7 @@ def write_request(
             body["stream_options"] = stream_options
     else:
         body |= _ollama_members(request, body)
-    return UpstreamRequest("api/chat" if form == "ollama" else "chat/completions", to_json(body))
+    return UpstreamRequest("api/chat" if api == "ollama" else "chat/completions", to_json(body))
 
 
 def _tools(request: ClientRequest) -> dict[str, Any]:
@@ -210,11 +211,11 @@ def _ollama_members(request: ClientRequest, body: dict[str, Any]) -> dict[str, A
     options = {key: value for key, value in request.options.items() if key not in unknown}
     if (effort := request.options.get("reasoning_effort")) is not None:
         options["think"] = False if effort == "none" else "low" if effort == "minimal" else effort
-    form = request.options.get("response_format")
-    schema = form.get("json_schema") if isinstance(form, dict) else None
+    response_format = request.options.get("response_format")
+    schema = response_format.get("json_schema") if isinstance(response_format, dict) else None
     if isinstance(schema, dict):
         options["format"] = schema.get("schema")
-    elif isinstance(form, dict) and form.get("type") == "json_object":
+    elif isinstance(response_format, dict) and response_format.get("type") == "json_object":
         options["format"] = "json"
     tools = body.pop("tools", None) if request.choice.mode == "none" else body.get("tools")
     if tools and request.choice.mode == "tool":
@@ -228,7 +229,10 @@ def _ollama_members(request: ClientRequest, body: dict[str, Any]) -> dict[str, A
 
 
 def _history_for(request: ClientRequest, plan: CallPlan, examples: bool | Sequence[Example]) -> list[Message]:
-    """Return the history for the upstream: neutralized, and with taught tools if the plan teaches a dialect."""
+    """Return the history for the upstream, neutralized.
+
+    If the plan teaches a dialect, the system prompt describes the tools, and calls and results are written as text.
+    """
     history = request.history
     if plan.dialects:
         history = [_neutralised(message, plan.dialects) for message in history]
@@ -241,7 +245,7 @@ def _history_for(request: ClientRequest, plan: CallPlan, examples: bool | Sequen
 def _neutralised(message: Message, dialects: Sequence[Dialect]) -> Message:
     """Return `message` with neutralized text: text that makes no call if the model repeats it.
 
-    Results are not changed, because other code neutralizes them when the messages are written.
+    Results are not changed, because `calls_as_text` and `write_messages` neutralize them.
     """
     if isinstance(message, User):
         content = message.content
@@ -283,15 +287,15 @@ def instructions_for(request: ClientRequest, plan: CallPlan) -> str:
         return ""
     sentences = []
     if request.allowed is not None:
-        sentences.append(f"Of the tools, use none but these in your answer: {', '.join(request.allowed)}.")
+        sentences.append(f"In your answer, use only these tools: {', '.join(request.allowed)}.")
     several = "an array of JSON objects" if request.parallel and not request.choice.name else "a JSON object"
-    form = ", in the form that was described" if plan.taught else ""
+    suffix = ", in the form that was described" if plan.taught else ""
     if plan.only_call:
-        form = f', as {several} with "name" and "arguments", and nothing else'
+        suffix = f', as {several} with "name" and "arguments", and nothing else'
     if request.choice.mode == "tool":
-        sentences.append(f"Your answer has to be a call of the tool {request.choice.name}{form}.")
+        sentences.append(f"Your answer has to be a call of the tool {request.choice.name}{suffix}.")
     elif request.choice.mode == "required":
-        sentences.append(f"Your answer has to call a tool{form}.")
+        sentences.append(f"Your answer has to call a tool{suffix}.")
     if not request.parallel:
         sentences.append("Make one call at most.")
     return " ".join(sentences)

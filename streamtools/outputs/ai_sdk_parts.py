@@ -1,8 +1,9 @@
 """Writes the UI message stream of the AI SDK, protocol v1, for its major versions 5, 6 and 7. Sans-IO.
 
-The client, `useChat`, is strict. The stream fails on a part of an unknown type, a null, a delta without a start, or an
-output of an unknown call. A part `error` also ends it: the client reads nothing after it. So all open parts are closed
-before an `error`. A part that was added in a later version is not sent to earlier versions.
+The client, `useChat`, is strict. The stream fails on a part of an unknown type, a field that is null (an output may be
+null), a delta without a start, or an output of an unknown call. A part `error` also ends it: the client reads nothing
+after it. So all open parts are closed before an `error`. A part that was added in a later version is not sent to
+earlier versions.
 
 The client shows a call as a tool part with a state. The state is `input-streaming` when the name of the call is known,
 and `input-available` when the call is complete. It is then `output-available`, `output-error`, or `output-denied` after
@@ -11,8 +12,9 @@ with `addToolOutput` and sends another request. If the call needs an approval, t
 the id of the approval is the id of the call. A call that will not run ends as `output-error`, because providers refuse
 a history with unanswered calls.
 
-Clients check whether all calls after the last `start-step` are answered. So when a run continues a message with calls,
-`start-step` is sent only before the first new part.
+Clients look only at the calls after the last `start-step`. They send the next request when all these calls are
+answered. If a run continues a message with calls, `start-step` is sent only before the first new part, so that clients
+still see the old calls, whose results come first.
 
 The signature of a part is sent in `providerMetadata`, in the form that the AI SDK's provider packages use.
 
@@ -51,8 +53,8 @@ class AISDKEncoder(FrontEndEncoder):
     is from the assistant, pass its id, because the answer continues that message. Otherwise pass a new id, such as the
     id of the run.
 
-    `metadata` is sent as metadata of the message, for example the name of the model. The client adds the tokens of the
-    run to it.
+    `metadata` is sent as metadata of the message, for example the name of the model. The field
+    `usage` is added to it when the model reports the tokens of the run.
 
     `dynamic` selects the type of the parts for calls: `dynamic-tool`, which works for every tool, or `tool-NAME`, for a
     front end with a type for each tool. Pass True or False for all tools, or the names of the dynamic tools.
@@ -63,7 +65,7 @@ class AISDKEncoder(FrontEndEncoder):
 
     `known_calls` is for a run that resumes another run: the ids of calls that are already in the message. A client that
     reconnects to such a run must receive the complete message again. For this, pass the events of the earlier runs as
-    `before`; they are sent first. Raises ValueError for a value that is not allowed.
+    `before`; they are sent first. `known_calls` is then ignored. Raises ValueError for a value that is not allowed.
     """
 
     headers: Mapping[str, str] = {**EVENT_STREAM_HEADERS, "x-vercel-ai-ui-message-stream": "v1"}
@@ -138,7 +140,7 @@ class AISDKEncoder(FrontEndEncoder):
             providerMetadata=signature.as_metadata() if signature else None,
         )
 
-    def _write_question(self, call: ToolCall) -> bytes:
+    def _write_approval_request(self, call: ToolCall) -> bytes:
         if self._target < 6:  # version 5 has no approvals
             return b""
         return encode_part("tool-approval-request", approvalId=call.id, toolCallId=call.id)
@@ -173,7 +175,7 @@ class AISDKEncoder(FrontEndEncoder):
     def _write_call_error(self, error: Error, open_call: SentCall | None) -> bytes:
         if open_call is not None and open_call.complete:
             if error.code is Code.TOOL_DENIED and not open_call.allowed and self._target > 5:
-                if open_call.id in self._questions:
+                if open_call.id in self._approval_requests:
                     answered = self._write_approval_response(open_call.id, approved=False, reason=error.message)
                     return answered + encode_part("tool-output-denied", toolCallId=open_call.id)
                 if open_call.id in self._known_calls:  # the client denied it after the earlier run

@@ -79,7 +79,7 @@ class FrontEndEncoder(ABC):
         self._white_space: dict[Channel, str] = {}  # buffered until a visible character
         self._calls: dict[str, SentCall] = {}
         self._known_calls = {known_calls} if isinstance(known_calls, str) else set(known_calls)
-        self._questions: dict[str, events.ApprovalRequested] = {}  # approval requests, by call id
+        self._approval_requests: dict[str, events.ApprovalRequested] = {}  # approval requests, by call id
         self._failure: events.Error | None = None
         self._usage: events.Usage | None = None
 
@@ -112,10 +112,10 @@ class FrontEndEncoder(ABC):
             case events.Executing(call):
                 written = self._complete_call(call)
                 self._calls[call.id].allowed = True
-                return written + (self._write_approval(call) if call.id in self._questions else b"")
+                return written + (self._write_approval(call) if call.id in self._approval_requests else b"")
             case events.ApprovalRequested(call):
-                self._questions[call.id] = event
-                return self._complete_call(call) + self._write_question(call)
+                self._approval_requests[call.id] = event
+                return self._complete_call(call) + self._write_approval_request(call)
             case events.Progress(call_id, data):
                 open_call = self._calls.get(call_id)
                 return self._write_progress(open_call, data) if open_call and open_call.complete else b""
@@ -287,7 +287,7 @@ class FrontEndEncoder(ABC):
     def _write_call(self, call: ToolCall, open_call: SentCall) -> bytes:
         """Return the complete arguments and the end of the arguments of a call whose start was sent."""
 
-    def _write_question(self, call: ToolCall) -> bytes:
+    def _write_approval_request(self, call: ToolCall) -> bytes:
         """Return a request for the approval of a call. Returns `b""` if the end of the body requests approvals."""
         return b""
 

@@ -115,12 +115,12 @@ class Markdown:
                     self.phase = BODY
                     at = found.end()
                     continue
-                if starts.all(text, at):
+                if starts.match_at_line_start(text, at):
                     return at
             elif phase == QUOTE:
-                if starts.all(text, at):
+                if starts.match_at_line_start(text, at):
                     return at
-            elif phase in _AFTER_CLOSING and text[at] == "\n" and starts.inline(text, at):
+            elif phase in _AFTER_CLOSING and text[at] == "\n" and starts.match_inline(text, at):
                 return at
             at = self.step(text, at)
         return end
@@ -178,9 +178,9 @@ class Markdown:
         starts = self._starts
         if self.fence:
             self.search, self._line_begin = starts.fence_search, starts.fence_line_begin
-            self._may_begin = starts.in_code  # also for a line feed, because the next line is in the fence
+            self._may_begin = starts.match_in_code  # also for a line feed, because the next line is in the fence
             return
-        self._line_begin, self._may_begin = starts.line_begin, starts.inline
+        self._line_begin, self._may_begin = starts.line_begin, starts.match_inline
         if self._quoted:
             self.search = starts.quote_search
         else:

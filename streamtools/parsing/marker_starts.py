@@ -19,17 +19,20 @@ from streamtools.parsing.reader import matcher
 _FIXED = 5  # how many first characters of a marker are compared
 _BLANKS = r"[ \t]{0,32}+"
 _BLANK_LINES = r"[ \t\n]{0,32}+"
-STRUCTURE = frozenset(">-*+0123456789~`\\ \t\n")  # characters with a Markdown meaning at the start of a line
+STRUCTURE = frozenset(">-*+0123456789~`\\ \t\n")  # characters at the start of a line that may change the context
 
 Start: TypeAlias = tuple[str, ...]
-"""The first character of a marker, and a pattern for each of the next characters."""
+"""The first character of a marker, and patterns for the text after it, in order.
+
+The patterns are a lookbehind for `not_after` if the marker has it, one pattern for each of the next characters, and
+sometimes a pattern for further parts of the marker."""
 
 
 def starts_of(markers: Iterable[Marker]) -> set[Start]:
     """Return the start of each marker: the characters of its first literal parts, at most five.
 
-    If there are fewer than five, the start also holds the first character of the next literal. For example, `###`
-    alone also begins a heading, but no heading has a brace after it.
+    If there are fewer than five, the start also holds the text up to the first character of the next literal. For
+    example, the start of a marker `###`, `SPACES`, `{` holds the brace, because `###` also begins a heading.
     """
     return {_start(marker) for marker in markers}
 
@@ -57,29 +60,32 @@ class MarkerStarts:
 
     def __init__(self, anywhere: Set[Start], line_start: Set[Start], in_code: Set[Start]) -> None:
         """Each argument holds the starts of markers: those recognized anywhere, at the start of a line, and in code."""
-        self._in_code = _by_first(in_code)
-        self._inline = _by_first(anywhere | in_code)
-        self._all = _by_first(anywhere | in_code | line_start)
-        self.firsts = frozenset(self._inline)
+        self._starts_in_code = _by_first(in_code)
+        self._starts_inline = _by_first(anywhere | in_code)
+        self._all_starts = _by_first(anywhere | in_code | line_start)
+        self.firsts = frozenset(self._starts_inline)
         """The first characters of the markers that may begin within a line."""
-        self.indentation = matcher(" ?" if " " in self._all else " *")
-        """Matches spaces of an indentation: all of them, or one if a marker may begin with a space."""
-        self.inline = _match(self._inline)
+        self.indentation = matcher(" ?" if " " in self._all_starts else " *")
+        """Matches the spaces at the start of a line. If a marker may begin with a space, it matches at most one.
+
+        Each of the other spaces is then tried as the beginning of a marker.
+        """
+        self.match_inline = _match(self._starts_inline)
         """Matches if a marker may begin within a line or at the line feed that ends the line."""
-        self.all = _match(self._all)
+        self.match_at_line_start = _match(self._all_starts)
         """Matches if a marker may begin after the indentation of a line."""
         self.line_begin = re.compile(self._line()).match
         """Matches the indentation, list markers and first character of a line that is ordinary text."""
-        self.text_search = self._search(self._inline, "`\\", _BLANK_LINES + self._line())
+        self.text_search = self._search(self._starts_inline, "`\\", _BLANK_LINES + self._line())
         """Finds the first position that may not be ordinary text, outside of code and quotes."""
-        self.in_code = self._on_first_use("in_code", lambda: _match(self._in_code))
+        self.match_in_code = self._on_first_use("match_in_code", lambda: _match(self._starts_in_code))
         """Matches if a marker may begin in code."""
         self.fence_line_begin = self._on_first_use("fence_line_begin", lambda: re.compile(self._fence_line()).match)
         """Matches the indentation and first character of an ordinary line in a code fence."""
-        self.span_search = self._on_first_use("span_search", lambda: self._search(self._in_code, "`", "(?!)"))
+        self.span_search = self._on_first_use("span_search", lambda: self._search(self._starts_in_code, "`", "(?!)"))
         """Does the same as `text_search` in a code span. The next two searches do so in a code fence and in a quote."""
         self.fence_search = self._on_first_use(
-            "fence_search", lambda: self._search(self._in_code, "", _BLANK_LINES + self._fence_line())
+            "fence_search", lambda: self._search(self._starts_in_code, "", _BLANK_LINES + self._fence_line())
         )
         self.quote_search = self._on_first_use("quote_search", self._make_quote_search)
 
@@ -89,17 +95,17 @@ class MarkerStarts:
         A cached property would be slower, because CPython 3.11 does not optimize reading it.
         """
 
-        def first(*where: Any) -> re.Match[str] | None:
-            if getattr(self, name) is first:
+        def compile_first(*where: Any) -> re.Match[str] | None:
+            if getattr(self, name) is compile_first:
                 setattr(self, name, make())
             made: Search = getattr(self, name)
             return made(*where)
 
-        return first
+        return compile_first
 
     def _make_quote_search(self) -> Search:
         ordinary = rf"{_BLANKS}>[ \t>]{{0,8}}+(?:{self._ordinary(frozenset())})"
-        return self._search(self._in_code, "", ordinary if ">" not in self._all else "(?!)")
+        return self._search(self._starts_in_code, "", ordinary if ">" not in self._all_starts else "(?!)")
 
     def _search(self, starts: dict[str, str], others: str, line: str) -> Search:
         """Return a search for the `starts`, the characters `others`, and line feeds before a line that is not ordinary.
@@ -107,16 +113,16 @@ class MarkerStarts:
         `line` is a pattern for the beginning of an ordinary line.
         """
         # Each branch begins with a different literal character, so `re` can skip all other characters quickly.
-        begun = self._inline.get("\n", "(?!)")
+        begun = self._starts_inline.get("\n", "(?!)")
         feed = f"\n(?!(?!{begun}){line})"
         marks = [_head(first, rest) for first, rest in starts.items() if first not in {"\n", *others}]
         return re.compile("|".join([feed, *map(re.escape, others), *marks])).search
 
     def _line(self) -> str:
         """Return a pattern for the indentation, the list markers and the first character of an ordinary line."""
-        bullets = "".join(sorted({*"-*+"} - self._all.keys()))
+        bullets = "".join(sorted({*"-*+"} - self._all_starts.keys()))
         bullet = f"[{re.escape(bullets)}]" if bullets else "(?!)"
-        number = "(?!)" if self._all.keys() & {*"0123456789.)"} else "[0-9]{1,9}+"
+        number = "(?!)" if self._all_starts.keys() & {*"0123456789.)"} else "[0-9]{1,9}+"
         items = rf"(?:(?:{bullet}|{number}[.)])[ \t]{{1,8}}+){{0,4}}+"
         ordinary = self._ordinary(STRUCTURE)
         return rf"(?:{ordinary}|{_BLANKS}{items}(?:{ordinary}|{bullet}(?=\S)|{number}(?=[^\s.)0-9])))"
@@ -126,11 +132,11 @@ class MarkerStarts:
 
     def _ordinary(self, structure: Set[str]) -> str:
         """Return a pattern for a character that begins no marker, and is neither white space nor in `structure`."""
-        if self._all.keys() & {" ", "\t"}:
+        if self._all_starts.keys() & {" ", "\t"}:
             return "(?!)"
-        never = structure | {first for first in self._all if first.isspace()}
-        begins = [f"{re.escape(first)}(?!{rest})" for first, rest in self._all.items() if first not in never]
-        others = re.escape("".join(sorted(never | self._all.keys())))
+        never = structure | {first for first in self._all_starts if first.isspace()}
+        begins = [f"{re.escape(first)}(?!{rest})" for first, rest in self._all_starts.items() if first not in never]
+        others = re.escape("".join(sorted(never | self._all_starts.keys())))
         return "|".join([rf"[^\s{others}]", *begins])
 
 

@@ -1,4 +1,4 @@
-"""The state of a run on Redis that this process drives: its lease, and the events that must still be written.
+"""The state of a run that this process drives (executes), and whose events are stored on a Redis server.
 
 Written events are kept in memory for five more seconds. If the Redis server restarts and has lost some of them, these
 are written again.
@@ -18,12 +18,12 @@ _MAX_BATCH_EVENTS = 64
 _MAX_BATCH_BYTES = 1 << 22  # a batch with a single event may be larger
 _KEEP_WRITTEN_S = 5.0  # a Redis server that restarts may lose the events of the last seconds
 _LEASE_CHECK_INTERVAL_S = 0.02
-_MAX_PENDING_EVENTS = 10_000  # the maximum number of events that may wait during an outage of the server
+_MAX_PENDING_EVENTS = 10_000  # the maximum number of pending events, and of written events that are kept
 _MAX_PENDING_BYTES = 1 << 24
 
 
 class LeasedRun:
-    """The state of one run that this process drives.
+    """The state of one run that this process drives: its lease, and the events that must still be written.
 
     `owner` is the user to whom the run belongs. `epoch` starts at 1. It grows by 1 whenever a process claims the run:
     to take it over from a crashed process, or to continue it after the server has lost events.
@@ -48,11 +48,11 @@ class LeasedRun:
         self.is_fenced = False
         """True after another process has taken the run over. Nothing more is written then."""
         self.may_have_gap = False
-        """Whether the next written event may have a seq more than one above the last event in the log."""
+        """True if events are lost, so that the server must accept a gap in the seqs before the next event."""
         self.needs_check = False
         """True if the server seems to have lost events or the token. The run must then be claimed again."""
         self.is_driven = False
-        """Whether a task of this process runs the stream and will write the end of the run."""
+        """True if this process runs the stream. False if it has taken the run over only to write its end."""
         self.on_loss: Callable[[], object] = lambda: None
         """Stops the run. Called when its events cannot be written any more."""
         self.on_read: Callable[[], object] = lambda: None
@@ -63,7 +63,10 @@ class LeasedRun:
         self.lease_until = 0.0
         """Time on the clock of the event loop until which this process is certain to hold the lease."""
         self.renew: Callable[[], Awaitable[object]]
-        """Renews the lease. Sets `needs_check` if another process may hold it."""
+        """Renews the leases of all runs of this process.
+
+        Sets `needs_check` of a run if another process may hold its lease, or if the server has lost events.
+        """
         self._process_id = process_id
         self._pending: deque[tuple[int, bytes]] = deque()
         self._pending_size = 0
@@ -99,7 +102,7 @@ class LeasedRun:
         return bool(self._pending) or self.has_only_end or self.needs_check
 
     @property
-    def is_done(self) -> bool:
+    def is_safely_stored(self) -> bool:
         """Whether the end was confirmed so long ago that a restart of the server will not lose it."""
         return self.ended_at is not None and self.ended_at < anyio.current_time() - _KEEP_WRITTEN_S
 
@@ -136,7 +139,7 @@ class LeasedRun:
         self.finished.set()
 
     def forget_old(self) -> None:
-        """Drop written events that are so old that a restart of the server will not lose them."""
+        """Drop written events that a restart of the server will not lose, and the oldest events over the limits."""
         oldest = anyio.current_time() - _KEEP_WRITTEN_S
         while self._written and (
             self._written[0][0] < oldest

@@ -366,7 +366,7 @@ class RedisProcess:
             replies = await self.server.run_script(scripts.RENEW, names, milliseconds(self._settings.lease), *args)
             for run, (token, written), (is_ours, last, is_read) in zip(runs, known, replies, strict=True):
                 run.forget_old()
-                if run.is_done:
+                if run.is_safely_stored:
                     self.remove_run(run)
                 if token != run.token or run.is_fenced:
                     continue  # this process claimed the run again, or lost it, during the renewal

@@ -115,7 +115,7 @@ def _too_large(limit: int, unit: str) -> HTTPException:
     return HTTPException(413, f"The request body may have at most {limit} {unit}.")
 
 
-def unavailable(message: str = "The server is about to end.") -> Response:
+def unavailable(message: str = "The server is shutting down.") -> Response:
     """Return a response with the status 503 and the header `Retry-After`."""
     return PlainTextResponse(message, 503, {"retry-after": str(RETRY_AFTER)})
 
@@ -125,7 +125,7 @@ async def _respond(make: Callable[[str], Response], message: str, request: Any, 
 
 
 exception_handlers: dict[Any, Any] = {
-    Draining: partial(_respond, unavailable, "The server is about to end."),
+    Draining: partial(_respond, unavailable, "The server is shutting down."),
     TooManyRuns: partial(_respond, unavailable, "Too many answers are in progress."),
     RunNotFound: partial(_respond, partial(PlainTextResponse, status_code=404), ""),
     DecisionRefused: partial(_respond, partial(PlainTextResponse, status_code=409), ""),

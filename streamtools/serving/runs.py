@@ -271,7 +271,7 @@ class Runs:
         self, stream: Startable, owner: str, conversation: str | None, note: Any, *, run_id: str | None = None
     ) -> Run:
         if self._closed or (self._shutdown is not None and self._shutdown.begun):
-            raise Draining("The server is about to end and starts no more runs.")
+            raise Draining("The server is shutting down and starts no more runs.")
         if self._tasks is None:
             raise ClosedError("Start runs inside `async with Runs() as runs:`.")
         if not (hasattr(stream, "__aenter__") and hasattr(stream, "__aexit__")):

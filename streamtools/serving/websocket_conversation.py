@@ -400,4 +400,4 @@ class _SocketConversation:
 
 
 def _ending() -> FrameError:
-    return FrameError("ending", "The server is about to end.", retry_after=RETRY_AFTER)
+    return FrameError("ending", "The server is shutting down.", retry_after=RETRY_AFTER)

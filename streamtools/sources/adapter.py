@@ -36,7 +36,7 @@ from streamtools.events import (
 )
 from streamtools.json_values import DECODE_ERRORS, as_dict, decode, fits, well_formed
 from streamtools.limits import DEFAULT_LIMITS, Limits
-from streamtools.sources.event_formats import format_of, seen_in, unread_format
+from streamtools.sources.event_formats import advice_for_unsupported, describe_event, format_of
 from streamtools.sources.provider_terms import (
     Fault,
     bounded,
@@ -752,8 +752,8 @@ class FrameAdapter(Adapter):
 
     def _note_other_format(self, event: str, value: Any) -> None:
         if self._other_format is None and not self._understood and (name := format_of(event, value)) != self.name:
-            advice = f"`sources.{name}` reads this format" if name else unread_format(event, value)
-            self._other_format = seen_in(event, value), advice
+            advice = f"`sources.{name}` reads this format" if name else advice_for_unsupported(event, value)
+            self._other_format = describe_event(event, value), advice
 
     def _pass_fields(self, delta: dict[str, Any], known: frozenset[str], events: list[SourceEvent]) -> None:
         """Forward unknown fields of a delta. Each is forwarded once per stream, because servers repeat them."""

@@ -29,18 +29,18 @@ _BY_KEY = {
     "done": "ollama",
     **dict.fromkeys(("messageStart", "contentBlockStart", "contentBlockDelta", "messageStop", "chunk"), "bedrock"),
 }
-_UNREAD = {
+_UNSUPPORTED = {
     "thread": "no source reads OpenAI's Assistants; use its Responses API",
     "response": "no source reads Ollama's /api/generate; use /api/chat",
 }
-"""Maps a format that no source reads to the advice for the error message."""
+"""Advice for two formats that no source reads. The key is the event-name prefix or the field that identifies each."""
 
 
 def format_of(event: str, value: Any) -> str | None:
     """Return the name of the adapter for an event, or None. `event` is the event's name, and `value` its data."""
     if event in ("latitude-event", "provider-event"):
         return "latitude"
-    if not isinstance(value, dict) or unread_format(event, value) is not None:
+    if not isinstance(value, dict) or advice_for_unsupported(event, value) is not None:
         return None
     kind = value.get("type")
     if isinstance(kind, str) and kind.startswith("response."):
@@ -52,21 +52,22 @@ def format_of(event: str, value: Any) -> str | None:
     return next((name for key, name in _BY_KEY.items() if key in value), None)
 
 
-def unread_format(event: str, value: Any) -> str | None:
+def advice_for_unsupported(event: str, value: Any) -> str | None:
     """Return advice for the error message if an event has a format that no source reads, else None."""
     if event.startswith("thread."):
-        return _UNREAD["thread"]
+        return _UNSUPPORTED["thread"]
     if isinstance(value, dict) and isinstance(value.get("response"), str) and "done" in value:
-        return _UNREAD["response"]
+        return _UNSUPPORTED["response"]
     return None
 
 
-def seen_in(event: str, value: Any) -> str:
+def describe_event(event: str, value: Any) -> str:
     """Return a short description of an event for an error message. It contains none of the event's content."""
     kinds = [value.get(key) for key in ("type", "event_type", "object")] if isinstance(value, dict) else []
     kind = event if event != "message" else next((name for name in kinds if isinstance(name, str) and name), None)
     if kind is not None:
         return f"`{bounded(kind, 60)}`"
     if isinstance(value, dict):
-        return f"an object of {bounded(', '.join(map(str, [*value][:6])), 100) or 'nothing'}"
+        names = bounded(", ".join(map(str, [*value][:6])), 100)
+        return f"an object with the fields {names}" if names else "an empty object"
     return "data that is not JSON" if value is None else f"a JSON {type(value).__name__}"

@@ -26,7 +26,7 @@ Expected: TypeAlias = "Event | type[Event] | UnionType | Mapping[str, Any] | Ell
 """The type of an item in the list of expected events. `assert_events` describes the kinds of items."""
 
 _MISSING = object()
-_fields_of = cache(msgspec.structs.fields)  # cached, because it takes longer than the rest of a comparison
+_field_definitions = cache(msgspec.structs.fields)  # cached, because it takes longer than the rest of a comparison
 _CONTEXT = 20  # number of equal characters that are shown before the first difference of two texts
 
 
@@ -59,11 +59,11 @@ def difference(expected: Any, actual: Any, path: str = "") -> EventDifference | 
     if isinstance(expected, msgspec.Struct) and isinstance(actual, msgspec.Struct):
         if type(expected) is not type(actual):
             return EventDifference(path, expected, actual)
-        return _first(_non_default_fields(expected), _fields(actual), path)
+        return _first_difference(_non_default_fields(expected), _field_values(actual), path)
     if isinstance(expected, Mapping) and isinstance(actual, msgspec.Struct):
-        return _first(expected, _fields(actual), path)
+        return _first_difference(expected, _field_values(actual), path)
     if isinstance(expected, Mapping) and isinstance(actual, Mapping):
-        return _first({**dict.fromkeys(actual, _MISSING), **expected}, actual, path)
+        return _first_difference({**dict.fromkeys(actual, _MISSING), **expected}, actual, path)
     if isinstance(expected, list | tuple) and isinstance(actual, list | tuple):
         pairs = enumerate(zip_longest(expected, actual, fillvalue=_MISSING))
         found = (difference(one, other, f"{path}[{at}]") for at, (one, other) in pairs)
@@ -71,14 +71,14 @@ def difference(expected: Any, actual: Any, path: str = "") -> EventDifference | 
     return None if expected == actual else EventDifference(path, expected, actual)
 
 
-def _first(expected: Mapping[str, Any], actual: Mapping[str, Any], path: str) -> EventDifference | None:
+def _first_difference(expected: Mapping[str, Any], actual: Mapping[str, Any], path: str) -> EventDifference | None:
     """Return the first difference in the fields of `expected`."""
     path = path and f"{path}."
     found = (difference(value, actual.get(key, _MISSING), f"{path}{key}") for key, value in expected.items())
     return next(filter(None, found), None)
 
 
-def _fields(struct: msgspec.Struct) -> dict[str, Any]:
+def _field_values(struct: msgspec.Struct) -> dict[str, Any]:
     fields = {name: getattr(struct, name) for name in struct.__struct_fields__}
     return {"type": struct.type, **fields} if isinstance(struct, Event) else fields
 
@@ -87,7 +87,7 @@ def _non_default_fields(struct: msgspec.Struct) -> dict[str, Any]:
     """Return the fields of an event whose values differ from the defaults."""
     return {
         field.name: value
-        for field in _fields_of(type(struct))
+        for field in _field_definitions(type(struct))
         if (value := getattr(struct, field.name)) is not field.default
         and (field.default is msgspec.NODEFAULT or value != field.default or value.__class__ != field.default.__class__)
     }
@@ -132,9 +132,9 @@ def assert_events(events: Iterable[UIEvent], expected: Sequence[Expected], *, co
     - `...` for any number of events, including none.
 
     An event or a value can also be `unittest.mock.ANY` or another object that compares equal. With `coalesced=True`,
-    the events are first passed to `coalesce`, which joins adjacent texts and numbers ids in order. The message shows
-    the differences line by line, with `-` for expected and `+` for actual events. Raises TypeError if `events` contains
-    other objects, or is the text of a response.
+    the events are first passed to `coalesce`, which joins adjacent texts and replaces each id with a number. The
+    message shows the differences line by line, with `-` for expected and `+` for actual events. Raises TypeError if
+    `events` contains other objects, or is the text of a response.
     """
     __tracebackhide__ = True
     if isinstance(events, str | bytes):  # type: ignore[unreachable] # callers may not check types
@@ -227,7 +227,7 @@ def _similarity(expected: Any, actual: Event) -> int:
 
 
 def _compare(expected: Sequence[Any], actual: Sequence[Event]) -> list[_Row]:
-    """Align expected and actual events with difflib. Each expected event is paired with the first event it matches."""
+    """Assign to each expected event the first unassigned event that it matches. Then align both lists with difflib."""
     unassigned = dict(enumerate(actual))
     assigned: list[int | None] = []
     for item in expected:
@@ -242,7 +242,7 @@ def _compare(expected: Sequence[Any], actual: Sequence[Event]) -> list[_Row]:
 
 
 def _write(rows: Sequence[_Row]) -> Iterator[str]:
-    """Yield the rows as lines of text. Equal rows that are not near a difference are replaced by their number."""
+    """Yield the rows as lines of text. Equal rows far from a difference are replaced by a line with their count."""
     differ = [at for at, row in enumerate(rows) if not row.is_equal]
     near = {at + step for at in differ for step in range(-_CONTEXT_LINES, _CONTEXT_LINES + 1)}
     for shown, group in itertools.groupby(enumerate(rows), lambda item: item[0] in near):

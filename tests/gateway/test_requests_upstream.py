@@ -97,7 +97,7 @@ def test_instructions_about_calls_come_last() -> None:
     choice: dict[str, Any] = {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": only}}
     messages = sent(begin("openai", request("openai", tool_choice=choice)))["messages"]
     assert "get_weather" in messages[0]["content"]
-    assert "none but these in your answer: get_time." in messages[-1]["content"]
+    assert "In your answer, use only these tools: get_time." in messages[-1]["content"]
     choice = {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "get_time"}]}
     assert "get_time." in sent(begin("responses", request("responses", tool_choice=choice)))["messages"][-1]["content"]
     messages = sent(begin("openai", request("openai", tool_choice="none")))["messages"]
@@ -313,7 +313,7 @@ def test_instructions_replace_options_that_ollama_lacks(streamed: bool) -> None:
     more: dict[str, Any] = {"tool_choice": only, "parallel_tool_calls": False, "reasoning_effort": "none", "n": 1}
     body = request("openai", streamed=streamed, **more)
     written = sent(begin("openai", body, upstream="ollama", mode="native"))
-    wish = "none but these in your answer: get_time. Your answer has to call a tool. Make one call at most."
+    wish = "In your answer, use only these tools: get_time. Your answer has to call a tool. Make one call at most."
     assert written["messages"][-1]["content"].endswith(wish)
     assert (written["think"], written.keys() & {"n", "tool_choice", "reasoning_effort"}) == (False, set())
 

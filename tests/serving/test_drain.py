@@ -70,7 +70,7 @@ async def test_runs_may_finish(by: str, ends: str) -> None:
             group.start_soon(runs.aclose)
         await anyio.wait_all_tasks_blocked()
         source = Script(STOP)
-        with pytest.raises(Draining, match="about to end"):
+        with pytest.raises(Draining, match="shutting down"):
             await runs.start(ToolStream(source), owner="ann")
         assert (1, 1, False) == (source.closed, runs.running, run.ended)
         assert run is await runs.find(run.id, owner="ann")

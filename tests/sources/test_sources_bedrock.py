@@ -273,7 +273,7 @@ def test_a_chunk_that_cannot_be_decoded_is_a_warning() -> None:
     assert [SourceWarning, SourceRaw, ProviderCompleted] == [type(each) for each in read(Bedrock, bad, unknown, good)]
     (_, error) = read(Bedrock, unknown)
     assert isinstance(error, SourceError)
-    assert "begins with an object of generation" in error.message
+    assert "begins with an object with the fields generation" in error.message
 
 
 @pytest.mark.parametrize("declared", ["application/vnd.amazon.eventstream", "application/octet-stream"])

@@ -353,12 +353,12 @@ ASSISTANTS = sse({"id": "run_1", "object": "thread.run"}, "thread.run.created") 
 ANTHROPIC = sse({"type": "message_start", "message": {"id": "m"}}, "message_start")
 FOREIGN: dict[str, tuple[str, bytes, str]] = {
     "OpenAI's Assistants": ("openai", ASSISTANTS, "`thread.run.created`; no source reads OpenAI's Assistants"),
-    "Ollama's /api/generate": ("ollama", GENERATE, "an object of model, response, done; no source reads Ollama's"),
-    "Ollama's lines": ("gemini", CHAT * 2, "an object of message, done; `sources.ollama` reads this format"),
+    "Ollama's /api/generate": ("ollama", GENERATE, "the fields model, response, done; no source reads Ollama's"),
+    "Ollama's lines": ("gemini", CHAT * 2, "the fields message, done; `sources.ollama` reads this format"),
     "Anthropic's": ("openai", ANTHROPIC + DONE, "`message_start`; `sources.anthropic` reads this format"),
     "chat completions": ("anthropic", chunk({"content": "a"}) + DONE, "choices; `sources.openai` reads this format"),
     "a page": ("openai", b"<!DOCTYPE html>\n<p>\n\nBad gateway</p>\n", "`<!DOCTYPE html>`, which is no event"),
-    "one of a kind": ("openai", sse({"kind": 1, "what": 2}) + DONE, "an object of kind, what; `sources.detect`"),
+    "one of a kind": ("openai", sse({"kind": 1, "what": 2}) + DONE, "the fields kind, what; `sources.detect`"),
 }
 
 

@@ -19,7 +19,7 @@ from streamtools.parsing.bodies import forged_result, wrapper
 from streamtools.parsing.bodies.invocations import Invocations, xtml_call
 from streamtools.parsing.bodies.json_bodies import json_calls
 from streamtools.parsing.bodies.xml import ElementCall, attribute, section
-from streamtools.parsing.dialects.base import AFTER_WRAPPER, Dialect, Opener, Tag, closed_again, ends_of_turn
+from streamtools.parsing.dialects.base import AFTER_WRAPPER, Dialect, Opener, Tag, closing_tags, ends_of_turn
 from streamtools.parsing.dialects.writing import as_text, both_tags, break_tags
 from streamtools.parsing.markers import SPACES, Maybe, OneOf, Part, Some
 
@@ -44,7 +44,7 @@ def anthropic_xml() -> Dialect:
             "</result>\n</function_results>"
         ),
         reserved=both_tags("function_calls", "invoke", "parameter", "function_results"),
-        tags=closed_again("</invoke>", "</function_calls>"),
+        tags=closing_tags("</invoke>", "</function_calls>"),
     )
 
 
@@ -98,7 +98,7 @@ def minicpm5_xml() -> Dialect:
         openers=_bare_openers(form, "<param", "</function"),
         write_call=_writer(invoke="function", parameter="param", xml=True, line=""),
         reserved=both_tags("function", "param", "tool_response"),
-        tags=(*closed_again("</function>"), *ends_of_turn(end)),
+        tags=(*closing_tags("</function>"), *ends_of_turn(end)),
     )
 
 

@@ -1,9 +1,9 @@
-"""Defines `Dialect` and its parts.
+"""Defines `Dialect` and the classes of its fields.
 
 A `Dialect` reads calls with its openers. An opener consists of a marker and the grammar of the text after the marker.
 Two functions of a dialect write calls and results. The dialect must be able to read the calls that it writes. A marker
 consists of parts: strings, and objects of `streamtools.parsing.markers`, such as `Some`. The end of this module
-contains parts that many dialects share.
+contains marker parts and tags that many dialects share.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ class Opener:
     """A marker, and the grammar of the text after it: a call, or a tool result that the model invented.
 
     `parts` is the marker. `ahead` is the text that must follow it, so that the parser recognizes the call. `body` is
-    the grammar. It reads from the end of `parts`, so it also reads the text of `ahead`. `where` and `not_after` have
-    the same meaning as for `Marker`. `kind` tells whether the text is a call or a result.
+    the grammar. It reads from the end of `parts`, so it also reads the text of `ahead`. `where` is the
+    position at which the marker is recognized. The marker is not recognized after a character that the pattern
+    `not_after` matches. `kind` tells whether the text is a call or a result.
     """
 
     parts: tuple[Part, ...]
@@ -43,7 +44,7 @@ class Opener:
     auto: bool | Where = True
     """True if `dialects="auto"` includes this opener.
 
-    It is False for a marker of another dialect, because `"auto"` also includes the other dialect. A value such as
+    It is False if another dialect of `"auto"` already reads this marker, for example. A value such as
     `"line_start"` includes the opener and replaces `where`. This makes the search for a marker cheaper if the marker
     begins with a letter.
     """
@@ -130,7 +131,10 @@ class Dialect:
     reserved: tuple[str, ...] = ()
     """The texts that a tool result must not contain, because they would end the result or begin a call."""
     reserved_patterns: tuple[tuple[str, str], ...] = ()
-    """Like `reserved`, for calls without a marker. Each item has a pattern of the first character, and of the rest."""
+    """Like `reserved`, for calls that do not begin with a fixed text, such as bare JSON.
+
+    Each item is a pair: a pattern for the first character, and a pattern for the text after it.
+    """
     tags: tuple[Tag, ...] = ()
     """The tags that the chat template puts around text and reasoning."""
     space_at_start: bool = False
@@ -142,7 +146,8 @@ class Dialect:
     auto: bool | Literal["marked"] = True
     """True if `dialects="auto"` includes this dialect, because its markers hardly ever occur in ordinary text.
 
-    `"marked"` includes only the openers that have a marker.
+    `"auto"` never includes the openers of `openers_for`. `"marked"` is for a dialect that also reads calls without a
+    fixed text: `"auto"` includes it without its `reserved_patterns`, because it does not read these calls.
     """
     near: tuple[NearMiss, ...] = ()
     """Faulty forms of the openers. Openers in code or in quotes are also near misses. They are not listed here."""
@@ -208,7 +213,7 @@ def _show(parts: tuple[Part, ...]) -> str:
     return repr("".join(part if isinstance(part, str) else "…" for part in parts))
 
 
-# Parts that many dialects share.
+# Marker parts and tags that many dialects share.
 
 AFTER_WRAPPER: Final = (Some(r"^ \t\r\n", 1, 1),)
 """Any character except white space, for `ahead` of a wrapper. If none follows, a call was cut off."""
@@ -225,7 +230,7 @@ def ends_of_turn(*tokens: str) -> tuple[Tag, ...]:
     return tuple(Tag((token,), where="after_call", ends_turn=True) for token in tokens)
 
 
-def closed_again(*tags: str) -> tuple[Tag, ...]:
+def closing_tags(*tags: str) -> tuple[Tag, ...]:
     """Return tags for the closing tags that some models repeat after a call. The parser hides them only there."""
     return tuple(Tag((tag,), where="after_call") for tag in tags if tag)
 

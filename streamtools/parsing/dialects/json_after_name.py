@@ -21,7 +21,7 @@ from streamtools.parsing.bodies import forged_result, wrapper
 from streamtools.parsing.bodies.json_bodies import json_calls
 from streamtools.parsing.bodies.named_json import GAP, NAME, WORD_FIRST, Enclosed, Identity, NamedCall, bare
 from streamtools.parsing.declared import Declared
-from streamtools.parsing.dialects.base import AFTER_WRAPPER, NO_JSON, Dialect, Opener, Tag, closed_again, ends_of_turn
+from streamtools.parsing.dialects.base import AFTER_WRAPPER, NO_JSON, Dialect, Opener, Tag, closing_tags, ends_of_turn
 from streamtools.parsing.dialects.writing import name_and_json, write_json
 from streamtools.parsing.json_scanner import CallsUnderNames
 from streamtools.parsing.markers import SPACES, Maybe, OneOf, Part, Some
@@ -218,7 +218,7 @@ def apertus_list() -> Dialect:
         tags=(
             Tag((reasoning,), closings=(end_of_reasoning,)),
             Tag((end_of_reasoning,)),
-            *closed_again(end),
+            *closing_tags(end),
             *ends_of_turn(*ends),
         ),
     )

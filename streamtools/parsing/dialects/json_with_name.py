@@ -19,7 +19,7 @@ from streamtools.calls import ARGUMENT_FIELDS, ID_FIELDS, NAME_FIELDS
 from streamtools.json_values import compact
 from streamtools.parsing.bodies import forged_result
 from streamtools.parsing.bodies.json_bodies import chained_json, from_its_marker, json_calls
-from streamtools.parsing.dialects.base import ALONE, NO_JSON, ROLE_END, Dialect, Opener, Tag, closed_again, ends_of_turn
+from streamtools.parsing.dialects.base import ALONE, NO_JSON, ROLE_END, Dialect, Opener, Tag, closing_tags, ends_of_turn
 from streamtools.parsing.dialects.writing import as_object, both_tags
 from streamtools.parsing.json_scanner import CallsInContainer
 from streamtools.parsing.markers import SPACES, Maybe, OneOf, Part, Some
@@ -51,7 +51,7 @@ def ernie45_json() -> Dialect:
 
 def granite20b_function_call() -> Dialect:
     """Return the dialect of ibm-granite/granite-20b-functioncalling."""
-    layout, ends, closing = ("<function_call> ", ""), ("<|endoftext|>",), closed_again("</function_call>")
+    layout, ends, closing = ("<function_call> ", ""), ("<|endoftext|>",), closing_tags("</function_call>")
     return _tagged("granite20b_function_call", layout, ends, firsts="{", reserved=("<function_call>",), tags=closing)
 
 
@@ -124,7 +124,7 @@ def internlm2() -> Dialect:
         openers=(Opener(opening, call, ahead=("{",)), Opener(opening, call, ahead=(NO_JSON,), auto=False)),
         write_call=_json_writer(f"{begin}<|plugin|>\n", end, keys=("name", "parameters")),
         reserved=(begin, end),
-        tags=(*closed_again(end), *ends_of_turn(*ends)),
+        tags=(*closing_tags(end), *ends_of_turn(*ends)),
     )
 
 
@@ -268,7 +268,7 @@ def _tagged(
         ),
         write_call=_json_writer(*layout),
         reserved=reserved or (opening[:-1], close[:-1]),
-        tags=(*tags, *closed_again(close), *ends_of_turn(*ends)),
+        tags=(*tags, *closing_tags(close), *ends_of_turn(*ends)),
         auto=auto,
     )
 
@@ -344,7 +344,7 @@ def xlam_json() -> Dialect:
         write_call=_json_writer("[", "]"),
         reserved=(*both_tags("tool_call"), "[TOOL_CALLS]"),
         reserved_patterns=_NAME_KEY,
-        tags=(*closed_again("</tool_call>"), *ends_of_turn("<|eot_id|>", "<|im_end|>")),
+        tags=(*closing_tags("</tool_call>"), *ends_of_turn("<|eot_id|>", "<|im_end|>")),
         auto=False,
         notes=ALONE,
     )

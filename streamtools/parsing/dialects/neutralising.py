@@ -39,7 +39,7 @@ Each item has a pattern of the first character, and a pattern of the rest.
 """
 
 _BLOCK = 64 * 1024  # the number of characters that one call of `re` searches
-_OVERLAP = 4 * 1024  # the number of characters after a block in which its last token may end
+_OVERLAP = 4 * 1024  # number of characters after a block that are also searched, for a token that begins in the block
 
 
 class Reserving(Protocol):
@@ -77,7 +77,7 @@ def structure_pattern(dialects: Iterable[Reserving]) -> re.Pattern[str]:
 
 @lru_cache(maxsize=64)
 def _compile(reserved: frozenset[str], reserved_patterns: tuple[tuple[str, str], ...]) -> re.Pattern[str]:
-    rests: dict[str, list[str]] = {}  # the patterns by first character, for one search
+    rests: dict[str, list[str]] = {}  # maps the pattern of a first character to the patterns of the texts after it
     for first in sorted({re.escape(word[0]) for word in reserved}):
         rests[first] = [_any_of({word[1:] for word in reserved if re.escape(word[0]) == first})]
     for first, rest in (*reserved_patterns, *_TEMPLATE_TOKENS):

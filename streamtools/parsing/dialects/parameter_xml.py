@@ -19,7 +19,7 @@ from typing import Any
 from streamtools.parsing.bodies.json_bodies import json_calls
 from streamtools.parsing.bodies.named_json import NAME, PROSE, WORD_FIRST, Enclosed, NamedCall
 from streamtools.parsing.bodies.parameter_tags import ArgumentPairs, FunctionTags, NamedTag
-from streamtools.parsing.dialects.base import ROLE_END, Dialect, Opener, Tag, closed_again, ends_of_turn
+from streamtools.parsing.dialects.base import ROLE_END, Dialect, Opener, Tag, closing_tags, ends_of_turn
 from streamtools.parsing.dialects.writing import both_tags, name_and_json, write_value
 from streamtools.parsing.markers import SPACES, OneOf, Part, Some
 from streamtools.parsing.span import Span
@@ -72,7 +72,7 @@ def seed_oss_xml() -> Dialect:
         reserved=(*both_tags("seed:tool_call"), *_FUNCTION_TAGS),
         tags=(
             Tag(("<seed:think>",), closings=("</seed:think>",), where="start"),
-            *closed_again("</seed:tool_call>"),
+            *closing_tags("</seed:tool_call>"),
             *ends_of_turn(end),
         ),
     )
@@ -86,7 +86,7 @@ def llama31_function_tag() -> Dialect:
         openers=(Opener(("<function=",), body, ahead=(*WORD_FIRST, ">", SPACES, "{")),),
         write_call=name_and_json("<function=", ">", "</function>"),
         reserved=("<function=", "</function"),
-        tags=(*closed_again("</function>"), *ends_of_turn("<|eom_id|>", "<|eot_id|>")),
+        tags=(*closing_tags("</function>"), *ends_of_turn("<|eom_id|>", "<|eot_id|>")),
     )
 
 
@@ -153,7 +153,7 @@ def glm_xml() -> Dialect:
         write_call=_pairs_writer("<tool_call>", "\n", "</tool_call>"),
         in_reasoning="call",
         reserved=_PAIR_TAGS,
-        tags=(ROLE_END, *closed_again("</tool_call>"), *ends_of_turn(*ends)),
+        tags=(ROLE_END, *closing_tags("</tool_call>"), *ends_of_turn(*ends)),
     )
 
 
@@ -173,7 +173,7 @@ def poolside_xml() -> Dialect:
         id="poolside_xml",
         openers=(Opener(("<tool_call>",), body, line_feeds=1),),
         in_reasoning="text",
-        tags=closed_again("</tool_call>"),
+        tags=closing_tags("</tool_call>"),
         auto=False,
     )
 
@@ -207,7 +207,7 @@ def iquest_q1() -> Dialect:
         openers=tuple(Opener((opening,), pairs.single, ahead=_name_and(tag)) for tag in pairs.after_name),
         write_call=_pairs_writer(opening, "\n", close, spelled),
         reserved=(*both_tags("iquest_tool_call", "tool_response"), "<arg_", "</arg_"),
-        tags=closed_again(close),
+        tags=closing_tags(close),
     )
 
 
@@ -251,7 +251,7 @@ def solar_open2() -> Dialect:
         openers=tuple(Opener((begin,), pairs.single, ahead=_name_and(tag)) for tag in pairs.after_name),
         write_call=_pairs_writer(begin, "\n", end, spelled),
         reserved=("<|tool_call:", "<|tool_arg:", *both_tags("tool_response")),
-        tags=closed_again(end),
+        tags=closing_tags(end),
     )
 
 
@@ -268,7 +268,7 @@ def cwm_tool() -> Dialect:
         openers=(Opener((opening, NAME, ">"), NamedTag(opening, close)),),
         write_call=name_and_json(opening, ">\n", f"\n{close}"),
         reserved=(opening.rstrip(), close, *both_tags("tool_response")),
-        tags=(*closed_again(close), *ends_of_turn(end)),
+        tags=(*closing_tags(close), *ends_of_turn(end)),
         auto=False,  # in prose, people write `<tool: NAME>` to mention a tool
         notes="The text between the tags is one JSON object with the arguments.",
     )

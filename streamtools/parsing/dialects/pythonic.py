@@ -28,7 +28,7 @@ from streamtools.parsing.bodies.keyword_calls import (
     pythonic_calls,
 )
 from streamtools.parsing.bodies.literals import Syntax
-from streamtools.parsing.dialects.base import ALONE, Dialect, Opener, Tag, closed_again, ends_of_turn
+from streamtools.parsing.dialects.base import ALONE, Dialect, Opener, Tag, closing_tags, ends_of_turn
 from streamtools.parsing.dialects.writing import as_object, both_tags
 from streamtools.parsing.markers import BLANKS, LINE_END, SPACES, OneOf
 
@@ -112,7 +112,7 @@ def minicpm4_python() -> Dialect:
         reserved=(opening, close),
         tags=(
             Tag(("<|thought_start|>",), closings=("<|thought_end|>",)),
-            *closed_again(close),
+            *closing_tags(close),
             *ends_of_turn("<|im_end|>"),
         ),
         notes=_LITERALS_ONLY,
@@ -194,7 +194,7 @@ def _tagged(id: str, opening: str, close: str, *, ends: tuple[str, ...], loose: 
         reserved=(opening, close),
         # The beginning of a list: `[get_weather(`.
         reserved_patterns=((r"\[", r"[ \t\r\n]{0,32}[^\s()\[\]{}<>\"'`=,;]{1,128}\("),),
-        tags=(*closed_again(close), *ends_of_turn(*ends)),
+        tags=(*closing_tags(close), *ends_of_turn(*ends)),
         notes=_LITERALS_ONLY,
     )
 

@@ -3,7 +3,8 @@
 Each entry of `tool_calls` is a piece of a call. Its `index` identifies a slot, and its `id` identifies a call in this
 slot. OpenAI sends both with the first piece of a call, and later only the index. Compatible servers omit one of them,
 repeat both, or send the index 0 for every call. A slot may therefore hold several calls in order. "The latest call" is
-the newest call of the slot. The following tables decide which call a piece belongs to.
+the newest call of the slot. The following tables decide which call a piece belongs to. If the slot is empty, the piece
+begins a new call, apart from the exceptions in the first table. The name of the call may then follow later.
 
     index of the piece            slot
     an integer                    the slot with this number, or slot 0 for a negative number
@@ -13,15 +14,15 @@ the newest call of the slot. The following tables decide which call a piece belo
 
     id of piece  name of piece          call
     known        any                    the call with this id
-    new          any                    a new call if the latest call has an id. Otherwise the latest call, which gets
-                                        this id. But if the latest call has a name and closed arguments, and the piece
-                                        has a name, then a new call.
-    none         none                   the latest call. If there is none, a new call whose name is expected later.
+    new          any                    a new call if the latest call has an id, or if the piece has a name and the
+                                        latest call has a name and closed arguments. Otherwise the latest call, which
+                                        gets this id.
+    none         none                   the latest call
     none         any, if the latest     the latest call, which gets this name
                  call has no name
-    none         equal to the latest    the latest call. But if its arguments are closed, and the piece has different
-                                        arguments, then a new call.
-    none         different              a new call if the latest call has closed arguments, else the latest call
+    none         the name of the        a new call if the latest call has closed arguments and the piece has different
+                 latest call            arguments. Otherwise the latest call.
+    none         another name           a new call if the latest call has closed arguments. Otherwise the latest call.
 
 A name may arrive in pieces. Before the arguments begin, a new name that starts with the known part replaces it. Any
 other name is appended to it. The name is final when the arguments begin, when the next call of the slot begins, or when
@@ -31,10 +32,10 @@ Arguments are closed when all their brackets are closed. An exact repetition of 
 some servers repeat the whole call at its end. But two equal entries of one list are two calls. A piece without content
 does not begin a call.
 
-A piece without a `type` is a function call. A piece of another type without `function`, such as a call of a custom tool
-with free text, is returned to the caller. An entry is also returned if it is not an object, or if its `function` is not
-an object. The call of such an entry is then incomplete and marked as faulty. It is found by the id or the slot. If the
-entry has neither, all calls with open arguments are marked as faulty.
+An entry without a `type` is a function call. An entry of another type without `function`, such as a call of a custom
+tool with free text, is returned to the caller. If an entry or its `function` is not an object, the entry is also
+returned. Its call has then lost a part of its arguments, and is marked as faulty. The id or the slot of the entry
+identifies the call. If the entry has neither, all calls with open arguments are marked as faulty.
 """
 
 from __future__ import annotations
@@ -112,17 +113,17 @@ class _Piece(NamedTuple):
     unreadable: bool = False  # the entry or its `function` is not an object
 
     @property
-    def has_arguments(self) -> bool:
-        """Whether the piece contains arguments other than white space."""
-        return self.value is not None or (self.text is not None and not self.text.isspace())
+    def is_blank(self) -> bool:
+        """Whether the piece contains no arguments, or only white space."""
+        return self.value is None and (self.text is None or self.text.isspace())
 
 
 @dataclass(slots=True, eq=False)
 class _Call(OpenCall):
-    """A call that has begun. `given` holds arguments that did not arrive as text, usually an object."""
+    """A call that has begun. `OpenCall.given` holds arguments that did not arrive as text, usually an object."""
 
     name_is_final: bool = False  # the name is final and has been reported
-    has_arguments: bool = False  # some arguments have arrived
+    has_arguments: bool = False  # some arguments have arrived, even if only white space
     text: StringIO = field(default_factory=StringIO)  # the text of the arguments; empty if it exceeds `Limits.frame`
     size: int = 0  # the length of this text
     brackets: Brackets = field(default_factory=Brackets)
@@ -160,8 +161,8 @@ class ChatCalls:
         self._by_id_in_any_slot: dict[str, _Call] = {}  # calls by id
         self._last: _Call | None = None  # the call that began last
         self._excess: _Call | None = None  # a placeholder for all calls over the limit, with the id of the last one
-        self._refused: _Slot | bool = False  # the slot of the last call over the limit; False if there is none
-        self._count = 0  # the number of calls over the limit
+        self._last_excess_slot: _Slot | bool = False  # the slot of the last call over the limit; False if there is none
+        self._excess_count = 0  # the number of calls over the limit
         self._all_faulty = False  # all open calls were marked as faulty, and no readable piece has arrived since
         self._listed: dict[str, None] = {}  # the keys of calls with a piece in the current list
 
@@ -183,7 +184,7 @@ class ChatCalls:
         return any(slot != _OLD_SLOT for slot in self._latest)
 
     def flush(self, events: list[SourceEvent]) -> None:
-        """Append the buffered data at the end of the turn: names, cut characters, and the ends of faulty calls."""
+        """Append the buffered data at the end of the turn: names, incomplete surrogate pairs, ends of faulty calls."""
         for call in self._calls:
             call.add(call.pair_joiner.close(), events)
             if call.name and not call.name_is_final:
@@ -217,12 +218,12 @@ class ChatCalls:
         call = self._route(piece)
         if (len(self._calls) >= self._limits.calls) if call is None else (call is self._excess):
             return self._refuse(piece, events)
-        # Such an entry only shows that a part of the arguments of its call is lost.
+        # An entry that is too deep, or unreadable without id and name, only shows that its call has lost arguments.
         if fault is not None and (fault is Code.TOO_DEEP or piece.id is None is piece.name):
             if call is not None and not call.closed:
                 call.fault = call.fault or fault
             return False
-        has_changed = call is None
+        must_announce = call is None
         if call is None:
             if piece.id is None and piece.name is None and piece.text is None and piece.value is None:
                 return False  # a signature without a call, or an unreadable piece
@@ -234,7 +235,7 @@ class ChatCalls:
         if piece.id is not None and call.id is None:
             call.id = piece.id
             self._by_id[piece.slot, piece.id] = self._by_id_in_any_slot[piece.id] = call
-            has_changed = True
+            must_announce = True
         if piece.name and not call.name_is_final:
             known = call.name or ""
             call.name = piece.name if piece.name.startswith(known) else known + piece.name
@@ -242,7 +243,7 @@ class ChatCalls:
         adds_arguments = (piece.text is not None or piece.value is not None) and not call.has_same_arguments(piece)
         call.has_arguments = call.has_arguments or adds_arguments
         name_is_final = call.name is not None and (call.has_arguments or len(call.name) > _LONGEST_NAME)
-        if has_changed or (name_is_final and not call.name_is_final):
+        if must_announce or (name_is_final and not call.name_is_final):
             call.announce(events, name_is_final=name_is_final)
         if adds_arguments and piece.text is not None:
             call.brackets.feed(piece.text)
@@ -275,7 +276,7 @@ class ChatCalls:
             return latest
         if name != latest.name:
             return None
-        is_repetition = not piece.has_arguments or (latest.key not in self._listed and latest.has_same_arguments(piece))
+        is_repetition = piece.is_blank or (latest.key not in self._listed and latest.has_same_arguments(piece))
         return latest if is_repetition else None
 
     def _begin(self, slot: _Slot, events: list[SourceEvent]) -> _Call:
@@ -292,11 +293,11 @@ class ChatCalls:
         excess = self._last = self._excess = self._excess or _Call("")
         if piece.slot in self._latest:
             self._latest[piece.slot] = excess
-        is_reported = (piece.slot, piece.id or excess.id) == (self._refused, excess.id)
+        is_reported = (piece.slot, piece.id or excess.id) == (self._last_excess_slot, excess.id)
         if (piece.id or piece.name) and not is_reported:
-            self._refused, excess.id = piece.slot, piece.id
-            OpenCall(str(len(self._calls) + self._count), piece.id, piece.name).refuse(events)
-            self._count += 1
+            self._last_excess_slot, excess.id = piece.slot, piece.id
+            OpenCall(str(len(self._calls) + self._excess_count), piece.id, piece.name).refuse(events)
+            self._excess_count += 1
         return True
 
 
@@ -315,7 +316,7 @@ def _read(entry: Any) -> _Piece | None:
         return None
     if function:
         return _unreadable(slot, entry)
-    return _read_function(entry, slot, entry)  # some servers send no `function`, or the id before it
+    return _read_function(entry, slot, entry)  # the fields without `function`, or only the id
 
 
 def _read_function(function: dict[str, Any], slot: _Slot, entry: dict[str, Any]) -> _Piece | None:
