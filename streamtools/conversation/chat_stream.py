@@ -45,9 +45,9 @@ log = Logger(__name__)
 Review: TypeAlias = Callable[
     [list[dict[str, Any]]], "list[dict[str, Any]] | Awaitable[list[dict[str, Any]] | None] | None"
 ]
-"""A function that reviews the messages of a follow-up request before they are sent.
+"""A function that reviews the messages that a follow-up request adds to the conversation, before they are sent.
 
-It gets the messages in OpenAI's format, and returns the messages to send. If it returns None, the run ends."""
+It gets these messages in OpenAI's format, and returns the messages to send. If it returns None, the run ends."""
 
 NOT_EMULATED = "no function tools: calls of other tools are not emulated"
 
@@ -67,8 +67,8 @@ class Chat(ToolStream):
     the body of each request, or a `RequestOptions`. The other parameters are those of `ToolStream`.
 
     After an answer with calls, their results are sent to the model, and its next answer is the next step. With
-    `follow_up="never"`, no results are sent. If `follow_up` is a function, it reviews the messages before each
-    follow-up request. If the function raises an exception, the run ends with an error and the exception is raised
+    `follow_up="never"`, no results are sent. If `follow_up` is a function, the function reviews the messages that each
+    follow-up request adds. If the function raises an exception, the run ends with an error and the exception is raised
     again. A chat has at most `max_steps` steps. If the answer of step number `max_steps` contains calls, they do not
     run and remain pending. A `tool_choice` that forces a call applies only to the first step. An answer that does not
     fit the type `output` is requested again up to `OutputOptions.retries` times.
@@ -76,13 +76,13 @@ class Chat(ToolStream):
     If the model's `native_tool_calls` is False, the system prompt teaches it a dialect, a notation for calls in text.
     Other models get the definitions of the tools. By default, the `dialects` are the dialects known for the model's
     name, followed by the other dialects of `"auto"`. If `native_tool_calls` is None, a native call in the messages sets
-    it to True. Messages from a front end mark every call as native, so only a call with a provider's id has this effect
-    in them. With a `Fallback`, the next model continues when a model fails.
+    it to True. In messages from a front end, all calls are marked as native, so only a call with a provider's id has
+    this effect. With a `Fallback`, the next model continues when a model fails.
 
-    The caller may answer pending calls in text with a user message. The message contains the results in the form of
-    the calls' dialect (`~~~tool_result get_weather`). Without such results, the model is informed that the calls did
-    not run, and then reads the user message. A user message that a review returns after calls in text always answers
-    these calls.
+    If `messages` end with pending calls in text, the caller may append a user message with their results, in the form
+    of the calls' dialect (`~~~tool_result get_weather`). If the user message contains no results, the model is informed
+    that the calls did not run, and then reads the user message. A user message that a review returns after calls in
+    text always answers these calls.
 
     Raises ValueError for a value that is not allowed and for invalid messages, TypeError for an unknown parameter.
     """
@@ -121,7 +121,7 @@ class Chat(ToolStream):
         if self._emulation.mode != "off" and options.get("runner", DEFAULT_RUNNER).self_contained:
             raise ValueError("a self-contained agent runs its tools itself; its calls cannot be emulated")
         history = read_messages(messages)
-        if empty := [at for at, message in enumerate(history) if isinstance(message, User) and not message.content]:
+        if empty := [i for i, message in enumerate(history) if isinstance(message, User) and not message.content]:
             log.warning("empty_message", messages=empty, advice="providers refuse a user's message without content")
         self._retries_left = output.retries
         options["output"] = replace(output, type=output_type(output.type))
@@ -147,8 +147,8 @@ class Chat(ToolStream):
         # The first request needs the guards and the tool choice before `ToolStream.__init__` creates them.
         self._guards = options["guards"] = GuardTracker.of(options.get("guards"))
         self._choice = parse_choice(options.get("tool_choice", "auto"))
-        first = events(()) if options.get("resume") is not None else self._next_answer()
-        super().__init__(first, tools=self._registry if tools is not None else None, **options)
+        source = events(()) if options.get("resume") is not None else self._next_answer()
+        super().__init__(source, tools=self._registry if tools is not None else None, **options)
         turns = [message for message in history if isinstance(message, Assistant)]
         self._run.machine.reserve(call for turn in turns for call in turn.calls)
         if self._run.resumed is not None:
@@ -171,8 +171,8 @@ class Chat(ToolStream):
     def history(self) -> list[Message]:
         """The messages of the conversation, with which another chat can continue it.
 
-        If the run has finished or waits for a decision (`suspension`), calls that have not run have no result.
-        Otherwise each of these calls gets a result which says that the call did not run.
+        Calls that have not run have no result while the run is active, after it has finished, and while it waits for a
+        decision (`suspension`). After any other end, each of these calls gets a result: that the call did not run.
         """
         history = [*self._messages, *steps_to_history(self.result.steps[self._sent :])]
         continues = self.suspension is not None or self.result.reason in (None, "finished")
@@ -194,13 +194,13 @@ class Chat(ToolStream):
         if mode == "off" and self._fallback is not None:
             write = partial(self._write, ask)
             return FailoverReply(self._fallback, write, self._discard_answer, self._failures)
-        first = self._write(ask, self._model)
+        normal = self._write(ask, self._model)
         if mode == "off":
-            return Reply(self._model, first)
+            return Reply(self._model, normal)
         if not ask.tools:
-            has_other_tools = bool(self._model.body(first).get("tools"))
+            has_other_tools = bool(self._model.body(normal).get("tools"))
             return Reply(
-                self._model, first, [SourceWarning(Code.NOT_EMULATED, NOT_EMULATED)] if has_other_tools else ()
+                self._model, normal, [SourceWarning(Code.NOT_EMULATED, NOT_EMULATED)] if has_other_tools else ()
             )
         probe = partial(
             StreamMachine,
@@ -210,8 +210,8 @@ class Chat(ToolStream):
             dialects=self._dialects,
             **self._probe_keywords,
         )
-        decision, answer = self._writer.with_type(ask, self._model), None if mode == "force" else first
-        return EmulatedReply(self._model, answer, decision, self._emulation, probe=probe, think=self._think)
+        first, base = None if mode == "force" else normal, self._writer.with_type(ask, self._model)
+        return EmulatedReply(self._model, first, base, self._emulation, probe=probe, think=self._think)
 
     def _write(self, ask: Ask, model: Model) -> Ask:
         """Return the request `ask`, adapted to `model`."""
@@ -220,7 +220,10 @@ class Chat(ToolStream):
         return self._writer.write(ask, model, native=native)
 
     def _discard_answer(self, name: str, whole_step: bool) -> str | None:
-        """Discard the part of a failed model's answer that no other model can continue. See `DiscardAnswer`."""
+        """Discard the part of a failed model's answer that no other model can continue.
+
+        Returns the remaining text. Returns None if a call of the answer has run.
+        """
         run = self._run
         if run.machine.has_run_calls:
             run.emit(run.machine.discard())
@@ -242,8 +245,8 @@ class Chat(ToolStream):
 
     async def _next_source(self) -> EventSource | None:
         """Return the next answer to read, or None if the run sends no further request."""
-        if self._run.resumed is None and (first := await super()._next_source()) is not None:
-            return first
+        if self._run.resumed is None and (source := await super()._next_source()) is not None:
+            return source
         machine = self._run.machine
         is_paused = machine.paused  # the provider paused the turn, and continues it when it is sent unchanged
         complaint = self._find_complaint()

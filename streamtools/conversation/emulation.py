@@ -1,7 +1,7 @@
 """Emulates tool calls for a model that makes none, with up to three requests for each turn.
 
-1. The *normal request* offers the tools. If its answer contains a call, this answer is the turn. The mode `force` omits
-   this request.
+1. The *normal request* offers the tools. If its answer contains a call or an error, this answer is the turn. The mode
+   `"force"` omits this request.
 2. The *decision request* asks the model which tools it needs. If the model names tools, their calls are the turn. This
    request is omitted if the tool choice forbids calls.
 3. The *final request* offers no tools. Its answer is the turn.
@@ -55,12 +55,13 @@ Mode: TypeAlias = Literal["off", "fallback", "force"]
 class Emulation:
     """Options for the emulation of calls.
 
-    With the mode `"fallback"`, the decision request is sent if the normal answer contains no call. With `"force"`, it
-    is sent in every turn. The decision request omits the application's system prompt. With `keep_system="quote"`, it
-    quotes that prompt as data. With `reuse_upstream_answer`, the normal answer is the turn if no tool is needed, and
-    the final request is not sent. `decision_options` are merged into the body of the decision request. The stop words,
-    formats and length limits of the chat are removed from that body. `now` returns a time in nanoseconds, which becomes
-    part of the ids of calls. Raises ValueError for a value that is not allowed.
+    With the mode `"off"`, no calls are emulated. With `"fallback"`, the decision request is sent if the normal answer
+    contains no call. With `"force"`, it is sent in every turn. The decision request omits the application's system
+    prompt (`keep_system="drop"`). With `keep_system="quote"`, it quotes that prompt as data. With
+    `reuse_upstream_answer`, the normal answer is the turn if no tool is needed, and the final request is not sent.
+    `decision_options` are merged into the body of the decision request. The stop words, formats and length limits of
+    the chat are removed from that body. `now` returns a time in nanoseconds, which becomes part of the ids of calls.
+    Raises ValueError for a value that is not allowed.
     """
 
     mode: Mode = "fallback"
@@ -76,7 +77,7 @@ class Emulation:
 
 EMULATED = "tool calls emulated"
 UNKNOWN = "unknown tool calls dropped"
-DIFFERENT = "the answer has different decisions; the last one counts, without tools that need approval or trust"
+DIFFERENT = "the answer has different decisions; the last one counts, without calls that must be approved or trusted"
 UNREADABLE = "the decision about tools is unreadable; no tool is called"
 
 _BEGIN_TURN = ReasoningDelta("")  # begins the turn without visible output
@@ -84,15 +85,16 @@ _BEGIN_TURN = ReasoningDelta("")  # begins the turn without visible output
 
 @dataclass(eq=False, repr=False)
 class EmulatedReply:
-    """The answer to one turn, as a source of events.
+    """The answer to one request of a chat, as a source of events.
 
-    `first` is the normal request, or None if it is omitted. `ask` is the same request with all tools and without a
+    `normal` is the normal request, or None if it is omitted. `ask` is the same request with all tools and without a
     taught dialect, from which the other two requests are made. `probe` creates a state machine with the same parser
-    options as the machine of the run. `think` is called with True when a decision begins, and with False when it ends.
+    options as the machine of the run. `think` is called with True when the decision request begins, and with False when
+    it ends.
     """
 
     model: Model
-    first: Ask | None
+    normal: Ask | None
     ask: Ask
     emulation: Emulation
     probe: Callable[[], StreamMachine]
@@ -101,8 +103,8 @@ class EmulatedReply:
     def __post_init__(self) -> None:
         self._batches = self._run()
         self._reply: Reply | None = None  # the reply to the current request
-        self._first_answer: list[SourceEvent] | None = None  # the complete normal answer, if it contains no call
-        self._first_usage: Usage | None = None
+        self._normal_answer: list[SourceEvent] | None = None  # the complete normal answer, if it contains no call
+        self._normal_usage: Usage | None = None
         self._hidden_usage: Usage | None = None  # usage of answers that are not shown, until it is reported
 
     def __aiter__(self) -> Self:
@@ -124,11 +126,11 @@ class EmulatedReply:
     async def _run(self) -> AsyncGenerator[Sequence[SourceEvent]]:
         """Send the requests in order, and yield the batches of the turn."""
         ask = self.ask
-        if self.first is not None:
-            self._reply = reply = Reply(self.model, self.first)
-            begun = await self._begin(reply, bool(self.first.tools))
-            if begun is not None:
-                yield begun
+        if self.normal is not None:
+            self._reply = reply = Reply(self.model, self.normal)
+            beginning = await self._read_until_call(reply, bool(self.normal.tools))
+            if beginning is not None:
+                yield beginning
                 async for batch in reply:
                     yield batch
                 return
@@ -142,7 +144,7 @@ class EmulatedReply:
                 decision, usage = await self._ask_for_decision()
             finally:
                 self.think(False)
-            self._hidden_usage = _sum(self._first_usage, usage)
+            self._hidden_usage = _sum(self._normal_usage, usage)
             if isinstance(decision, SourceError):
                 yield [*self._usage_events(), decision]
                 return
@@ -159,25 +161,25 @@ class EmulatedReply:
                 warnings.append(SourceWarning(Code.DECISION_UNREADABLE, UNREADABLE))
             if calls or ask.tool_choice.mode != "auto":
                 # If the tool choice requires a call and there is none, the state machine reports the violation.
-                now = self.emulation.now()
+                prefix = f"{ID_PREFIX}{self.emulation.now()}_"
                 native = [
-                    NativeToolCall(f"emulated {at}", call.name, call.arguments, f"{ID_PREFIX}{now}_{at}", emulated=True)
-                    for at, call in enumerate(calls)
+                    NativeToolCall(f"emulated {index}", call.name, call.arguments, f"{prefix}{index}", emulated=True)
+                    for index, call in enumerate(calls)
                 ]
                 end = ProviderCompleted(finish_reason="tool_calls" if native else "stop", usage=self._hidden_usage)
                 yield [*warnings, *native, end]
                 return
-        if self._first_answer is not None and self.emulation.reuse_upstream_answer:
+        if self._normal_answer is not None and self.emulation.reuse_upstream_answer:
             self._hidden_usage = usage
-            yield [*warnings, *self._usage_events(), *map(self._with_hidden_usage, self._first_answer)]
+            yield [*warnings, *self._usage_events(), *map(self._with_hidden_usage, self._normal_answer)]
             return
-        self._hidden_usage = _sum(self._first_usage, usage)
+        self._hidden_usage = _sum(self._normal_usage, usage)
         self._reply = reply = Reply(self.model, ask_without_tools(ask))
         yield [*warnings, *self._usage_events()]
         async for batch in reply:
             yield [self._with_hidden_usage(event) for event in batch]
 
-    async def _begin(self, reply: Reply, has_tools: bool) -> list[SourceEvent] | None:
+    async def _read_until_call(self, reply: Reply, has_tools: bool) -> list[SourceEvent] | None:
         """Read the normal answer until it contains a call or an error, and return the events up to that point.
 
         Returns None if the complete answer contains no call, or if the provider refuses tools.
@@ -193,7 +195,7 @@ class EmulatedReply:
                     return buffered
         if any(map(_shows_call_or_error, machine.close())):
             return buffered
-        self._first_answer, self._first_usage = buffered, machine.usage
+        self._normal_answer, self._normal_usage = buffered, machine.usage
         return None
 
     async def _ask_for_decision(self) -> tuple[ModelDecision | SourceError, Usage | None]:

@@ -7,7 +7,8 @@ call, and the next model gets its result.
 
 A model fails in these cases: the connection is lost, no bytes arrive before the timeout, the stream ends without its
 terminator, the stream contains an error, or the status is 408, 429 or 5xx. With any other error status, the provider
-has refused the request itself. Then no other model is called.
+has refused the request itself, so no other model is called. The same applies if the error contains the model's text
+because the provider could not parse a call in it.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ OnBreak: TypeAlias = Literal["continue", "restart_step", "fail"]
 DiscardAnswer: TypeAlias = Callable[[str, bool], str | None]
 """A function that discards the part of a failed model's answer that no other model can continue.
 
-The arguments are the name of the failed model, and whether to discard the whole step. The function returns the
+The arguments are the name of the failed model, and True if the whole step must be discarded. The function returns the
 remaining text, which includes complete calls in text. It returns None if a call of the answer has run."""
 
 _NO_TERMINATOR = "the stream ended before it was complete"
@@ -101,7 +102,7 @@ class Fallback:
 
 @dataclass
 class Failures:
-    """The failures in one run.
+    """The failures of models in one run, which all answers of the run share.
 
     `failed` contains the indexes of the failed models. `unsent` contains events that the next answer begins with.
     """
@@ -114,7 +115,8 @@ class Failures:
 class FailoverReply:
     """The answer to one request, as a source of events. Several models may contribute to it in order.
 
-    `_write` returns the request for a model. If `_discard_answer` is None, a failure ends an answer that has begun.
+    `_write` returns the request for a model. If `_discard_answer` is None, no other model continues an answer that has
+    begun, and a failure then ends it with an error.
     """
 
     _fallback: Fallback
@@ -143,8 +145,8 @@ class FailoverReply:
     @property
     def _model(self) -> Model:
         """The current model, or the first model to call if no request was sent yet."""
-        first = self._fallback.circuits.order(self._failures.failed)[0] if self._answer is None else self._answer.index
-        return self._fallback.models[first]
+        untried = self._fallback.circuits.order(self._failures.failed)
+        return self._fallback.models[untried[0] if self._answer is None else self._answer.index]
 
     async def __anext__(self) -> Sequence[SourceEvent]:
         if self._over:

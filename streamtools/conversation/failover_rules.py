@@ -5,8 +5,8 @@ models, and the gateway uses it for its upstreams. `Circuits` count failures acr
 
 The *shown text* is the text of the failed model that the reader has already seen. Some servers accept it as a prefill,
 the beginning of an answer, and continue after it. Other models only get an instruction to continue, and may first
-repeat the end of the shown text. `Continuation` therefore buffers the beginning of the second answer as long as the
-shown text contains it.
+repeat the end of the shown text. `Continuation` therefore buffers the beginning of the next model's answer as long as
+the shown text contains it.
 """
 
 from __future__ import annotations
@@ -94,11 +94,13 @@ class SharedAnswer:
 
     def __init__(self, circuits: Circuits, failed: Collection[int] = ()) -> None:
         self.fault: SourceError | None = None
-        """The failure of the current model."""
+        """The failure of the current model; None if it has not failed."""
         self.begun = False
         """Whether `read` has returned a part of the answer."""
         self.complete = False
-        """Whether at least one turn of the answer is complete. Later failures no longer switch models."""
+        """Whether a turn has ended, completely or with an error that another model cannot avoid.
+
+        After that, no failure is stored, so no other model continues the answer."""
         self._circuits = circuits
         self._untried = circuits.order(failed)
         self.index = self._untried.pop(0)
@@ -113,7 +115,7 @@ class SharedAnswer:
     def read(self, events: Iterable[SourceEvent], *, may_fail: bool = True) -> list[SourceEvent]:
         """Return the events before the first failure, and store this failure in `fault`.
 
-        With `may_fail=False`, a failure is not stored, but returned as an event.
+        With `may_fail=False`, no failure is stored, and all events are returned.
         """
         read: list[SourceEvent] = []
         for event in events:
@@ -147,19 +149,19 @@ class SharedAnswer:
         self.fault = None
         self.index = self._untried.pop(0)
 
-    def continue_text(self, written: str, prefill: Prefill | None) -> None:
-        """From now on, remove a repetition of `written` from the beginning of the current model's text.
+    def continue_text(self, shown: str, prefill: Prefill | None) -> None:
+        """From now on, remove a repetition of the text `shown` from the beginning of the current model's text.
 
         With `prefill`, the server continues the prefilled text. Without it, an instruction asked the model to continue.
         """
         how: Literal["echoed", "prefilled", "instructed"] = "instructed"
         if prefill is not None:
             how = "echoed" if prefill.echoes else "prefilled"
-        self._continuation = Continuation(written, how)
+        self._continuation = Continuation(shown, how)
 
 
 def failure_of(event: SourceEvent) -> SourceError | None:
-    """Return the failure that `event` reports. Returns None if another model must not be tried."""
+    """Return the failure that `event` reports, if another model may avoid it; otherwise None."""
     if isinstance(event, ProviderCompleted) and event.finish_reason == "error":
         return SourceError("the provider ended the turn with an error")
     if not isinstance(event, SourceError) or event.failed_generation:
@@ -169,9 +171,9 @@ def failure_of(event: SourceEvent) -> SourceError | None:
 
 
 class Continuation:
-    """Reads the deltas of the second answer, and returns their new text.
+    """Reads the deltas of the next model's answer, and returns their new text.
 
-    `shown` is the whole shown text. `how` says what makes the second model continue it:
+    `shown` is the whole shown text. `how` says what makes the next model continue it:
 
     - `"prefilled"`: The request ends with the shown text.
     - `"echoed"`: The request ends with the shown text, and the server may repeat that text in its answer.
@@ -189,25 +191,23 @@ class Continuation:
     def __init__(self, shown: str, how: Literal["prefilled", "echoed", "instructed"]) -> None:
         self._shown = shown
         self._instructed = instructed = how == "instructed"
-        self._first = max(0, len(shown) - WINDOW)  # index in `shown` at which the search begins
-        # With "instructed", the index in `shown` at which the buffered text occurs.
-        # With "echoed", the number of characters of the prefill that the answer has repeated.
-        self._at = self._first if instructed else 0
+        self._window_start = max(0, len(shown) - WINDOW)  # index in `shown` at which the search begins
+        self._found_at = self._window_start  # with "instructed", the index in `shown` at which the buffered text occurs
         self._pending = ""
-        self._white = "" if instructed else shown[len(shown.rstrip()) :]
-        self._white_repeated = 0  # the number of characters in `_white` that the answer has repeated
+        self._space = "" if instructed else shown[len(shown.rstrip()) :]
         self._echo = shown.rstrip() if how == "echoed" else ""
-        self._decided = instructed and not shown  # then all further text is new
+        self._space_repeated = self._echo_repeated = 0  # numbers of characters that the answer has repeated
+        self._decided = instructed and not shown  # if True, all further text is new
 
     def feed(self, text: str) -> str:
-        """Read the next text of the answer. Returns the new text that the reader can see now."""
+        """Read the next text of the answer. Returns the text that is certainly new."""
         if self._decided or not text:
             return text
         if not self._instructed:
             return self._after_prefill(text)
         self._pending += text
-        self._at = self._shown.find(self._pending, self._at)
-        may_repeat = 0 <= self._at < len(self._shown) - len(self._pending)
+        self._found_at = self._shown.find(self._pending, self._found_at)
+        may_repeat = 0 <= self._found_at < len(self._shown) - len(self._pending)
         return "" if may_repeat else self._decide()
 
     def close(self) -> str:
@@ -217,10 +217,10 @@ class Continuation:
         if self._instructed:
             return self._decide()
         self._decided = True
-        return self._echo[: self._at]
+        return self._echo[: self._echo_repeated]
 
     def read(self, event: SourceEvent, out: list[SourceEvent]) -> None:
-        """Read an event of the second answer, and append the events for the reader to `out`."""
+        """Read an event of the next model's answer, and append the events for the reader to `out`."""
         if isinstance(event, TextDelta):
             text = self.feed(event.text)
             out += [TextDelta(text)] if text else []
@@ -228,40 +228,40 @@ class Continuation:
         if not isinstance(event, ReasoningDelta | SourceUsage | SourceWarning) and (pending := self.close()):
             out.append(TextDelta(pending))
         if isinstance(event, ProviderCompleted):
-            # The event describes only the second part of the turn, so a later request must not refer to its response.
+            # The event describes only the last part of the turn, so a later request must not refer to its response.
             event = replace(event, text=None, response_id=None)
         out.append(event)
 
     def _after_prefill(self, text: str) -> str:
         """Return the text that repeats neither the prefill nor the white space after it."""
         if self._echo:
-            expected = self._echo[self._at : self._at + len(text)]
+            expected = self._echo[self._echo_repeated : self._echo_repeated + len(text)]
             if not text.startswith(expected):
-                text = self._echo[: self._at] + text
+                text = self._echo[: self._echo_repeated] + text
             else:
-                self._at += len(expected)
-                if self._at < len(self._echo):
+                self._echo_repeated += len(expected)
+                if self._echo_repeated < len(self._echo):
                     return ""
                 text = text[len(expected) :]
             self._echo = ""
-        white, at = self._white, self._white_repeated
+        space, repeated = self._space, self._space_repeated
         for character in text:
-            if at == len(white) or character != white[at]:
+            if repeated == len(space) or character != space[repeated]:
                 break
-            at += 1
-        text, self._white_repeated = text[at - self._white_repeated :], at
-        self._decided = bool(text) or at == len(white)
+            repeated += 1
+        text, self._space_repeated = text[repeated - self._space_repeated :], repeated
+        self._decided = bool(text) or repeated == len(space)
         return text
 
     def _decide(self) -> str:
         """Return the buffered text. A repetition at its beginning is removed if it is unambiguous."""
         self._decided = True
         shown, text = self._shown, self._pending
-        longest = min(len(text), len(shown) - self._first)
-        lengths = [length for length in range(SHORTEST, longest + 1) if shown.endswith(text[:length])]
+        max_length = min(len(text), len(shown) - self._window_start)
+        lengths = [length for length in range(SHORTEST, max_length + 1) if shown.endswith(text[:length])]
         if len(lengths) != 1:
             return text
         begin = len(shown) - lengths[0]
         inside_word = shown[begin - 1 : begin].isalnum() and text[0].isalnum()
-        is_first = shown.find(text[: lengths[0]], self._first) == begin
+        is_first = shown.find(text[: lengths[0]], self._window_start) == begin
         return text[lengths[0] :] if is_first and not inside_word else text

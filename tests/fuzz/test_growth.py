@@ -211,8 +211,8 @@ def white_space_is_cut_off(patch: pytest.MonkeyPatch) -> None:
     """With each character of it that a second answer repeats."""
 
     def after_prefill(continuation: Continuation, text: str) -> str:
-        while text and continuation._white and text[0] == continuation._white[0]:
-            text, continuation._white = text[1:], continuation._white[1:]
+        while text and continuation._space and text[0] == continuation._space[0]:
+            text, continuation._space = text[1:], continuation._space[1:]
         return text
 
     patch.setattr(Continuation, "_after_prefill", after_prefill)

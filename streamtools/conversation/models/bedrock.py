@@ -39,8 +39,11 @@ class BedrockConverse(HTTPModel):
 
     The default of `region` is the region in the model's ARN, else `AWS_REGION`, else `AWS_DEFAULT_REGION`.
     `credentials` are credentials of botocore, or any object with the method `get_frozen_credentials`. If they are None,
-    botocore finds credentials. Converse has no tool choice `none`. For this tool choice, the request contains no tools.
-    But if the history contains calls, the tools are sent, because Converse would refuse calls without their tools.
+    botocore finds credentials. `native_tool_calls` is True by default, unless `base_url` is set. The other parameters
+    are those of `HTTPModel`.
+
+    Converse has no tool choice `none`. For this tool choice, the request contains the tools only if the history
+    contains calls, because Converse would refuse calls without their tools.
     """
 
     format = "bedrock"
@@ -57,7 +60,7 @@ class BedrockConverse(HTTPModel):
         native_tool_calls: bool | None = None,
         **given: Any,
     ) -> None:
-        """Raise ValueError if the region is not known, and the errors of `HTTPModel`."""
+        """Raise ValueError if neither a region nor `base_url` is known, and the errors of `HTTPModel`."""
         arn_region = model.split(":")[3] if model.startswith("arn:") and model.count(":") >= 5 else ""
         default_region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
         self._region = region or arn_region or default_region or ""
@@ -111,8 +114,8 @@ class BedrockConverse(HTTPModel):
         if self._credentials is None:
             self._credentials = get_session().get_credentials()
         if self._credentials is None or not self._region:
-            missing = "AWS credentials" if self._region else "region"
-            raise ValueError(f"There are no {missing} to sign with. Set AWS_BEARER_TOKEN_BEDROCK or provide them.")
+            missing = "AWS credentials" if self._region else "a region"
+            raise ValueError(f"Signing needs {missing}. To send an API key instead, set AWS_BEARER_TOKEN_BEDROCK.")
         signed = AWSRequest("POST", request.url, headers=dict(request.headers), data=request.content)
         SigV4Auth(self._credentials.get_frozen_credentials(), "bedrock", self._region).add_auth(signed)
         return dict(signed.headers.items())

@@ -29,19 +29,19 @@ from streamtools.sources import Source
 
 DEFAULT_TIMEOUTS = Timeouts()
 
-_MODEL_MAKERS = {
+_NATIVE_HOSTS = {
     "api.openai.com", "api.anthropic.com", "generativelanguage.googleapis.com", "aiplatform.googleapis.com",
     "api.mistral.ai", "api.x.ai", "api.deepseek.com", "api.moonshot.ai", "api.moonshot.cn", "api.cohere.ai",
     "api.cohere.com",
 }  # fmt: skip
-_REGIONAL_MAKERS = (".openai.azure.com", "-aiplatform.googleapis.com")
+_NATIVE_HOST_ENDINGS = (".openai.azure.com", "-aiplatform.googleapis.com")
 
 Key = str | Callable[[], str] | None
 
 
 def calls_natively_at(host: str) -> bool:
-    """Return whether a host belongs to a company whose models all make native calls."""
-    return host in _MODEL_MAKERS or host.endswith(_REGIONAL_MAKERS)
+    """Return whether `host` belongs to a company whose models all make native calls."""
+    return host in _NATIVE_HOSTS or host.endswith(_NATIVE_HOST_ENDINGS)
 
 
 class HTTPModel(ABC):
@@ -51,21 +51,21 @@ class HTTPModel(ABC):
     `api_key` is the key, or a function that returns the key. If it is None, the key is read from the provider's
     environment variable for each request. With `""`, no key is sent. `client` is an asynchronous client of httpx or
     httpx2, or any object with the same `stream` method. The model never closes `client`. If `client` is None, each
-    request creates its own client. `headers` replace headers that the model sets. `native_tool_calls` says whether the
-    model makes native calls. Its default is True if `base_url` belongs to a company whose models all make native calls.
-    Otherwise its default is None, which means unknown. `timeout` is a `Timeouts`, a timeout of httpx, or a number of
-    seconds for each limit. `retries` is the number of times that a failed request is sent again. A request is sent
-    again only if no byte of its answer has arrived.
+    request creates its own client. `headers` are sent with each request. They replace headers of the same name that the
+    model sets. `native_tool_calls` says whether the model makes native calls. Its default is True if `base_url` belongs
+    to a company whose models all make native calls. Otherwise its default is None, which means unknown. `timeout` is a
+    `Timeouts`, a timeout of httpx, a number of seconds for each limit, or None for no limits. `retries` is the number
+    of times that a failed request is sent again. A request is sent again only if no byte of its answer has arrived.
 
     `send_reasoning` says which reasoning a request for chat completions includes: that of exchanges with calls
     (`"with_calls"`), all (`"always"`), that of the last exchange (`"since_user"`), or none (`"never"`). An exchange is
-    a user message and all messages up to the next one. `reasoning_field` is the name of the reasoning field. It is
-    needed for a history from a front end, and for a host whose field is not known. `previous_id` is for providers that
-    store responses. With it, a request names the last response in the history and contains only the messages after it.
-    If the provider no longer has this response, the request is sent again with the whole history. `prefill` names a
-    server that can continue the beginning of an answer: `"vllm"`, `"sglang"` or `"llama.cpp"`. If it is None, known
-    providers are found by their URL. With `""`, prefills are disabled. `options` are merged into each body. An option
-    of None removes the field from the body.
+    a user message and all messages up to the next one. `reasoning_field` is the name of the message field in which the
+    host expects reasoning. It is needed for a history from a front end, and for a host whose field is not known.
+    `previous_id` is for providers that store responses. With it, a request names the last response in the history and
+    contains only the messages after it. If the provider no longer has this response, the request is sent again with the
+    whole history. `prefill` names a server that can continue the beginning of an answer: `"vllm"`, `"sglang"` or
+    `"llama.cpp"`. If it is None, known providers are found by their URL. With `""`, prefills are disabled. `options`
+    are merged into each body. An option of None removes the field from the body.
     """
 
     format: ClassVar[str]
@@ -77,7 +77,7 @@ class HTTPModel(ABC):
     """Names of environment variables. The first variable that is set contains the key."""
     _key_header: ClassVar[str] = "Authorization"  # the header for the key; `Authorization` adds `Bearer` before the key
     _required_headers: ClassVar[Mapping[str, str]] = {}  # headers that the provider requires in every request
-    _previous: ClassVar[str] = ""  # the body's field for the id of an earlier response; "" if none are stored
+    _previous_id_field: ClassVar[str] = ""  # the field for the id of an earlier response; "" if there is none
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class HTTPModel(ABC):
             check_word("reasoning_field", reasoning_field, get_args(ReasoningField))
         if retries < 0:
             raise ValueError(f"`retries` must be 0 or more, got {retries}.")
-        if previous_id and not self._previous:
+        if previous_id and not self._previous_id_field:
             raise ValueError(f"{type(self).__name__} does not support `previous_id`. Leave it out.")
         if previous_id and options.get("store") is False:
             raise ValueError("With store=False the provider stores no response that `previous_id` could name.")
@@ -178,7 +178,7 @@ class HTTPModel(ABC):
         )
 
     def _stored_turn(self, ask: Ask) -> int | None:
-        """Return the index of the last turn that the provider stores; None if the request sends the whole history."""
+        """Return the index of the last turn that the provider stores; None if the whole history must be sent."""
         stores = {**self.options, **ask.options}.get("store") is not False
         if not self.previous_id or ask.whole_history or not stores:
             return None
@@ -198,7 +198,7 @@ class HTTPModel(ABC):
             turn = ask.history[index]
             assert isinstance(turn, Assistant)
             following = write_continuation(turn, ask.history[index + 1 :], self.format, **options)
-            return {self._previous: turn.response_id}, following
+            return {self._previous_id_field: turn.response_id}, following
         return {}, write_messages(ask.history, self.format, **options)
 
     def _path(self) -> str:
@@ -215,7 +215,7 @@ class HTTPModel(ABC):
             raise ValueError(f'{self!r} has no API key: set {names}, or pass api_key ("" sends none)')
         key = (key or "").strip()  # a key from a file may end with a line feed
         if not key.isascii() or not key.isprintable():
-            raise ValueError(f"the API key of {self!r} holds characters that no header can")
+            raise ValueError(f"the API key of {self!r} contains characters that a header cannot contain")
         if key:
             headers[self._key_header] = f"Bearer {key}" if self._key_header == "Authorization" else key
         given = {name.lower() for name in self._given_headers}

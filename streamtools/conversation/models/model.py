@@ -34,7 +34,8 @@ class Ask:
     body after the options of the model. An option of None removes the field from the body. `dialects` are the enabled
     dialects, in which results of calls in text are written. If `whole_history` is True, the request contains the whole
     history, even if the provider stores a part of it. `prefill` is the beginning of the answer, which the model
-    continues if its server supports that. `output` is the type of the answer, for a provider that accepts a schema.
+    continues. It is not sent if the model's server does not support prefills. `output` is the type of the answer, for a
+    provider that accepts a schema.
     """
 
     history: tuple[Message, ...]
@@ -98,9 +99,10 @@ def tool_definitions(ask: Ask, format: ProviderFormat) -> list[Body]:
 def add_options(
     body: Body, *options: Mapping[str, Any], inside: str = "", names: Mapping[str, str] = MappingProxyType({})
 ) -> Body:
-    """Return `body` with `options`, renamed and moved as in `place_options`.
+    """Return `body` with `options` merged into it, in order, under the provider's names.
 
-    If `names` contains `stop`, a single stop word becomes a list.
+    `names` maps accepted names to the provider's names. If `inside` is the name of an object, the options in `names`
+    are moved into this object. If `names` contains `stop`, a single stop word becomes a list.
 
     >>> add_options({"model": "m"}, {"stop": "END", "seed": 1}, {"seed": None}, names={"stop": "stop_sequences"})
     {'model': 'm', 'stop_sequences': ['END']}
@@ -116,10 +118,9 @@ def add_options(
 
 
 def place_options(options: Mapping[str, Any], inside: str, names: Mapping[str, str]) -> Body:
-    """Return `options` under the provider's names. `names` maps accepted names to the provider's names.
+    """Return `options` under the provider's names. `inside` and `names` are the parameters of `add_options`.
 
-    If `inside` is the name of an object, the options in `names` are moved into this object. Otherwise all options
-    remain at the top level. A value of None is kept, so that `merge` removes the field.
+    A value of None is kept, so that `merge` removes the field.
 
     >>> place_options({"max_tokens": 9, "think": True}, "options", {"max_tokens": "num_predict"})
     {'options': {'num_predict': 9}, 'think': True}

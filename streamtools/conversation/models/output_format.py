@@ -49,7 +49,7 @@ _FORMATS: dict[str, Callable[[str, Any], Body]] = {
 
 
 def takes_schema(model: object, output: OutputType, options: Mapping[str, Any], *, tools: bool) -> bool:
-    """Return whether a request with these options can carry the schema. `tools` is whether it also carries tools."""
+    """Return whether a request with these options can carry the schema. `tools` says whether it also carries tools."""
     format = getattr(model, "format", None)
     if tools:
         return urlsplit(str(getattr(model, "url", ""))).hostname == "api.openai.com"
@@ -85,7 +85,7 @@ class AnswerToolReader:
         self._has_deltas: dict[str, bool] = {}  # by call key: whether a delta of the arguments has arrived
 
     def read(self, batch: Sequence[SourceEvent]) -> Sequence[SourceEvent]:
-        """Return the events of `batch` with this replacement."""
+        """Return the events of `batch`, with text events instead of events of the answer tool's call."""
         return [read for event in batch for read in self._read(event)]
 
     def _read(self, event: SourceEvent) -> tuple[SourceEvent, ...]:

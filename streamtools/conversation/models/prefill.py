@@ -53,7 +53,7 @@ _CLAUDE_BEFORE_4_6 = re.compile(  # claude-sonnet-4-5-20250929, claude-3-5-haiku
 
 
 def known_prefill(format: str, url: str, model: str) -> str | None:
-    """Return the key in `PREFILLS` for a model at the URL of a known provider, or None if the URL is not known.
+    """Return the key in `PREFILLS` for a model at `url`; None if the URL or the model is not known to support prefills.
 
     vLLM, SGLang and llama.cpp have no fixed URL, so the caller must name them.
     """
@@ -70,7 +70,7 @@ def known_prefill(format: str, url: str, model: str) -> str | None:
 
 
 def prefill_of(model: object, *options: Mapping[str, Any]) -> Prefill | None:
-    """Return how a request with these `options` asks `model` to continue a prefill, or None if it cannot do so."""
+    """Return the fields for a prefill in a request with these `options`; None if `model` cannot continue a prefill."""
     name = getattr(model, "prefill", None)
     prefill = PREFILLS.get(name) if isinstance(name, str) else None
     if prefill is None:

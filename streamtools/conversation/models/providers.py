@@ -89,16 +89,16 @@ class OpenAIChat(HTTPModel):
 class OpenAIResponses(HTTPModel):
     """A model that is called at `/responses`, with the key in `OPENAI_API_KEY`.
 
-    Each request contains the whole history. With `previous_id`, a request names the last response and contains only the
-    messages after it. By default the provider stores responses, which `store=False` prevents. Reasoning models then
-    need `include=["reasoning.encrypted_content"]`, so that later requests can contain their reasoning.
+    Each request contains the whole history. But with `previous_id=True`, a request names the last response and contains
+    only the messages after it. By default the provider stores responses, which `store=False` prevents. Reasoning models
+    then need `include=["reasoning.encrypted_content"]`, so that later requests can contain their reasoning.
     """
 
     format = "responses"
     _default_base_url = "https://api.openai.com/v1"
     _endpoint = "/responses"
     key_names = ("OPENAI_API_KEY",)
-    _previous = "previous_response_id"
+    _previous_id_field = "previous_response_id"
 
     def body(self, ask: Ask) -> Body:
         def write_choice(choice: ToolChoice) -> Body:
@@ -181,8 +181,8 @@ class GeminiChat(HTTPModel):
 class GeminiInteractions(HTTPModel):
     """A model of Google that is called at `/interactions`, with the key in `GOOGLE_API_KEY` or `GEMINI_API_KEY`.
 
-    Each request contains the whole history. With `previous_id`, a request names the last interaction and contains only
-    the messages after it. By default Google stores interactions, which `store=False` prevents.
+    Each request contains the whole history. But with `previous_id=True`, a request names the last interaction and
+    contains only the messages after it. By default Google stores interactions, which `store=False` prevents.
     """
 
     format = "interactions"
@@ -192,7 +192,7 @@ class GeminiInteractions(HTTPModel):
     key_names = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
     _key_header = "x-goog-api-key"
     _required_headers: ClassVar[Mapping[str, str]] = {"Api-Revision": "2026-05-20"}
-    _previous = "previous_interaction_id"
+    _previous_id_field = "previous_interaction_id"
 
     def body(self, ask: Ask) -> Body:
         def write_choice(choice: ToolChoice) -> Body:

@@ -17,16 +17,16 @@ _Delta: TypeAlias = str | bytes | SourceEvent | BaseException
 ScriptedReply: TypeAlias = _Delta | Sequence[_Delta]
 """One answer of a `ScriptedModel`.
 
-It is a text, or a list of text deltas, source events, or chunks of a provider's stream. If the list contains an
-exception, the transport raises the exception at this position."""
+It is one delta or a list of deltas. A delta is a text, a source event, a chunk (bytes) of a provider's stream, or an
+exception, which the transport raises at this position."""
 
 
 class ScriptedModel:
     """A model that returns the given `answers` in order, and records the requests in `asks`.
 
-    After text deltas, a `ProviderCompleted` event is added, so that the answer is complete. After other events, no
-    event is added. Bytes are read by the adapter named `format`, or by the adapter that recognizes them. The source
-    converts an exception to an error event, like an exception of the network.
+    If all deltas of an answer are texts, a `ProviderCompleted` event is added at its end. Otherwise no event is added.
+    Bytes are read by the adapter named `format`, or by the adapter that recognizes them. The source converts an
+    exception to an error event, like an exception of the network. `options` are fields of the body.
 
     >>> model = ScriptedModel(["Hello!"])
     >>> model.asks

@@ -45,12 +45,12 @@ BACKOFF = 0.5
 
 A random time of up to `BACKOFF` seconds is added to each wait."""
 LONGEST_BACKOFF = 8.0
-"""The longest wait before an attempt, in seconds, without the random time."""
+"""The longest wait before an attempt, in seconds. The random time is added to it."""
 LONGEST_RETRY_AFTER = 60.0
 """The longest wait that a provider may request, in seconds. If it requests more, the request is not sent again."""
 
-_RETRIED = (408, 409, 429)  # the statuses below 500 after which the request is sent again
-_RESPONSE_UNKNOWN = (400, 404)
+_RETRYABLE_STATUSES = (408, 409, 429)  # the statuses below 500 after which the request is sent again
+_UNKNOWN_RESPONSE_STATUSES = (400, 404)
 """Statuses with which a provider may reject a request because it no longer has the earlier response named in it."""
 
 NOT_ACCEPTED = "the provider's answer has a content encoding that was not accepted"
@@ -142,16 +142,16 @@ class ModelResponse:
         self._opened = opened
         self._transport = Transport(response)
         self._between_bytes = between_bytes
-        self._first: bytes | None = None
+        self._first_bytes: bytes | None = None
         self._closed = False
 
     async def read_first(self) -> None:
-        self._first = await anext(self._transport, None)
+        self._first_bytes = await anext(self._transport, None)
 
     async def aiter_bytes(self) -> AsyncIterator[bytes]:
         """Yield the decoded bytes of the body. Raises `BetweenBytesTimeout` after the timeout."""
-        if self._first is not None:
-            yield self._first
+        if self._first_bytes is not None:
+            yield self._first_bytes
         while True:
             chunk = None
             with anyio.move_on_after(self._between_bytes) as scope:
@@ -227,7 +227,7 @@ class Sending:
         if (
             with_whole_history is not None
             and isinstance(answer, ModelResponse)
-            and answer.status_code in _RESPONSE_UNKNOWN
+            and answer.status_code in _UNKNOWN_RESPONSE_STATUSES
         ):
             log.info("whole_history_sent", status=answer.status_code)
             await self._drop_response()
@@ -288,7 +288,7 @@ class Sending:
             host = f"{target.scheme}://{target.netloc.rpartition('@')[2]}"
         except ValueError:
             host = ""
-        shown = host if host and host.isprintable() and len(host) < 300 else "elsewhere"
+        shown = host if host and host.isprintable() and len(host) < 300 else "another address"
         message, url = f"the provider redirects to {shown}; nothing was sent there", shown_url(self._request.url)
         return SourceError(message, status=response.status_code, url=url)
 
@@ -343,9 +343,9 @@ def _wait_before_retry(state: RetryCallState) -> float:
 
 
 def _refused(response: ModelResponse) -> Attempt:
-    """Return the attempt for a response with an error status. It may be repeated if the error may be temporary."""
+    """Return the attempt for a response with an error status. It allows a retry if the error may be temporary."""
     retry_after = _retry_after(response.headers)
-    may_retry = response.status_code in _RETRIED or response.status_code >= 500
+    may_retry = response.status_code in _RETRYABLE_STATUSES or response.status_code >= 500
     advice = response.headers.get("x-should-retry")  # OpenAI and Anthropic send it, and it overrides the status
     if advice in ("true", "false"):
         may_retry = advice == "true"
