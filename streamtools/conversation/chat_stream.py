@@ -260,7 +260,7 @@ class Chat(ToolStream):
             return None
         await self._close_source()  # a review may take long
         machine.expect_answer()
-        self._guards.count_tokens(machine.tokens_used)
+        self._guards.check_tokens(machine.tokens_used)
         if self._steps_left == 0:
             self._guards.trip("max_steps")
         if self._guards.why is not None:

@@ -285,18 +285,18 @@ class RewrittenExchange(Exchange):
         sent = self._stream_or_keep(self._answer.release())
         if self.judge is not None and self.judge.gate.drops:
             self.complete = True
-            self.judge.gate.ended.clear()
+            self.judge.gate.unjudged.clear()
         return sent
 
     def _end_answer(self) -> bytes:
         """End the answer. If text waits for the judge, returns only the bytes before this text."""
-        if self.judge is not None and self.judge.gate.ended:
+        if self.judge is not None and self.judge.gate.unjudged:
             return b""
         sent = b""
         if not self._answer_closed:
             self._answer_closed = True
             sent = self._stream_or_keep(self._answer.close())
-            if self.judge is not None and self.judge.gate.ended:
+            if self.judge is not None and self.judge.gate.unjudged:
                 return sent
         if self._client_request.streamed:
             return sent

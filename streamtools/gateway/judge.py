@@ -37,7 +37,7 @@ class AnswerJudge:
             self._open, self._open_since = gate.open, monotonic()
         elif gate.open is not None and monotonic() - self._open_since >= self._judge.wait:
             gate.end_piece()
-        return gate.ended
+        return gate.unjudged
 
     async def decide(self, *, blocking: bool = False) -> bytes:
         """Let the judge decide about all waiting pieces. Returns bytes for the client.
@@ -53,5 +53,5 @@ class AnswerJudge:
 
     def give_up(self) -> None:
         """Drop the text that waits for a decision, so that the answer ends with an error."""
-        self.gate.ended.clear()
+        self.gate.unjudged.clear()
         self.gate.drops = self.timed_out = True

@@ -2,7 +2,7 @@
 
 A native call is a call in the provider's API for tool calls, as opposed to a call in text. The adapter reports pieces
 of calls, and the end of each call. Each of these source events has a `key`, which names its call. Arguments are read by
-the rules of `streamtools.calls`, as for calls in text. The events have the same order as those of calls in text.
+the rules of `streamtools.calls`, as for calls in text. `CallEvents` creates the events of both kinds of calls.
 
 A call is complete when its provider reports its end. At the end of the turn, a call is also complete if its JSON
 object is closed, because no piece can follow. Any other call is truncated. `Turn.choose_calls` chooses the calls of a
@@ -36,16 +36,16 @@ from streamtools.parsing.call_events import CallDraft, CallEvents
 from streamtools.parsing.options import Options
 
 _FAULTS = {
-    Code.UNRECOGNISED_TOOL_CALL: "a call is an object, and this is none",
+    Code.UNRECOGNISED_TOOL_CALL: "the call is not a JSON object",
     Code.MISSING_TOOL_NAME: "the call has no tool name",
-    Code.CONFLICTING_FIELDS: "the call holds two different names, or arguments",
+    Code.CONFLICTING_FIELDS: "the call has two different names, or two different arguments",
     Code.INVALID_ARGUMENTS: "the arguments are not a JSON object",
     Code.TRUNCATED: "the call was cut off",
     Code.TOO_MANY_CALLS: "the turn holds too many calls",
 }
 _EXECUTED = "the provider runs this tool itself"
 _MAX_ID_LENGTH = 200  # characters: a call keeps a provider id of at most this length
-# A JSON string such as "a\"b", or the start of one at the end of the text. Then group 1 is not None.
+# A JSON string such as "a\"b", or an unclosed string at the end of the text. Group 1 is None if the string is closed.
 _string = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|(\\?\Z))', re.DOTALL)
 
 
@@ -67,9 +67,9 @@ class NativeCalls:
         self._ids: dict[str, int] = {}
         self.open: dict[str, CallDraft] = {}
         """Maps the `key` of each call that has begun and not ended to its draft."""
-        # By key, for each open call without a fault: the number of its first pieces that `mark_gap` has found to form a
-        # closed JSON object, or 0.
-        self._closed_at: dict[str, int] = {}
+        # By key, for each open call without a fault: how many of its pieces formed a closed JSON object at the last
+        # `mark_gap`; 0 if there was none.
+        self._closed_pieces: dict[str, int] = {}
         self.begin_turn()
 
     @property
@@ -88,7 +88,7 @@ class NativeCalls:
         self.unanswerable: dict[str, None] = {}
         self.emulated = False
         self.open.clear()
-        self._closed_at.clear()
+        self._closed_pieces.clear()
         self.ended: dict[str, None] = {}  # the keys of the calls that have ended in this turn
         self._rejected: dict[str, None] = {}  # the provider ids of calls that ended as errors
 
@@ -204,14 +204,14 @@ class NativeCalls:
 
         A call whose JSON object is closed is not damaged, because no piece of it can be missing.
         """
-        for key, count in list(self._closed_at.items()):
+        for key, count in list(self._closed_pieces.items()):
             call = self.open[key]
             text = "".join(call.pieces[count:])
             if call.fault is None and (count or text.lstrip().startswith("{")) and not is_cut(text):
-                self._closed_at[key] = len(call.pieces)
+                self._closed_pieces[key] = len(call.pieces)
             else:
                 call.fault = call.fault or Rejected(Code.TRUNCATED, "a part of the stream is missing from the call")
-                del self._closed_at[key]
+                del self._closed_pieces[key]
 
     def close(self) -> list[UIEvent]:
         """End all open calls at the end of the turn. A call without a closed JSON object is truncated."""
@@ -241,7 +241,7 @@ class NativeCalls:
         if self._call_events.count > limits.calls:
             call.fault = Rejected(Code.TOO_MANY_CALLS, f"the turn holds more than {limits.calls} calls")
         else:
-            self._closed_at[key] = 0
+            self._closed_pieces[key] = 0
         return call
 
     def _set_name(self, call: CallDraft, name: str) -> None:
@@ -273,7 +273,7 @@ class NativeCalls:
     def _complete_arguments(self, call: CallDraft, streamed: str, given: Any) -> str:
         """Return the arguments as JSON text. `given` holds the arguments that the provider sent at the end of the call.
 
-        If they differ from the text `streamed` of the deltas, `given` is returned, with a warning.
+        `streamed` is the text of the deltas. If it differs from `given`, `given` is used, and a warning is added.
         """
         try:
             text = given if isinstance(given, str) else compact(given)
@@ -291,7 +291,7 @@ class NativeCalls:
 
     def _end(self, key: str, text: str, signature: str | None, own: dict[str, Any] | None = None) -> None:
         call = self.open.pop(key)
-        self._closed_at.pop(key, None)
+        self._closed_pieces.pop(key, None)
         self.ended[key] = None
         if call.dropped is not None:
             message = f"{call.dropped} characters of a call over the limit were skipped"
@@ -349,7 +349,7 @@ def _is_same(call: ToolCall, streamed: str, event: NativeToolCall, given: str) -
 
 
 def _canonical(arguments: Any) -> str:
-    """Return normalized JSON text. Equal arguments give equal texts. Malformed text is returned unchanged."""
+    """Return normalized JSON text, which is equal for equal arguments. Malformed text is returned unchanged."""
     try:
         return json.dumps(read_arguments(arguments).value, sort_keys=True)
     except (Rejected, RecursionError):

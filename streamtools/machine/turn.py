@@ -1,4 +1,4 @@
-"""Reads one turn of a model: its text, its reasoning and its native calls. Sans-IO.
+"""Reads the turns of a model, one at a time: the text, the reasoning and the native calls. Sans-IO.
 
 `Turn` feeds text to a `Parser`, and native calls to `NativeCalls`. At the end of a turn, some providers send the whole
 text and all calls again. `reconcile` compares them with the deltas. A turn may contain calls in text and native calls.
@@ -47,7 +47,7 @@ class ChosenCalls(NamedTuple):
 
 
 class Turn:
-    """Reads the turns of a run, one at a time. The methods that read something return the events that are certain."""
+    """Reads the turns of a run, one at a time. The methods that read text or source events return UI events."""
 
     def __init__(
         self,
@@ -111,11 +111,14 @@ class Turn:
 
     @property
     def stop_reason(self) -> str | None:
-        """The finish reason if the text has ended the turn. None otherwise."""
+        """The finish reason if a call or a text rule has stopped the turn, otherwise None.
+
+        `StreamMachine` replaces it if a text rule has stopped the turn.
+        """
         return STOPPED_AFTER_CALL if self.parser.stopped else None
 
     def release_text(self) -> list[UIEvent]:
-        """Return the buffered text, because an item of the provider follows. A marker cannot continue after it."""
+        """Return the buffered text. Call this before an item of the provider. No marker continues after the item."""
         return self._with_output(self.parser.release()) if self.parser.pending else []
 
     def end_match(self) -> list[UIEvent]:
@@ -133,7 +136,10 @@ class Turn:
         self.native.mark_gap()
 
     def reconcile(self, text: str | None, calls: Sequence[NativeToolCall]) -> list[UIEvent]:
-        """Return the events of the text and calls that the provider's completed turn has and the stream did not."""
+        """Return the events of the text and calls that were not streamed, but are in the provider's completed turn.
+
+        `text` is None if the provider does not send the completed text.
+        """
         events = [] if text is None else self._reconcile_text(text)
         return events + self.native.reconcile(calls) if calls else events
 
@@ -166,7 +172,7 @@ class Turn:
         """Return the events of the calls in `generation`, the text of a model that the provider could not read."""
         options: ParserKeywords = {**self._options, "in_reasoning": False}
         known = [item for id, item in DIALECTS.items() if item.auto is True or id in ("raw_json", "json_array")]
-        dialects = {item.id: item for item in (*known, *self._enabled)}  # an enabled dialect may require a nonce
+        dialects = {item.id: item for item in (*known, *self._enabled)}  # an enabled dialect may have a nonce
         parser = Parser(list(dialects.values()), self._tools, **options)
         events = parser.feed(generation) + parser.close()
         return _events_of(events, {call.id for call in parser.calls})
@@ -174,8 +180,8 @@ class Turn:
     def adopt(self, found: Sequence[UIEvent]) -> list[UIEvent]:
         """Add the calls in `found`, the result of `find_calls`, as native calls, unless the provider also sent them.
 
-        A call in a dialect that is not enabled may be a quotation that was not neutralized. It becomes an error, which
-        tells the model that the call was not run.
+        A call in a dialect that is not enabled may be a quotation that was not neutralized. Such a call becomes an
+        error, which tells the model that the call was not run.
         """
         known = {call.fingerprint() for call in self.native.calls}
         twice = {event.call.id for event in found if isinstance(event, Call) and event.call.fingerprint() in known}
@@ -201,8 +207,9 @@ class Turn:
             False              in text, with or without native     the calls in text
             False              native only                         the native calls, with a warning
 
-        With `self_contained=True`, no call is used, because the agent runs its tools itself. The table also counts
-        malformed calls, so that the model gets the error of a call in the form in which it wrote the call.
+        `declares_native` is the parameter `native_tool_calls` of `StreamMachine`. With `self_contained=True`, no call
+        is used, because the agent runs its tools itself. The table also counts malformed calls, so that the model gets
+        the error of a call in the form in which it wrote the call.
         """
         written, faulty = self.parser.calls, len(self.parser.errors)
         if self._completed is not None:

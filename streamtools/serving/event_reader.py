@@ -124,7 +124,7 @@ class EventReader:
         self._sink = sink
         try:
             if not self.left and not self._stopped:
-                self._driver = Driver(self._open(), shield=True, closing=_CLOSE_TIMEOUT_S)
+                self._driver = Driver(self._open(), shield=True, leave_timeout=_CLOSE_TIMEOUT_S)
                 await self._driver.drive(self)
             if self._stopped and self._events is None:
                 await self.begin()

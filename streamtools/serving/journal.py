@@ -236,4 +236,4 @@ class Attachment:
 
     async def _close_events(self) -> None:
         events, self._events = self._events, None
-        await close(events, complaint="log_not_closed")
+        await close(events, log_event="log_not_closed")

@@ -1,7 +1,8 @@
 """Applies text rules to the call arguments in the events of a run.
 
-The rules change only the events. Tools, the ledger and the result of the run get the arguments that the model wrote.
-The rules are applied to each decoded JSON string separately. A stream with these rules emits no `call-delta`.
+Rules with the action `mark` are not applied. The rules change only the events. Tools, the ledger and the result of the
+run get the arguments that the model wrote. The rules are applied to each decoded JSON string separately. A stream with
+these rules emits no `call-delta`.
 """
 
 from __future__ import annotations
@@ -29,21 +30,21 @@ class ArgumentRules:
         self._matchers: dict[str, Matcher] = {}  # by call id: the matcher of the incomplete string in the arguments
 
     def take(self, events: Sequence[UIEvent]) -> Sequence[UIEvent]:
-        """Return the events with the rules applied to the arguments of calls."""
+        """Return the events, each converted by `show`."""
         return [*map(self.show, events)]
 
     def show(self, event: UIEvent) -> UIEvent:
-        """Return the event with the rules applied to the arguments of its calls."""
+        """Return the event with the rules applied to the arguments in it. An `Error` of a call loses its raw text."""
         match event:
             case Partial(path, value, complete, call_id=str() as call_id):
                 return replace(event, path=self._clean(path), value=self._add_value(call_id, value, complete))
             case Call(call) | ApprovalRequested(call) | Executing(call) | Executed(call):
-                return replace(event, call=self.call(call))
+                return replace(event, call=self.show_call(call))
             case Error(message=message, call_id=str(), call=call):
-                call = None if call is None else self.call(call)
+                call = None if call is None else self.show_call(call)
                 return replace(event, message=shown(self._rules, message), call=call, raw=None)
             case Done(pending=pending) if pending:
-                return replace(event, pending=list(map(self.call, pending)))
+                return replace(event, pending=list(map(self.show_call, pending)))
         return event
 
     def _add_value(self, call_id: str, value: Any, complete: bool) -> Any:
@@ -57,7 +58,7 @@ class ArgumentRules:
         text = replace_matches(matcher.feed(value))
         return text + replace_matches(matcher.close()) if complete else text
 
-    def call(self, call: ToolCall) -> ToolCall:
+    def show_call(self, call: ToolCall) -> ToolCall:
         """Return the call with the rules applied to its arguments.
 
         Its `raw` is empty, because the rules cannot match the escaped strings of the raw text.

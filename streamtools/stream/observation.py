@@ -12,7 +12,7 @@ _BATCH = 256  # number of events that are reported in one call
 
 
 class Observation:
-    """A stage that reports one run to its observer.
+    """A stage of `StreamRun` that reports one run to its observer.
 
     It reports events in batches, because a report for each delta is slow. It reports immediately that the first text of
     an answer was shown.
@@ -22,7 +22,7 @@ class Observation:
         self._observed = observed
         self._unreported: list[UIEvent] = []
         self._awaits_text = False  # True from the start of a request until its first visible text
-        self._awaits_batch = False  # True if the next batch of the source must be reported
+        self._awaits_batch = False  # True if the arrival of the next batch from the source must be reported
 
     def take(self, events: Sequence[UIEvent]) -> Sequence[UIEvent]:
         """Record events for the next report.

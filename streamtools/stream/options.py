@@ -46,7 +46,7 @@ class RunnerOptions:
     on_error: OnToolError | None = None
     """A function that is called as `on_error(call, exception)` when a tool fails. Its exceptions are only logged."""
     ledger: CallLedger | None = None
-    """A store for calls and their outcomes. It prevents that a call runs twice."""
+    """A store for calls and their outcomes. It prevents a call from running twice."""
     self_contained: bool = False
     """True if the source is an agent that runs its tools itself. The stream then rejects the calls in its answer."""
 
@@ -150,7 +150,7 @@ def output_type(kind: Any) -> OutputType | None:
 
 
 class StreamOptions(TypedDict, total=False):
-    """The keyword parameters of `ToolStream` except `tools`. Functions that call `ToolStream` use it as a type."""
+    """The keyword parameters of `ToolStream` except `tools`. Functions that pass them on use it as a type."""
 
     dialects: Dialects
     native_tool_calls: bool | None
@@ -186,16 +186,16 @@ The values are the parameter that accepts the object, the class of the object, a
 """
 
 
-def refuse_unknown(where: str, given: Iterable[str], known: Iterable[str], advice: str = "") -> NoReturn:
+def refuse_unknown(function: str, given: Iterable[str], known: Iterable[str], advice: str = "") -> NoReturn:
     """Raise TypeError for the first parameter in `given`. The message suggests another parameter, if one is similar.
 
-    `where` names the function, `known` its parameters. `advice` is the end of the message.
+    `function` is the name of the function, `known` are its parameters. `advice` is the end of the message.
     """
     name = next(iter(given))
     if name in MOVED:
         parameter, kind, field = MOVED[name]
-        raise TypeError(f"{where} has no parameter {name!r}; write {parameter}={kind}({field}=...)")
-    raise TypeError(f"{where} has no parameter {name!r}{did_you_mean(name, [*known, *MOVED])}{advice}")
+        raise TypeError(f"{function} has no parameter {name!r}; write {parameter}={kind}({field}=...)")
+    raise TypeError(f"{function} has no parameter {name!r}{did_you_mean(name, [*known, *MOVED])}{advice}")
 
 
 def check_kind(name: str, given: object, kind: type) -> None:

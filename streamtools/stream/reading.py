@@ -37,12 +37,12 @@ class EventSource(Protocol):
 
 
 async def close(
-    closable: object, *, seconds: float | None = None, complaint: str = "stream_not_closed", **fields: str
+    closable: object, *, seconds: float | None = None, log_event: str = "stream_not_closed", **fields: str
 ) -> None:
     """Call `aclose` of an object, if it has this method.
 
     The call is shielded from cancellation. It is cancelled after `seconds`; None means `CLOSE_TIMEOUT`. A failure is
-    logged as the event `complaint` with `fields`.
+    logged as the event `log_event` with `fields`.
     """
     aclose: Callable[[], Awaitable[object]] | None = getattr(closable, "aclose", None)
     if aclose is None:
@@ -53,9 +53,9 @@ async def close(
         except BaseException as error:
             if not is_failure(error):
                 raise
-            log.warning(complaint, **fields, **loggable(error))
+            log.warning(log_event, **fields, **loggable(error))
     if scope.cancelled_caught:
-        log.warning(complaint, **fields, error="it takes too long")
+        log.warning(log_event, **fields, error="it takes too long")
 
 
 Startable: TypeAlias = AbstractAsyncContextManager[AsyncIterable[UIEvent]]
@@ -83,10 +83,10 @@ class Driver:
 
     With `shield=True`, cancelling the task does not stop the stream; only `cancel` does. The shield is opened before
     the stream is entered, because the stream may open cancel scopes and task groups, and scopes must be nested. Leaving
-    the stream is cancelled after `closing` seconds.
+    the stream is cancelled after `leave_timeout` seconds.
     """
 
-    def __init__(self, stream: Startable, *, shield: bool = False, closing: float = math.inf) -> None:
+    def __init__(self, stream: Startable, *, shield: bool = False, leave_timeout: float = math.inf) -> None:
         self.events: AsyncIterable[UIEvent] | None = None
         """The iterator of events that the stream returned; None before the stream was entered."""
         self.is_exhausted = False
@@ -94,7 +94,7 @@ class Driver:
         self.cancel_requested = False
         """True after a call of `cancel`."""
         self.stream = stream
-        self._closing = closing
+        self._leave_timeout = leave_timeout
         self._drive_scope = anyio.CancelScope(shield=shield)
         self._reading_scope = anyio.CancelScope()
         self.scope = self._drive_scope
@@ -148,6 +148,6 @@ class Driver:
                     if fault is not None:
                         raise fault
                 finally:
-                    self._drive_scope.deadline = anyio.current_time() + self._closing
+                    self._drive_scope.deadline = anyio.current_time() + self._leave_timeout
         if self._drive_scope.cancelled_caught and self._drive_scope.deadline <= anyio.current_time():
             log.warning("stream_not_closed", error="it takes too long")

@@ -27,7 +27,7 @@ class TurnResult:
     """The outcomes of the calls that ran, in call order."""
     errors: list[Error] = field(default_factory=list)
     """Errors of malformed calls, of calls that `tool_choice` forbids, and of the source. If a turn exceeds the limit of
-    calls, this holds one error for all calls beyond it."""
+    calls, this holds one error for all calls beyond the limit."""
     warnings: list[Warning] = field(default_factory=list)
     """The warnings of the run, at most 1000."""
     pending: list[ToolCall] = field(default_factory=list)
@@ -66,9 +66,10 @@ class TurnResult:
         """Return the messages of the run, to add to the history: for each turn the model's message and its results.
 
         `format` selects the provider: `"openai"`, `"responses"`, `"anthropic"`, `"gemini"` or `"ollama"`. Each message
-        is a dict for a request to this provider. The type is `Any`, so that the messages fit the types of the SDKs.
-        The results of calls in text form one user message with one block for each call, in the dialect of the call.
-        `write_messages` writes the messages, and describes `provider` and `send_reasoning`.
+        is a dict for a request to this provider. The type is `Any`, so that the messages fit the types of the SDKs. The
+        results of calls in text form one user message with one block for each call, in the dialect of the call.
+        `provider` is the recipient: data of a provider, such as signatures, is sent back only to the same provider.
+        `send_reasoning` selects the turns whose reasoning is sent back in chat completions; see `write_messages`.
 
         Providers require a result for each call. With `answer_pending=True`, a call that did not run gets the result
         that it was cancelled. With False, the caller must add the results of the last turn. None, the default,
@@ -79,14 +80,14 @@ class TurnResult:
         if answer_pending is None:
             answer_pending = self.reason not in (None, "finished")
         history = steps_to_history(self.steps)
-        how: Any = {
+        options: Any = {
             "dialects": self.dialects,
             "unanswered": "cancelled" if answer_pending else None,
             "provider": provider,
             "send_reasoning": send_reasoning,
         }
         if self.resumed:
-            from streamtools.history.formats import write_continuation  # imported on first use, as all formats are
+            from streamtools.history.formats import write_continuation  # few runs resume calls
 
-            return write_continuation(self.resumed, history, format, **how)
-        return histories.write_messages(history, format, **how)
+            return write_continuation(self.resumed, history, format, **options)
+        return histories.write_messages(history, format, **options)

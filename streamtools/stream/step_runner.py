@@ -153,7 +153,7 @@ class StepRunner:
             self.guards.end_turn(self._last_outcomes, ended.malformed)
             self._last_outcomes = []
         if ended.continues:
-            self.guards.count_tokens(self.machine.tokens_used if self._counts_tokens else None)
+            self.guards.check_tokens(self.machine.tokens_used if self._counts_tokens else None)
         if self.guards.why is not None:
             self.machine.end_run(self.guards.why)
 

@@ -116,7 +116,7 @@ class Piece:
     """Set when the piece is complete and gets no more text."""
     approved: bool | None = None
     """The decision of the judge; None before the decision."""
-    waiting: int = 0
+    unreleased_events: int = 0
     """The number of events of the piece that were not released."""
     _parts: list[str] = field(default_factory=list)
 
@@ -135,14 +135,14 @@ class Piece:
 class Gate:
     """Buffers events until the text before them is approved. It does no I/O and never waits.
 
-    `take` returns the events that may be shown. `ended` holds the complete pieces that the judge has not seen. New text
-    is added to the piece `open`.
+    `take` returns the events that may be shown. `unjudged` holds the complete pieces that the judge has not seen. New
+    text is added to the piece `open`.
     """
 
     def __init__(self, judge: TextJudge) -> None:
         self._judged = (Text, Reasoning, RuledReasoning) if judge.reasoning else (Text,)
         # A piece of this length ends at the next white space.
-        self._longest = _LONG_SENTENCE if judge.release == "sentences" else judge.release
+        self._target_length = _LONG_SENTENCE if judge.release == "sentences" else judge.release
         self._sentences = judge.release == "sentences"
         self._context = judge.context
         self._queue: deque[tuple[UIEvent, Piece | None]] = deque()
@@ -150,9 +150,9 @@ class Gate:
         self._kind: type[Any] = Text  # the event type of the open piece: Text or Reasoning
         self._text_before = ""  # the end of the text of this turn before the open piece, for the judge
         self._seq = 0  # the `seq` of the last released event; 0 before the first
-        self.waiting = 0
+        self.unreleased_pieces = 0
         """The number of complete pieces of which at least one event was not released."""
-        self.ended: deque[Piece] = deque()
+        self.unjudged: deque[Piece] = deque()
         self.drops = False
         """True after the judge has refused a piece, or after the end of the stage: all further text is dropped."""
 
@@ -188,8 +188,8 @@ class Gate:
                 if piece.approved is None:
                     break
                 self.drops = not piece.approved
-                piece.waiting -= 1
-                self.waiting -= not piece.waiting
+                piece.unreleased_events -= 1
+                self.unreleased_pieces -= not piece.unreleased_events
             self._queue.popleft()
             rest = _without_text(event) if self.drops else event
             if rest is not None:
@@ -208,9 +208,9 @@ class Gate:
         piece, self.open = self.open, None
         if piece is not None:
             piece.end()
-            self.waiting += 1
+            self.unreleased_pieces += 1
             if piece.text.strip():
-                self.ended.append(piece)
+                self.unjudged.append(piece)
             else:
                 piece.approved = True
             if self._kind is Text and self._context:
@@ -232,7 +232,7 @@ class Gate:
         if self.open is None:
             self.open = Piece(self._text_before)
         self.open.add(event.text)
-        self.open.waiting += 1
+        self.open.unreleased_events += 1
         self._queue.append((event, self.open))
 
     def _find_end(self, text: str, begin: int) -> int | None:
@@ -241,14 +241,14 @@ class Gate:
         The text before the position `begin` is ignored.
         """
         length, tail = (0, "") if self.open is None else (self.open.length, self.open.tail)
-        last = begin + 2 * self._longest - length  # the latest position at which the piece ends
+        last = begin + 2 * self._target_length - length  # the latest position at which the piece ends
         if self._sentences:
             found = _SENTENCE.search(tail + text[begin : begin + _LONGEST_END + 1]) if tail else None
             if found is not None:
                 last = min(last, begin + found.end() - len(tail))
             elif found := _SENTENCE.search(text, begin, last):
                 last = found.end()
-        if space := _SPACE.search(text, max(begin, begin + self._longest - length), last):
+        if space := _SPACE.search(text, max(begin, begin + self._target_length - length), last):
             last = space.end()
         return last if last <= len(text) else None
 
@@ -308,12 +308,12 @@ class JudgeStage:
     @property
     def is_behind(self) -> bool:
         """True if too much text or too many events wait for the judge. The source is then not read."""
-        return self.gate.waiting >= self._judge.at_once or len(self.gate) >= _MAX_WAITING
+        return self.gate.unreleased_pieces >= self._judge.at_once or len(self.gate) >= _MAX_WAITING
 
     async def catch_up(self) -> None:
         """Wait until `is_behind` is False."""
         while self.is_behind and not self.gate.drops:
-            if self.gate.waiting:
+            if self.gate.unreleased_pieces:
                 await self._changed.wait()
             else:
                 self.gate.end_piece()
@@ -323,7 +323,7 @@ class JudgeStage:
         """Wait until the judge has approved all text. If the judge refuses a piece, wait until the run is cancelled."""
         self.gate.end_piece()
         self._emit(())
-        while self.gate.waiting and not self.gate.drops:
+        while self.gate.unreleased_pieces and not self.gate.drops:
             await self._changed.wait()
         if self.gate.drops:
             await anyio.sleep_forever()
@@ -333,9 +333,9 @@ class JudgeStage:
         group, gate = self._group, self.gate
         if group is None:
             return
-        while gate.ended and self._calls < self._judge.at_once:
+        while gate.unjudged and self._calls < self._judge.at_once:
             self._calls += 1
-            group.start_soon(self._call, gate.ended.popleft())
+            group.start_soon(self._call, gate.unjudged.popleft())
         if gate.open is not self._timed:
             self._timed = gate.open
             if gate.open is not None:
@@ -392,6 +392,6 @@ def _verdict(judge: TextJudge, answer: object, run_id: str | None) -> bool:
     if isinstance(answer, BaseException) and not isinstance(answer, TimeoutError):
         log.error("text_judge_failed", answer, run_id=run_id)
     else:
-        why = answer if isinstance(answer, TimeoutError) else f"it returned {type(answer).__qualname__}, and no bool"
+        why = answer if isinstance(answer, TimeoutError) else f"it returned {type(answer).__qualname__}, not a bool"
         log.warning("text_judge_failed", run_id=run_id, error=str(why))
     return judge.unanswered == "open"

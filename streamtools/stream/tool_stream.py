@@ -167,7 +167,7 @@ class ToolStream(Decidable):
             from streamtools.stream.argument_rules import ArgumentRules
 
             argument_rules = ArgumentRules(text.rules)
-        shown_call = argument_rules.call if argument_rules is not None and text.history == "as_shown" else None
+        shown_call = argument_rules.show_call if argument_rules is not None and text.history == "as_shown" else None
         collector = Collector(
             enabled_dialects(dialects, native_tool_calls), max_size=tracker.guards.size, shown_call=shown_call
         )
@@ -364,7 +364,7 @@ class ToolStream(Decidable):
         return self._source
 
     async def _close_source(self) -> None:
-        await close(self._source, complaint="source_not_closed", run_id=self.run_id)
+        await close(self._source, log_event="source_not_closed", run_id=self.run_id)
 
     def _finish(self) -> None:
         self._run.close()

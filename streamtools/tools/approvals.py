@@ -8,11 +8,11 @@ A run that ends with open questions returns a `Suspension`, which can be stored 
 question about each call, and the id of the run. Another process can resume the run from it. Store it where only the
 application can write: a changed suspension changes the calls that run.
 
-`need_of` returns the condition under which a call runs, for example an approval. In doubt, a call does not run: a tool
-with `trust="native"` or `"approved"` never directly runs a call that the model may have quoted from its input. Only
-native calls, and calls in text whose marker contains the conversation's secret nonce, certainly come from the model. If
-a `requires_approval` function raises, the call needs approval. `Approvals` holds the questions and decisions of one
-run.
+`need_of` returns the condition under which a call runs, for example an approval. The model may have quoted a call from
+its input. Only native calls, and calls in text whose marker contains the conversation's secret nonce, certainly come
+from the model. Any other call is refused by a tool with `trust="native"`, and needs approval by a tool with
+`trust="approved"`. If a `requires_approval` function raises, the call needs approval. `Approvals` holds the questions
+and decisions of one run.
 """
 
 from __future__ import annotations
@@ -321,7 +321,8 @@ class Approvals:
     """The questions and decisions of one run.
 
     With `attended=True`, an approver is present, and each call waits for its decision. With `attended=False`, only the
-    decisions in `resumed` are used. The questions about undecided calls are collected in `suspended`, by call id.
+    decisions in `resumed` are used. A call without a decision is suspended: its question is stored in `suspended`, by
+    call id.
 
     `timeout` is the time in seconds after which each question expires. None means `DECISION_TIMEOUT` in an attended run
     and `SUSPENDED_TIMEOUT` in any other run. Infinity means no timeout. `resumed` holds the earlier questions and
@@ -337,6 +338,7 @@ class Approvals:
 
     def __post_init__(self) -> None:
         self.asked: Mapping[str, Question] = self.resumed.questions if self.resumed else {}
+        """The questions of the run that is resumed, by call id."""
         self.suspended: dict[str, Question] = {}
         self._timeout = (
             (DECISION_TIMEOUT if self.attended else SUSPENDED_TIMEOUT) if self.timeout is None else self.timeout
@@ -375,7 +377,7 @@ class Approvals:
             expires = None if self._timeout == math.inf else now + self._timeout
             question = ask(call, approval=approval, expires=expires, asked=now)
         elif (decided := self._earlier_decision(question)) is not None:
-            return _bind(decided, question, call)
+            return _deny_if_changed(decided, question, call)
         if not self.attended:
             if self.default is None:
                 self.suspended[call.id] = question
@@ -391,7 +393,7 @@ class Approvals:
         if waiting.decision is None:
             return None
         self._closed[call.id] = None
-        return _bind(waiting.decision, question, call)
+        return _deny_if_changed(waiting.decision, question, call)
 
     def _earlier_decision(self, question: Question) -> Decision | None:
         """Return the decision that was made before the run started, or None if the question is still open."""
@@ -410,7 +412,7 @@ class Approvals:
             waiting.decided.set()
 
 
-def _bind(decision: Decision, question: Question, call: ToolCall) -> Decision:
+def _deny_if_changed(decision: Decision, question: Question, call: ToolCall) -> Decision:
     """Return the decision, or `Deny` if it approves a call that has changed since it was shown."""
     changed = isinstance(decision, Approve) and call.digest != question.digest
     return Deny("its arguments have changed since it was shown") if changed else decision

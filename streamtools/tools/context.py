@@ -36,7 +36,7 @@ class ToolContext(Generic[State]):
     """The call that a tool is running for.
 
     `call_id` is the id of the call, and `name` the name of its tool. `state` is the object that the application passed
-    as `tool_state`, for example a user or a database. `ToolContext[Session]` declares the type of `state`.
+    as `RunnerOptions.state`, for example a user or a database. `ToolContext[Session]` declares the type of `state`.
 
     >>> context = ToolContext("call_1", "search", state={"user": "Ann"})
     >>> context.state["user"], context.cancelled, context.remaining

@@ -1,4 +1,4 @@
-"""Converts tools to the request format of each provider, and to one line of text for a prompt."""
+"""Converts tools to the formats of providers and of MCP servers, and to one line of text for a prompt."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ ProviderFormat: TypeAlias = Literal[
     "openai", "responses", "anthropic", "gemini", "interactions", "ollama", "bedrock", "cohere"
 ]
 DefinitionFormat: TypeAlias = Literal[ProviderFormat, "mcp", "tool_clients"]
+"""`"mcp"` is the format in which MCP servers list tools. `"tool_clients"` is the format of Latitude."""
 
 _ANTHROPIC_PROPERTY = re.compile(r"[A-Za-z0-9_.-]{1,64}")  # parameter names that Anthropic accepts
 _SENTENCE = re.compile(r"(.+?[.!?])(?:\s|$)", re.DOTALL)  # the first sentence of a text
@@ -30,7 +31,7 @@ def refused_parameter(tool: Tool) -> str | None:
 
 
 def write_definition(tool: Tool, format: str) -> dict[str, Any]:
-    """Return the definition of a tool in the format of a provider. Raises ValueError if the provider refuses it."""
+    """Return the definition of a tool in a `DefinitionFormat`. Raises ValueError if the provider refuses it."""
     schema = tool.parameters
     named = {"name": tool.name} | ({"description": tool.description} if tool.description else {})
     examples = schema.get("examples")
@@ -59,7 +60,7 @@ def write_definition(tool: Tool, format: str) -> dict[str, Any]:
             output = tool.output_schema
             is_object = output is not None and output.get("type") == "object"  # MCP accepts only schemas of objects
             return named | {"inputSchema": schema} | ({"outputSchema": output} if is_object else {})
-        case _:
+        case _:  # "tool_clients"
             return {"name": tool.name, "description": tool.description, "parameters": parameters_of_schema(schema)}
 
 

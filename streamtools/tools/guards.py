@@ -41,7 +41,7 @@ class Guards:
     """Maximum number of calls that run in the whole run. Further calls do not run (`call_limit`)."""
     failed_turns: int | None = 3
     """Number of consecutive turns in which every call failed or was malformed, after which the run stops
-    (`failed_turns`). Turns without calls, and turns in which all calls were denied, are ignored."""
+    (`failed_turns`). Turns without calls, and turns in which all calls were denied or cancelled, are ignored."""
     tokens: int | None = None
     """Maximum number of tokens of all turns, as reported by the provider. After that, no call runs (`token_limit`)."""
     seconds: float | None = None
@@ -107,15 +107,15 @@ class GuardTracker:
         `calls` are the next calls of the current turn. `tokens` is the number of tokens that the run has used, or None
         if unknown.
         """
-        self.count_tokens(tokens)
+        self.check_tokens(tokens)
         for number, call in enumerate(calls):
             if self.why is None:
-                self._count(call)
+                self._count_call(call)
             if self.why is not None:
                 return number
         return len(calls)
 
-    def count_tokens(self, tokens: int | None) -> None:
+    def check_tokens(self, tokens: int | None) -> None:
         """Stop the run if `tokens`, the number of tokens that it has used, has reached the limit."""
         if tokens is not None and tokens >= (self.guards.tokens or math.inf):
             self.trip("token_limit")
@@ -133,7 +133,7 @@ class GuardTracker:
             if self._failed_turns >= (self.guards.failed_turns or math.inf):
                 self.trip("failed_turns")
 
-    def _count(self, call: ToolCall) -> None:
+    def _count_call(self, call: ToolCall) -> None:
         guards, fingerprint = self.guards, call.fingerprint()
         self._repetitions = self._repetitions + 1 if fingerprint == self._last_fingerprint else 1
         self._last_fingerprint = fingerprint

@@ -47,7 +47,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     `holder` is a unique name for this attempt to run the call. The holder renews the lease while the call runs. An
     empty name means that no lease is renewed, so other processes do not wait for the outcome. `until` is the time when
     the last suspension that names the call expires, in seconds since 1970. 0 means that no suspension names it. `epoch`
-    is the number of processes that have driven the run until now; see `CallLedger.fence`.
+    is the number of processes that have executed ("driven") the run until now; see `CallLedger.fence`.
     """
 
     holder: str = ""
@@ -114,7 +114,7 @@ class CallLedger(Protocol):
     def lease(self) -> float:
         """Seconds after which a lease expires unless its holder renews it.
 
-        Infinity means that the ledger ends together with the process of every holder, and that `begin` never waits.
+        Infinity means that leases are not renewed, because the ledger ends together with the process of every holder.
         """
 
     @property
@@ -254,7 +254,7 @@ async def run_once(
     entry = await _begin(ledger, scope, call, claim, is_new=until is None, seconds=seconds)
     if entry is not None:
         if entry.outcome is None:
-            text = f"tool {call.name[:64]!r} had started with this call before, and its outcome is unknown"
+            text = f"tool {call.name[:64]!r} was started for this call before, and its outcome is unknown"
             raise OutcomeUnknown(call.name, text)
         return replace(entry.outcome, call=call)
     renewing = anyio.CancelScope() if ledger.lease < math.inf else None
@@ -288,10 +288,10 @@ async def _begin(
         raise ToolFailed(call.name, f"{name} was not run: {error}") from error
     except Exception as error:
         if entry is not None and isinstance(error, TimeoutError):
-            text = f"{name} runs with this call elsewhere and did not finish within {seconds:g} seconds"
+            text = f"{name} runs for this call in another process and did not finish within {seconds:g} seconds"
             raise ToolTimeout(call.name, text) from error
         if not is_new or entry is not None:  # an earlier attempt or another process may have run the call
-            raise OutcomeUnknown(call.name, f"the ledger cannot tell whether {name} has run with this call") from error
+            raise OutcomeUnknown(call.name, f"the ledger cannot tell whether {name} has run for this call") from error
         raise ToolFailed(call.name, f"{name} was not run: its call could not be recorded in the ledger") from error
 
 

@@ -50,9 +50,9 @@ async def tools_of(session: MCPSession, *, prefix: str = "", **options: Unpack[T
     """
     tools: dict[str, Tool] = {}
     count, remaining = 0, _MAX_LENGTH
-    async with aclosing(_list(session)) as tools_listed:
+    async with aclosing(_list_tools(session)) as tools_listed:
         async for listed in tools_listed:
-            name = _name(prefix, listed.name, tools)
+            name = _valid_name(prefix, listed.name, tools)
             parameters = _either(listed, "input_schema", "inputSchema") or {"type": "object", "properties": {}}
             output = _either(listed, "output_schema", "outputSchema")
             declared = getattr(listed, "description", None) or "", parameters, output  # not validated yet
@@ -64,13 +64,13 @@ async def tools_of(session: MCPSession, *, prefix: str = "", **options: Unpack[T
                     break
                 if name in tools:
                     raise ValueError("the server lists this tool twice")
-                tools[name] = _make(session, listed.name, name, declared, options)
+                tools[name] = _make_tool(session, listed.name, name, declared, options)
             except (TypeError, ValueError) as error:
                 log.warning("mcp_tool_refused", tool=name, error=str(error)[:200])
     return list(tools.values())
 
 
-def _make(
+def _make_tool(
     session: MCPSession, server_name: str, name: str, declared: tuple[Any, Any, Any], options: ToolOptions
 ) -> Tool:
     """Return a tool that calls the server. Raises TypeError or ValueError if providers refuse its definition."""
@@ -78,12 +78,12 @@ def _make(
     if not isinstance(parameters, Mapping) or not isinstance(output, Mapping | None):
         raise TypeError("the schema that the server declares is not an object")
     given: ToolOptions = {"description": description, **options, "name": name, "parameters": parameters}
-    made: Tool = Tool(_caller(session, server_name), **given)
+    made: Tool = Tool(_make_function(session, server_name), **given)
     made.output_schema = None if output is None else dict(output)
     return made
 
 
-async def _list(session: MCPSession) -> AsyncGenerator[Any, None]:
+async def _list_tools(session: MCPSession) -> AsyncGenerator[Any, None]:
     cursor_argument: dict[str, Any] = {}
     for _ in range(_MAX_PAGES):
         page = await session.list_tools(**cursor_argument)
@@ -99,8 +99,8 @@ async def _list(session: MCPSession) -> AsyncGenerator[Any, None]:
             cursor_argument = {"params": PaginatedRequestParams(cursor=cursor)}
 
 
-def _name(prefix: str, name: str, tools: dict[str, Tool]) -> str:
-    """Return a valid name for a tool. If it is empty, too long or already in `tools`, a digest is appended."""
+def _valid_name(prefix: str, name: str, tools: dict[str, Tool]) -> str:
+    """Return a valid name for a tool. A digest is appended to a name that is empty, too long or already in `tools`."""
     made = _INVALID_IN_NAMES.sub("_", prefix + name)
     if len(made) <= TOOL_NAME and made and made not in tools:
         return made
@@ -108,7 +108,7 @@ def _name(prefix: str, name: str, tools: dict[str, Tool]) -> str:
     return f"{made[: TOOL_NAME - _DIGEST_LENGTH - 1]}_{digest}"
 
 
-def _caller(session: MCPSession, name: str) -> Callable[..., Awaitable[Any]]:
+def _make_function(session: MCPSession, name: str) -> Callable[..., Awaitable[Any]]:
     takes_callback = "progress_callback" in inspect.signature(session.call_tool).parameters
 
     async def call(arguments: dict[str, Any], context: ToolContext) -> Any:

@@ -65,8 +65,8 @@ class PostgresLedger(SQLLedger):
     ) -> None:
         super().__init__(lease=lease, keep=keep)
         self._schema = schema
-        self._at = '"{}".'.format(schema.replace('"', '""'))
-        self._held, self._free = "FOR UPDATE", "FOR UPDATE SKIP LOCKED"
+        self._table_prefix = '"{}".'.format(schema.replace('"', '""'))
+        self._lock_rows, self._skip_locked = "FOR UPDATE", "FOR UPDATE SKIP LOCKED"
         self._clock = clock
         known = psycopg.conninfo.conninfo_to_dict(conninfo)
         self._options = {
@@ -102,7 +102,7 @@ class PostgresLedger(SQLLedger):
         now: float = rows[0][0]
         return now
 
-    async def _do(self, work: Callable[[], Transaction[T]], *, reads: bool = False, undoable: bool = False) -> T:
+    async def _run(self, work: Callable[[], Transaction[T]], *, reads: bool = False, undoable: bool = False) -> T:
         attempt = _Attempt()
         async with self._free_connections:
             try:
@@ -147,8 +147,8 @@ class PostgresLedger(SQLLedger):
             if not (yield exists)[0]:
                 yield "SELECT pg_advisory_xact_lock($1)", (_CREATE_LOCK,)  # only one process creates the tables
                 if not (yield exists)[0]:
-                    schema = f"CREATE SCHEMA IF NOT EXISTS {self._at[:-1]};"
-                    yield schema + TABLES.format(at=self._at, text='text COLLATE "C"'), None
+                    schema = f"CREATE SCHEMA IF NOT EXISTS {self._table_prefix[:-1]};"
+                    yield schema + TABLES.format(prefix=self._table_prefix, text='text COLLATE "C"'), None
         done = yield from work()
         self._has_tables.set()
         return done

@@ -1,8 +1,8 @@
 """Implements a call ledger in Redis or Valkey, which processes on several machines can share.
 
-Each operation is one Lua script. So no other client can change data between its reads and its writes. If a `RedisStore`
-drives the run of a call, the script that records the call also checks that this process still drives the run. Times are
-stored with 17 digits, because Lua would round them by default.
+Each operation runs a Lua script. While a script runs, no other client can change data. If a `RedisStore` drives the run
+of a call, the script that records the call also checks that this process still drives the run. Times are stored with 17
+digits, because Lua would round them by default.
 """
 
 from __future__ import annotations
@@ -137,9 +137,10 @@ return {#page, gone}
 class RedisLedger(OwnerViews):
     """A ledger on one server of Redis (6.2 or later) or Valkey. Needs the extra `redis`.
 
-    Open it with `async with`. `url_or_client` and `prefix` have the same meaning as for `RedisStore`. If the ledger and
-    the store use the same server, a process whose run was taken over by another process cannot start calls. A failover
-    of the server may lose the last recorded calls. Use `PostgresLedger` for calls that must never run twice.
+    Open it with `async with`. `url_or_client` is a URL, a client of redis-py or a `RedisClient`. All keys start with
+    `prefix`. If the ledger and a `RedisStore` use the same server, a process whose run was taken over by another
+    process cannot start calls. A failover of the server may lose the last recorded calls. Use `PostgresLedger` for
+    calls that must never run twice.
 
     `lease` is the time in seconds after which a process that does not renew its lease is considered dead. `keep` is the
     time in seconds that an entry is kept after its call has ended. The number of entries is limited by the memory of

@@ -206,7 +206,8 @@ class ToolRegistry:
           string has no native calls, so it gives an empty list.
         - A failed or malformed call gets an outcome with an `error`, and the other calls still run. With
           `fail_fast=True`, calls run sequentially, and no call runs after a failure.
-        - `timeout` and `state` have the same meaning as in `execute`.
+        - `concurrency` is the maximum number of calls that run at the same time. `timeout` is the time limit in seconds
+          for each tool that has no timeout. `state` is passed to the tools in their `ToolContext`.
         - With a `ledger`, a recorded call does not run again. A ledger requires `run_id`, an id that the application
           stores with the response: servers repeat call ids in different responses.
 

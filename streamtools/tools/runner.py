@@ -4,11 +4,12 @@ For each call the interface gets the event `executing`, then progress events, th
 events arrive in the order in which the tools finish. The outcomes are returned in call order. If a tool fails, the
 failure is the outcome of its call.
 
-Calls start in order. Each call acquires a lock, `_gate`, before it starts. A sequential tool waits until no other tool
-runs, and holds the lock until it has finished.
+Calls start in order. Each call acquires a lock, `_start_lock`, before it starts. A sequential tool waits until no other
+tool runs, and holds the lock until it has finished.
 
 A call that needs a decision waits for it without blocking the other calls. If there is no approver, the call is
-suspended. Each call is recorded in the ledger before its tool starts. A recorded call does not run again.
+suspended, or gets the default decision of `Approvals`. Each call is recorded in the ledger before its tool starts. A
+recorded call does not run again.
 
 A run may be cancelled at any point. `close_calls` then immediately returns an outcome and the closing events for every
 call.
@@ -152,7 +153,8 @@ class Tools(Protocol):
 class Runner:
     """Executes the calls of one stream. Concurrent `run` calls share its limits.
 
-    - `number` returns the `seq` of the next event.
+    - `number` returns the `seq` of the next event. `concurrency` is the maximum number of tools that run at the same
+      time.
     - `timeout` is the time limit, in seconds, of tools that have no timeout. `result_limit` is the maximum number of
       characters of a result that the model gets. `state` is passed to the tools in their `ToolContext`.
     - `approvals` handles calls that need a decision. `trusted` returns True if the model certainly wrote the call.
@@ -179,7 +181,7 @@ class Runner:
         self.stopped = False
         self.threads = Threads()
         self._limiter = anyio.CapacityLimiter(self.concurrency)
-        self._gate = anyio.Lock(fast_acquire=True)
+        self._start_lock = anyio.Lock(fast_acquire=True)
         self._busy: set[str] = set()  # ids of running calls
         self._idle: anyio.Event | None = None  # set when no call runs; None if no task waits for that
         self._executions: dict[str, Execution] = {}
@@ -215,7 +217,7 @@ class Runner:
         if self.stopped:
             closed = [call for call in closed if self._executions[call.id].shown]
         outcomes, unsent = self.close_calls(closed)
-        for event in unsent:  # closing events of a task that its tool has cancelled
+        for event in unsent:  # closing events of a call whose tool has cancelled the task of the call
             await send(event)
         return outcomes
 
@@ -245,7 +247,7 @@ class Runner:
     # Starting a call.
 
     async def _start(self, execution: Execution, tasks: TaskGroup, send: Send) -> None:
-        async with self._gate:
+        async with self._start_lock:
             sequential = execution.tool is not None and execution.tool.sequential
             if sequential:
                 await self._wait_until_idle()

@@ -8,8 +8,8 @@ pydantic builds them once, when the tool is defined. A call then only validates 
 - Any other function gets the arguments of the call as keyword arguments.
 - A parameter of type `ToolContext` is filled by the library. The model does not see it.
 
-Arguments are validated as JSON, not as Python values. Strict models and encoded bytes need this, and the tool must not
-share objects with the call that the interface shows.
+Arguments are validated as JSON, not as Python values. Strict models and encoded bytes need this. The tool also gets new
+objects, which it does not share with the call in the events.
 
 The declared return type selects the fields of a result, as the response model of a web framework does. Without a usable
 return type, a result is serialized by the type of its value.
@@ -217,16 +217,16 @@ def input_of(function: Callable[..., Any], described: Mapping[str, str]) -> Inpu
     """
     parameters = parameters_of(function)
     hints = {parameter.name: _hint_of(function, parameter) for parameter in parameters}
-    context = _context(parameters, hints)
+    context = _context_name(parameters, hints)
     parameters = [parameter for parameter in parameters if parameter.name != context]
     body = body_of(function)
     declared = inspect.signature(getattr(body, "__func__", body)).parameters
     hidden = set(declared) - {parameter.name for parameter in parameters}
     if len(parameters) == 1 and _is_record(hints[parameters[0].name]):
-        record = _record(parameters[0], hints[parameters[0].name])
+        record = _record_input(parameters[0], hints[parameters[0].name])
         if record is not None:
             return record._replace(context=context)
-    return _keywords(parameters, hints, described, hidden)._replace(context=context)
+    return _keyword_input(parameters, hints, described, hidden)._replace(context=context)
 
 
 def handler_input_of(function: Callable[..., Any], schema: Mapping[str, Any]) -> Input:
@@ -242,7 +242,7 @@ def handler_input_of(function: Callable[..., Any], schema: Mapping[str, Any]) ->
             hints[parameter.name] = _hint_of(function, parameter)
         except TypeError:
             hints[parameter.name] = Any
-    context = _context(parameters, hints)
+    context = _context_name(parameters, hints)
     try:
         inspect.signature(function).bind(None, **({} if context is None else {context: None}))
     except TypeError as error:
@@ -260,7 +260,7 @@ def handler_input_of(function: Callable[..., Any], schema: Mapping[str, Any]) ->
     return Input(checked, dict[str, Any], read, context)
 
 
-def _context(parameters: Sequence[inspect.Parameter], hints: Mapping[str, Any]) -> str | None:
+def _context_name(parameters: Sequence[inspect.Parameter], hints: Mapping[str, Any]) -> str | None:
     found = [parameter for parameter in parameters if _is_context(hints[parameter.name])]
     for parameter in found:
         _refuse_positional(parameter)
@@ -269,7 +269,7 @@ def _context(parameters: Sequence[inspect.Parameter], hints: Mapping[str, Any]) 
     return found[0].name if found else None
 
 
-def _record(parameter: inspect.Parameter, hint: Any) -> Input | None:
+def _record_input(parameter: inspect.Parameter, hint: Any) -> Input | None:
     """Return the `Input` for a parameter that is a model, a dataclass or a typed dict.
 
     Returns None if the schema of its type does not describe an object.
@@ -289,19 +289,19 @@ def _record(parameter: inspect.Parameter, hint: Any) -> Input | None:
     return Input(schema, hint, lambda data: ((), {parameter.name: adapter.validate_json(data)}))
 
 
-def _keywords(
+def _keyword_input(
     parameters: Sequence[inspect.Parameter], hints: Mapping[str, Any], described: Mapping[str, str], hidden: set[str]
 ) -> Input:
     """Return an `Input` that reads each parameter by name, and passes only the arguments that the call contains.
 
     The fields of the pydantic model have generated names, and the parameter names are their aliases. So a parameter can
     have a name such as `schema` or `_x`, which pydantic refuses for a field. A call must not set a parameter in
-    `hidden`, even if the function accepts any keyword.
+    `hidden`, such as the `ToolContext`, even if the function accepts any keyword.
     """
     names: dict[str, str] = {}
     fields: dict[str, Any] = {}
     optional: set[str] = set()  # fields with a default in the function; passed only if the call contains them
-    extra: Any = None
+    extra: Any = None  # the type of `**` arguments; None if the function has none
     for parameter in parameters:
         _refuse_positional(parameter)
         hint = hints[parameter.name]
@@ -318,7 +318,7 @@ def _keywords(
         if parameter.default is not EMPTY and not isinstance(parameter.default, FieldInfo):
             optional.add(field)
     try:
-        model = _model(fields, extra)
+        model = _arguments_model(fields, extra)
         schema = _schema_of(TypeAdapter(model))
     except UNUSABLE as error:
         unusable = [parameter for parameter in parameters if not _is_usable(hints[parameter.name])]
@@ -352,7 +352,7 @@ def _describe(schema: JsonSchema, described: Mapping[str, str]) -> None:
             part.setdefault("description", text)
 
 
-def _model(fields: dict[str, Any], extra: Any) -> type[BaseModel]:
+def _arguments_model(fields: dict[str, Any], extra: Any) -> type[BaseModel]:
     config = ConfigDict(extra="forbid" if extra is None else "allow")
     if extra is None:
         return create_model("Arguments", __config__=config, **fields)

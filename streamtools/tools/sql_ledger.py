@@ -1,12 +1,12 @@
-"""Implements the operations that call ledgers in SQL databases share, and the ledgers of SQLite: in a file, in memory.
+"""Defines `SQLLedger`, the base of call ledgers in SQL databases, and the ledgers of SQLite: in a file and in memory.
 
 Each operation is a generator, called a transaction. It yields an SQL statement with its parameters, and receives the
-rows and the row count. It uses no threads and no event loop. A ledger runs the generator inside one database
+rows and the row count. The generator uses no threads and no event loop. A ledger runs the generator inside one database
 transaction, and may restart it from the beginning.
 
-The statements work in SQLite and PostgreSQL. They contain placeholders. `{at}` is the prefix of each table name.
-`{held}` is a clause that locks the selected rows. `{free}` is a clause that also skips rows that another transaction
-has locked.
+The statements work in SQLite and PostgreSQL. They contain placeholders. `{prefix}` is the prefix of each table name.
+`{lock}` is a clause that locks the selected rows. `{skip}` is a clause that skips rows that another transaction has
+locked, and locks the others.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ Row: TypeAlias = tuple[Any, ...]
 Transaction: TypeAlias = Generator[tuple[str, Sequence[Any] | None], tuple[list[Row], int], T]
 
 TABLES = """
-CREATE TABLE {at}calls (
+CREATE TABLE {prefix}calls (
     scope {text} NOT NULL,
     key {text} NOT NULL,
     owner text NOT NULL,
@@ -61,37 +61,37 @@ CREATE TABLE {at}calls (
     outcome bytea,
     PRIMARY KEY (scope, key)
 );
-CREATE INDEX calls_ended ON {at}calls (ended);
-CREATE INDEX calls_began ON {at}calls (began, scope, key);
-CREATE TABLE {at}runs (scope text PRIMARY KEY, epoch int8 NOT NULL, since float8 NOT NULL);
-CREATE INDEX runs_since ON {at}runs (since);
+CREATE INDEX calls_ended ON {prefix}calls (ended);
+CREATE INDEX calls_began ON {prefix}calls (began, scope, key);
+CREATE TABLE {prefix}runs (scope text PRIMARY KEY, epoch int8 NOT NULL, since float8 NOT NULL);
+CREATE INDEX runs_since ON {prefix}runs (since);
 """
 """The statements that create the tables. `{text}` is a text type whose values are ordered by their bytes."""
 
-_DELETE_OLD_RUNS = "DELETE FROM {at}runs WHERE scope IN (SELECT scope FROM {at}runs WHERE since <= ?1 {free})"
+_PRUNE_RUNS = "DELETE FROM {prefix}runs WHERE scope IN (SELECT scope FROM {prefix}runs WHERE since <= ?1 {skip})"
 _RAISE_EPOCH = """
-INSERT INTO {at}runs AS known VALUES (?1, ?2, ?3)
+INSERT INTO {prefix}runs AS known VALUES (?1, ?2, ?3)
 ON CONFLICT (scope) DO UPDATE SET epoch = EXCLUDED.epoch, since = EXCLUDED.since WHERE known.epoch <= EXCLUDED.epoch
 """
-_SELECT = "SELECT * FROM {at}calls WHERE scope = ?1 AND key = ?2 {held}"
-_INSERT = "INSERT INTO {at}calls VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, NULL, NULL)"
-_RENEW = "UPDATE {at}calls SET held = ?4 WHERE scope = ?1 AND key = ?2 AND holder = ?3 AND ended IS NULL"
-_ABANDON = "UPDATE {at}calls SET ended = ?4 WHERE scope = ?1 AND key = ?2 AND holder = ?3 AND ended IS NULL"
-_FINISH = "UPDATE {at}calls SET outcome = ?3, ended = COALESCE(ended, ?4) WHERE scope = ?1 AND key = ?2"
+_SELECT = "SELECT * FROM {prefix}calls WHERE scope = ?1 AND key = ?2 {lock}"
+_INSERT = "INSERT INTO {prefix}calls VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, NULL, NULL)"
+_RENEW = "UPDATE {prefix}calls SET held = ?4 WHERE scope = ?1 AND key = ?2 AND holder = ?3 AND ended IS NULL"
+_ABANDON = "UPDATE {prefix}calls SET ended = ?4 WHERE scope = ?1 AND key = ?2 AND holder = ?3 AND ended IS NULL"
+_FINISH = "UPDATE {prefix}calls SET outcome = ?3, ended = COALESCE(ended, ?4) WHERE scope = ?1 AND key = ?2"
 _DELETE_OLD = """
-DELETE FROM {at}calls
-WHERE (scope, key) IN (SELECT scope, key FROM {at}calls WHERE ended <= ?1 AND until <= ?2 {free})
+DELETE FROM {prefix}calls
+WHERE (scope, key) IN (SELECT scope, key FROM {prefix}calls WHERE ended <= ?1 AND until <= ?2 {skip})
 """
 _LIST = """
-SELECT * FROM {at}calls
+SELECT * FROM {prefix}calls
 WHERE ?1 IN (owner, '') AND COALESCE(?2, scope) = scope AND (began, scope, key) > (?3, ?4, ?5)
 ORDER BY began, scope, key LIMIT ?6
 """
 _PRUNE = """
-DELETE FROM {at}calls WHERE (scope, key) IN (
-    SELECT scope, key FROM {at}calls
+DELETE FROM {prefix}calls WHERE (scope, key) IN (
+    SELECT scope, key FROM {prefix}calls
     WHERE ?1 IN (owner, '') AND (ended IS NOT NULL OR held <= ?2)
-        AND until <= ?2 AND COALESCE(ended, began) <= ?3 {free}
+        AND until <= ?2 AND COALESCE(ended, began) <= ?3 {skip}
 )
 """
 
@@ -102,7 +102,7 @@ class SQLLedger(OwnerViews):
     A subclass creates the tables, provides the current time, and runs the transactions.
     """
 
-    _at = _held = _free = ""
+    _table_prefix = _lock_rows = _skip_locked = ""
 
     def __init__(self, *, lease: float, keep: float) -> None:
         self.lease = lease
@@ -129,7 +129,7 @@ class SQLLedger(OwnerViews):
             yield self._sql(_INSERT), (scope, key, self._owner, written, claim.holder, held, until, now)
             return None
 
-        return await self._do(begin, undoable=True)
+        return await self._run(begin, undoable=True)
 
     async def hold(self, scope: str, call: ToolCall, holder: str, seconds: float) -> None:
         """Renew the lease of a call for `seconds`. With 0, abandon the call."""
@@ -139,7 +139,7 @@ class SQLLedger(OwnerViews):
             statement = _RENEW if seconds > 0 else _ABANDON
             yield self._sql(statement), (scope, call_key(call), holder, now + max(0.0, seconds))
 
-        await self._do(hold)
+        await self._run(hold)
 
     async def finish(self, scope: str, outcome: ToolOutcome) -> None:
         """Record the outcome of a call."""
@@ -147,7 +147,7 @@ class SQLLedger(OwnerViews):
 
     async def fence(self, scope: str, epoch: int) -> None:
         """Refuse calls of the run whose claim has an older epoch; see `CallLedger`."""
-        await self._do(lambda: self._raise_epoch(scope, epoch))
+        await self._run(lambda: self._raise_epoch(scope, epoch))
 
     async def entries(
         self, scope: str | None = None, *, unknown: bool = False, after: Entry | None = None, limit: int = 100
@@ -167,7 +167,7 @@ class SQLLedger(OwnerViews):
                 place = rows[-1][7], rows[-1][0], rows[-1][1]  # began, scope and key of the last row
             return found[:limit]
 
-        return await self._do(list_entries, reads=True)
+        return await self._run(list_entries, reads=True)
 
     async def resolve(self, scope: str, outcome: ToolOutcome) -> bool:
         """Record the outcome of a call whose outcome was unknown. Returns False if no such call is recorded."""
@@ -184,24 +184,24 @@ class SQLLedger(OwnerViews):
             _, count = yield self._sql(_PRUNE), (self._owner, now, latest_end)
             return count
 
-        return await self._do(prune)
+        return await self._run(prune)
 
     async def _finish(self, scope: str, outcome: ToolOutcome, may_finish: Callable[[Entry], bool]) -> bool:
         """Record the outcome if the call has none and `may_finish` returns True for its entry.
 
         Returns True if the outcome was recorded.
         """
-        at, written = (scope, call_key(outcome.call)), encode(outcome)
+        primary_key, written = (scope, call_key(outcome.call)), encode(outcome)
 
         def finish() -> Transaction[bool]:
             now = yield from self._now()
-            rows, _ = yield self._sql(_SELECT), at
+            rows, _ = yield self._sql(_SELECT), primary_key
             if not rows or (entry := read_entry(rows[0], now)).outcome is not None or not may_finish(entry):
                 return False
-            yield self._sql(_FINISH), (*at, written, now)
+            yield self._sql(_FINISH), (*primary_key, written, now)
             return True
 
-        return await self._do(finish)
+        return await self._run(finish)
 
     def _raise_epoch(self, scope: str, epoch: int) -> Transaction[None]:
         """Record the epoch of a run, and lock the row of the run. Raises `CallRefused` if the run has a later epoch.
@@ -209,7 +209,7 @@ class SQLLedger(OwnerViews):
         The epoch counts the processes that have driven the run. A later epoch belongs to a process that took it over.
         """
         now = yield from self._now()
-        yield self._sql(_DELETE_OLD_RUNS), (now - self.keep,)
+        yield self._sql(_PRUNE_RUNS), (now - self.keep,)
         _, count = yield self._sql(_RAISE_EPOCH), (scope, epoch, now)
         if not count:
             raise CallRefused(TAKEN_OVER)
@@ -222,16 +222,17 @@ class SQLLedger(OwnerViews):
         """Return the current time, in seconds since 1970."""
         raise NotImplementedError
 
-    async def _do(self, work: Callable[[], Transaction[T]], *, reads: bool = False, undoable: bool = False) -> T:
+    async def _run(self, work: Callable[[], Transaction[T]], *, reads: bool = False, undoable: bool = False) -> T:
         """Run `work` in one database transaction, commit it, and return its result.
 
         `reads` is True if the transaction writes nothing. A cancellation takes effect immediately, although the
-        transaction may still run. With `undoable=True`, it is then rolled back if possible. Otherwise it may commit.
+        transaction may still run. With `undoable=True`, the transaction is then rolled back if possible. Otherwise it
+        may commit.
         """
         raise NotImplementedError
 
     def _sql(self, statement: str) -> str:
-        return statement.format(at=self._at, held=self._held, free=self._free)
+        return statement.format(prefix=self._table_prefix, lock=self._lock_rows, skip=self._skip_locked)
 
 
 def run_transaction(connection: Any, transaction: Transaction[T]) -> T:
@@ -308,7 +309,7 @@ class SQLiteLedger(SQLLedger):
         yield from ()
         return self._clock()
 
-    async def _do(self, work: Callable[[], Transaction[T]], *, reads: bool = False, undoable: bool = False) -> T:
+    async def _run(self, work: Callable[[], Transaction[T]], *, reads: bool = False, undoable: bool = False) -> T:
         import sqlite3
 
         is_cancelled = False
@@ -377,7 +378,7 @@ class MemoryLedger(SQLiteLedger):
             if not deleted:
                 raise CallRefused(f"the ledger already holds {self._size:,} calls; raise `size`")
 
-    async def _do(self, work: Callable[[], Transaction[T]], *, reads: bool = False, undoable: bool = False) -> T:
+    async def _run(self, work: Callable[[], Transaction[T]], *, reads: bool = False, undoable: bool = False) -> T:
         return self._transact(work, reads=reads)
 
 
@@ -412,7 +413,7 @@ def _set_up(db: sqlite3.Connection) -> None:
     if not _version(db):
         db.execute("BEGIN IMMEDIATE")
         if not _version(db):  # no other process has created the tables in the meantime
-            for statement in TABLES.format(at="", text="text").split(";"):
+            for statement in TABLES.format(prefix="", text="text").split(";"):
                 db.execute(statement)
             db.execute(f"PRAGMA user_version = {_VERSION}")
         db.execute("COMMIT")

@@ -16,7 +16,8 @@ _GEMINI_MODES: dict[str, Mode] = {"AUTO": "auto", "NONE": "none", "ANY": "requir
 def parse_choice(value: ToolChoice | str | Mapping[str, Any] | None) -> ToolChoice:
     """Parse a `tool_choice` in the format of OpenAI (chat completions and Responses), Anthropic or Gemini.
 
-    A string that is not the name of a mode is the name of a tool. Raises ValueError for any other value.
+    None means `auto`. A string that is not the name of a mode is the name of a tool. Raises ValueError for any other
+    value.
 
     >>> parse_choice("any")
     ToolChoice(mode='required', name=None)

@@ -238,7 +238,7 @@ async def test_a_resume_waits_no_longer_than_the_timeout_of_the_tool(ledger: Cal
     await ledger.begin(held.chat.run_id, held.chat.result.pending[0], Claim(holder="h"))
     on = await resume(held, bank, ledger, "Pity.", tool_timeout=0.05)
     assert "error n0 tool_timeout" in on.shown
-    assert "runs with this call elsewhere and did not finish within 0.05 seconds" in repr(on.events)
+    assert "runs for this call in another process and did not finish within 0.05 seconds" in repr(on.events)
 
 
 async def test_a_waiting_run_can_be_cancelled(ledger: CallLedger) -> None:

@@ -302,8 +302,8 @@ def judged(
     out, waiting = list[UIEvent](), list[Any]()
     for each in [*texts(*cut(text, at)), STOP, None]:
         out += gate.take(machine.close() if each is None else machine.feed(each))
-        waiting += gate.ended
-        gate.ended.clear()
+        waiting += gate.unjudged
+        gate.unjudged.clear()
         if not late or each is None:
             for piece in waiting:
                 piece.approved = approve(piece.text)
@@ -390,5 +390,5 @@ def test_a_long_text_is_cut_into_pieces_in_linear_time(monkeypatch: pytest.Monke
     gate = Gate(TextJudge(lambda text, before: True))
     gate.take([Text("a. " * 20_000)])
 
-    assert 20_000 == len(gate.ended)
+    assert 20_000 == len(gate.unjudged)
     assert sum(searched) < 20_000 * 1000

@@ -18,9 +18,9 @@ def _use_gate(texts: list[str]) -> None:
     for text in texts:
         gate.take([Text(text)])
     gate.end_piece()
-    for piece in reversed(gate.ended):
+    for piece in reversed(gate.unjudged):
         piece.approved = True
-    gate.ended.clear()
+    gate.unjudged.clear()
     gate.take([])
     assert not len(gate)
 
