@@ -1,8 +1,8 @@
 """Reads an answer that must be a JSON value, because the caller requested an output type. Sans-IO.
 
 Each delta of text yields `partial` events with its additions to the value. The complete value is validated. White space
-and a Markdown fence around the value are skipped, and so is any text after it. The text of a turn with tool calls may
-be prose. In a turn without calls, prose instead of JSON is reported as invalid output.
+and a Markdown fence around the value are skipped, and so is any text after the value. The text of a turn with tool
+calls may be prose. In a turn without calls, prose instead of JSON is reported as invalid output.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ class OutputText:
         self._head: str | None = ""  # text before the value; None after the value has begun
         self._text: list[str] = []
         self._has_additions = False  # whether a part of the value was read
-        self._reported = False  # a warning about the invalid value was returned
+        self._has_warned = False  # a warning about the invalid value was returned
 
     def add_to(self, events: list[UIEvent]) -> list[UIEvent]:
-        """Read the text events in `events`, and append `partial` events for the value to it. Returns `events`."""
+        """Read the text events in `events`, and append `partial` events for the value to the list. Returns `events`."""
         for event in events.copy():
             if type(event) is Text:
                 self._feed(event.text, events)
@@ -53,7 +53,7 @@ class OutputText:
         out: list[UIEvent] = []
         if not self._reader.ended and (self._has_additions or not has_calls):
             self._add(self._reader.close(), out)
-            if self._reader.fault is not None and not self._reported:
+            if self._reader.fault is not None and not self._has_warned:
                 self._warn(self._reader.fault.message, out)
         return out
 
@@ -99,19 +99,19 @@ class OutputText:
                 out.append(Partial(path, value, complete))
 
     def _validate(self, value: Any, out: list[UIEvent]) -> None:
-        """Add the last `partial` event and validate the complete value. `value` is the last part of it."""
+        """Add the last `partial` event, which contains `value`, and validate the complete JSON text."""
         last = ValidPartial([], value, True)
         out.append(last)
         if self._reader.rest:
             self._text[-1] = self._text[-1].removesuffix(self._reader.rest)
         text = "".join(self._text)
         try:
-            if self._reader.repaired:  # a string holds control characters, which JSON does not allow there
+            if self._reader.repaired:  # strings contain control characters, which strict JSON does not allow
                 text = compact(json.loads(text, strict=False))
             last.set_written(self._output.validate(text))
         except (ValueError, RecursionError) as fault:
             self._warn(str(fault), out)
 
     def _warn(self, message: str, out: list[UIEvent]) -> None:
-        self._reported = True
+        self._has_warned = True
         out.append(Warning(Code.INVALID_OUTPUT, _INVALID + message))

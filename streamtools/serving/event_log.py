@@ -111,7 +111,7 @@ class MemoryEventLog:
         """Return an iterator over the events after `after`; see `EventLog.read`. Raises `RunNotFound`."""
         run = self._runs.get(key)
         if run is None:
-            raise RunNotFound("This run is not kept, or not kept any more.")
+            raise RunNotFound("This run does not exist, or is no longer kept.")
         return MemoryReader(run, after)
 
     def forget(self, key: str) -> None:

@@ -2,7 +2,7 @@
 
 If the log fails, the run continues, because its tools may be running. The events that could not be written are missing
 in the log. When the log works again, the journal writes one `warning(resync)` before the next event. If the log still
-fails at the end of the run, attachments in this process receive the warning and `done` from the journal.
+fails at the end of the run, readers in this process receive the warning and `done` from the journal.
 """
 
 from __future__ import annotations

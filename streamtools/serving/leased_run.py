@@ -36,7 +36,7 @@ class LeasedRun:
         self.owner = owner
         self.epoch = epoch
         self.meta_key = meta_key
-        """The Redis hash whose field `token` names the process that drives the run."""
+        """The Redis key of the hash whose field `token` names the process that drives the run."""
         self.written = 0
         """The seq of the last event that the server has confirmed; 0 before the first one."""
         self.final: tuple[int, bytes, bytes] | None = None

@@ -1,7 +1,7 @@
 """Derives, from the events in the log, the last events of a run whose process has crashed. Sans-IO.
 
-The derived events report only known facts. A call that the model was still writing ends as truncated. A call that may
-have started ends with an unknown outcome. A call that has not started is pending.
+The derived events report only known facts. A call that the model was still writing ends as truncated. A call that has
+not started is pending. A call that may have started ends with the outcome in the ledger, or with an unknown outcome.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _PROCESS_ENDED = "the process of the run ended"
 
 
 class LostRun:
-    """A run whose log has `events`."""
+    """A run whose process has crashed. `events` are all events in its log."""
 
     def __init__(self, events: Sequence[UIEvent]) -> None:
         self.is_untouched = all(isinstance(event, Start | StepStart) for event in events)
@@ -46,7 +46,7 @@ class LostRun:
         # the last event says that text which looked like a call was not one. The warning about it is then missing.
         self._has_events = self._failed = self._thinking = self._was_near_miss = False
         self._step: int | None = None  # the number of the open step
-        self._writing: dict[str, bool] = {}  # for each call that the model is writing: whether it is complete
+        self._writing: dict[str, bool] = {}  # unfinished calls; True if the call or its error is logged
         self._approval_requested: set[str] = set()
         self._running: set[str] = set()  # the ids of calls whose execution has started
         self._calls: dict[str, Call] = {}  # by id: the calls of the current step that have no result
@@ -93,8 +93,8 @@ class LostRun:
         end: list[UIEvent] = [] if self._has_events else [Start(run_id)]
         if self._was_near_miss:
             end.append(Warning(Code.NEAR_MISS, "text that looked like a call was not one"))
-        for id, is_complete in self._writing.items():
-            if not is_complete:
+        for id, is_logged in self._writing.items():
+            if not is_logged:
                 end.append(Error(Code.TRUNCATED, _PROCESS_ENDED + " while the call was written", call_id=id))
             end.append(Thinking(False, id))
         if self._thinking:
@@ -109,6 +109,7 @@ class LostRun:
         return [*end, Done("failed", None, None, pending)]
 
     def _end_call(self, id: str, outcome: ToolOutcome | bool | None) -> list[UIEvent]:
+        """Return the last events of a call. A call that becomes pending has none, and stays in `_calls`."""
         call = self._calls[id].call
         if isinstance(outcome, ToolOutcome):
             del self._calls[id]

@@ -51,15 +51,15 @@ END_TIMEOUT_S = 10.0
 WINDOW = 512
 """Maximum number of events that a `Feed` keeps in memory for the readers of one run."""
 WINDOW_BYTES = 1 << 22
-"""Maximum size of these events in bytes. The last event is kept even if it is larger."""
+"""Maximum size of the events in a `Feed`, in bytes. The last event is kept even if it is larger."""
 _MAX_READ = 16  # maximum number of events that a reader takes in one call
 
 
 class RedisProcess:
     """Writes and reads runs on the server, and renews leases, for one process.
 
-    `answer` answers the requests of other processes. `on_expired` is called with the key of a run whose lease may have
-    expired, and takes over the run.
+    The key of a run is its `log_key`. `answer(key, request)` answers a request of another process about a run.
+    `on_expired(key)` takes over a run whose lease may have expired.
     """
 
     def __init__(
@@ -114,21 +114,21 @@ class RedisProcess:
     # Writing.
 
     def add_run(self, run: LeasedRun) -> None:
-        """Add a run to the runs of this process, which has just acquired the lease."""
+        """Add a run whose lease this process has just acquired."""
         self.leased[run.key] = run
         run.renew = self._renew
         # Half of the lease, because some time has passed since it was acquired.
         run.lease_until = anyio.current_time() + self._settings.lease / 2
 
     def remove_run(self, run: LeasedRun) -> None:
-        """Remove a run from the runs of this process, which writes nothing more to it."""
+        """Remove a run to which this process writes nothing more."""
         if self.leased.get(run.key) is run:
             del self.leased[run.key]
             if run.key in self._feeds:
                 self._tasks.start_soon(self._wake_listener)
 
     def write_soon(self, run: LeasedRun) -> None:
-        """Schedule a run for writing. Ignores a fenced run, because another run may have its key by now."""
+        """Schedule a run for writing. Ignores a fenced run, because another `LeasedRun` may have its key by now."""
         if not run.is_fenced:
             self._dirty[run.key] = run
             self._has_dirty.set()
@@ -185,7 +185,7 @@ class RedisProcess:
             run.confirm_end()
 
     async def _confirm(self, run: LeasedRun, status: bytes, last: int, events: list[tuple[int, bytes]]) -> None:
-        """Handle the reply to a write. Passes the written events to the readers in this process."""
+        """Handle the reply to a write: pass the events to the readers in this process, or claim the run again."""
         if status != b"ok":
             await self._reclaim(run)
             return
@@ -198,10 +198,10 @@ class RedisProcess:
                 await self._wake_listener()
 
     async def _reclaim(self, run: LeasedRun) -> None:
-        """Claim a run of this process again after a failed check.
+        """Claim a run of this process again, because the server has refused a write or has lost data.
 
-        If the claim succeeds, write the events that the server has lost again, under a new epoch. Otherwise give up the
-        run, because another process drives it or it has ended.
+        If the claim succeeds, the events that the server has lost are pending again, under a new epoch. Otherwise this
+        process gives up the run, because another process drives it or the run has ended.
         """
         status, epoch, last = await self.claim(run.key, run.token)
         run.needs_check = False
@@ -217,7 +217,7 @@ class RedisProcess:
             run.fence()
 
     def _handle_outage(self, error: Exception) -> None:
-        """Postpone takeovers. If the outage is too long, stop the runs that have events to write."""
+        """Postpone takeovers. Stop runs that have too many pending events or, after a long outage, any."""
         now = anyio.current_time()
         self._take_over_from = now + self._settings.lease / 2
         if self._write_failed_at is None:
@@ -229,7 +229,7 @@ class RedisProcess:
                 run.on_loss()
 
     async def claim(self, key: str, token: str = "") -> tuple[bytes, int, int]:
-        """Claim a run. Pass its `token` if this process already drives it. Returns a status, epoch and last seq."""
+        """Claim a run. Pass its `token` if this process already drives it. Returns the reply of the script `CLAIM`."""
         keys = self.server.run_keys(key)
         names = (keys.log, keys.meta, keys.lease, self._running_key)
         lease = milliseconds(self._settings.lease)
@@ -243,7 +243,7 @@ class RedisProcess:
     # Reading.
 
     async def fetch(self, key: str, after: int) -> list[tuple[int, UIEvent]]:
-        """Return some events after the seq `after` from the log of a run, each with its seq."""
+        """Return the next events after the seq `after` from the log of a run, each with its seq. May return []."""
         args = ("XRANGE", self.server.run_keys(key).log, f"{after + 1}-0", "+", "COUNT", _PAGE)
         return read_entries(await self.server.retry(*args, seconds=self._settings.max_outage))
 
@@ -319,6 +319,7 @@ class RedisProcess:
             pause = min(2 * pause, LAST_RETRY_S)
 
     async def _read_streams(self, execute: Callable[..., Awaitable[Any]], scope: anyio.CancelScope) -> None:
+        """Handle the messages and events of one blocking read. `scope` ends a read that gets no reply."""
         feeds = {feed.stream: feed for feed in self._feeds.values() if not self._is_fed_here(feed)}
         process_stream = self.messages.stream(self.id).encode()
         self._is_woken = False
@@ -400,7 +401,7 @@ class Feed:
         self.last = state.last
         """The seq of the last event that was added. Before the first one, the last seq in the log."""
         self.written_by = state.written_by
-        """The epoch under which that event was written."""
+        """The epoch under which the event `last` was written."""
         self.readers = 0
         self.restarts = 0
         """How often the server lost or replaced events that were in this feed."""
@@ -429,7 +430,7 @@ class Feed:
         return [entry for entry in self._events if entry[0] > position] or None
 
     def compare(self, state: RunState) -> None:
-        """Drop the events of the feed if the server no longer has the same events.
+        """If the server no longer has the events of the feed, drop them and move `last` back.
 
         A server that was unreachable may have lost events, and may have received other events with the same seqs.
         `state` was requested for the last event of the feed. If the server has this event with the same epoch, all

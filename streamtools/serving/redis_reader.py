@@ -33,7 +33,7 @@ class RedisReader:
         self._position = after
         self._feed: Feed | None = None
         self._restarts = 0  # the value of `feed.restarts` that this reader has handled
-        self._ready: deque[tuple[int, UIEvent]] = deque()
+        self._ready: deque[tuple[int, UIEvent]] = deque()  # the next events, each with its seq
         self._is_over = False
         self._opened = False
 
@@ -59,7 +59,7 @@ class RedisReader:
     async def _open(self) -> None:
         state = await self._process.server.run_state(self._key)
         if not state.token:
-            raise RunNotFound("This run is not kept, or not kept any more.")
+            raise RunNotFound("This run does not exist, or is no longer kept.")
         is_at_end = state.is_over and self._position == state.last
         if not is_at_end:
             feed = await self._process.follow(self._key, state)
@@ -80,6 +80,7 @@ class RedisReader:
         self._ready.append((dropped, resync(dropped)))
 
     async def _fill(self) -> None:
+        """Add the next events to `_ready`, or wait for one. May return without an event."""
         feed, position = self._feed, self._position
         assert feed is not None
         if feed.error is not None:

@@ -4,8 +4,8 @@ Redis keeps three main keys for a run: a stream of events (`log`), a hash (`meta
 process at a time drives the run: it produces the events. The field `token` of `meta` names this process: it is
 `<epoch>:<process id>`. The epoch starts at 1 and grows by 1 with each claim, so each claim has a different token. The
 field `claim_seq` is the last seq in the log at the time of the last claim. The driving process renews the lease. After
-the lease has expired, another process may claim the run, which replaces the token. Scripts that pass the old token then
-write nothing.
+the lease has expired, another process may claim the run, which replaces the token. A script that gets the old token
+then writes nothing.
 
 If the reply to `BEGIN`, `APPEND` or `END` is lost, the process sends the script again. The repetition changes nothing,
 because these scripts check the stored state before they write. An event with the seq 7 has the id `7-0` in the stream,
@@ -88,8 +88,8 @@ return replies
 """Appends events to several runs. Returns a status and the last `seq` of each run.
 
 `ok`: the log now contains all events that were passed. `fenced`: another process has claimed the run, or the log
-already had an event with the first seq when the run was claimed. `gap`: events before the first seq are missing. With
-`fenced` and `gap`, nothing is written. Events whose seq is already in the log are skipped.
+already had an event with the first of these seqs when the run was claimed. `gap`: events before the first seq are
+missing. With `fenced` and `gap`, nothing is written. Events whose seq is already in the log are skipped.
 
 `KEYS`: log and meta of each run. `ARGV`: the maximum length of a log, and for each run: token, first seq, whether a gap
 is allowed (1 or 0), number of events, and the events.
@@ -119,9 +119,13 @@ return {'ok', seq}
 )
 """Appends the last event of a run, stores its result, and lets its keys expire. Returns a status and a `seq`.
 
-The statuses are those of `APPEND`. `KEYS`: log, meta, lease, running, and the user's runs, conversations and running
-runs. `ARGV`: token, milliseconds until the keys expire, key of the run, run id, the seq of the last event, that event,
-whether a gap is allowed (1 or 0), and the result of the run.
+`ok`: the end is stored now, or was stored before. `fenced`: another process has claimed the run, or the log already had
+an event with this seq when the run was claimed. `gap`: the events before the last one are missing. With `fenced` and
+`gap`, nothing is written.
+
+`KEYS`: log, meta, lease, running, and the user's runs, conversations and running runs. `ARGV`: token, milliseconds
+until the keys expire, key of the run, run id, the seq of the last event, that event, whether a gap is allowed (1 or 0),
+and the result of the run.
 """
 
 RENEW = (

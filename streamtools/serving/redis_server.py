@@ -23,7 +23,7 @@ from streamtools.tools.redis_client import RedisClient, Word
 log = Logger(__name__)
 
 FIRST_RETRY_S, LAST_RETRY_S = 0.05, 1.0
-"""Seconds of the first and of the longest pause between attempts to reach the server. Each pause is twice the last."""
+"""Seconds of the first and the longest pause between attempts to reach the server. Each pause doubles the last one."""
 
 
 class StoreSettings(NamedTuple):
@@ -62,7 +62,8 @@ class RunState(NamedTuple):
 
     `first` and `last` are the first and the last seq in the log. `token` is `"<epoch>:<process id>"` of the driving
     process, or empty if the run is unknown. `claim_seq` was the last seq when the driving process claimed the run.
-    `written_by` is the epoch under which the requested event was written, or 0 if the log does not contain it.
+    `is_over` is True after the end of the run. `written_by` is the epoch under which the event was written for which
+    the state was requested, or 0 if the log does not contain this event.
     """
 
     first: int
@@ -101,12 +102,12 @@ class RedisServer:
         `ClosedError` after the store has been closed.
         """
         pause = FIRST_RETRY_S
-        until = anyio.current_time() + (self.settings.lease / 3 if seconds is None else seconds)
+        deadline = anyio.current_time() + (self.settings.lease / 3 if seconds is None else seconds)
         while self.closed is None:
             try:
                 return await self.client.execute(*args)
             except Exception as error:
-                if anyio.current_time() > until:
+                if anyio.current_time() > deadline:
                     raise OwnerUnreachable("The Redis server of the runs does not answer.") from error
             await anyio.sleep(pause)
             pause = min(2 * pause, LAST_RETRY_S)
@@ -151,7 +152,7 @@ class RedisMessages:
     async def ask(self, key: str, request: dict[str, Any], *, also_ended: bool = False) -> dict[str, Any]:
         """Send a request to the process that drives a run, and return its answer.
 
-        For an unknown run, the answer is `{"over": True}`. So it is for an ended run, unless `also_ended` is True.
+        The answer is `{"over": True}` for an unknown run, and for an ended run unless `also_ended` is True.
         Raises `OwnerUnreachable` if no answer arrives within the time of a lease.
         """
         answer = dict[str, Any]()
@@ -200,7 +201,7 @@ class RedisMessages:
                         arrived.set()
                 case _:
                     self._tasks.start_soon(self._handle, message)
-        except Exception as error:  # the message may be of another version; later messages must still be read
+        except Exception as error:  # another version of streamtools may have sent it; later messages must still be read
             log.warning("message_not_read", **loggable(error))
 
     def stream(self, process_id: str) -> str:

@@ -55,9 +55,9 @@ Before the start, it passes the new run to `prepare`.
 class RedisStore:
     """Shares runs between processes: pass `RedisStore("redis://localhost")` to `Runs` in each process.
 
-    `url_or_client` is a URL, a client of redis-py or a `RedisClient`. The server is Redis 6.2 or later, or Valkey. It
-    may use Sentinel. `async with Runs(…)` raises ValueError for a Redis Cluster, because a cluster cannot read all runs
-    with one blocking command. All keys start with `prefix`.
+    `url_or_client` is a URL, a client of redis-py or a `RedisClient`. The server is Redis 6.2 or later, or Valkey,
+    with or without Sentinel. `async with Runs(…)` raises ValueError for a Redis Cluster, because a cluster cannot read
+    all runs with one blocking command. All keys start with `prefix`.
 
     The process that drives a run holds a lease of `lease` seconds, and renews it after a third of this time. When the
     lease has expired, another process ends the run with `done(failed)`. A call that may have started then gets the
@@ -89,7 +89,7 @@ class RedisStore:
             if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
                 raise ValueError(f"{name} must be a positive number, got {value!r}.")
         if not prefix or "{" in prefix:
-            raise ValueError(f"`prefix` must be a string without braces, got {prefix!r}.")
+            raise ValueError(f"`prefix` must not be empty or contain `{{`, got {prefix!r}.")
         self._url_or_client = url_or_client
         self._settings = StoreSettings(prefix, lease, keep, max_events, max_outage)
         self._ledger = ledger
@@ -162,10 +162,10 @@ class RedisStore:
             limit = max_per_owner
             raise TooManyRuns(f"{limit} runs of this owner are in progress; no more are allowed at the same time.")
         self.process.add_run(leased)
-        self._drive(run, leased)
+        self._bind_lease(run, leased)
 
-    def _drive(self, run: Run, leased: LeasedRun, events: Iterable[UIEvent] = ()) -> None:
-        """Connect a run with its lease. `events` are the events that a crashed process wrote."""
+    def _bind_lease(self, run: Run, leased: LeasedRun, events: Iterable[UIEvent] = ()) -> None:
+        """Let a run write through its lease. `events` are the events that a crashed process wrote."""
         leased.on_loss, leased.on_read, leased.is_driven = run.cancel, run.record_remote_reader, True
         run.journal = RedisJournal(self, run, leased, events)
 
@@ -219,7 +219,7 @@ class RedisStore:
             case "stop":
                 run.cancel()
             case "wait":
-                with suppress(Exception):  # `run.wait()` in this process raises the exception as well
+                with suppress(Exception):  # only callers in this process get the exception of the run
                     await run.wait()
             case "questions":
                 return {"questions": msgspec.to_builtins(await run.questions())}
@@ -271,7 +271,7 @@ class RedisStore:
 
         Returns False if the caller must end the run.
         """
-        if self._on_owner_lost is None or leased.epoch > 2:  # epoch 2: this is the first takeover
+        if self._on_owner_lost is None or leased.epoch > 2:  # the first takeover has epoch 2
             return False
         lost = await self.find(run_id, owner=owner)
         stream: Startable | None = None
@@ -280,7 +280,7 @@ class RedisStore:
             if stream is None or leased.is_fenced:  # another process may have taken the run over meanwhile
                 await close(stream)
                 return leased.is_fenced
-            self._start_run(stream, lost, lambda run: self._drive(run, leased, events))
+            self._start_run(stream, lost, lambda run: self._bind_lease(run, leased, events))
         except Exception as error:
             log.warning("run_not_restarted", run_id=run_id, **loggable(error))
             await close(stream)
@@ -331,14 +331,14 @@ class RedisJournal(Journal):
     async def _append(self, event: UIEvent) -> None:
         data = event.to_json().encode()
         if type(event) is Done:
-            self._leased.final = event.seq, data, self._store_result()
+            self._leased.final = event.seq, data, self._dump_result()
         else:
             self._leased.add(event.seq, data)
         self._store.process.write_soon(self._leased)
         if self._leased.is_full:
             self._run.cancel()
 
-    def _store_result(self) -> bytes:
+    def _dump_result(self) -> bytes:
         run = self._run
         try:
             return stored_result.dump(run.result, run.suspension, run.history)
@@ -436,7 +436,7 @@ class RemoteRun(Run):
                 with anyio.move_on_after(2 * self._store.lease):
                     await self.wait()
         if not self.ended:
-            raise OwnerUnreachable("The run was asked to stop, but has not ended yet.") from unreachable
+            raise OwnerUnreachable("The run was requested to stop, but has not ended yet.") from unreachable
 
     def cancel(self, *, cancel_cleanup: bool = False) -> None:
         raise NotImplementedError("Another process drives the run. Stop it with `await run.stop()`.")

@@ -66,7 +66,7 @@ class Run:
         self._driver = None if stream is None else Driver(stream)  # None after the run has ended
         self._collector = None if stream is None else Collector(())  # None if the stream provides a `result`
         self._result = TurnResult()
-        self._suspended: tuple[Suspension, list[Any]] | None = None  # after a suspended run has ended, with its history
+        self._suspended: tuple[Suspension, list[Any]] | None = None  # with the history, after the run has ended
         self._error: BaseException | None = None
         self._traceback: TracebackType | None = None
         self._on_end = on_end
@@ -119,10 +119,10 @@ class Run:
         """Decide about a call that waits for a decision. Returns once the decision is in effect.
 
         May be called from any task of the event loop. `decide`, `approve`, `deny` and `answer` raise `DecisionRefused`
-        if the call does not wait for such a decision.
+        if the call does not wait for this kind of decision.
         """
         if not isinstance(self._events, Decidable):
-            raise DecisionRefused(f"call {call_id[:64]!r} does not wait for a decision: this run never asks")
+            raise DecisionRefused(f"call {call_id[:64]!r} does not wait for a decision: this run does not request any")
         self._events.decide(call_id, decision)
 
     async def approve(self, call_id: str, *, digest: str | None = None) -> None:

@@ -92,12 +92,12 @@ class ToolStream(Decidable):
     `approvals` for decisions about calls, and `text` for changing or judging text before it is shown.
 
     The run ends at calls that need approval and at calls of client tools. `suspension` holds these calls. Pass it to
-    another run as `resume`, with the decisions in `approvals`. Both runs must share a ledger. With `ask="now"`, the run
-    does not end but waits for `approve`, `deny` or `answer`.
+    another run as `resume`, with the decisions in `approvals`. Both runs must share a ledger. With
+    `ApprovalOptions(ask="now")`, the run does not end but waits for `approve`, `deny` or `answer`.
 
     If the source raises an exception, the run ends with an error event. Then the exception is raised to the consumer
-    at its next read, or on exit. Errors of the network are only error events. Enter and exit the stream in one task.
-    Any task may call `aclose()`, which stops the run and waits for its end.
+    at its next read, or on exit. Network errors are not raised, only reported as events. Enter and exit the stream in
+    one task. Any task may call `aclose()`, which stops the run and waits for its end.
 
     Raises ValueError for a value that is not allowed and for a `tool_choice` that no answer can satisfy. Raises
     TypeError for an unknown parameter, `UnreadableSource` for an object that is not a source, and `DecisionRefused` for
@@ -144,7 +144,7 @@ class ToolStream(Decidable):
         execute = "never" if tools is None else runner.execute
         resumed = read_resumption(resume, approvals.decisions, runner.ledger)
         self._source = source
-        self._was_read = False
+        self._source_was_read = False
         self._approvals = Approvals(attended=approvals.ask == "now", timeout=approvals.timeout, resumed=resumed)
         machine = StreamMachine(
             dialects=dialects,
@@ -257,7 +257,7 @@ class ToolStream(Decidable):
         return self._approvals.questions
 
     def decide(self, call_id: str, decision: Decision) -> None:
-        """Set the decision about a waiting call. Raises `DecisionRefused` if the call does not wait for it."""
+        """Decide about a waiting call. Raises `DecisionRefused` if the call does not wait for this kind of decision."""
         self._approvals.decide(call_id, decision)
 
     # The consumer calls these methods.
@@ -358,9 +358,9 @@ class ToolStream(Decidable):
         A `ToolStream` reads one source. It reads no source while calls of the earlier run are pending, because new
         pending calls would mix with them.
         """
-        if self._was_read or self._run.machine.pending:
+        if self._source_was_read or self._run.machine.pending:
             return None
-        self._was_read = True
+        self._source_was_read = True
         return self._source
 
     async def _close_source(self) -> None:
@@ -409,7 +409,7 @@ class StreamRun:
         self._observation: Observation | None = None
         self._stages: list[EventStage] = [] if judge is None else [judge]
         self._recorded = collector.recorded
-        self._recorded_size = 0  # size in bytes of the large events in `_recorded`
+        self._recorded_size = 0  # size in bytes of the events in `_recorded`, without small texts
         self._scope: anyio.CancelScope | None = None  # cancelling it stops the run; None before `begin`
         self._stop_reason: Stop = "time_limit"
 
@@ -471,7 +471,7 @@ class StreamRun:
             self.emit((event,))
             return
         if self._judge is not None:
-            self._judge.gate.set_seq(event)  # the judge drops events, so the numbers change
+            self._judge.gate.set_seq(event)  # the judge drops events, so the seqs change
         self.buffer.put((event,), weigh(event))
         await self.wait_for_room()
 
@@ -484,7 +484,7 @@ class StreamRun:
             await self._judge.catch_up()
         await self.buffer.wait_for_room()
 
-    async def wait_for_approval(self) -> None:
+    async def wait_for_judge(self) -> None:
         """Wait until the judge has approved all text.
 
         If the judge refuses a piece, this never returns: the run is cancelled.
@@ -512,7 +512,7 @@ class StreamRun:
         self.collector.resume(calls)
         self.emit(self.machine.resume(calls))
         self.emit(await self.steps.run_calls(tools, self.send) if self.steps.executes else self.steps.end_step())
-        await self.wait_for_approval()
+        await self.wait_for_judge()
 
     async def read(self, source: EventSource, tools: TaskGroup) -> None:
         """Read `source` to its end, and run its calls.
@@ -522,7 +522,7 @@ class StreamRun:
         machine, steps, feed, observation = self.machine, self.steps, self.machine.feed, self._observation
         machine.source = source
         self.collector.read_from(source)
-        count = 0
+        batches_read = 0
         with nullcontext() if observation is None else observation.reading(source):
             async for batch in source:
                 if not isinstance(batch, _BATCH_TYPES):
@@ -536,7 +536,7 @@ class StreamRun:
                         if machine.runnable or (steps.running and machine.awaits_outcomes):
                             shown, events = events, []
                             self.emit(shown)
-                            await self.wait_for_approval()
+                            await self.wait_for_judge()
                             self.emit(await steps.run_calls(tools, self.send))
                         elif machine.ended_step is not None:
                             steps.check_limits()
@@ -547,12 +547,12 @@ class StreamRun:
                     await self.wait_for_room()
                 if machine.stopped:
                     break
-                count += 1
-                if not count % YIELD_EVERY:
+                batches_read += 1
+                if not batches_read % YIELD_EVERY:
                     await anyio.lowlevel.checkpoint()
         if steps.running:  # calls of a turn whose end the source did not report
             self.emit(await steps.end())
-        await self.wait_for_approval()
+        await self.wait_for_judge()
 
     # These methods end the run.
 
