@@ -25,8 +25,8 @@ Client: TypeAlias = Literal["openai", "responses", "anthropic"]
 
 Body = dict[str, Any]
 
-_ToolForm: TypeAlias = Literal["function", "responses", "anthropic"]
-"""The format of a tool definition: that of chat completions ("function"), Responses or Anthropic's Messages."""
+_ToolAPI: TypeAlias = Literal["function", "responses", "anthropic"]
+"""The API in whose format a tool is defined: chat completions ("function"), Responses or Anthropic's Messages."""
 
 
 class InvalidRequest(Exception):
@@ -61,7 +61,7 @@ class ClientRequest(NamedTuple):
     tools: tuple[DeclaredTool, ...]
     choice: ToolChoice
     allowed: tuple[str, ...] | None
-    """The names of the tools that this answer may call; None if it may call all. The prompt still contains all."""
+    """The names of the tools that this answer may call; None if it may call all. The prompt describes all tools."""
     parallel: bool
     streamed: bool
     include_usage: bool
@@ -96,7 +96,7 @@ def model_in(content: bytes) -> str:
 
 
 def _history(messages: object, param: str, system: object = None) -> list[Message]:
-    """Return the history for `messages`, with `system` as the system prompt. `param` is the field of the messages."""
+    """Return the history for `messages` with `system` as the system prompt. `param` names the field of the messages."""
     if not isinstance(messages, list) or not messages:
         raise InvalidRequest(f"`{param}` must be a list of at least one message.", param)
     first = [{"role": "system", "content": text}] if (text := text_in(read_content(system))) else []
@@ -111,7 +111,7 @@ def _history(messages: object, param: str, system: object = None) -> list[Messag
 
 # Chat completions.
 
-_CHAT = {
+_CHAT_FIELDS = {
     "messages", "model", "tools", "tool_choice", "parallel_tool_calls", "stream", "stream_options", "functions",
     "function_call", "store",
 }  # fmt: skip
@@ -130,7 +130,7 @@ def _read_chat(body: Body) -> ClientRequest:
         **_common_fields("openai", body, "function"),
         history=_history(body.get("messages"), "messages"),
         include_usage=isinstance(stream_options, dict) and stream_options.get("include_usage") is True,
-        options={name: value for name, value in body.items() if name not in _CHAT},
+        options={name: value for name, value in body.items() if name not in _CHAT_FIELDS},
     )
 
 
@@ -144,7 +144,7 @@ _NEEDS_STORAGE = {
 }
 """Fields of Responses that need stored data, and the advice to the client for each field."""
 
-_RESPONSES = {
+_RESPONSES_FIELDS = {
     "input", "instructions", "model", "tools", "tool_choice", "parallel_tool_calls", "text", "reasoning",
     "max_output_tokens", "stream", "store", "include", "metadata", "max_tool_calls", "stream_options", "truncation",
     "context_management", *_NEEDS_STORAGE,
@@ -160,16 +160,16 @@ def _read_responses(body: Body) -> ClientRequest:
             raise InvalidRequest(f"`{name}` is not supported: nothing is stored between requests. {advice}", name)
     common = _common_fields("responses", body, "responses")
     items = body.get("input")
-    options = _passed_options(body, _RESPONSES) | _renamed(body, max_output_tokens="max_tokens")
-    effort = body.get("reasoning")
-    if isinstance(effort, dict) and effort.get("effort"):
-        options["reasoning_effort"] = effort["effort"]
+    options = _passed_options(body, _RESPONSES_FIELDS) | _renamed(body, max_output_tokens="max_tokens")
+    reasoning = body.get("reasoning")
+    if isinstance(reasoning, dict) and reasoning.get("effort"):
+        options["reasoning_effort"] = reasoning["effort"]
     text = found if isinstance(found := body.get("text"), dict) else {}
     options |= _renamed(text, "verbosity")
-    if isinstance(form := text.get("format"), dict) and form.get("type") != "text":
-        schema = {name: value for name, value in form.items() if name != "type"}
-        is_schema = form.get("type") == "json_schema"
-        options["response_format"] = {"type": form.get("type")} | ({"json_schema": schema} if is_schema else {})
+    if isinstance(answer_format := text.get("format"), dict) and answer_format.get("type") != "text":
+        schema = {name: value for name, value in answer_format.items() if name != "type"}
+        kind = answer_format.get("type")
+        options["response_format"] = {"type": kind} | ({"json_schema": schema} if kind == "json_schema" else {})
     return ClientRequest(
         **common,
         history=_history(
@@ -183,7 +183,7 @@ def _read_responses(body: Body) -> ClientRequest:
 
 # Anthropic's Messages.
 
-_MESSAGES = {
+_MESSAGES_FIELDS = {
     "messages", "model", "system", "tools", "tool_choice", "max_tokens", "stream", "stop_sequences", "metadata",
     "output_config", "output_format", "cache_control", "thinking", "context_management",
 }  # fmt: skip
@@ -200,15 +200,15 @@ def _read_anthropic(body: Body) -> ClientRequest:
     common = _common_fields("anthropic", body, "anthropic")
     choice = body.get("tool_choice")
     common["parallel"] = not (isinstance(choice, dict) and choice.get("disable_parallel_tool_use") is True)
-    options = _passed_options(body, _MESSAGES) | _renamed(body, "max_tokens", stop_sequences="stop")
+    options = _passed_options(body, _MESSAGES_FIELDS) | _renamed(body, "max_tokens", stop_sequences="stop")
     if isinstance(metadata := body.get("metadata"), dict):
         options |= _renamed(metadata, user_id="user")
     config = body.get("output_config")
     if isinstance(config, dict):
         options |= _renamed(config, effort="reasoning_effort")
-    form = config.get("format") if isinstance(config, dict) else body.get("output_format")
-    if isinstance(form, dict) and form.get("type") == "json_schema":
-        schema = {"name": "answer", "schema": form.get("schema"), "strict": True}
+    answer_format = config.get("format") if isinstance(config, dict) else body.get("output_format")
+    if isinstance(answer_format, dict) and answer_format.get("type") == "json_schema":
+        schema = {"name": "answer", "schema": answer_format.get("schema"), "strict": True}
         options["response_format"] = {"type": "json_schema", "json_schema": schema}
     return ClientRequest(
         **common,
@@ -229,12 +229,12 @@ _READERS: dict[str, Callable[[Body], ClientRequest]] = {
 # Code that all formats share.
 
 
-def _common_fields(client: Client, body: Body, form: _ToolForm) -> dict[str, Any]:
-    """Return the fields of a `ClientRequest` that all formats have. `form` is the format of the tool definitions."""
+def _common_fields(client: Client, body: Body, api: _ToolAPI) -> dict[str, Any]:
+    """Return the fields of a `ClientRequest` that all formats have. The tools have the format of `api`."""
     listed = body.get("tools")
     if listed is not None and not isinstance(listed, list):
         raise InvalidRequest("`tools` must be a list of definitions.", "tools")
-    tools = tuple(_read_tool(tool, form) for tool in listed or ())
+    tools = tuple(_read_tool(tool, api) for tool in listed or ())
     choice, allowed = _read_choice(body.get("tool_choice"), tools)
     return {
         "client": client,
@@ -258,46 +258,47 @@ def _renamed(body: Body, *same: str, **renamed: str) -> Body:
 
 
 def _passed_options(body: Body, known: set[str]) -> Body:
-    """Return the options that are sent unchanged: all fields that are not in `known` and not in `_CHAT`.
+    """Return the options that are sent unchanged, because they have the same name in chat completions or are unknown.
 
-    These options have the same name in chat completions, or only particular servers have them.
+    These are all fields except those in `known`, those in `_CHAT_FIELDS`, and fields that rewritten answers do not
+    support: `n`, `logprobs` and `top_logprobs`.
     """
-    excluded = known | _CHAT | {"n", "logprobs", "top_logprobs"}
+    excluded = known | _CHAT_FIELDS | {"n", "logprobs", "top_logprobs"}
     return {name: value for name, value in body.items() if name not in excluded and value is not None}
 
 
 def _dropped(body: Body, *names: str) -> tuple[str, ...]:
-    """Return the names in `names` that the body sets to a value other than "disabled"."""
+    """Return those of the `names` that the body sets, except to "disabled" or {"type": "disabled"}."""
     return tuple(name for name in names if body.get(name) not in (None, "disabled", {"type": "disabled"}))
 
 
 # Tools.
 
 
-def _read_tool(tool: object, form: _ToolForm) -> DeclaredTool:
+def _read_tool(tool: object, api: _ToolAPI) -> DeclaredTool:
     """Convert a tool to the format of chat completions.
 
-    `form` is the format of the definition. Raises `InvalidRequest` for a built-in tool, which only a provider can run.
+    `tool` has the format of `api`. Raises `InvalidRequest` for a built-in tool, which only a provider can run.
     """
-    kind = tool.get("type", "custom" if form == "anthropic" else "function") if isinstance(tool, Mapping) else None
+    kind = tool.get("type", "custom" if api == "anthropic" else "function") if isinstance(tool, Mapping) else None
     if not isinstance(tool, Mapping) or kind not in ("function", "custom"):
         raise InvalidRequest(
             f"A tool of type {kind!r} is run by the provider, which is not called. Declare a function and run it.",
             "tools",
         )
-    inner = tool.get(kind) if form == "function" else tool
+    inner = tool.get(kind) if api == "function" else tool
     name = string_at(inner, "name")
     if not isinstance(inner, Mapping) or not name:
         raise InvalidRequest("A tool in `tools` has no name. Name it.", "tools")
     described = {"description": string_at(inner, "description")} if string_at(inner, "description") else {}
-    if kind == "custom" and form != "anthropic":
+    if kind == "custom" and api != "anthropic":
         syntax = inner.get("format")  # {"type": "text"} or {"type": "grammar", …}
         advice = f"The input is a text in this form: {compact(syntax)}" if isinstance(syntax, dict) else ""
         description = "\n".join(filter(None, [string_at(inner, "description"), advice if "grammar" in advice else ""]))
         text = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
         function = {"name": name, "description": description, "parameters": text}
         return DeclaredTool(name, {"type": "function", "function": function}, custom=True)
-    schema = inner.get("input_schema" if form == "anthropic" else "parameters")
+    schema = inner.get("input_schema" if api == "anthropic" else "parameters")
     parameters = {"type": "object", "properties": {}} if schema is None else schema
     definition: Body = {"name": name, **described, "parameters": parameters}
     if inner.get("strict") is True:
@@ -306,7 +307,7 @@ def _read_tool(tool: object, form: _ToolForm) -> DeclaredTool:
 
 
 def _read_choice(given_choice: Any, tools: tuple[DeclaredTool, ...]) -> tuple[ToolChoice, tuple[str, ...] | None]:
-    """Return the tool choice, and the names of the allowed tools, or None if the client allows all tools."""
+    """Return the tool choice, and the names of the allowed tools (None if the client allows all tools)."""
     allowed: tuple[str, ...] | None = None
     if isinstance(given_choice, dict) and given_choice.get("type") == "allowed_tools":
         # Chat completions nest the list: {"type": "allowed_tools", "allowed_tools": {"tools": …}}. Responses does not.
@@ -342,7 +343,7 @@ _Result = TypeVar("_Result")
 
 
 def cached(function: Callable[[bytes, *_More], _Result]) -> Callable[[bytes, *_More], _Result]:
-    """Return `function` with a cache. Its key includes the definitions, which clients repeat in each request.
+    """Return `function`, whose first argument is tool definitions, with a cache, because clients repeat definitions.
 
     The cache keeps 64 results. For definitions over 256 KiB, it keeps only the last result.
     """
@@ -360,6 +361,7 @@ def as_tools(declared: tuple[DeclaredTool, ...]) -> tuple[Tool[..., Any], ...]:
 
 
 def definitions_of(declared: tuple[DeclaredTool, ...]) -> bytes:
+    """Return the functions of the declared tools as a JSON array."""
     return msgspec.json.encode(writable([tool.definition["function"] for tool in declared]))
 
 

@@ -53,14 +53,14 @@ A shorter key is not a secret: servers that check no keys often get a common wor
 class Route(NamedTuple):
     """How requests are sent to an upstream.
 
-    `url` returns the URL for an endpoint. `longest` is the time limit for a whole answer, in seconds. `fallbacks` are
-    the routes to the fallback upstreams.
+    `url` returns the URL for an endpoint, such as `chat/completions`. `max_answer_time` is the time limit for a whole
+    answer, in seconds. `fallbacks` are the routes to the upstreams that replace this one if it fails.
     """
 
     client: httpx.AsyncClient
     url: Callable[[str], httpx.URL]
     headers: list[tuple[bytes, bytes]]
-    longest: float
+    max_answer_time: float
     method: str = "POST"
     fallbacks: Sequence[Route] = ()
 
@@ -125,10 +125,10 @@ class Delivery:
     async def _deliver(self) -> None:
         """Send the requests of the exchange in order. If the deadline passes, end the answer with an error."""
         exchange = self._exchange
-        self._deadline.deadline = anyio.current_time() + self._route.longest
+        self._deadline.deadline = anyio.current_time() + self._route.max_answer_time
         with self._deadline:
             while exchange.request is not None and not self._broken:
-                await self._ask(exchange.request)
+                await self._request_answer(exchange.request)
         if self._deadline.cancelled_caught and not self._sending:
             if exchange.judge is not None:
                 exchange.judge.give_up()
@@ -139,7 +139,7 @@ class Delivery:
             if not self._broken:
                 await self._send(ends, more=False)
 
-    async def _ask(self, request: UpstreamRequest) -> None:
+    async def _request_answer(self, request: UpstreamRequest) -> None:
         """Send one request to the upstream, read its response, and send the resulting bytes to the client."""
         first, exchange = self._route, self._exchange
         # The next request must not have the same idempotency key.
@@ -154,11 +154,11 @@ class Delivery:
             async with route.client.stream(route.method, route.url(request.endpoint), **arguments) as response:
                 headers = decode_headers(response.headers.raw)
                 if 300 <= response.status_code < 400:
-                    fault = HTTPException(502, "the upstream redirects, which is not followed")
+                    fault = HTTPException(502, "the upstream redirects to another address; redirects are not followed")
                 elif is_encoded_twice(headers):
                     fault = HTTPException(502, "the upstream applied several content encodings to its answer")
                 else:
-                    exchange.begin(response.status_code, [header for header in headers if _may_pass(header[0])])
+                    exchange.begin(response.status_code, [header for header in headers if _may_forward(header[0])])
                     self._begun = True
                     await self._send(b"")
                     is_plain = "content-encoding" not in response.headers
@@ -201,7 +201,10 @@ class Delivery:
             await self._writer.send(self._joined_message)
 
     def _joined_message(self, *, more: bool = True) -> Message | None:
-        """Return a message with the waiting pieces. None if no piece waits, unless the message ends the body."""
+        """Return a message with the waiting pieces, or None if no piece waits.
+
+        If `more` is False, the message ends the body, and is also returned if no piece waits.
+        """
         if more and not self._pieces:
             return None
         body = b"".join(self._pieces)
@@ -228,7 +231,10 @@ class Delivery:
         self._sending = False
 
     async def _send(self, piece: bytes, *, more: bool = True) -> None:
-        """Send the head, if it is certain and was not sent, and then `piece`. Without `more`, the body ends."""
+        """Send `piece`, and before the first piece the head. Sends nothing while the head is not certain.
+
+        If `more` is False, the body ends.
+        """
         if self._head_sent:
             if piece or not more:
                 self._pieces.append(piece)
@@ -248,7 +254,7 @@ class Delivery:
         await self._send(piece, more=more)
 
 
-def _may_pass(header: str) -> bool:
+def _may_forward(header: str) -> bool:
     """Return whether a header of the upstream may be forwarded to the client."""
     return header not in _ABOUT_UPSTREAM and not header.startswith("access-control-")
 

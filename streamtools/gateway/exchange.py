@@ -120,8 +120,8 @@ class RefusedExchange(Exchange):
 class RewrittenExchange(Exchange):
     """An exchange that rewrites the request for the upstream, and converts the answer to the client's format.
 
-    `request` is the client's request, and `request_size` is the size of its body in bytes. Raises `InvalidRequest` if
-    the request cannot be written for this upstream.
+    The parameter `request` is the client's request, and `request_size` is the size of its body in bytes. Raises
+    `InvalidRequest` if the request cannot be written for this upstream.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class RewrittenExchange(Exchange):
         self._bytes_left = _FRAMES_PER_ANSWER * settings.limits.frame  # the bytes that all answers together may have
         self._body = bytearray()  # the upstream's body, if it is one JSON value or an error
         self._identity: tuple[str | None, str | None] | None = None  # the id and model in `_body`
-        self._parts: list[bytes] = []  # the client's stream events, if the client requested one JSON value
+        self._parts: list[bytes] = []  # the events of the answer, if the client requested no stream
         self._upstream_ended = self._answer_closed = False
         self.request = self._write()
         written = self.request.body
@@ -165,7 +165,7 @@ class RewrittenExchange(Exchange):
         settings, streamed = self._settings, self._client_request.streamed
         declared = next((value for name, value in headers if name.lower() == "content-type"), "")
         self._headers = [(name, value) for name, value in end_to_end(headers) if name.lower() != "content-type"]
-        self._status, self._failed = status, not 200 <= status < 300  # failed: the status is an error
+        self._status, self._failed = status, not 200 <= status < 300  # `_failed`: the status is an error
         self._reads_whole = self._failed or not streamed or declared.startswith(JSON)
         self._adapter = adapter("ollama" if settings.upstream == "ollama" else "openai", settings.limits)
         if streamed and not self._failed and self.head is None:
@@ -266,7 +266,7 @@ class RewrittenExchange(Exchange):
         return prefix + (TEXT_CALL_ID if self._plan.dialects else "") + secrets.token_hex(9)
 
     def _convert(self, events: list[SourceEvent]) -> bytes:
-        """Convert events of the upstream to bytes for the client, up to a failure that leads to the next upstream."""
+        """Convert events of the upstream to bytes for the client, up to a failure that another upstream may avoid."""
         may_fail = self.may_fail and self._bytes_left >= 0 and not self._answer.stopped
         return self._feed_answer(self._failover.answer.read(events, may_fail=may_fail))
 
@@ -397,6 +397,6 @@ def _unsupported_option(body: Mapping[str, Any]) -> InvalidRequest | None:
     if isinstance(include, list) and "message.output_text.logprobs" in include:
         names.append("include")
     if names:
-        message = "Rewritten answers have no log probabilities. Leave them out, or ask the upstream directly."
+        message = "Rewritten answers have no log probabilities. Do not request them, or call the upstream directly."
         return InvalidRequest(message, names[0])
     return None

@@ -3,8 +3,8 @@
 If the client got no text yet, the next upstream gets the same request. Otherwise the next upstream must continue the
 text. If its server supports a prefill, the request ends with the text. If not, the request contains an instruction to
 continue, and text that the model repeats is removed. Incomplete calls and complete native calls of the failed upstream
-are discarded. For this reason, the client gets calls only at the end of the answer. `conversation.failover` lists the
-failures.
+are discarded. For this reason, the client gets calls only at the end of the answer. A failure is a lost connection, a
+timeout, an incomplete stream, an error in the stream, or the status 408, 429 or 5xx.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ class AnswerFailover:
         return request._replace(at=self.answer.index)
 
     def check_status(self, status: int) -> None:
-        """Record a failure if the error `status` may be temporary and another upstream is left."""
+        """Set the `fault` of the answer if the error `status` may be temporary and another upstream is left."""
         if self.answer.next is not None and (status in RETRYABLE_STATUSES or status >= 500):
             self.answer.fault = SourceError(f"the upstream answered with status {status}", status=status)
 
     def move_on(self, written: str, *, begun: bool) -> None:
         """Make the next upstream the current one, and let it continue the text `written`.
 
-        `begun` says whether the client already got text. It is only logged.
+        `begun` says whether the client already got text. This is only logged.
         """
         answer = self.answer
         failed, fault = answer.index, answer.fault

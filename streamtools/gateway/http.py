@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from streamtools.gateway.client_requests import Client
 
 CLIENTS: Mapping[str, Client] = {"/chat/completions": "openai", "/responses": "responses", "/v1/messages": "anthropic"}
-"""Maps the end of a request's path to the format of the request."""
+"""Maps the end of a request's path to the format of the request and of its answer."""
 
 JSON = "application/json"
 
@@ -19,8 +19,8 @@ IDEMPOTENCY_KEY = "idempotency-key"
 An exchange's further requests differ from the first, so they must not have the same idempotency key."""
 
 UNREAD_ANSWER = (
-    "The text rules or the judge of this gateway cannot read the answers of this path. Use chat completions, Responses "
-    "or Messages, or call the upstream directly."
+    "The text rules or the judge of this gateway cannot check the answers of this path. Use chat completions, "
+    "Responses or Messages, or call the upstream directly."
 )
 
 _HOP_BY_HOP = {
@@ -107,7 +107,7 @@ def is_encoded_twice(headers: Iterable[tuple[str, str]]) -> bool:
 
 
 def decode_headers(raw: Iterable[tuple[bytes, bytes]]) -> Headers:
-    """Return headers as text, with names in lower case. `encode_headers` converts them back without loss."""
+    """Return headers as text, with names in lower case. `encode_headers` is the inverse."""
     return [(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in raw]
 
 

@@ -33,7 +33,7 @@ class EventSink(Protocol):
     """Sends the events of an `EventReader` to one client."""
 
     begun: bool
-    """Whether a part of a response was sent that `finish` must end after an exception."""
+    """Whether a part of the response was sent. After an exception, `finish` is then called to end the response."""
 
     async def start(self, events: AsyncIterable[UIEvent] | None) -> None:
         """Send the start of the response. `events` is None if the reader was stopped before it opened the stream."""
@@ -48,10 +48,10 @@ class EventSink(Protocol):
 class EventReader:
     """Reads a run, a stream or an iterable once, for one connection.
 
-    `leave` records that the client has left: a stream is closed, and a run continues. `stop` ends the run or the
-    stream, and the last events are still sent. If an iterable is stopped before `done`, the last event is
-    `done(cancelled)`. While `read` has a stream open, it is shielded from cancellation of the connection, so that it
-    can close the stream. The provider charges for an open stream.
+    `leave` records that the client has left: a stream is closed, and a run continues unless `on_disconnect` is
+    `"stop"`. `stop` ends the run or the stream, and the last events are still sent. If an iterable is stopped before
+    `done`, the last event is `done(cancelled)`. While `read` has a stream open, it is shielded from cancellation of the
+    connection, so that it can close the stream. The provider charges for an open stream.
 
     `after` applies to runs: it is the `seq` of the last event that the client has received. The default of
     `on_disconnect` is `"detach"` for a run and `"stop"` otherwise. Raises ValueError or TypeError for invalid values.
@@ -81,8 +81,8 @@ class EventReader:
         self._driver: Driver | None = None  # `read` makes it: `__init__` may run without an event loop
 
     @property
-    def has_begun(self) -> bool:
-        """Whether the events come from a run, which has already started.
+    def is_run(self) -> bool:
+        """Whether the events come from a run, which has already started. Otherwise `read` starts a stream.
 
         During a shutdown, the events of runs are still sent, and no stream is started.
         """

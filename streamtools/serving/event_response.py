@@ -112,7 +112,7 @@ class EventStreamResponse(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         reader = self._reader
-        if self._shutdown is not None and self._shutdown.begun and not reader.has_begun:
+        if self._shutdown is not None and self._shutdown.begun and not reader.is_run:
             await reader.close()
             await unavailable()(scope, receive, send)
             return

@@ -43,7 +43,7 @@ _RETRY_LATER = {"retry-after": str(RETRY_AFTER), "connection": "close"}
 _Read = TypeVar("_Read")
 
 
-class AnyBody(Protocol):
+class AnyRequest(Protocol):
     """A request object of any supported framework."""
 
     @property
@@ -52,7 +52,7 @@ class AnyBody(Protocol):
 
 
 async def read_body(
-    request: AnyBody,
+    request: AnyRequest,
     read: Callable[[bytes], _Read],
     *,
     max_body: int = MAX_BODY,
@@ -62,7 +62,7 @@ async def read_body(
     """Receive the body of a request and return `read(body)`. For example, `read` may be `json.loads`.
 
     If the body has more than 64 KiB, `read` is called in a thread, so that the event loop can serve other clients. Let
-    `read` do everything that takes long with a large body, such as `chat(…)`, which reads the messages. It must not
+    `read` do everything that takes long with a large body, such as `chat(…)`, which reads the messages. `read` must not
     wait for anything, because the garbage collector is paused during the call. If `read` raises ValueError (as pydantic
     and msgspec do), LookupError or TypeError, the body is treated as invalid. The log reports the type and line of the
     exception (`body_refused`), because `read` may have a bug. Errors of this package are raised unchanged.

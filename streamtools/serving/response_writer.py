@@ -27,8 +27,8 @@ a client has left. From the sixth message to a lost client on, asyncio logs warn
 _PAUSE_S = 0.002
 """If two messages are further apart than this, the event loop has run between them, unless the source blocked it."""
 _TRUST_S = 0.25
-"""Seconds after a checkpoint in which such pauses replace further checkpoints. A checkpoint after every fourth message
-costs 4 % of the CPU time of a server with 20 readers."""
+"""For this many seconds after a checkpoint, such a pause replaces the next checkpoint. A checkpoint after every fourth
+message costs 4 % of the CPU time of a server with 20 readers."""
 
 
 class ResponseWriter:
@@ -62,7 +62,7 @@ class ResponseWriter:
         self._on_disconnect: Callable[[], object] = lambda: None
 
     async def send(self, message: Any) -> None:
-        """Send one message, after other tasks have sent theirs. Does nothing after the client has left.
+        """Send one message. Waits while another task sends a message. Sends nothing after the client has left.
 
         `message` may also be a function. It is called when the earlier messages have been sent, and returns the
         message, or None to send nothing.
@@ -110,7 +110,8 @@ class ResponseWriter:
 
         `listen` waits until the client disconnects, and then returns. It may start tasks in the task group that it
         receives. When `listen` returns, or a message fails or takes too long, `work` is cancelled, and `on_disconnect`
-        is called, possibly repeatedly. `on_disconnect` is not called after `work` has returned.
+        is called, possibly repeatedly. It is also called if `work` raises an exception, but not after `work` has
+        returned.
 
         After the drain of `shutdown`, `on_shutdown` is called, and must make `work` return. `heartbeat` is called when
         no message was sent for `keep_alive` seconds.
@@ -129,8 +130,8 @@ class ResponseWriter:
             finally:
                 group.cancel_scope.cancel()
 
-        async def watch() -> None:
-            await self.watch(heartbeat)
+        async def detect_lost_client() -> None:
+            await self._watch_sending(heartbeat)
             self._lose_client()
 
         async def wait_for_shutdown(shutdown: Shutdown) -> None:
@@ -140,7 +141,7 @@ class ResponseWriter:
         async with anyio.create_task_group() as group:
             self._scope = group.cancel_scope
             group.start_soon(run_work)
-            group.start_soon(watch)
+            group.start_soon(detect_lost_client)
             if shutdown is not None:
                 group.start_soon(wait_for_shutdown, shutdown)
             try:
@@ -151,7 +152,7 @@ class ResponseWriter:
             group.cancel_scope.cancel()
         return error
 
-    async def watch(self, heartbeat: Callable[[], Awaitable[object]]) -> None:
+    async def _watch_sending(self, heartbeat: Callable[[], Awaitable[object]]) -> None:
         """Call `heartbeat` after each `keep_alive` seconds without a message. Returns when a message takes too long."""
         longest_sleep = min(self._keep_alive, self._send_timeout)
         while longest_sleep < inf:

@@ -46,8 +46,8 @@ class FrameError(Exception):
     """A frame that cannot be used. The client receives `answer`, which includes `fields`.
 
     If the client sends too many invalid frames, the websocket is closed with the `close_code` of the last error. An
-    error with the field `call_id` is about a decision or a result for which no call waits. Such a frame may only be
-    late, so it is not counted as invalid.
+    error with the field `call_id` is about a decision or a result for which no call waits. The frame may only be late,
+    so it is not counted as invalid.
     """
 
     def __init__(self, code: str, message: str, close_code: int = 1008, **fields: Any) -> None:
@@ -286,7 +286,7 @@ class _SocketConversation:
     async def _read_frames(
         self, messages: MemoryObjectSendStream[MessageFrame | ResumeFrame], group: TaskGroup
     ) -> None:
-        invalid = 0
+        invalid_frames = 0
         while (received := await self.socket.receive()) is not None:
             try:
                 match read_frame(received[0], *self.frame_limits):
@@ -306,11 +306,11 @@ class _SocketConversation:
                         except anyio.WouldBlock:
                             raise FrameError("too_many", "Too many messages wait; this one is dropped.") from None
                         except anyio.ClosedResourceError:
-                            raise _ending() from None
+                            raise _shutdown_error() from None
             except FrameError as error:
                 await self._send_error(error)
-                invalid += "call_id" not in error.answer
-                if invalid >= _MAX_INVALID_FRAMES:
+                invalid_frames += "call_id" not in error.answer
+                if invalid_frames >= _MAX_INVALID_FRAMES:
                     self.close_code = error.close_code
                     return
 
@@ -351,7 +351,7 @@ class _SocketConversation:
         async for frame in messages:
             try:
                 if self.is_ending:
-                    raise _ending()
+                    raise _shutdown_error()
                 await self._answer(frame)
             except FrameError as error:
                 await self._send_error(error)
@@ -362,14 +362,14 @@ class _SocketConversation:
         after = 0
         self.answer_has_begun = isinstance(frame, ResumeFrame)
         if isinstance(frame, ResumeFrame):
-            readable: Readable | None = await self._find(frame.run_id)
+            readable: Readable | None = await self._find_run(frame.run_id)
             after = frame.after
         else:
             try:
                 answer: Any = self.handler(frame.message, Session(self.websocket, self.socket))
                 readable = await answer if iscoroutine(answer) else answer
             except Draining:
-                raise _ending() from None
+                raise _shutdown_error() from None
         if readable is None:
             return
         if isinstance(readable, Run):
@@ -386,18 +386,18 @@ class _SocketConversation:
             self.reader = None
             await reader.close()
 
-    async def _find(self, run_id: str | None) -> Run:
+    async def _find_run(self, run_id: str | None) -> Run:
         if run_id is None and self.last_run is not None:
             return self.last_run
         if self.runs is None:
-            raise FrameError("run_not_found", "The server keeps no runs; only the last run of this connection resumes.")
+            raise FrameError("run_not_found", "Only the last run of this connection can be resumed.")
         if run_id is None:
-            raise FrameError("run_not_found", "There is no run to resume; name one with run_id.")
+            raise FrameError("run_not_found", "This connection has no run to resume; name a run with run_id.")
         try:
             return await self.runs.find(run_id, owner=self.owner)
         except RunNotFound:
             raise FrameError("run_not_found", "There is no such run.") from None
 
 
-def _ending() -> FrameError:
+def _shutdown_error() -> FrameError:
     return FrameError("ending", "The server is shutting down.", retry_after=RETRY_AFTER)

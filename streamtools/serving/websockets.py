@@ -155,7 +155,7 @@ async def send_events(
             pass
 
     try:
-        if shutdown is not None and shutdown.begun and not reader.has_begun:
+        if shutdown is not None and shutdown.begun and not reader.is_run:
             await socket.refuse()
             return
         await socket.accept()

@@ -200,5 +200,5 @@ async def test_unread_text_does_not_pass() -> None:
                 answers = [await http.post(path, json={}) for path in ("/v1/embeddings", "/v1/completions")]
         assert told == [200] * 3 + [400] * 4
         assert [answer.status_code for answer in answers] == [200, 400]
-        assert "cannot read" in answers[1].json()["error"]["message"]
+        assert "cannot check" in answers[1].json()["error"]["message"]
         assert len(upstream.requests) == 4

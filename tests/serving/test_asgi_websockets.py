@@ -542,9 +542,9 @@ async def test_unknown_runs_cannot_be_resumed() -> None:
     """The message says whether to name a run, or that the server keeps none."""
     async with running(*texts("a"), STOP) as (server, _), visiting(server) as client:
         await say(client, {"resume": 0})
-        expected = {"code": "run_not_found", "message": "There is no run to resume; name one with run_id."}
+        expected = {"code": "run_not_found", "message": "This connection has no run to resume; name a run with run_id."}
         assert [{"error": expected}] == await hear(client, "error")
-    expected["message"] = "The server keeps no runs; only the last run of this connection resumes."
+    expected["message"] = "Only the last run of this connection can be resumed."
     async with talking(answering("a")) as client:
         for frame in ({"resume": 0, "run_id": "r"}, {"resume": 0}):
             await say(client, frame)
