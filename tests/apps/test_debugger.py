@@ -209,4 +209,4 @@ def test_the_command_prints_the_address_of_the_debugger(tmp_path: Path, capsys: 
     assert 2 == main(["serve", str(tmp_path / "none.jsonl")])
     assert "none.jsonl is not a file" in error_line(capsys)
     assert 2 == main(["serve", str(capture), "--model", "m"])
-    assert "FILE and --model exclude each other" in error_line(capsys)
+    assert "pass either FILE or --model" in error_line(capsys)

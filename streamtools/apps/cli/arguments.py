@@ -22,7 +22,7 @@ SERVE_SPEED = 0.4  # slower than recorded, because the model wrote 150 tokens pe
 
 _EXIT_STATUS = """\
 Exit status: 0 on success; 1 if a stream failed, a recording breaks off or the output is closed; 2 if the command line
-or a file is invalid; 130 if interrupted. Except for 0, one line on standard error says why.
+or a file is invalid; 130 if interrupted. If it is not 0, one line on standard error says why.
 """
 
 
@@ -89,7 +89,7 @@ def _record(parser: ArgumentParser) -> None:
     add = parser.add_argument
     add("--url", required=True, help="the URL to request, with POST if there is a --body")
     add("--out", required=True, metavar="FILE", help="the recording; overwritten, readable only by its owner")
-    add("--body", metavar="FILE", help="the request body; - is standard input")
+    add("--body", metavar="FILE", help="a file with the request body; - is standard input")
     add(
         "--header",
         dest="headers",
@@ -100,8 +100,8 @@ def _record(parser: ArgumentParser) -> None:
         help="a request header, such as 'authorization: Bearer …'; can be repeated",
     )
     add("--source", choices=(DETECT, *ADAPTERS), default=DETECT, help="the wire format (default: %(default)s)")
-    pattern = "also overwrite matches of this regular expression; can be repeated"
-    add("--redact", metavar="PATTERN", action="append", type=_pattern, default=[], help=pattern)
+    redact_help = "also overwrite matches of this regular expression; can be repeated"
+    add("--redact", metavar="PATTERN", action="append", type=_pattern, default=[], help=redact_help)
     _add_record_body(parser)
     _add_json(parser)
 
@@ -128,11 +128,11 @@ def _serve(parser: ArgumentParser) -> None:
     add = parser.add_argument
     add("files", metavar="FILE", nargs="*", help="show these recordings, or raw captures, in the debugger")
     _add_model_options(parser, required=False)
-    host = "the address to listen on (default: 127.0.0.1, this machine only); visitors of the page can run the tools"
-    add("--host", default="127.0.0.1", help=host)
+    host_help = "the address to listen on (default: 127.0.0.1, this machine only); page visitors can run the tools"
+    add("--host", default="127.0.0.1", help=host_help)
     add("--port", type=_port, default=SERVE_PORT, help="the port; 0 for any free port (default: %(default)s)")
-    name = "also answer to this host name, such as the name of a reverse proxy; can be repeated"
-    add("--allow-host", dest="allowed_hosts", metavar="NAME", action="append", default=[], help=name)
+    allow_host_help = "also answer to this host name, such as the name of a reverse proxy; can be repeated"
+    add("--allow-host", dest="allowed_hosts", metavar="NAME", action="append", default=[], help=allow_host_help)
     _add_speed(parser, SERVE_SPEED)
 
 
@@ -146,8 +146,8 @@ def _gateway(parser: ArgumentParser) -> None:
     add("--mode", choices=("text", "native", "auto"), help="how models make calls (default: text)")
     apis = ("openai", "ollama", "llama.cpp", "vllm")
     add("--api", choices=apis, help="the API of the server (default: openai)")
-    dialect = "teach the first of these dialects, and parse all; can be repeated (default: by the model's name)"
-    add("--dialect", dest="dialects", metavar="ID", action="append", help=dialect)
+    dialect_help = "teach the first of these dialects, and parse all; can be repeated (default: by the model's name)"
+    add("--dialect", dest="dialects", metavar="ID", action="append", help=dialect_help)
     add("--few-shot", action="store_true", default=None, help="teach with examples, for base models")
     add("--host", help="the address to listen on (default: 127.0.0.1, this machine only)")
     add("--port", type=_port, help=f"the port; 0 for any free port (default: {GATEWAY_PORT})")
@@ -161,7 +161,7 @@ def _demo(parser: ArgumentParser) -> None:
     """Play recorded answers of a real model without a network, read them as a backend would, run the tools that they
     call, and show everything.
     """
-    parser.add_argument("--all", action="store_true", help="play all recordings in the package, not three")
+    parser.add_argument("--all", action="store_true", help="play all recordings in the package (default: three)")
     _add_speed(parser)
 
 
@@ -175,11 +175,11 @@ def _add_model_options(parser: ArgumentParser, *, required: bool) -> None:
     add(
         "--api", choices=get_args(ProviderFormat), default="openai", help="the API of the server (default: %(default)s)"
     )
-    dialect = "teach the model to write calls as text in this dialect (default: native calls of the API)"
-    add("--dialect", metavar="NAME", type=_taught_dialect, help=dialect)
+    dialect_help = "teach the model to write calls as text in this dialect (default: native calls of the API)"
+    add("--dialect", metavar="NAME", type=_taught_dialect, help=dialect_help)
     _add_tools(parser)
-    emulate = "request calls separately: fallback if the model made none, force always (default: %(default)s)"
-    add("--emulate", choices=("off", "fallback", "force"), default="off", help=emulate)
+    emulate_help = "request calls separately: fallback if the model made none, force always (default: %(default)s)"
+    add("--emulate", choices=("off", "fallback", "force"), default="off", help=emulate_help)
     add("--few-shot", action="store_true", help="teach the dialect with examples too, for base models")
     add("--system", metavar="TEXT", help="the system prompt")
     add(
@@ -200,7 +200,7 @@ def _check_model_options(args: Namespace) -> None:
     if args.few_shot and (args.dialect is None or args.tools is None):
         raise CommandError("--few-shot shows calls of --tools in a --dialect, and needs both")
     if args.command == "serve" and args.model is not None and args.files:
-        raise CommandError("FILE and --model exclude each other: a file is played, a model answers")
+        raise CommandError("pass either FILE or --model: a file is played, a model answers")
     if args.model is None:
         defaults = {"url": None, "dialect": None, "tools": None, "system": None, "emulate": "off", "api": "openai"}
         given = [name for name, default in defaults.items() if getattr(args, name) != default]
@@ -210,8 +210,8 @@ def _check_model_options(args: Namespace) -> None:
 
 
 def _add_tools(parser: ArgumentParser) -> None:
-    tools = "run calls with these tools: a ToolRegistry, a tool, functions, or a list of them"
-    parser.add_argument("--tools", metavar="MODULE:NAME", help=f"{tools}; the current directory is searched, too")
+    tools_help = "run calls with these tools: a ToolRegistry, a tool, functions, or a list of them"
+    parser.add_argument("--tools", metavar="MODULE:NAME", help=f"{tools_help}; the current directory is searched, too")
 
 
 def _add_json(parser: ArgumentParser) -> None:
@@ -219,13 +219,13 @@ def _add_json(parser: ArgumentParser) -> None:
 
 
 def _add_record_body(parser: ArgumentParser) -> None:
-    body = "record request bodies, too; they may contain private data"
-    parser.add_argument("--record-body", action="store_true", help=body)
+    body_help = "record request bodies, too; they may contain private data"
+    parser.add_argument("--record-body", action="store_true", help=body_help)
 
 
 def _add_speed(parser: ArgumentParser, default: float = 1.0) -> None:
-    speed = f"1 for the recorded timing, 2 for twice as fast, 0 for no waiting (default: {default:g})"
-    parser.add_argument("--speed", metavar="X", type=_speed, default=default, help=speed)
+    speed_help = f"1 for the recorded timing, 2 for twice as fast, 0 for no waiting (default: {default:g})"
+    parser.add_argument("--speed", metavar="X", type=_speed, default=default, help=speed_help)
 
 
 # These functions convert the text of an argument to its value. They raise ArgumentTypeError for an invalid text.

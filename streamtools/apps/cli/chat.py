@@ -41,17 +41,17 @@ def run(args: Namespace, output: TextIO, errors: ErrorOutput) -> int:
     """Run the command, and return its exit status."""
     if args.once is not None and not args.once.strip():
         raise CommandError("--once must not be empty")
-    screen = None if args.json else open_transcript(output, errors, raw=args.raw)
+    transcript = None if args.json else open_transcript(output, errors, raw=args.raw)
     recording = contextlib.nullcontext() if args.record is None else open_recording_file(args.record, "--record")
     with recording as file:
-        session = _ChatSession(args, screen or JsonLines(output), file, errors)
+        session = _ChatSession(args, transcript or JsonLines(output), file, errors)
         if args.once is not None:
             session.view.question(args.once)
             status = session.answer(args.once)
             if session.was_stopped:
                 raise KeyboardInterrupt
             return status
-        return max(map(session.answer, _questions(session, screen, output)), default=0)
+        return max(map(session.answer, _questions(session, transcript, output)), default=0)
 
 
 class _ChatSession:
@@ -74,7 +74,10 @@ class _ChatSession:
         """True if Ctrl-C stopped the last answer."""
 
     def answer(self, question: str) -> int:
-        """Show the answer to a question, and return the exit status."""
+        """Show the answer to a question, and ask for the decisions about its calls. Return the exit status.
+
+        Raises CommandError if the recording cannot be written.
+        """
         result = anyio.run(self._show_turn, [*self._history, User(question)], {})
         while self.decide is not None and (suspension := self._suspension) is not None:
             try:
@@ -88,7 +91,10 @@ class _ChatSession:
         return status
 
     async def _show_turn(self, history: list[Message], resume_options: dict[str, Any]) -> TurnResult:
-        """Request an answer and show it. A question without an answer is not added to the history."""
+        """Request an answer and show it. A question without an answer is not added to the history.
+
+        `resume_options` holds the options `resume` and `approvals` if the last answer is resumed, or is empty.
+        """
         start = time.perf_counter()
         with command_errors():
             async with self._http_client() as http_client:
@@ -150,14 +156,14 @@ def _cancelled_by_ctrl_c(scope: anyio.CancelScope) -> Iterator[None]:
         signal.signal(signal.SIGINT, previous)
 
 
-def _questions(session: _ChatSession, screen: Transcript | None, output: TextIO) -> Iterator[str]:
+def _questions(session: _ChatSession, transcript: Transcript | None, output: TextIO) -> Iterator[str]:
     """Yield questions until the user ends the chat. On a terminal, show a prompt, and ask for decisions about calls."""
     if sys.stdin is None:
         return
-    if screen is not None and sys.stdin.isatty() and output.isatty():
-        prompt = Prompt(screen, output)
+    if transcript is not None and sys.stdin.isatty() and output.isatty():
+        prompt = Prompt(transcript, output)
         session.decide = prompt.decide
-        screen.remark(f"{session.label}. Ctrl-C stops an answer, {_QUIT} ends the chat.")
+        transcript.remark(f"{session.label}. Ctrl-C stops an answer, {_QUIT} ends the chat.")
         read_line = prompt.read_question
     else:
         read_line, prompt = sys.stdin.readline, None

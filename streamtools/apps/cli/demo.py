@@ -1,7 +1,7 @@
 """The command `streamtools demo`. It shows how a backend processes an answer, without a network.
 
-An httpx transport plays recorded answers of a real model, with the recorded chunks and times. All other steps are the
-same as in a backend: it sends the messages, reads the server-sent events, and runs the tools.
+An httpx transport plays recorded answers of a real model, with the recorded chunks and times. The demo does
+the rest as a backend does: it sends the messages, reads the server-sent events, and runs the tools.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def get_weather(city: str) -> Any:
     """Tell the weather in a city. The readings are invented."""
     weather = _WEATHER.get(city.strip().title())
     if weather is None:
-        raise ToolError(f"there is no reading for {city[:40]!r}; there are {', '.join(_WEATHER)}")
+        raise ToolError(f"the weather in {city[:40]!r} is not known; the cities are {', '.join(_WEATHER)}")
     sky, degrees = weather
     text = f"{city}: {sky}, {degrees} °C"
     return ToolResult(model=f"{degrees} °C, {sky}", ui={"city": city, "sky": sky, "celsius": degrees, "message": text})

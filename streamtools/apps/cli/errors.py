@@ -59,7 +59,7 @@ class ErrorOutput:
     def report_result(self, name: str, result: TurnResult) -> int:
         """Return the exit status of a run. If the run failed, write the reason, with the cause from the log.
 
-        `name` is the recording or the model, for the message.
+        `name` names the recording or the model in the message.
         """
         if result.reason != "failed":
             return 0

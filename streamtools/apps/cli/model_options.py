@@ -65,11 +65,12 @@ class CommandModel:
         """Create a client for the model. Raises ValueError for an invalid URL."""
         args = self._args
         api: ProviderFormat = args.api
+        # A model that is taught a dialect makes no native calls. None means that this is not known.
         native = None if args.dialect is None else False
         return _CLIENTS[api](args.model, base_url=args.url, client=http_client, native_tool_calls=native)
 
     def chat(self, history: Sequence[Message], model: HTTPModel, **options: Any) -> chat:
-        """Return the answer to `history` as a chat before its `async with` block."""
+        """Return a chat that answers `history`. It is not entered yet."""
         args = self._args
         taught = args.dialect is not None and self._tools is not None
         return chat(

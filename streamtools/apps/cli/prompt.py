@@ -15,10 +15,10 @@ if TYPE_CHECKING:  # this import needs rich, which is optional
 
 
 class Prompt:
-    """Reads lines from a terminal, below the transcript `screen`. `output` is the terminal."""
+    """Reads lines from a terminal, below the transcript. `output` is the terminal."""
 
-    def __init__(self, screen: Transcript, output: TextIO) -> None:
-        self._screen = screen
+    def __init__(self, transcript: Transcript, output: TextIO) -> None:
+        self._transcript = transcript
         self._output = output
         with contextlib.suppress(ImportError):
             import readline  # noqa: F401 - the import adds line editing and a history to `input`
@@ -27,7 +27,7 @@ class Prompt:
         """Read a line that is not blank. Returns "" at the end of the input. Raises KeyboardInterrupt for Ctrl-C."""
         line: str | None = ""
         while line is not None and not line.strip():
-            self._screen.prepare_prompt()
+            self._transcript.prepare_prompt()
             line = self._read("❯ ")
         return line or ""
 
@@ -36,8 +36,8 @@ class Prompt:
         decisions: dict[str, Decision] = {}
         for question in suspension.questions:
             call = question.call
-            self._screen.remark(f"✋ {call.name}")
-            self._screen.write(printable(json.dumps(call.arguments, ensure_ascii=False, indent=2)))
+            self._transcript.remark(f"✋ {call.name}")
+            self._transcript.write(printable(json.dumps(call.arguments, ensure_ascii=False, indent=2)))
             if not question.approval:
                 text = self._read("What is the result (text or JSON)? ")
                 decisions[call.id] = Answer(_json_or_text(text)) if text is not None else Deny()

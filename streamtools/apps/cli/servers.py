@@ -1,4 +1,4 @@
-"""Functions for the commands `serve` and `gateway`, which open a socket and run an application with uvicorn."""
+"""Opens a socket and runs an application with uvicorn, for the commands `serve` and `gateway`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ _SHUTDOWN_TIMEOUT_S = 20
 
 @contextmanager
 def require_web_extra(name: str) -> Iterator[None]:
-    """Raise CommandError if an import in the `with` block fails because the extra `web` is not installed."""
+    """Raise CommandError if an import in the `with` block fails because the extra `web` is not installed.
+
+    The message begins with `name`, such as "the gateway".
+    """
     try:
         import uvicorn  # noqa: F401
 

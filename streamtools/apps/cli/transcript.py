@@ -3,8 +3,8 @@
 The text of the answer is written when it arrives. Other events are written on separate lines with signs and colors: a
 call at the position where the model wrote it, results of tools, warnings and errors.
 
-Blocks are separated by line feeds. If a line is inserted into the text, a line feed is added before it. If the next
-text begins with a line feed, this line feed is skipped. So an answer without calls is written unchanged.
+Blocks are separated by line feeds. If a line is inserted into the text, a line feed is added before it, and a line feed
+at the beginning of the next text is skipped. An answer without calls is written unchanged.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ class Transcript:
 
     def __init__(self, console: Console, *, raw: bool = False) -> None:
         self._console = console
-        self._raw = raw
+        self._shows_raw_calls = raw
         self._printable = Printable()
         self._block: _Block | None = None
         self._line_feeds = 2  # number of line feeds at the end of the output; 2 prevents a blank line at the top
         self._added_line_feeds = 0  # number of added line feeds; the next text skips as many of its leading line feeds
         self._tool_names: dict[str, str] = {}  # the names of the running tools by call id
-        self._raw_events = 0
+        self._unknown_events = 0  # number of provider events that were not understood
         self._near_misses: list[events.Warning] = []  # shown after the step, because their text is already visible
 
     def show(self, event: events.UIEvent) -> None:
@@ -66,32 +66,32 @@ class Transcript:
         match event:
             case events.Text(text):
                 self._enter("text")
-                self._write(self._printable.feed(text))
+                self._write_model_text(self._printable.feed(text))
             case events.Reasoning(text):
                 if text and self._enter("reasoning"):
-                    self._write("💭 ", _DIM_ITALIC)
+                    self._write_model_text("💭 ", _DIM_ITALIC)
                     self._added_line_feeds = 2
-                self._write(self._printable.feed(text), _DIM_ITALIC)
+                self._write_model_text(self._printable.feed(text), _DIM_ITALIC)
             case events.Thinking(active):
                 if active:
                     self._notice("text", _text_of(event), "dim")
             case events.Call(call):
-                is_raw = self._raw and call.raw
-                self._notice("text", printable(call.raw.strip("\n")) if is_raw else f"→ {_call(call)}", "cyan")
+                is_raw = self._shows_raw_calls and call.raw
+                self._notice("text", printable(call.raw.strip("\n")) if is_raw else f"→ {_format_call(call)}", "cyan")
             case events.Executing(call):
                 self._tool_names[call.id] = one_line(call.name)
                 self._notice("report", _text_of(event), "yellow")
             case events.Executed(_, result, message, elapsed):
-                value = "" if message else f" → {_value(result)}"
+                value = "" if message else f" → {_format_value(result)}"
                 self._notice("report", f"{_text_of(event)}{value} ({format_duration(elapsed)})", "green")
             case events.Progress(call_id, data):
                 name = self._tool_names.get(call_id, one_line(call_id))
-                self._notice("report", f"   {name}: {_value(data)}", "dim")
+                self._notice("report", f"   {name}: {_format_value(data)}", "dim")
             case events.ApprovalRequested(call):
-                self._notice("report", f"✋ Approval requested: {_call(call)}", "yellow")
+                self._notice("report", f"✋ Approval requested: {_format_call(call)}", "yellow")
             case events.Error():
                 is_malformed_call = event.call_id is not None and event.call is None
-                self._notice("text" if is_malformed_call else "report", _error(event), "bold red")
+                self._notice("text" if is_malformed_call else "report", _format_error(event), "bold red")
             case events.Warning(code=Code.NEAR_MISS):
                 self._near_misses.append(event)
             case events.Warning():
@@ -105,7 +105,7 @@ class Transcript:
                 if text := _text_of(event):
                     self._notice("report", text, "yellow")
             case events.Raw():
-                self._raw_events += 1
+                self._unknown_events += 1
             case events.StepSuperseded():
                 self._notice("report", "↺ This answer is discarded. Another model starts again.", "yellow")
             case events.FollowUp():
@@ -126,9 +126,9 @@ class Transcript:
     def summarize(self, result: TurnResult, seconds: float) -> None:
         """Write the summary of a run as its last line. `seconds` is the duration of the run."""
         self._enter("summary")
-        self._write_line(Line.assemble(*summarize(result, seconds, raw_events=self._raw_events)))
+        self._write_line(Line.assemble(*summarize(result, seconds, unknown_events=self._unknown_events)))
         self._block = None
-        self._raw_events = 0
+        self._unknown_events = 0
 
     def heading(self, title: str, question: str) -> None:
         """Write a title, and the question below it."""
@@ -145,7 +145,7 @@ class Transcript:
     def prepare_prompt(self) -> None:
         """Write a blank line above the prompt."""
         self._enter("prompt")
-        self._line_feeds = 1
+        self._line_feeds = 1  # the user ends the input with a line feed
         self._block = None
 
     def remark(self, text: str) -> None:
@@ -180,7 +180,7 @@ class Transcript:
         self._block = block
         return True
 
-    def _write(self, text: str, style: Style | None = None) -> None:
+    def _write_model_text(self, text: str, style: Style | None = None) -> None:
         """Write text of the model. Leading line feeds are skipped if line feeds were already added."""
         if self._added_line_feeds:
             rest = text.lstrip("\n")
@@ -190,6 +190,7 @@ class Transcript:
         self._put(text, style)
 
     def _notice(self, block: _Block, text: str, style: str) -> None:
+        """Write a separate line in a block. In the block "text", it interrupts the text of the answer."""
         self._enter(block)
         self.end_line()
         self._write_line(Line(text, style))
@@ -221,18 +222,18 @@ def _text_of(event: events.UIEvent) -> str:
     return one_line(_MARKDOWN_ESCAPE.sub(r"\1", text))
 
 
-def _error(event: events.Error) -> str:
+def _format_error(event: events.Error) -> str:
     text, message = _text_of(event), one_line(event.message)
     status = "" if event.status is None else f", status {event.status}"
     return f"{text if message in text else f'{text}: {message}'} ({event.code}{status})"
 
 
-def _call(call: ToolCall) -> str:
-    arguments = ", ".join(f"{name}={_value(value)}" for name, value in call.arguments.items())
+def _format_call(call: ToolCall) -> str:
+    arguments = ", ".join(f"{name}={_format_value(value)}" for name, value in call.arguments.items())
     return crop(f"{one_line(call.name)}({one_line(arguments)})", MAX_VALUE)
 
 
-def _value(value: Any) -> str:
+def _format_value(value: Any) -> str:
     return crop(one_line(json.dumps(value, ensure_ascii=False)), MAX_VALUE)
 
 
@@ -242,23 +243,23 @@ _SIGNS = {"finished": ("✔", "bold green"), "truncated": ("✂", "bold yellow")
 _OTHER_SIGN = ("■", "bold yellow")
 
 
-def summarize(result: TurnResult, seconds: float, *, raw_events: int = 0) -> list[tuple[str, str]]:
+def summarize(result: TurnResult, seconds: float, *, unknown_events: int = 0) -> list[tuple[str, str]]:
     """Return the parts of the summary line with their styles.
 
-    `raw_events` is the number of provider events that were not understood.
+    `unknown_events` is the number of provider events that were not understood.
     """
     sign, style = _OTHER_SIGN if result.pending else _SIGNS.get(result.reason or "", _OTHER_SIGN)
     malformed = sum(error.call_id is not None and error.call is None for error in result.errors)
     facts = [
-        "" if malformed and not result.calls else _call_counts(result),
-        _count(malformed, "malformed call"),
-        _count(len(result.warnings), "warning"),
-        _count(raw_events, "event that was not understood", "events that were not understood"),
-        _count(len(result.steps) if len(result.steps) > 1 else 0, "step"),
-        _tokens(result.usage),
+        "" if malformed and not result.calls else _format_call_counts(result),
+        _format_count(malformed, "malformed call"),
+        _format_count(len(result.warnings), "warning"),
+        _format_count(unknown_events, "event that was not understood", "events that were not understood"),
+        _format_count(len(result.steps) if len(result.steps) > 1 else 0, "step"),
+        _format_tokens(result.usage),
         format_duration(seconds),
     ]
-    return [(f"{sign} {_ending(result)}", style), ("".join(f" · {fact}" for fact in facts if fact), "")]
+    return [(f"{sign} {_format_ending(result)}", style), ("".join(f" · {fact}" for fact in facts if fact), "")]
 
 
 def format_duration(seconds: float) -> str:
@@ -272,7 +273,7 @@ def format_duration(seconds: float) -> str:
     return f"{seconds * 1000:.0f} ms" if seconds < 0.9995 else f"{seconds:.1f} s"
 
 
-def _ending(result: TurnResult) -> str:
+def _format_ending(result: TurnResult) -> str:
     detail = result.finish_reason
     if result.reason == "failed":
         detail = next((error.code for error in reversed(result.errors) if error.call_id is None), detail)
@@ -280,25 +281,25 @@ def _ending(result: TurnResult) -> str:
     return f"{reason or 'unfinished'}{f' ({one_line(detail)})' if detail else ''}"
 
 
-def _call_counts(result: TurnResult) -> str:
+def _format_call_counts(result: TurnResult) -> str:
     failed = sum(outcome.error is not None for outcome in result.outcomes)
     parts = [
-        _count(len(result.outcomes) - failed, "executed", "executed"),
-        _count(failed, "failed", "failed"),
-        _count(len(result.pending), "pending", "pending"),
+        _format_count(len(result.outcomes) - failed, "executed", "executed"),
+        _format_count(failed, "failed", "failed"),
+        _format_count(len(result.pending), "pending", "pending"),
     ]
     details = ", ".join(part for part in parts if part)
-    return (_count(len(result.calls), "call") or "no calls") + (details and f": {details}")
+    return (_format_count(len(result.calls), "call") or "no calls") + (details and f": {details}")
 
 
-def _tokens(usage: events.Usage | None) -> str:
+def _format_tokens(usage: events.Usage | None) -> str:
     if usage is None:
         return ""
     if usage.input is None and usage.output is None:
-        return _count(usage.total or 0, "token")
+        return _format_count(usage.total or 0, "token")
     parts = [(usage.input, "tokens in"), (usage.output, "tokens out"), (usage.reasoning, "of reasoning")]
     return ", ".join(f"{count:,} {unit}" for count, unit in parts if count is not None)
 
 
-def _count(count: int, singular: str, plural: str | None = None) -> str:
+def _format_count(count: int, singular: str, plural: str | None = None) -> str:
     return f"{count:,} {singular if count == 1 else plural or singular + 's'}" if count else ""

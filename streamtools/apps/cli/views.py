@@ -37,14 +37,18 @@ View: TypeAlias = "JsonLines | Transcript"
 
 
 def open_transcript(output: TextIO, errors: ErrorOutput, **options: Any) -> Transcript:
-    """Create a transcript that writes to `output`. Raises CommandError if rich is not installed."""
+    """Create a transcript that writes to `output`. `options` are passed to `Transcript`.
+
+    If `output` and `errors` write to a terminal, the current line of the transcript ends before each error line. Raises
+    CommandError if rich is not installed.
+    """
     try:
         from streamtools.apps.cli.transcript import Terminal, Transcript
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "rich":
             raise
         raise CommandError(
-            'transcripts need rich: pip install "streamtools[cli]" (replay --json and chat --json work without)'
+            'transcripts need rich: pip install "streamtools[cli]" (replay --json and chat --json work without it)'
         ) from None
     transcript = Transcript(Terminal(file=output), **options)
     if output.isatty() and errors.is_terminal:

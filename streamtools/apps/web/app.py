@@ -73,6 +73,7 @@ _RESPONSES: dict[type[Exception], tuple[int, str]] = {
     errors.RunNotFound: (404, "this run does not exist"),
     errors.TooManyRuns: (503, _FULL),
 }
+"""Maps exceptions to the status and the message of the response."""
 
 
 class QuestionBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -229,7 +230,7 @@ class _ChatPage:
             position = conversation.position(body.replace)
         except ValueError:
             raise HTTPException(409, "the question to replace is no longer in this conversation") from None
-        closing = conversation.open_run
+        closing = conversation.open_run  # this run has sent `done`, and may still be closing its source
         conversation.is_starting = True
         try:
             if closing is not None:
@@ -303,7 +304,7 @@ class _ChatPage:
 def _select(owned: Sequence[Conversation], id: str | msgspec.UnsetType | None) -> Conversation | None:
     """Return the conversation with this id. If `id` is unset, return the last used conversation.
 
-    Returns None if there is no such conversation.
+    Returns None for an unknown id, for None, and if there is no conversation.
     """
     return next((item for item in owned if id is msgspec.UNSET or item.id == id), None)
 

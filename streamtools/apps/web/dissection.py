@@ -1,12 +1,12 @@
 """Creates the data for the debugger, which shows one recorded answer step by step.
 
 The recorded bytes are read as in any stream, with the adapter of the wire format and the state machine that finds
-calls. Each step processes one chunk. Positions are counted in UTF-16 code units, as JavaScript counts the characters of
-strings.
+calls. Each step processes one chunk, and the last step the end of the response. Positions are counted in UTF-16 code
+units, as JavaScript counts the characters of strings.
 
 A mark is a range of the model's text, such as a call. Each character of the text is in exactly one event (the law of
 conservation in `streamtools.testing`). So the marks are computed from the events. A near miss is text that looks like a
-call but is not. It stays in the visible text, so it is searched for.
+call but is not. It is a part of the visible text, and its position is found by a search.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ from streamtools.recording.playback import Cut, recut
 from streamtools.recording.reader import DETECT, OpenExchange
 
 Kind: TypeAlias = Literal["call", "error", "warning", "markup", "reasoning", "near", "native"]
+"""The kinds of marks. `error` is a malformed or skipped call. `warning` is an invented tool result, or text that is
+hidden after a call. `near` is a near miss, and `native` a native call."""
 
 MAX_STEPS = 50_000
 """The maximum number of steps that the page can show."""
@@ -42,7 +44,7 @@ class TooManySteps(ValueError):
 class Mark(NamedTuple):
     """A range of the model's text that is not plain visible text.
 
-    `label` is the dialect of a call, the code of a warning, or else empty.
+    `label` is the dialect of a call, a malformed call or a near miss, or the code of a warning. Otherwise it is empty.
     """
 
     begin: int
@@ -52,7 +54,7 @@ class Mark(NamedTuple):
 
 
 class DebuggerStep(NamedTuple):
-    """The state after one chunk.
+    """The state after one chunk, or after the end of the response.
 
     `at` is the time in milliseconds since the request was sent. `body` and `written` are the lengths of the
     response body and of the model's text up to this chunk. `events` is the number of events up to this chunk.

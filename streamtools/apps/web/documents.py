@@ -1,7 +1,7 @@
 """Builds the HTML documents of the web page, and their Content-Security-Policy.
 
-Each document is one response, which contains its styles and scripts. They are files in the folders `static`, `vendor`
-and `client`. The policy lists the digests of the styles and scripts. So the browser runs no script that a model writes.
+Each document is one response, which contains its styles and scripts. The styles and scripts are files in the folders
+`static`, `vendor` and `client`. The policy lists their digests. So the browser runs no script that a model writes.
 `client` holds modules of `@streamtools/client`, which `python -m tests.clients.typescript_package` builds.
 """
 
@@ -18,7 +18,7 @@ from streamtools.serving.guard import digest
 _FOLDER = Path(__file__).parent
 
 
-def _static(*names: str) -> tuple[str, ...]:
+def _static_scripts(*names: str) -> tuple[str, ...]:
     return tuple(f"static/{name}.js" for name in names)
 
 
@@ -28,10 +28,10 @@ _SHARED_SCRIPTS = (
     "vendor/marked.umd.js",
     "vendor/purify.min.js",
     "vendor/highlight.min.js",
-    *_static("words", "dom", "code", "markdown", "cards", "turn_view"),
+    *_static_scripts("words", "dom", "code", "markdown", "cards", "turn_view"),
 )
-_PAGE_SCRIPTS = (*_SHARED_SCRIPTS, *_static("inspector", "server", "page", "conversations", "answer_actions"))
-_DEBUGGER_SCRIPTS = (*_SHARED_SCRIPTS, *_static("server", "debugger"))
+_PAGE_SCRIPTS = (*_SHARED_SCRIPTS, *_static_scripts("inspector", "server", "page", "conversations", "answer_actions"))
+_DEBUGGER_SCRIPTS = (*_SHARED_SCRIPTS, *_static_scripts("server", "debugger"))
 _PAGE_STYLES = ("static/page.css",)
 _DEBUGGER_STYLES = (*_PAGE_STYLES, "static/debugger.css")
 
@@ -71,6 +71,7 @@ def make_documents() -> Documents:
 
 
 def _inline(name: str, styles: Iterable[str], scripts: Iterable[str]) -> str:
+    """Return the HTML file `name` with the styles and scripts in it."""
     html = _read_file(f"static/{name}.html")
     html = html.replace("<!-- styles -->", "\n".join(f"<style>{_read_file(path)}</style>" for path in styles))
     return html.replace("<!-- scripts -->", "\n".join(f"<script>{_read_file(path)}</script>" for path in scripts))
