@@ -2,7 +2,7 @@
 
 The section describes the tools and the form of a call. It begins with the line `<tool_instructions>` and ends with the
 line `</tool_instructions>`. A later call of `augment_system_prompt` finds the section by these lines and replaces it.
-If there are no tools, the call removes the section. Tool descriptions are data, so they are neutralized: a description
+Without tools, it removes the section. Tool descriptions are data, so they are neutralized: a description
 cannot contain an example of a call, and cannot end the section.
 """
 
@@ -29,11 +29,11 @@ END: Final = "</tool_instructions>"
 
 # From a line `BEGIN` to the next line `END`, without another line `BEGIN` between them.
 _section = re.compile(rf"^{BEGIN}\n(?:(?!{BEGIN}$).*\n)*?{END}$", re.MULTILINE)
-_mark = re.compile(f"<(?={BEGIN[1:]}|{END[1:]})")  # the first character of `BEGIN` or `END`
+_section_tag = re.compile(f"<(?={BEGIN[1:]}|{END[1:]})")  # the first character of `BEGIN` or `END`
 
 _SEPARATOR = "\n\n"
 _RESULTS = ("41, low", "7, high", "23, even", "12, low", "88, high", "35, even")
-"""The tool results in generated examples. They have no meaning, so the answer must come from the result."""
+"""The tool results in generated examples. They cannot be guessed, so it is clear that the answer repeats the result."""
 
 
 @dataclass(frozen=True)
@@ -64,9 +64,9 @@ def augment_system_prompt(
     If `base` already has such a section, the section is replaced. If not, the section is appended after a blank line.
     If `tools` is empty, an existing section is removed. Tools are described in the order of their registration, with
     their JSON schemas. If `compact` is True, each tool is described in one line. If several dialects are enabled, pass
-    all of them in `dialect`, with the dialect to teach first. Tool descriptions are then neutralized in all of them.
-    The section also contains the `examples`. Raises ValueError for a dialect that is unknown or cannot be taught, and
-    `UnknownTool` for an example of an unknown tool.
+    all of them in `dialect`, with the dialect to teach first. The markers of all of them are then neutralized in the
+    tool descriptions. The section also contains the `examples`. Raises ValueError for a dialect that is unknown or
+    cannot be taught, and `UnknownTool` for an example of an unknown tool.
     """
     registry = ToolRegistry.of(tools)
     section = _write_section(registry, _enabled(dialect), short=compact, examples=examples) if registry else ""
@@ -126,7 +126,7 @@ def _enabled(dialects: str | Dialect | Sequence[str | Dialect]) -> list[Dialect]
     if not chosen:
         raise ValueError("`dialect` is empty. Name a dialect to teach, such as 'tilde_fence'.")
     if not (first := chosen[0]).teachable:
-        raise ValueError(f"calls of the dialect {first.id!r} hold tokens of a chat template, which no prompt can write")
+        raise ValueError(f"calls of the dialect {first.id!r} contain tokens of a chat template; no prompt can teach it")
     ids = {dialect.id for dialect in chosen}
     return [*chosen, *(dialect for dialect in choose_dialects("auto") if dialect.id not in ids)]
 
@@ -141,12 +141,12 @@ def _write_section(registry: ToolRegistry, enabled: list[Dialect], *, short: boo
     ]
     if examples:
         parts += ["This is how it goes:", *(_transcript(example, registry, enabled) for example in examples)]
-    written = _mark.sub("<\u2060", _SEPARATOR.join(parts))  # the text of a tool must not end the section
+    written = _section_tag.sub("<\u2060", _SEPARATOR.join(parts))  # the text of a tool must not end the section
     return f"{BEGIN}\n{written}\n{END}"
 
 
-# Only the description and the schema are neutralized, not the JSON of the definition around them. Some calls without a
-# marker have the same keys as a definition, but no call begins like a definition.
+# The description and the schema are neutralized completely. In the JSON around them, `reserved_patterns` are not
+# neutralized: they find the keys of calls without a marker. A definition has these keys too, but is not read as a call.
 
 
 def _describe(tool: Tool, enabled: list[Dialect]) -> str:
@@ -202,9 +202,9 @@ _TEXTS = ("Paris", "Oslo", "Lima")  # values for texts of any other format
 
 
 def sample_arguments(tool: Tool) -> list[dict[str, Any]]:
-    """Return arguments that a model might pass to `tool`.
+    """Return a list with the arguments of each sample call of `tool`.
 
-    These are the `examples` in the tool's schema. Without them, up to three are generated from the schema. Generated
+    These are the `examples` in the tool's schema. Without them, up to three calls are generated from the schema. Their
     arguments contain the required parameters, or the first parameter if none is required.
     """
     if examples := tool.parameters.get("examples"):

@@ -70,7 +70,7 @@ class Exchange:
     waiting after `close`, the driver then calls `close` again."""
     complete = False
     """True if the rest of the upstream's answer is not needed. The driver then stops reading it."""
-    may_fail = False
+    has_fallback = False
     """Whether another upstream gets the request if the current upstream fails."""
 
     def begin(self, status: int, headers: Sequence[tuple[str, str]]) -> None:
@@ -153,7 +153,7 @@ class RewrittenExchange(Exchange):
         self._neutralised = b"\xe2\x81\xa0" in written or b"\\u2060" in written
         self._tools = as_tools(self._client_request.tools) if self._plan.dialects else ()
         self._answer = self._make_answer()
-        self.may_fail = bool(settings.fallbacks)
+        self.has_fallback = bool(settings.fallbacks)
 
     def is_long(self) -> bool:
         return self._is_long_request or max(len(self._body), sum(map(len, self._parts))) > IN_THREAD
@@ -267,7 +267,7 @@ class RewrittenExchange(Exchange):
 
     def _convert(self, events: list[SourceEvent]) -> bytes:
         """Convert events of the upstream to bytes for the client, up to a failure that another upstream may avoid."""
-        may_fail = self.may_fail and self._bytes_left >= 0 and not self._answer.stopped
+        may_fail = self.has_fallback and self._bytes_left >= 0 and not self._answer.stopped
         return self._feed_answer(self._failover.answer.read(events, may_fail=may_fail))
 
     def _feed_answer(self, events: list[SourceEvent]) -> bytes:
@@ -336,7 +336,7 @@ class RewrittenExchange(Exchange):
         sent = self._feed_answer(self._failover.answer.take_pending_text())
         written = self._answer.continue_elsewhere(self._client_request.model or "")
         self._failover.move_on(written, begun=bool(self._answer.shown))
-        self.may_fail = self._failover.answer.next is not None
+        self.has_fallback = self._failover.answer.next is not None
         self.request = self._write()
         return sent
 

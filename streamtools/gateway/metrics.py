@@ -25,7 +25,7 @@ class Metrics:
         self.running = 0
         """The number of requests that are currently being answered."""
         self.requests: Counter[tuple[str, int]] = Counter()
-        """The numbers of requests, by endpoint and status. Status 499 means that the client disconnected."""
+        """The numbers of requests, by kind of endpoint and status. Status 499 means that the client disconnected."""
         self.calls: Counter[str] = Counter()
         """The numbers of calls, by dialect."""
         self.errors: Counter[tuple[str, str]] = Counter()
@@ -76,7 +76,7 @@ class Metrics:
         counters: Sequence[tuple[str, str, tuple[str, ...], Counter[Any]]] = (
             ("requests", "Requests that were answered.", ("kind", "status"), self.requests),
             ("calls", "Calls, by dialect.", ("dialect",), self.calls),
-            ("cut_calls", "Calls in which an answer ended.", ("dialect",), self.cut_calls),
+            ("cut_calls", "Calls that are incomplete because the answer ended in them.", ("dialect",), self.cut_calls),
             ("near_misses", "Texts that look like a call but are not.", ("dialect",), self.near_misses),
             ("errors", "Errors in answers.", ("code", "dialect"), self.errors),
             ("rule_matches", "Matches of text rules.", ("rule",), self.rule_matches),
@@ -84,7 +84,7 @@ class Metrics:
         for name, about, label_names, counter in counters:
             samples = [(_labels(label_names, key), count) for key, count in sorted(counter.items()) if count]
             family(f"{name}_total", "counter", about, samples)
-        family("leaks_prevented_total", "counter", "Spans kept from readers.", [("", self.leaks_prevented)])
+        family("leaks_prevented_total", "counter", "Calls and results hidden from users.", [("", self.leaks_prevented)])
         name = "first_token_seconds"
         family(name, "histogram", "Seconds until the first bytes of an answer.", [])
         total = 0

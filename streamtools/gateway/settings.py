@@ -1,4 +1,4 @@
-"""Defines the settings of `Rewrite`, and the fallback upstreams. Sans-IO."""
+"""Defines `Settings`, the base class of `Rewrite`, and `FallbackUpstream`. Sans-IO."""
 
 from __future__ import annotations
 
@@ -97,12 +97,13 @@ class Settings:
             check_word("mode", mode, get_args(CallMode))
         check_word("upstream", self.upstream, get_args(Upstream))
         check_word("on_malformed", self.on_malformed, ("text", "error"))
-        Options(text_rules=self.text_rules)
+        Options(text_rules=self.text_rules)  # raises ValueError for invalid rules
         if self.text_judge is not None:
             if not isinstance(self.text_judge, TextJudge):
                 raise ValueError(f"`text_judge` must be a TextJudge, got {self.text_judge!r}.")
             if self.fallbacks:
                 raise ValueError("`text_judge` cannot judge the answer of a fallback. Leave out `fallbacks`.")
+        # Raises ValueError for a dialect that cannot be taught. A model that matches no pattern has the mode "text".
         if "text" in modes or (isinstance(self.mode, Mapping) and "*" not in self.mode):
             teaching_plan(self.dialects)
         object.__setattr__(self, "circuits", Circuits(1 + len(self.fallbacks)))

@@ -3,10 +3,14 @@
     client = openai.AsyncOpenAI(http_client=httpx2.AsyncClient(transport=ToolCallTransport(mode="text")), …)
 
 The transport works with asynchronous and blocking clients of httpx and httpx2. It uses the library of the client, so it
-imports neither library itself. Requests that do not ask a model for an answer are forwarded unchanged. If text rules or
-a judge are configured, such a request is refused if its answer may contain text of a model. The SDK gets the statuses,
-headers, timeouts and early network errors of the upstream unchanged. If the connection breaks after the client's
-response has begun, the response ends with an error in the client's format.
+imports neither library itself.
+
+Requests to other endpoints than Chat Completions, Responses and Messages are forwarded unchanged. If text rules or a
+judge are configured, they cannot check the answer to such a request. So the request is refused if its answer may
+contain text of a model.
+
+The SDK gets the statuses, headers, timeouts and early network errors of the upstream unchanged. If the connection
+breaks after the client's response has begun, the response ends with an error in the client's format.
 """
 
 from __future__ import annotations
@@ -66,21 +70,22 @@ class ToolCallTransport(ClientTransport):
         """Return the response to a client's request."""
         library = library_of(request)
         send = self._sender(library, blocking)
-        client = client_of(request.method, request.url.path)
-        if client is None:
+        client_format = client_of(request.method, request.url.path)
+        if client_format is None:
             return self._refusal(library, request) or await _result(send(request))
         content = request.read() if blocking else await request.aread()
-        exchange = self._rewrite.begin(client, content, host=request.url.host)
+        exchange = self._rewrite.begin(client_format, content, host=request.url.host)
         if exchange.request is None:
             return _response(library, exchange, exchange.close(), {})
         if isinstance(exchange, PassThrough):
             return await _result(send(request))
 
-        headers = headers_for(client, decode_headers(request.headers.raw))
+        headers = headers_for(client_format, decode_headers(request.headers.raw))
 
         async def ask(rewritten: UpstreamRequest) -> Any:
             """Send a request of the exchange to the upstream, and return the response after `exchange.begin`."""
             asked = self._upstream_request(library, request, headers, rewritten)
+            # Later requests are different, so they must not have the same key.
             headers[:] = [header for header in headers if header[0] != IDEMPOTENCY_KEY]
             try:
                 response = await _result(send(asked))
@@ -89,7 +94,7 @@ class ToolCallTransport(ClientTransport):
                     message = "the upstream applied several content encodings to its answer"
                     raise library.RemoteProtocolError(message, request=asked)
             except library.TransportError:
-                if not exchange.may_fail:
+                if not exchange.has_fallback:
                     raise
                 response = library.Response(502)
             response.request = asked
@@ -136,7 +141,7 @@ class ToolCallTransport(ClientTransport):
         if self._inner is None:
             self._inner = getattr(library, default)()
         packages = {kind.__module__.partition(".")[0] for kind in type(self._inner).__mro__}
-        # Of the packages of the transport's base classes, those that are HTTP libraries with the interface of httpx.
+        # The other libraries with the interface of httpx that define the transport or one of its base classes.
         others = [name for name in packages - {library.__name__} if hasattr(sys.modules.get(name), "AsyncByteStream")]
         if others and library.__name__ not in packages:
             raise TypeError(
@@ -220,10 +225,12 @@ class _ClientBody:
             except (StopIteration, StopAsyncIteration):
                 piece = await self._end()
             except self._broken:
-                if self._exchange.head is None and not self._exchange.may_fail:  # the SDK may retry
+                if self._exchange.head is None and not self._exchange.has_fallback:  # the SDK may retry
                     raise
                 piece = await self._end("transport")
-            if self._exchange.judge is not None and self._chunks is chunks:
+            if (
+                self._exchange.judge is not None and self._chunks is chunks
+            ):  # not after `_end`, which asks the judge itself
                 piece += await self._decide(chunks)
             if piece:
                 return piece

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from streamtools.history.content import Content, encrypted, part_of_url, read_content, string_at, text_in
+from streamtools.history.content import Content, part_of_url, read_content, signed_or_encrypted, string_at, text_in
 from streamtools.history.history_reader import HistoryReader, TurnDraft, read_call
 from streamtools.history.parts import ProviderItem, Thought, User
 from streamtools.json_values import Rejected, decode_json
@@ -44,7 +44,7 @@ def read(message: Mapping[str, Any], reader: HistoryReader) -> None:
         case "reasoning":
             turn, text = reader.open_turn(None), text_in(read_content(content))
             data = _protected(message, turn)
-            if entries := encrypted(data.get("reasoning_details")):
+            if entries := signed_or_encrypted(data.get("reasoning_details")):
                 turn.parts.append(Thought(text, extra=ProviderItem("openai", {"reasoning_details": entries})))
             else:
                 redacted = data.get("redacted") is True

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from streamtools.calls import NATIVE, ToolCall
-from streamtools.history.content import encrypted, part_of_url, string_at
+from streamtools.history.content import part_of_url, signed_or_encrypted, string_at
 from streamtools.history.history_reader import HistoryReader, TurnDraft, read_call
 from streamtools.history.pairing import NOT_RUN
 from streamtools.history.parts import CallResult, ProviderItem, Thought, User, fault_of
@@ -99,7 +99,7 @@ class _UIStep:
         format, data = self._metadata(part, "providerMetadata")
         if hidden := string_at(data, "redactedData"):
             self._turn.add_thought("", hidden, redacted=True)
-        elif entries := encrypted(data.get("reasoning_details")) if format == "openai" else []:
+        elif entries := signed_or_encrypted(data.get("reasoning_details")) if format == "openai" else []:
             self._turn.parts.append(Thought(text, extra=ProviderItem("openai", {"reasoning_details": entries})))
         elif format == "responses":
             self._turn.add_thought(

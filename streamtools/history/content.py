@@ -57,7 +57,7 @@ def accept_from_client(part: Mapping[str, Any]) -> dict[str, Any] | None:
     match part:
         case {"type": "text", "text": str() as text}:
             return {"type": "text", "text": text}
-        case {"type": "image_url", "image_url": {"url": str() as url} as image} if _is_open(url):
+        case {"type": "image_url", "image_url": {"url": str() as url} as image} if _is_public_url(url):
             return {"type": "image_url", "image_url": _only(image, "url", "detail")}
         case {"type": "file", "file": {"file_data": str() as data} as file} if data and "file_id" not in file:
             return {"type": "file", "file": _only(file, "filename", "file_data")}
@@ -70,7 +70,7 @@ def _only(members: Mapping[str, Any], *names: str) -> dict[str, Any]:
     return {name: members[name] for name in names if isinstance(members.get(name), str)}
 
 
-def _is_open(url: str) -> bool:
+def _is_public_url(url: str) -> bool:
     """Return whether this is a `data:` URL, or a web address outside of Google's storage of uploaded files."""
     found = _WEB_URL.match(url)
     return url.startswith("data:") or (found is not None and found[1].lower().rstrip(".") not in ("", _GOOGLE_FILES))
@@ -87,8 +87,8 @@ def without(message: Mapping[str, Any], *known: str) -> dict[str, Any]:
     return {name: value for name, value in message.items() if name not in known}
 
 
-def encrypted(details: object) -> list[dict[str, Any]]:
-    """Return the entries of `reasoning_details` that are signed or encrypted."""
+def signed_or_encrypted(details: object) -> list[dict[str, Any]]:
+    """Return the entries of `reasoning_details` that are signed or encrypted. Returns [] if they nest too deeply."""
     entries = [entry for entry in details if isinstance(entry, dict)] if isinstance(details, list) else []
     signed = [entry for entry in entries if string_at(entry, "data") or string_at(entry, "signature")]
     return signed if fits(signed, DEFAULT_LIMITS.depth) else []

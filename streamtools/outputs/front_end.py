@@ -1,14 +1,14 @@
 """The base of the encoders for the protocols of chat interfaces. Sans-IO.
 
-In these protocols, each block of text, step and call has a start and an end. A client fails, or waits forever, if an
+In these protocols, text blocks, steps and calls have a start and an end. A client fails, or waits forever, if an
 end is missing. UI events have no event for the end of a block: an event of another type ends it. This module tracks the
 open blocks, steps and calls, and ends them, even if the run fails. A subclass writes each start and each end.
 
 Models write line breaks around their calls. To avoid empty messages, white space at the start of a block is buffered
 until the first visible character. It is dropped if the block has none.
 
-If the log has dropped the first events of a run, the events start in the middle of the run. The encoder also writes a
-valid body then.
+`streamtools.serving` stores the events of a run in a log, which may have dropped the first events. A client that reads
+this log also gets a valid body, although the events start in the middle of the run.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class FrontEndEncoder(ABC):
         assert_never(event)
 
     def close(self) -> bytes:
-        """End all open items and a body without `done`. Returns `b""` if the body has already ended."""
+        """End all open items and, if no `done` has arrived, the body. Returns `b""` if the body has already ended."""
         if self._ended:
             return b""
         return self._finish(None)
@@ -190,7 +190,7 @@ class FrontEndEncoder(ABC):
         return self._write_block_end(channel, self._blocks, signature)
 
     def _add_reasoning(self, event: events.Reasoning) -> bytes:
-        """Return the bytes for a reasoning event. A signature ends the block, even if it has no text."""
+        """Return the bytes for a reasoning event. A signature ends the open block, or is written in an empty one."""
         written = self._add_text("reasoning", event.text)
         signature = reasoning_signature(event, self._provider_format)
         if signature is not None and self._channel != "reasoning":
@@ -285,10 +285,13 @@ class FrontEndEncoder(ABC):
 
     @abstractmethod
     def _write_call(self, call: ToolCall, open_call: SentCall) -> bytes:
-        """Return the complete arguments and the end of the arguments of a call whose start was sent."""
+        """Return the rest of a call whose start was sent: its complete arguments, and the part that ends them."""
 
     def _write_approval_request(self, call: ToolCall) -> bytes:
-        """Return a request for the approval of a call. Returns `b""` if the end of the body requests approvals."""
+        """Return a request for the approval of a call.
+
+        Returns `b""` if the protocol has no approvals, or requests them at the end of the body.
+        """
         return b""
 
     def _write_approval(self, call: ToolCall) -> bytes:

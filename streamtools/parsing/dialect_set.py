@@ -70,8 +70,8 @@ class DialectSet:
                 self._add(opener, dialect, even_in_code, first_space)
         run = _run(self._entries, {*TAGS.values(), *(closing for tag in reasoning_tags for closing in tag.closings)})
         calls = [entry for entry in self._entries if _is_call(entry) and not entry.meaning[2]]
-        # Whether text may have to wait after a line feed, because a marker of a call begins with one.
-        self.holds_line_feeds = any(_is_call(entry) and entry.marker.first == "\n" for entry in self._entries)
+        # Whether a line feed at the end of a delta must wait for more text, because markers of calls begin with one.
+        self.waits_after_line_feed = any(_is_call(entry) and entry.marker.first == "\n" for entry in self._entries)
         warned = [entry.marker for entry in calls if entry.marker.where != "start"]
         self.tags = ReasoningTags(warned, run, reasoning_tags)
         inline = [entry for entry in self._entries if entry.marker.where == "anywhere"]

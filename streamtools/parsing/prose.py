@@ -89,7 +89,7 @@ class Visible:
         self._called = self._right_after_call = True
 
     def flush(self) -> None:
-        """Show pending white space, and report hidden text, because neither text nor a call follows."""
+        """Show pending white space, and report hidden text. For a tag, a tool result, and the end of the turn."""
         self._report_hidden()
         if self._space:
             self._output.add(Text, self._take_space())
@@ -127,7 +127,8 @@ class Visible:
             self._space.append(space)
             self._space_length += len(space)
         if self._space_length > self._limit:
-            kept = self._space_length % (self._limit + 1)  # as if each character had arrived separately
+            # White space is shown in blocks of `_limit + 1` characters, wherever the text is cut.
+            kept = self._space_length % (self._limit + 1)
             text = self._take_space()
             self._output.add(Text, text[: len(text) - kept])
             self._keep_space(text[len(text) - kept :])
@@ -146,14 +147,14 @@ class Visible:
             raw = "".join(self._hidden)
             self._output.add(Warning, Code.HIDDEN_AFTER_CALL, "text after a call was hidden", raw=raw)
             if rest := self._hidden_length - len(raw):
-                self._output.add(Warning, Code.SKIPPED, f"{rest} characters after a call were skipped", count=rest)
+                self._output.add(Warning, Code.SKIPPED, f"{rest} more characters after a call were hidden", count=rest)
         self._hidden, self._hidden_length = [], 0
 
 
 _TOKEN: Final = re.compile("\n{0,2}+<[|\uff5c][^<>|\uff5c\\s]{1,64}[|\uff5c]>").match
-"""Matches a special token of a chat template, such as `<|im_end|>`, also with full-width bars.
+"""Matches a special token of a chat template, such as `<|im_end|>`, with up to two line feeds before it.
 
-If the stream ends after such a token, the token is hidden.
+The bars may be full-width. If the stream ends inside a marker that begins with a token, the text of both is hidden.
 """
 _LINE_FEEDS_AFTER_REASONING: Final = 2  # how many line feeds after a closing tag are hidden with the tag
 
@@ -161,18 +162,18 @@ _LINE_FEEDS_AFTER_REASONING: Final = 2  # how many line feeds after a closing ta
 MarkerFound: TypeAlias = tuple[Opener | ReasoningEnd, str, str, str]
 """A complete marker: its meaning, the dialect's id, the text of the marker, and the text after it.
 
-The meaning is the opener of a call, or, for the opening tag of reasoning, the `ReasoningEnd` that ends that reasoning.
-The id is "" for a tag.
+The meaning is the opener of a call or of a tool result that the model wrote. For the opening tag of reasoning, it is
+the `ReasoningEnd` that finds the end of the reasoning, and the id is "".
 """
 
-_Mark: TypeAlias = tuple[Meaning | ReasoningEnd | None, int] | Literal[False] | None
+_MarkerAt: TypeAlias = tuple[Meaning | ReasoningEnd | None, int] | Literal[False] | None
 """The meaning of the marker at a position, and the position of its end.
 
 False if there is no marker, None if more text is needed to decide. A meaning of None in the tuple is a marker that
 is only hidden: a closing tag without an opening tag, or a token of a chat template at the end of the stream.
 """
 
-_NO_MARK_AT_START: Final[tuple[int, _Mark]] = (0, False)
+_NO_MARKER_AT_START: Final[tuple[int, _MarkerAt]] = (0, False)
 
 
 class Prose:
@@ -184,13 +185,13 @@ class Prose:
         self._visible = visible
         self.markdown = Markdown(dialects.marker_starts)
         self._candidates = NearMissCandidates()
-        self._near_misses = options.limits.calls  # how many near misses a turn may report
-        self._holds_line_feeds = dialects.holds_line_feeds
+        self._near_miss_limit = options.limits.calls  # how many near misses a turn may report
+        self._waits_after_line_feed = dialects.waits_after_line_feed
         self._reads_reasoning, self._reasoning_anywhere = options.reasoning != "off", options.reasoning == "anywhere"
         self._keeps_markup = options.keep_markup
         self.direct = options.after_call == "show" and not options.trim  # text is shown without `Visible`
         self.find_change: Callable[[str], object] = always
-        """A search that returns None for text that can be shown immediately and does not change the state."""
+        """A search for characters that `read` must see. The parser shows a delta itself if the search returns None."""
         self.begin()
 
     def begin(self) -> None:
@@ -207,7 +208,7 @@ class Prose:
         self._after_call = False  # whether a call precedes the text
         self.find_change = always
         self.markdown.reset()
-        self._candidates.begin(self._near_misses)
+        self._candidates.begin(self._near_miss_limit)
 
     def begin_after_reasoning(self) -> None:
         """Begin the text after a closing tag of reasoning. Up to two line feeds after the tag are hidden."""
@@ -225,6 +226,7 @@ class Prose:
         if last != "\n":
             self.markdown.phase = BODY
         self.find_change = always
+        # If the next text stops the turn, markers for the start of a text are not recognized.
         self._fresh = self.direct or not self._visible.stops_at_text
         self._after_call = True
 
@@ -233,18 +235,18 @@ class Prose:
         pending = self.pending
         text = pending + delta
         self._ended, candidates, markdown = ended, self._candidates, self.markdown
-        firsts = self._dialects.firsts  # only a near miss can begin with another character
-        stopped_here = False
-        first_mark: tuple[int, _Mark] | None = None
+        firsts = self._dialects.firsts  # of markers and tags; `seek` also stops where only a near miss may begin
+        stopped_at_first = False
+        first_marker: tuple[int, _MarkerAt] | None = None
         if candidates.open:
             candidates.resume(text, ended)
         if self._fresh:
             if self._line_feeds:
                 text = self._skip_line_feeds(text)
         elif pending:
-            # The last search stopped at the first pending character, because a marker may begin there. For a line feed,
-            # the next line decides whether a marker may begin, so the search is repeated.
-            stopped_here, possible = pending[0] != "\n", self._possible
+            # The last search stopped at the first pending character, because a marker may begin there. If the character
+            # is a line feed, the text after it decides whether a marker may begin there. So `seek` is called again.
+            stopped_at_first, possible = pending[0] != "\n", self._possible
             if possible is not None and not (ended or candidates.open):
                 before = self.last[-1:]
                 back = len(before)
@@ -259,29 +261,29 @@ class Prose:
                         self._possible = found
                     return None
                 if found:
-                    first_mark = 0, (found[0], found[1] - back)
-                elif stopped_here:  # Fast path: `_marker_at` would find no marker either
+                    first_marker = 0, (found[0], found[1] - back)
+                elif stopped_at_first:  # Fast path: `_marker_at` would find no marker either
                     self._add_candidate(text, 0)
-                    first_mark = markdown.seek(text, markdown.step(text, 0), len(text)), False
+                    first_marker = markdown.seek(text, markdown.step(text, 0), len(text)), False
         while True:
-            at, mark = first_mark or (self._read_start(text) if self._fresh else _NO_MARK_AT_START)
+            at, found_marker = first_marker or (self._read_start(text) if self._fresh else _NO_MARKER_AT_START)
             end = len(text)
-            if mark is False and at < end:
-                if not stopped_here:
+            if found_marker is False and at < end:
+                if not stopped_at_first:
                     at = markdown.seek(text, at, end)
                 while at < end:
                     if text[at] in firsts:
-                        mark = self._marker_at(text, at)
-                        if mark is not False:
+                        found_marker = self._marker_at(text, at)
+                        if found_marker is not False:
                             break
                     self._add_candidate(text, at)
                     at = markdown.seek(text, markdown.step(text, at), end)
-            if mark:
-                found_or_rest = self._begin(text, at, *mark)
+            if found_marker:
+                found_or_rest = self._accept(text, at, *found_marker)
                 if not isinstance(found_or_rest, str):
                     self.pending = ""
                     return found_or_rest
-                stopped_here, first_mark, text = False, None, found_or_rest
+                stopped_at_first, first_marker, text = False, None, found_or_rest
                 continue
             if candidates.open or not self.direct:
                 self._show(text[:at])
@@ -298,7 +300,7 @@ class Prose:
                 self.find_change = markdown.search
             return None
 
-    def _begin(self, text: str, at: int, meaning: Meaning | ReasoningEnd | None, end: int) -> MarkerFound | str | None:
+    def _accept(self, text: str, at: int, meaning: Meaning | ReasoningEnd | None, end: int) -> MarkerFound | str | None:
         """Show the text before the marker that stands between `at` and `end`. `meaning` is the meaning of the marker.
 
         Returns the marker, or only the text after it if the marker is just hidden. Returns None if the turn is stopped.
@@ -315,9 +317,9 @@ class Prose:
         if meaning is None or isinstance(meaning, ReasoningEnd):
             closing, white = meaning, text[at] == "\n"
         else:
-            begins, dialect, white = meaning
-            if isinstance(begins, Opener):
-                if begins.kind != "call":
+            opener_or_tag, dialect, white = meaning
+            if isinstance(opener_or_tag, Opener):
+                if opener_or_tag.kind != "call":
                     self._visible.flush()
                 elif not self.direct:  # with `direct`, `Visible` buffers no text
                     self._visible.begin_call()
@@ -326,10 +328,10 @@ class Prose:
                 marker_at = at + white
                 while at < marker_at:
                     at = self.markdown.step(text, at)  # the white space may hold line feeds
-                self._start = begins.where == "start"
-                return begins, dialect.id, text[marker_at:end], rest
-            if begins.closings:
-                closing = self._dialects.closing(begins)
+                self._start = opener_or_tag.where == "start"  # several of these calls may follow each other
+                return opener_or_tag, dialect.id, text[marker_at:end], rest
+            if opener_or_tag.closings:
+                closing = self._dialects.closing(opener_or_tag)
         self._visible.flush()
         self._hide(text[at : at + white])
         self._hide(text[at + white : end])
@@ -340,7 +342,7 @@ class Prose:
             return self._skip_line_feeds(rest)
         return rest
 
-    def _read_start(self, text: str) -> tuple[int, _Mark]:
+    def _read_start(self, text: str) -> tuple[int, _MarkerAt]:
         """Search for a marker in the white space at the start of `text`, and directly after that white space.
 
         Returns the position and the meaning of the marker. If there is no marker, returns the next position where a
@@ -351,54 +353,55 @@ class Prose:
         ordinary = found is not None and text[first] not in self._dialects.starts
         end = len(text) if ordinary else first
         at = 0
-        mark: _Mark = False
+        found_marker: _MarkerAt = False
         if first and not ordinary:  # the last character of the white space may belong to the marker after it
-            at, mark = self._read_space(text, first - 1)
-            if mark is not False:
-                return at, mark
+            at, found_marker = self._read_space(text, first - 1)
+            if found_marker is not False:
+                return at, found_marker
         while at < end and (at := self.markdown.seek(text, at, end)) < first:
-            mark = self._marker_at(text, at)
-            if mark is not False:
-                return at, mark
+            found_marker = self._marker_at(text, at)
+            if found_marker is not False:
+                return at, found_marker
             at = self.markdown.step(text, at)
         if ordinary:
             self._fresh = False
             return at, False
         if found:
-            mark = self._tag_at(text, first)
-            if not mark:
+            found_marker = self._tag_at(text, first)
+            if not found_marker:
                 marker = self._marker_at(text, first)
-                mark = marker if marker or mark is False else None
-            if mark is False:
+                # No tag and no marker: False. If one of them is undecided, and no marker is complete: None.
+                found_marker = marker if marker or found_marker is False else None
+            if found_marker is False:
                 self._fresh = False
                 self._add_candidate_at_start(text, first)
-        return first, mark
+        return first, found_marker
 
-    def _read_space(self, text: str, last: int) -> tuple[int, _Mark]:
+    def _read_space(self, text: str, last: int) -> tuple[int, _MarkerAt]:
         """Search white space at the start for a marker. The white space ends with the character at `last`.
 
         That character may belong to the marker after it.
         """
         at, before = 0, text[:last]
         while at < last and (at := self.markdown.seek(before, at, last)) < last:
-            mark = self._marker_at(text, at)
-            if mark is not False:
-                return at, mark
+            found_marker = self._marker_at(text, at)
+            if found_marker is not False:
+                return at, found_marker
             at = self.markdown.step(before, at)
         # The last white space may belong to the reasoning tag after it.
         last_space = text[last] if self._reads_reasoning and self._start else ""
-        mark = self._tag_after_space(text, last) if last_space == " " else False
-        if mark is False:
-            mark = self._marker_at(text, last)
-        if mark is False and last_space == "\n":
-            mark = self._tag_after_space(text, last + 1)
-        return (self.markdown.step(text, last) if mark is False else last), mark
+        found_marker = self._tag_after_space(text, last) if last_space == " " else False
+        if found_marker is False:
+            found_marker = self._marker_at(text, last)
+        if found_marker is False and last_space == "\n":  # the caller hides the line feed with the tag
+            found_marker = self._tag_after_space(text, last + 1)
+        return (self.markdown.step(text, last) if found_marker is False else last), found_marker
 
-    def _marker_at(self, text: str, at: int) -> _Mark:
+    def _marker_at(self, text: str, at: int) -> _MarkerAt:
         """Return the marker at index `at`. If more text is needed, `_possible` is set."""
         char = text[at]
         kind = self.markdown.position_kind(char)
-        if char == "\n" and at + 1 == len(text) and self._holds_line_feeds and not (kind & IN_CODE or self._ended):
+        if char == "\n" and at + 1 == len(text) and self._waits_after_line_feed and not (kind & IN_CODE or self._ended):
             self._possible = None
             return None
         if self._fresh:
@@ -413,7 +416,7 @@ class Prose:
             if cut:
                 return cut[0], cut[1] - back
         if isinstance(found, Group):
-            # Few line feeds begin a marker, so the next text is searched again after one.
+            # A line feed rarely begins a marker. So `read` searches again from the line feed, without `_possible`.
             search_again = self._reasoning_anywhere or (char == "\n" and found.all_begin)
             self._possible = None if search_again else markers if found.all_begin else found
             return None
@@ -427,9 +430,9 @@ class Prose:
         return found and (found[0], found[1] - back)
 
     def _cut_at(self, markers: Markers[Meaning], text: str, at: int) -> tuple[Meaning | None, int] | Literal[False]:
-        """Return the meaning and the end of a marker that the end of the stream cuts off at this position.
+        """Return the meaning and the end of a marker that begins at `at` and that the end of the stream cuts off.
 
-        The marker must be a call after its complete tag, or a token of a chat template. Otherwise returns False.
+        The text must hold the complete tag of a call, or a token of a chat template. Otherwise returns False.
         """
         possible = markers.find(text, at, False)
         if not isinstance(possible, Group):
@@ -437,16 +440,16 @@ class Prose:
         meaning = possible.cut(text, at)
         if meaning is None:
             return (None, len(text)) if _TOKEN(text, at) else False
-        opener, dialect, line_feeds = meaning
+        opener, dialect, white = meaning
         assert isinstance(opener, Opener)  # only openers can be cut off
-        return (replace(opener, body=cut_off, announces=True), dialect, line_feeds), len(text)
+        return (replace(opener, body=cut_off, announces=True), dialect, white), len(text)
 
-    def _tag_after_space(self, text: str, at: int) -> _Mark:
-        """Return the reasoning tag at index `at`, opening or closing. White space at or before `at` belongs to it."""
+    def _tag_after_space(self, text: str, at: int) -> _MarkerAt:
+        """Return the opening or closing tag of reasoning at index `at`. It may begin with the space at `at`."""
         found = self._dialects.tags.at(text, at, self._ended, strays=True)
         return found and (found[1], found[0])
 
-    def _tag_at(self, text: str, at: int) -> _Mark:
+    def _tag_at(self, text: str, at: int) -> _MarkerAt:
         if not self._reads_reasoning or text[at] not in self._dialects.tags.firsts:
             return False
         found = self._dialects.tags.at(text, at, self._ended, strays=self._fresh)

@@ -37,7 +37,7 @@ from streamtools.json_values import with_texts
 from streamtools.parsing.options import Options
 from streamtools.parsing.reader import always
 from streamtools.rules.automaton import automaton_of
-from streamtools.rules.matcher import Match, Matcher, Pieces, replace_matches, shown
+from streamtools.rules.matcher import Match, Matcher, TextAndMatches, replace_matches, shown
 from streamtools.rules.rule import Rule
 
 _SHORT = 16  # the length of the longest delta whose kind is cached
@@ -111,7 +111,7 @@ class TextFilter:
     def search(self, find_change: Callable[[str], object]) -> Callable[[str], list[UIEvent] | bool]:
         """Return `feed_text` for prose in which `find_change` finds the text that the parser must read."""
         if find_change is not self._find_change:
-            begins = self._text.begins if self._only_rules else None
+            begins = self._text.search_beginning if self._only_rules else None
             self._find_change, self._kinds = find_change, delta_kinds(find_change, begins)
         return self.feed_text
 
@@ -216,7 +216,7 @@ class TextFilter:
         if self._segments is not None and (text := self._segments.flush()) and self.stopped_by is None:
             out.append(Text(text))
 
-    def _show(self, pieces: Pieces, out: list[UIEvent], event: type[Text | Reasoning] = Text) -> None:
+    def _show(self, pieces: TextAndMatches, out: list[UIEvent], event: type[Text | Reasoning] = Text) -> None:
         """Add the events for text or reasoning, and for the matches in it. Add none after a rule has ended the turn."""
         for piece in [pieces] if isinstance(pieces, str) else pieces:
             if self.stopped_by is not None:

@@ -154,13 +154,13 @@ class Automaton:
             starts.append(self._build(rule.tree, end, at))
         self._starts: Group = tuple(starts)
         self._states: dict[Key, AutomatonState] = {}
-        self.begins = _beginnings_of(rules)
+        self.search_beginning = _beginnings_of(rules)
         """A search for the first position where a match may begin, for use while there is no candidate.
 
         The text may end within the first `BEGINNING` characters of the match. None if a pattern of a rule is not a
         literal text."""
         self.idle = self.begin("")
-        """The state without candidates. It is used only if `begins` is not None."""
+        """The state without candidates. It is used only if `search_beginning` is not None."""
         self._steps = 0  # how many transitions are stored
 
     # Construction.

@@ -1,8 +1,10 @@
 """Finds the matches of rules in text that arrives in pieces.
 
 matcher = Matcher(automaton_of(rules))
-pieces = matcher.feed(delta)    # returns text, or a list of text and matches in order
-pieces = matcher.close()        # returns the pending text and matches
+found = matcher.feed(delta)    # returns text, or a list of text and matches in order
+found = matcher.close()        # returns the pending text and matches
+
+The module `automaton` explains candidates, states and transitions.
 """
 
 from __future__ import annotations
@@ -14,27 +16,27 @@ from streamtools.rules.automaton import BEGINNING, Automaton, AutomatonState, Ch
 from streamtools.rules.rule import Rule
 
 _PIECE: Final = 16
-"""The longest piece of text whose transition is stored."""
+"""The maximum length of a piece of text whose transition is stored in `AutomatonState.pieces`."""
 
 
 class Match(NamedTuple):
-    """A match: its rule, its text, and its position. The position counts all characters that the matcher has read."""
+    """A match: its rule, its text, and the position of its first character in the text since `Matcher.begin`."""
 
     rule: Rule
     text: str
     position: int
 
 
-Pieces: TypeAlias = "str | list[str | Match]"
+TextAndMatches: TypeAlias = "str | list[str | Match]"
 """Text without matches, or text and matches in order."""
 
 
 class Matcher:
-    """Searches text for matches of rules. `feed` and `close` return certain text and matches in order."""
+    """Searches text for matches of rules. `feed` returns the text and matches that later text cannot change."""
 
     def __init__(self, automaton: Automaton) -> None:
         self._automaton = automaton
-        self.begins = automaton.begins
+        self.search_beginning = automaton.search_beginning
         """A search for the beginning of a match, for use while no text is pending. None if a rule is not literal text.
 
         Fast path: if the search finds nothing in a text, a caller may add the length of the text to `position` instead
@@ -50,12 +52,13 @@ class Matcher:
         self.state = self._automaton.begin("")
         # The candidates, in two forms. If `_plain` is True, no candidate has matched yet. Each is then the position at
         # which it begins, minus `_origin`. Otherwise each is a list of four values: the position at which it begins,
-        # the rule of its match or None, the end of that match, and later matches that are valid only with that match.
+        # the rule of its match or None, the end of that match, and the matches after that end. They count only if the
+        # match of the candidate is chosen.
         self._candidates: Sequence[Any] = ()
         self._origin = 0
         self._plain = True
 
-    def feed(self, text: str) -> Pieces:
+    def feed(self, text: str) -> TextAndMatches:
         """Return the text and the matches that are certain after `text`."""
         known = self.state.pieces.get(text)
         if known is None or not self._plain:
@@ -72,14 +75,14 @@ class Matcher:
         self._origin, self._candidates, self.pending = position, begins, rest
         return pending + before
 
-    def _read_new(self, text: str) -> Pieces:
+    def _read_new(self, text: str) -> TextAndMatches:
         """Read a piece that has no stored transition in this state."""
-        begins = self.begins
-        if begins is None or not self._plain or len(self.pending) >= BEGINNING:
+        search = self.search_beginning
+        if search is None or not self._plain or len(self.pending) >= BEGINNING:
             return self._read(text)
         before = len(self.pending)
         whole = self.pending + text
-        found = begins(whole)
+        found = search(whole)
         at = found.start() if found is not None else len(whole)
         if not at or at < before:
             return self._read(text)
@@ -91,18 +94,18 @@ class Matcher:
         if not isinstance(rest, str):
             return [whole[:at], *rest]
         if self._plain and len(text) <= _PIECE:
-            back = self._origin - position
-            state.learn(text, self.state, [~(begin + back) for begin in self._candidates])
+            shift = self._origin - position
+            state.learn(text, self.state, [~(begin + shift) for begin in self._candidates])
         return whole[:at] + rest
 
-    def close(self) -> Pieces:
+    def close(self) -> TextAndMatches:
         """End the text. Returns the pending text and matches.
 
         `feed` may then begin another text, in which no match continues. `position` is not reset.
         """
         decided: list[tuple[int, int, int]] = []
         if self._candidates:
-            step = self.state[""]
+            step = self.state[""]  # the transition for the end of the text
             if isinstance(step, Transition):
                 if step.checks:
                     step = self.state.decide("", self._check(step, 0))
@@ -113,20 +116,23 @@ class Matcher:
         return self._release(decided, self.position)
 
     def _begun(self, sources: Sequence[int], position: int) -> list[int]:
-        """Return the positions at which the candidates begin, minus `position`. `sources` has the form of `learn`."""
-        back, old = position - self._origin, self._candidates
-        return [old[source] - back if source >= 0 else ~source for source in sources]
+        """Return the positions at which the candidates begin, minus `position`.
 
-    def _read(self, text: str) -> Pieces:
+        `sources` holds the index of an old candidate, or `~n` for a new one, as for `AutomatonState.learn`.
+        """
+        shift, old = self._origin - position, self._candidates
+        return [old[source] + shift if source >= 0 else ~source for source in sources]
+
+    def _read(self, text: str) -> TextAndMatches:
         """Read a piece character by character."""
         at, size = 0, len(text)
-        state, position, begins = self.state, self.position, self.begins
+        state, position, search = self.state, self.position, self.search_beginning
         self.pending += text
         if self._plain:  # Fast path: reads up to the first match
             sources: Sequence[int] = range(len(self._candidates))
             while at < size:
-                if begins is not None and not state.key[1]:
-                    found = begins(text, at)
+                if search is not None and not state.key[1]:  # without candidates, skip to the next possible beginning
+                    found = search(text, at)
                     at = size if found is None else found.start()
                     if at == size:
                         break
@@ -173,12 +179,12 @@ class Matcher:
         passed = []
         end = len(self.pending) - after
         begins = [begin + self._origin if self._plain else begin[0] for begin in self._candidates]
-        for key in step.checks:
-            is_after, candidate, rule = key
+        for needed in step.checks:
+            includes_current, candidate, rule = needed
             begin = begins[candidate] if candidate < len(begins) else self.position
             check = self._automaton.rules[rule].check
-            if check is not None and check(self.pending[begin - self.position + end : end + is_after]):
-                passed.append(key)
+            if check is not None and check(self.pending[begin - self.position + end : end + includes_current]):
+                passed.append(needed)
         return frozenset(passed)
 
     def _take(self, step: Transition, at: int) -> list[tuple[int, int, int]]:
@@ -200,6 +206,7 @@ class Matcher:
         decided: list[tuple[int, int, int]] = []
         new: list[list[Any]] = []
         place = 0
+        # The match of a candidate that does not continue counts only if the match of the candidate before it is chosen.
         for source in (*step.sources, len(candidates)):
             while place < (len(candidates) if source < 0 else source):
                 (new[-1][3] if new else decided).extend(_decide(candidates[place]))
@@ -219,7 +226,7 @@ class Matcher:
         self._candidates = [candidate[0] - self._origin for candidate in new] if self._plain else new
         return decided
 
-    def _release(self, decided: list[tuple[int, int, int]], stop: int) -> Pieces:
+    def _release(self, decided: list[tuple[int, int, int]], stop: int) -> TextAndMatches:
         """Return the pending text up to the position `stop`, with the matches `decided` in it."""
         pending, base = self.pending, self.position - len(self.pending)
         if not decided:
@@ -250,6 +257,6 @@ def shown(rules: Sequence[Rule], text: str) -> str:
     return replace_matches(matcher.feed(text)) + replace_matches(matcher.close())
 
 
-def replace_matches(pieces: Pieces) -> str:
+def replace_matches(pieces: TextAndMatches) -> str:
     """Join text and matches to the text that a user sees. Each match is replaced as its rule defines."""
     return "".join(piece if isinstance(piece, str) else piece.rule.text_for(piece.text) for piece in pieces)

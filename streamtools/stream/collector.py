@@ -67,11 +67,11 @@ class Collector:
         dialects: tuple[Dialect, ...],
         *,
         max_size: int | None = None,
-        shown_call: Callable[[ToolCall], ToolCall] | None = None,
+        show_call: Callable[[ToolCall], ToolCall] | None = None,
     ) -> None:
         """`max_size` is the limit of `size`; None means no limit.
 
-        `shown_call` converts a native call for the history; None keeps the original call.
+        `show_call` converts a native call for the history; None keeps the original call.
         """
         self.result = TurnResult(dialects=dialects)
         self.size = 0
@@ -83,7 +83,7 @@ class Collector:
         self.recorded: list[Event | list[ToolOutcome]] = []
         """The events and outcomes that `collect` has not processed."""
         self._max_size = max_size
-        self._shown_call = shown_call
+        self._show_call = show_call
         self._source: object = None
         self._text: list[str] = []
         self._reasoning: list[str] = []
@@ -195,7 +195,7 @@ class Collector:
                     return
                 self._results[call.id] = None
                 if call.dialect == NATIVE:
-                    self._parts.call(call if self._shown_call is None else self._shown_call(call))
+                    self._parts.call(call if self._show_call is None else self._show_call(call))
                 else:
                     written = replace(call, raw=event.written) if event.written else call
                     self._parts.write(written.raw)

@@ -21,7 +21,10 @@ from streamtools.tools import Tool, ToolRegistry
 
 
 class Extracted(NamedTuple):
-    """The valid calls in order, and the errors of calls that are malformed, truncated, or superseded."""
+    """The valid calls in order, and the errors of the malformed, truncated and superseded calls.
+
+    If a response has native calls and calls in its text, the calls of the kind that does not run are superseded.
+    """
 
     calls: list[ToolCall]
     errors: list[Error]
@@ -52,7 +55,7 @@ def extract_tool_calls(
     """
     machine = StreamMachine(
         dialects=dialects,
-        tools=_declare(tools),
+        tools=_as_tools(tools),
         execute="never",
         native_tool_calls=native_tool_calls,
         self_contained=self_contained,
@@ -63,10 +66,10 @@ def extract_tool_calls(
     return Extracted(machine.pending, [event for event in events if isinstance(event, Error) and event.call_id])
 
 
-def _declare(tools: Any) -> Any:
+def _as_tools(tools: Any) -> Any:
     """Convert the functions in `tools` to tools. Tool definitions are returned unchanged."""
     if isinstance(tools, Mapping):
         return ToolRegistry(tools) if all(map(callable, tools.values())) else tools
     if isinstance(tools, Iterable) and not isinstance(tools, str | bytes | ToolRegistry):
-        return [_declare(item) for item in tools]
+        return [_as_tools(item) for item in tools]
     return ToolRegistry(tools) if callable(tools) and not isinstance(tools, Tool) else tools

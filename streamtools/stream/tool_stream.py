@@ -1,4 +1,4 @@
-"""Defines `ToolStream`, which connects a source, the machine and the tools to one asynchronous iterator of events.
+"""Defines `ToolStream`, which connects a source, a `StreamMachine` and tools to one asynchronous iterator of events.
 
 `StreamRun` holds the parts of one run. It reads source events and feeds them to the machine, which returns UI events.
 The stages process these events in order, and the buffer keeps them for the consumer.
@@ -72,8 +72,8 @@ if TYPE_CHECKING:  # few runs have these stages, and importing them takes time
     from streamtools.stream.text_judge import JudgeStage
 
 LEFT_ELSEWHERE = (
-    "a stream must be left in the task that entered it, and this is another task; close an asynchronous generator "
-    "around a stream where it is read (`async with aclosing(generator)`), or pass the stream itself to the reader"
+    "a stream must be left in the task that entered it, and this is another task; if an asynchronous "
+    "generator enters the stream, close the generator in the task that reads it (`async with aclosing(generator)`)"
 )
 _BATCH_TYPES = (list, tuple)
 DEFAULT_PARSER, DEFAULT_RUNNER, DEFAULT_TEXT = ParserOptions(), RunnerOptions(), TextOptions()
@@ -93,7 +93,7 @@ class ToolStream(Decidable):
 
     The run ends at calls that need approval and at calls of client tools. `suspension` holds these calls. Pass it to
     another run as `resume`, with the decisions in `approvals`. Both runs must share a ledger. With
-    `ApprovalOptions(ask="now")`, the run does not end but waits for `approve`, `deny` or `answer`.
+    `approvals=ApprovalOptions(ask="now")`, the run does not end but waits for `approve`, `deny` or `answer`.
 
     If the source raises an exception, the run ends with an error event. Then the exception is raised to the consumer
     at its next read, or on exit. Network errors are not raised, only reported as events. Enter and exit the stream in
@@ -167,13 +167,13 @@ class ToolStream(Decidable):
             from streamtools.stream.argument_rules import ArgumentRules
 
             argument_rules = ArgumentRules(text.rules)
-        shown_call = argument_rules.show_call if argument_rules is not None and text.history == "as_shown" else None
+        show_call = argument_rules.show_call if argument_rules is not None and text.history == "as_shown" else None
         collector = Collector(
-            enabled_dialects(dialects, native_tool_calls), max_size=tracker.guards.size, shown_call=shown_call
+            enabled_dialects(dialects, native_tool_calls), max_size=tracker.guards.size, show_call=show_call
         )
         steps = StepRunner(
             machine,
-            choose_dialects(dialects),  # also dialects that are not enabled: earlier results may use them
+            choose_dialects(dialects),  # all, because arguments may repeat results that were neutralized in any of them
             executes=execute != "never",
             guards=tracker,
             approvals=self._approvals,
@@ -220,8 +220,8 @@ class ToolStream(Decidable):
     async def items(self, kind: Any, *, path: Sequence[str | int] | None = None) -> AsyncIterator[Any]:
         """Yield the items of a list in the answer. Each item is validated as the type `kind` as soon as it is complete.
 
-        `path` is the path of the list. None means the first list of the answer. This reads all events of the stream and
-        skips the other events. Invalid items are also skipped. The warning about the invalid answer reports them.
+        `path` is the path of the list. None means the first list of the answer. This reads all events of the stream,
+        but skips events that complete no item. Invalid items are also skipped; a warning reports them.
         """
         item_type, draft, list_path = output_type(kind), Draft(), None if path is None else list(path)
         async for event in self:
@@ -373,7 +373,7 @@ class ToolStream(Decidable):
 
 
 class EventStage(Protocol):
-    """Processes events between the machine and the buffer: the judge, the observation, and the rules for arguments."""
+    """A stage between the machine and the buffer: the judge, the observation, or the rules for arguments."""
 
     def take(self, events: Sequence[UIEvent]) -> Sequence[UIEvent]:
         """Process `events`, and return the events for the next stage.
@@ -464,8 +464,8 @@ class StreamRun:
     async def send(self, event: UIEvent) -> None:
         """Emit an event of a tool.
 
-        A `Progress` event skips the stages, so the result does not contain it. `send` then waits until the judge and
-        the buffer have room.
+        A `Progress` event goes directly to the buffer, so the stages and the result do not get it. `send` then waits
+        until the judge and the buffer have room.
         """
         if type(event) is not Progress:
             self.emit((event,))

@@ -1,4 +1,4 @@
-"""Reads finished responses for `ToolRegistry.process_tool_calls`, and continues their histories.
+"""Reads finished responses for `ToolRegistry.process_tool_calls`, and appends responses and results to a history.
 
 `read_finished` finds the native calls of a response. Like `extract_tool_calls`, it uses the module `response_parts`.
 But each call that it returns needs a result, which is sent back together with the call. So it differs in four ways:
@@ -77,10 +77,10 @@ def read_finished(response: object) -> FinishedResponse:
         if not found.kind:
             members = ", ".join(map(str, value)) or "nothing"
             raise UnreadableSource(f"expected a finished response, got an object with {members}")
-    return FinishedResponse(found.kind, found.written, _number(found.calls, found.ending))
+    return FinishedResponse(found.kind, found.written, _read_calls(found.calls, found.ending))
 
 
-def _number(entries: Iterable[Any], finish_reason: object) -> list[FinishedCall]:
+def _read_calls(entries: Iterable[Any], finish_reason: object) -> list[FinishedCall]:
     """Return the calls with unique ids. If the id of the provider is missing or duplicated, an id is generated."""
     calls: list[FinishedCall] = []
     ids: set[str] = set()
@@ -113,7 +113,7 @@ def _ended_normally(ending: object) -> bool:
 def _read_call(entry: Any) -> tuple[str, dict[str, Any], Rejected | None]:
     """Return the name, the arguments and the error of a call.
 
-    For a valid call, the error is None. A malformed call has no arguments, and its name is "" unless it is valid.
+    For a valid call, the error is None. A malformed call has no arguments. Its name is "" if it is malformed too.
     """
     name = ""
     try:
@@ -124,7 +124,7 @@ def _read_call(entry: Any) -> tuple[str, dict[str, Any], Rejected | None]:
 
 
 def refuse(call: ToolCall, rejected: Rejected) -> ToolOutcome:
-    """Return the outcome of a malformed call."""
+    """Return the outcome of a rejected call."""
     text = rejected.message if rejected.code is Code.TRUNCATED else f"not a valid call: {rejected.message}"
     return ToolOutcome(
         call=call,
@@ -139,9 +139,12 @@ def refuse(call: ToolCall, rejected: Rejected) -> ToolOutcome:
 # The code below writes the messages that continue a history after a finished response: the message of the model, and
 # the results of its calls.
 #
-# The message of the model is sent back unchanged, with three exceptions. Invalid arguments become `{}`, because chat
-# templates fail on invalid arguments. An entry that is not a call becomes a call of the tool `unknown`. A
-# `function_call` becomes an entry of `tool_calls`.
+# The message of the model is sent back with the ids of `_read_calls`, and with these changes:
+#
+# - Chat completions and Ollama: null fields and fields of `_OUTPUT_ONLY` are left out. Invalid arguments become `{}`,
+#   because chat templates fail on them. An entry of `tool_calls` without a name becomes a call of the tool `unknown`. A
+#   `function_call` becomes an entry of `tool_calls`.
+# - Anthropic: a call block of another type becomes a `tool_use` block. An input that is not an object becomes `{}`.
 
 _UNKNOWN = "unknown"
 _OUTPUT_ONLY = {"annotations", "audio", "function_call", "parsed"}  # fields of a response that are invalid in a request
@@ -151,8 +154,8 @@ def extend_messages(messages: Sequence[Any], response: object, outcomes: Sequenc
     """Return a new list: `messages`, then the response, then one result for each of its calls.
 
     The response and the results are in the format of the response. If `response` is a list of `ToolCall`, the format is
-    that of chat completions. The arguments are not modified. Raises ValueError unless each call has exactly one
-    outcome, because providers refuse a call without a result.
+    that of chat completions. `messages` and `response` are not modified. Raises ValueError unless each call has exactly
+    one outcome, because providers refuse a call without a result.
     """
     finished = read_finished(response)
     by_id = {outcome.call.id: outcome for outcome in outcomes}
@@ -179,12 +182,13 @@ def _write_chat(response: FinishedResponse, outcomes: Sequence[ToolOutcome]) -> 
 
 def _write_call(found: FinishedCall, kind: str) -> dict[str, Any]:
     call, entry = found.call, found.entry
+    # An entry in OpenAI's form: the name and the arguments are in `function` or `custom`.
     if isinstance(entry, Mapping) and entry.keys().isdisjoint((*NAME_FIELDS, *ARGUMENT_FIELDS)):
         function = entry.get("function")
         if isinstance(function, Mapping):
             given = function.get("arguments")
-            text = {} if isinstance(given, Mapping) else {"arguments": "{}" if found.rejected else given or "{}"}
-            return {**entry, "id": call.id, "function": {**function, **text}}
+            changed = {} if isinstance(given, Mapping) else {"arguments": "{}" if found.rejected else given or "{}"}
+            return {**entry, "id": call.id, "function": {**function, **changed}}
         if isinstance(entry.get("custom"), Mapping):
             return {**entry, "id": call.id}
     arguments = call.arguments if kind == "ollama" else well_formed(compact(call.arguments))

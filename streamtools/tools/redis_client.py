@@ -17,7 +17,7 @@ import anyio
 Word: TypeAlias = "str | bytes | int"
 """One word of a Redis command: its name or an argument."""
 
-_MAX_CONNECTIONS = 16  # limit for the commands that share connections
+_MAX_CONNECTIONS = 16  # the limit of commands at a time; each uses its own connection. `connection` is not limited
 
 
 class RedisConnection(Protocol):
@@ -85,7 +85,7 @@ class _Connections:
             finally:
                 if connection.is_open:
                     self._idle.append(connection)
-                else:  # the server has probably closed all connections
+                else:  # if the server is gone, the idle connections are useless, too
                     await self.close()
 
     @asynccontextmanager
@@ -121,7 +121,7 @@ class _Connection:
         try:
             if not self._connection.is_connected:
                 await self._connection.connect()
-                self._connection.socket_timeout = None  # redis-py would start a task per command
+                self._connection.socket_timeout = None  # with a timeout, redis-py would start a task per command
             await self._connection.send_command(*args, check_health=False)
             reply = await self._connection.read_response(disable_decoding=True, timeout=math.inf)
         except ResponseError:

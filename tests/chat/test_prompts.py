@@ -166,7 +166,7 @@ def test_dialects_that_cannot_be_taught() -> None:
         few_shot([], now)
     for dialect in DIALECTS:
         if dialect not in TEACHABLE:
-            with pytest.raises(ValueError, match=f"the dialect '{dialect}' hold tokens of a chat template"):
+            with pytest.raises(ValueError, match=f"the dialect '{dialect}' contain tokens of a chat template"):
                 few_shot(dialect, now)
     with pytest.raises(UnknownTool, match="no tool named 'get_weather'; there are now"):
         augment_system_prompt("", now, examples=[ASKED])

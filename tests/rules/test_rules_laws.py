@@ -16,7 +16,7 @@ from streamtools import Parser
 from streamtools.events import Text
 from streamtools.rules import Rule, email, shown
 from streamtools.rules.automaton import Automaton
-from streamtools.rules.matcher import Match, Matcher, Pieces
+from streamtools.rules.matcher import Match, Matcher, TextAndMatches
 from streamtools.testing.laws import cut
 from tests.rules.laws import can_begin, expected, literal_sets, plain_sets, read, rule_sets, texts
 from tests.support.cases import together
@@ -32,7 +32,7 @@ def test_matches_do_not_depend_on_cuts(rules: list[Rule], text: str, at: list[in
     assert expected(rules, text) == read(rules, cut(text, at)) == read(rules, list(text))
 
 
-def joined(pieces: Pieces) -> list[str | Match]:
+def joined(pieces: TextAndMatches) -> list[str | Match]:
     """Return certain pieces, with the text between two matches joined."""
     made: list[str | Match] = [""]
     for each in [pieces] if isinstance(pieces, str) else pieces:
@@ -47,7 +47,7 @@ def joined(pieces: Pieces) -> list[str | Match]:
 def test_the_fast_path_for_literals_finds_the_same_matches(rules: list[Rule], text: str, at: list[int]) -> None:
     """Also for pieces that were seen before."""
     quick, slow = Automaton(rules), Automaton(rules)
-    slow.begins = None
+    slow.search_beginning = None
     for pieces in (cut(text, at), list(text), cut(text, at)):
         one, other, parser = Matcher(quick), Matcher(slow), Parser(text_rules=rules)
         for piece in pieces:
