@@ -5,7 +5,7 @@ The name follows a token, or it is part of an id:
     [TOOL_CALLS]get_weather[ARGS]{"city": "Paris"}
     <|tool_call_begin|>functions.get_weather:0<|tool_call_argument_begin|>{"city": "Paris"}<|tool_call_end|>
 
-This module also contains the forms of other versions of these models. In them, the name is in the JSON, or it is a key:
+Other versions of these models write the name into the JSON, as a value or as a key. This module also contains them:
 
     [TOOL_CALLS] [{"name": "get_weather", "arguments": {"city": "Paris"}}]
     <|tools_prefix|>[{"get_weather": {"city": "Paris"}}]<|tools_suffix|>
@@ -28,14 +28,14 @@ from streamtools.parsing.markers import SPACES, Maybe, OneOf, Part, Some
 
 # Mistral models write two forms after the same token. The text after the token distinguishes them. If only one of the
 # two dialects is enabled, it reads both forms. With `dialects="auto"`, the token may also be part of an answer about
-# the token. Otherwise the token always begins a call. Neither form has a closing tag. A call ends with its JSON, and
-# malformed text ends with the next blank line. Source: mistral-common, and the chat templates of
+# the token. If the caller names a dialect, the token always begins a call. Neither form has a closing tag. A call ends
+# with its JSON, and malformed text ends with the next blank line. Source: mistral-common, and the chat templates of
 # Mistral-7B-Instruct-v0.3, Mistral-Small-3.2, Magistral and Ministral 3.
 
 _MISTRAL = "[TOOL_CALLS]"
 _LISTED, _NAMED = json_calls(), bare(NamedCall("[ARGS]", id_tag="[CALL_ID]", optional=True), _MISTRAL)
-# A character that does not begin JSON. After the token, it begins a name.
-_NO_LIST = Some(r"^ \t\r\n\[{", 1, 1)
+# The first character of a name. `[` and `{` begin JSON instead.
+_NAME_START = Some(r"^ \t\r\n\[{", 1, 1)
 _MISTRAL_RESERVED = (_MISTRAL, "[/TOOL_CALLS]", "[TOOL_RESULTS]", "[/TOOL_RESULTS]")
 
 
@@ -48,7 +48,7 @@ def mistral_list() -> Dialect:
         id="mistral_list",
         openers=(
             *(Opener((_MISTRAL, SPACES), _LISTED, ahead=(first,)) for first in "[{"),
-            Opener((_MISTRAL, SPACES), _NAMED, ahead=(_NO_LIST,), unless_enabled="mistral_args"),
+            Opener((_MISTRAL, SPACES), _NAMED, ahead=(_NAME_START,), unless_enabled="mistral_args"),
         ),
         write_call=lambda name, arguments: f"{_MISTRAL} [{write_json(name, arguments)}]",
         write_result=lambda name, text: f"[TOOL_RESULTS] {compact({'name': name, 'content': text})}[/TOOL_RESULTS]",
@@ -67,7 +67,7 @@ def mistral_args() -> Dialect:
         id="mistral_args",
         openers=(
             Opener((_MISTRAL, GAP), _NAMED, ahead=(*WORD_FIRST, GAP, after_name)),
-            Opener((_MISTRAL, GAP), _NAMED, ahead=(_NO_LIST,), auto=False),
+            Opener((_MISTRAL, GAP), _NAMED, ahead=(_NAME_START,), auto=False),
             *(Opener((_MISTRAL, GAP), _LISTED, ahead=(first,), unless_enabled="mistral_list") for first in "[{"),
             Opener(("[TOOL_RESULTS]",), forged_result("[/TOOL_RESULTS]"), kind="result"),
         ),
@@ -164,7 +164,7 @@ def kimi_k2() -> Dialect:
 
     An id looks like `functions.get_weather:0`. Some models omit `functions.`. Some models write `tool_call_section`
     instead of `tool_calls_section` in the tags around the calls. Source: the chat template of
-    moonshotai/Kimi-K2-Instruct. Its guide to tool calls describes the ids.
+    moonshotai/Kimi-K2-Instruct, and the guide to tool calls in its repository, which describes the ids.
     """
     call, arguments_begin, end = "<|tool_call_begin|>", "<|tool_call_argument_begin|>", "<|tool_call_end|>"
     begins, ends = (tuple(f"<|tool_call{s}_section_{which}|>" for s in ("s", "")) for which in ("begin", "end"))
@@ -184,9 +184,8 @@ def kimi_k2() -> Dialect:
     )
 
 
-# "functions.0" or "0", and then "functions.get_weather:0" or "get_weather:0"
-_is_number = re.compile(r"(?:functions\.)?[0-9]+").fullmatch
-_kimi_id = re.compile(r"(?:functions\.)?(.+):[0-9]+").fullmatch
+_match_id_without_name = re.compile(r"(?:functions\.)?[0-9]+").fullmatch  # functions.0, or 0
+_match_id = re.compile(r"(?:functions\.)?(.+):[0-9]+").fullmatch  # functions.get_weather:0, or get_weather:0
 
 
 def _read_id(word: str, declared: Declared) -> Identity | None:
@@ -194,9 +193,9 @@ def _read_id(word: str, declared: Declared) -> Identity | None:
 
     The number may be missing from the id of a declared tool. The name may be missing if only one tool is declared.
     """
-    if len(declared.names) == 1 and _is_number(word):
+    if len(declared.names) == 1 and _match_id_without_name(word):
         return Identity(declared.names[0], word)
-    found = _kimi_id(word)
+    found = _match_id(word)
     name = word.removeprefix("functions.") if found is None else found[1]
     return Identity(name, word) if found is not None or name in declared else None
 
@@ -249,13 +248,13 @@ def gigachat3() -> Dialect:
 def plamo3() -> Dialect:
     """Return the dialect of PLaMo 3, as vLLM's parser reads it. Each of its tags consists of several tokens."""
 
-    def both(name: str) -> tuple[str, str]:
+    def tag_pair(name: str) -> tuple[str, str]:
         return f"<|plamo:begin_{name}:plamo|>", f"<|plamo:end_{name}:plamo|>"
 
-    (wrap, unwrap), (begin, end), (before, after) = both("tool_requests"), both("tool_request"), both("tool_name")
-    begin_json, end_json = both("tool_arguments")
+    (wrap, unwrap), (begin, end), (before, after) = map(tag_pair, ("tool_requests", "tool_request", "tool_name"))
+    begin_json, end_json = tag_pair("tool_arguments")
     separator = f"{after}{begin_json}<|plamo:constrain|>json<|plamo:msg|>"
-    named, reasoning = NamedCall(separator, name_tag=before), both("think")
+    named, reasoning = NamedCall(separator, name_tag=before), tag_pair("think")
     return Dialect(
         id="plamo3",
         openers=(

@@ -95,8 +95,8 @@ def _any_of(words: set[str]) -> str:
 def _insert_joiners(text: str, structure: re.Pattern[str]) -> str:
     if len(text) <= _BLOCK:
         return structure.sub(rf"\g<0>{JOINER}", text)
-    starts = [0]  # of the pieces between the joiners
-    for begin in range(0, len(text), _BLOCK):  # in blocks, so that other threads can run between them
+    starts = [0]  # the indexes at which the pieces between the joiners start
+    for begin in range(0, len(text), _BLOCK):  # other threads can run between two blocks
         ends = (match.end() for match in structure.finditer(text, begin, begin + _BLOCK + _OVERLAP))
         starts += takewhile((begin + _BLOCK).__ge__, ends)
     return JOINER.join(text[start:end] for start, end in zip(starts, (*starts[1:], None), strict=True))

@@ -6,7 +6,7 @@
     <tool: get_weather>{"city": "Paris"}</tool>
 
 Values in tags are text, and their types come from the JSON schema of the tool. In the other forms, the arguments are
-JSON.
+JSON. The last form may also contain the text of a single value.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def qwen3_coder_xml() -> Dialect:
 
 
 def k_exaone2_xml() -> Dialect:
-    """Return the dialect of K-EXAONE 2. It is qwen3_coder_xml under another id."""
+    """Return the dialect of K-EXAONE 2. It is `qwen3_coder_xml` under an id that `"auto"` does not enable."""
     return replace(qwen3_coder_xml(), id="k_exaone2_xml", auto=False)
 
 
@@ -91,9 +91,9 @@ def llama31_function_tag() -> Dialect:
 
 
 def _function_writer(opening: str, close: str, lay_out: Callable[[str], str]) -> Callable[[str, dict[str, Any]], str]:
-    """Return a `write_call` function. It writes a call as `<function=…>` between two tags.
+    """Return a `write_call` function. It writes `<function=…>` between the tags `opening` and `close`.
 
-    `lay_out` adds line feeds to a value.
+    `lay_out` adds the line feeds around a value.
     """
     tags = ("</parameter", "<parameter=", "</function", close[:-1])
 
@@ -121,13 +121,13 @@ def _pairs_writer(
 ) -> Callable[[str, dict[str, Any]], str]:
     """Return a `write_call` function. It writes `before`, the name, `between`, the pairs of tags, and `after`.
 
-    `spelled` maps names of tags to other spellings, as for `ArgumentPairs`.
+    `spelled` maps names of tags to other spellings, such as `/tool_call` to `<|tool_call:end|>`, or to "" for no tag.
     """
     names = ("arg_key", "/arg_key", "arg_value", "/arg_value", "/tool_call")
     key_tag, end_key, value_tag, end_value, end = (spelled.get(name, f"<{name}>") for name in names)
     line_feed = "\n" if value_tag else ""
-    # A tag may have a suffix before `>`, as in `<arg_key:opensource>`, so its last character is left out. The special
-    # tokens of a dialect without a value tag have no suffix.
+    # A value must not contain an end tag. The tag may have a suffix before `>`, as in `</arg_value:opensource>`, so the
+    # search leaves out `>`. The special tokens of a dialect without a value tag have no suffix.
     stop = -1 if value_tag else None
 
     def write_call(name: str, arguments: dict[str, Any]) -> str:
@@ -214,7 +214,7 @@ def iquest_q1() -> Dialect:
 def k2_horizon() -> Dialect:
     """Return the dialect of K2 Horizon and Jais 3, as the parsers of vLLM and SGLang read it.
 
-    A tag before a value may give its type. Instead of the name and the pairs, a call may be JSON with the name in it.
+    A value may have a type tag before it. Instead of the name and the pairs, a call may be JSON with the name in it.
     """
     names = ("tool_calls", "tool_call", "arg_key", "arg_type", "arg_value")
     spelled = {slash + name: f"<{slash}ifm|{name}>" for name in names for slash in ("", "/")}

@@ -64,7 +64,7 @@ def pythonic_llama4() -> Dialect:
 def olmo3_pythonic() -> Dialect:
     """Return the dialect of allenai/Olmo-3, as its chat template defines it.
 
-    Each call is on a separate line. The literal words are `true`, `false` and `null`, as in JSON.
+    Each call is on a separate line. The model writes `true`, `false` and `null`, as in JSON.
     """
     opening, close = "<function_calls>", "</function_calls>"
     dialect = _tagged("olmo3_pythonic", opening, close, ends=("<|im_end|>", "<|endoftext|>"))
@@ -79,8 +79,8 @@ def olmo3_pythonic() -> Dialect:
 def lfm2_pythonic() -> Dialect:
     """Return the dialect of LiquidAI/LFM2, as its chat template defines it.
 
-    The model also writes JSON between its tags. Its Python deviates from the language: numbers may begin with a zero,
-    and strings may contain unescaped quotes. The model also writes sets.
+    The model also writes JSON between the tags. Its Python is not always valid: numbers may begin with a zero, and
+    strings may contain unescaped quotes. The model also writes sets.
     """
     opening, close = "<|tool_call_start|>", "<|tool_call_end|>"
     begin, end = "<|tool_response_start|>", "<|tool_response_end|>"
@@ -147,8 +147,9 @@ def tool_code() -> Dialect:
 def granite_lines() -> Dialect:
     """Return a dialect that Granite 3.3 and 4.0 sometimes write: a call on each line, without tags.
 
-    Code looks similar. So a line is read as a call only at the start of a message or after another call. It must call a
-    declared tool with named arguments, or without arguments. Source: a parser in a pull request of vLLM.
+    Lines of code look similar. So a line is read as a call only at the start of a message or after another call. The
+    line must call a declared tool with named arguments, or without arguments. Source: a parser in a pull request of
+    vLLM.
     """
     word = NAME.characters
     key = rf"[{word}]{{1,128}}[ \t\r\n]{{0,32}}"
@@ -178,7 +179,7 @@ def _line_openers(names: tuple[str, ...]) -> tuple[Opener, ...]:
 
 
 def _tagged(id: str, opening: str, close: str, *, ends: tuple[str, ...], loose: bool = False) -> Dialect:
-    """Return a dialect of Python calls between two tags, with or without a list. It also reads lists without tags.
+    """Return a dialect of Python calls between two tags, in a list or alone. Also reads lists without tags.
 
     `ends` are the tokens that end a message. With `loose=True`, values may deviate from Python, as in LFM2.
     """
