@@ -56,9 +56,9 @@ _decode_object = msgspec.json.Decoder(dict[str, Any]).decode
 _is_error = re.compile(rb'\{ ?"type" ?: ?"(?:response\.)?error"').match
 _EVENTS: tuple[type, ...] = get_args(SourceEvent)
 _MAX_FIRST_LINE = 4096  # the maximum length, in bytes, of a first line that is searched for signs of another format
-_MAX_FIELDS = 64  # the maximum number of unknown field names that are stored, and the maximum length of such a name
+_MAX_FIELDS = 64  # the maximum number of unknown field names that are stored, and the maximum length of each
 _BOM = b"\xef\xbb\xbf"
-_DAMAGED = re.compile(rb"[^\t -~]")  # a byte that a valid field name does not contain
+_INVALID_IN_NAME = re.compile(rb"[^\t -~]")  # a byte that a valid field name does not contain
 _ENVELOPE = {"event", "data", "id", "retry"}  # the keys of a server-sent event as a dict
 _MAX_HEAD = 1024  # the maximum number of bytes of white space before the start of a stream
 _CR, _LF = b"\r\n"  # integers, because `13 in chunk` is faster than `b"\r" in chunk`
@@ -105,12 +105,12 @@ class FrameDecoder(ABC):
     Subclasses define the separator of frames and how a frame is read.
     """
 
-    _end: ClassVar[bytes]
+    _separator: ClassVar[bytes]
     _split: ClassVar[Callable[..., list[bytes]]]
 
     def __init__(self, limit: int = DEFAULT_LIMITS.frame) -> None:
         self._limit = limit
-        self._start: bytes | None = b""  # the first bytes, if they may begin a byte order mark; later None
+        self._first_bytes: bytes | None = b""  # bytes that may begin a byte order mark; None after the first others
         self._after_cr = False  # the last chunk ended with CR
         self._buffer = bytearray()  # the beginning of an incomplete frame
         self._dropped = 0  # the number of dropped bytes of a frame over the limit
@@ -119,15 +119,15 @@ class FrameDecoder(ABC):
 
     def feed(self, chunk: bytes) -> list[Framed]:
         """Return the frames that `chunk` completes."""
-        if self._start is not None:
-            chunk = self._without_mark(chunk)
+        if self._first_bytes is not None:
+            chunk = self._without_bom(chunk)
         if self._after_cr or _CR in chunk:
             chunk = self._with_lf(chunk)
         if self._buffer or self._dropped:
-            seen = len(self._buffer)
+            searched = len(self._buffer)
             self._buffer += chunk
             # The separator may have begun in the byte before the new bytes.
-            if self._buffer.find(self._end, seen and seen - 1) < 0:
+            if self._buffer.find(self._separator, searched and searched - 1) < 0:
                 self._enforce_limit()
                 return []
             chunk = bytes(self._buffer)
@@ -146,9 +146,9 @@ class FrameDecoder(ABC):
 
     def close(self) -> list[Framed]:
         """Return the last frame if the stream ended without its separator."""
-        block = bytes(self._buffer) or self._start or b""
+        block = bytes(self._buffer) or self._first_bytes or b""
         self._buffer.clear()
-        self._start = None
+        self._first_bytes = None
         return self._read_within_limit([block[:-1] if block.endswith(b"\n") else block])
 
     @abstractmethod
@@ -156,7 +156,7 @@ class FrameDecoder(ABC):
         """Return the frame in `block`, or None if it is empty. LF separates the lines of `block`."""
 
     def _read_within_limit(self, blocks: list[bytes]) -> list[Framed]:
-        """Return the frames of `blocks`. The beginning of the first block may have been dropped at the limit."""
+        """Return the frames of `blocks`. A block over the limit becomes `Skipped`. `_dropped` counts for the first."""
         frames: list[Framed] = []
         for block in blocks:
             size = self._dropped + len(block)
@@ -176,12 +176,12 @@ class FrameDecoder(ABC):
             self._dropped += size
             self._buffer = bytearray(b"\n" if ends_in_lf else b"")
 
-    def _without_mark(self, chunk: bytes) -> bytes:
-        chunk = (self._start or b"") + chunk
+    def _without_bom(self, chunk: bytes) -> bytes:
+        chunk = (self._first_bytes or b"") + chunk
         if len(chunk) < len(_BOM) and _BOM.startswith(chunk):
-            self._start = chunk
+            self._first_bytes = chunk
             return b""
-        self._start = None
+        self._first_bytes = None
         return chunk.removeprefix(_BOM)
 
     def _with_lf(self, chunk: bytes) -> bytes:
@@ -216,8 +216,8 @@ class SSEDecoder(FrameDecoder):
       damaged field. Its data cannot be decoded, and therefore the loss is reported.
     """
 
-    _end = b"\n\n"
-    _split = re.compile(_end).split  # twice as fast as `bytes.split`
+    _separator = b"\n\n"
+    _split = re.compile(_separator).split  # twice as fast as `bytes.split`
 
     def __init__(self, limit: int = DEFAULT_LIMITS.frame) -> None:
         super().__init__(limit)
@@ -225,17 +225,17 @@ class SSEDecoder(FrameDecoder):
 
     def feed(self, chunk: bytes) -> list[Framed]:
         """Return the frames that `chunk` completes."""
-        is_between_events = self._start is None and not (self._buffer or self._dropped or self._after_cr)
+        is_between_events = self._first_bytes is None and not (self._buffer or self._dropped or self._after_cr)
         if is_between_events and chunk[-2:] == b"\n\n" and len(chunk) <= self._limit and _CR not in chunk:
-            frame = self._read_usual(chunk[:-2])  # fast path for a chunk of one event
+            frame = self._read_simple(chunk[:-2])  # fast path for a chunk of one event
             if frame is not None:
                 return [frame]
         return super().feed(chunk)
 
-    def _read_usual(self, block: bytes) -> Frame | None:
-        """Return the frame of an event that has at most a name, one line of data, and an id. Returns None for others.
+    def _read_simple(self, block: bytes) -> Frame | None:
+        """Return the frame of an event with one line of data, and at most a name before it and an id after it.
 
-        This takes a third of the time that other events take.
+        Returns None for any other event. This takes a third of the time that `_read` takes for other events.
         """
         name, at = "message", 0
         if block[:7] == b"event: ":
@@ -251,7 +251,7 @@ class SSEDecoder(FrameDecoder):
         return Frame(data, name, self._id)
 
     def _read(self, block: bytes) -> Frame | None:
-        if (frame := self._read_usual(block)) is not None:
+        if (frame := self._read_simple(block)) is not None:
             return frame
         data: list[bytes] = []
         bare = bytearray()  # the lines of bare JSON
@@ -269,7 +269,7 @@ class SSEDecoder(FrameDecoder):
                     self._id = value.decode(errors="replace")
             elif bare or line[:1] == b"{" or line.rstrip() in (b"[", b"[{"):
                 bare += line
-            elif _DAMAGED.search(name):
+            elif _INVALID_IN_NAME.search(name):
                 data.append(line.rstrip(b"\n"))
             elif name and not self.ignored and name != b"retry":
                 self.ignored = line[:100].strip()
@@ -281,49 +281,51 @@ class SSEDecoder(FrameDecoder):
 class LineDecoder(FrameDecoder):
     """Splits NDJSON into frames, one per line. Empty lines are ignored."""
 
-    _end = b"\n"
-    _split = methodcaller("split", _end)
+    _separator = b"\n"
+    _split = methodcaller("split", _separator)
 
     def _read(self, block: bytes) -> Frame | None:
         return Frame(block) if block.strip() else None
 
 
-_bare = re.compile(rb'["{}\[\],]')  # outside a string: a quote, a bracket or a comma
-_quoted = re.compile(rb'["\\]')  # inside a string: a quote or a back-slash
+# The characters that an `ArrayDecoder` searches for: quotes, brackets and commas, or in a string quotes and backslashes
+_outside = re.compile(rb'["{}\[\],]')
+_in_string = re.compile(rb'["\\]')
 
 
 class ArrayDecoder(FrameDecoder):
-    """Splits a JSON array into frames, one per element. Finds the ends of elements by counting brackets and quotes."""
+    """Splits a JSON array into frames, one per element. Counts brackets outside of strings to find the ends."""
 
     def __init__(self, limit: int = DEFAULT_LIMITS.frame) -> None:
         super().__init__(limit)
         self._depth = 0
+        # Inside a string; the last chunk ended with a backslash in a string; the array has ended.
         self._in_string = self._escaped = self._over = False
 
     def feed(self, chunk: bytes) -> list[Framed]:
         """Return the elements that `chunk` completes."""
         frames: list[Framed] = []
-        # `at` is where the search begins, after an escaped character. `start` is where the element begins in `chunk`.
-        at, start = (1, 0) if self._escaped and chunk else (0, 0)
+        # The search begins at `position`, after an escaped character. The element begins at `start`, both in `chunk`.
+        position, start = (1, 0) if self._escaped and chunk else (0, 0)
         self._escaped = self._escaped and not chunk
-        while not self._over and (found := (_quoted if self._in_string else _bare).search(chunk, at)):
-            at = found.end()
-            mark = found[0]
-            if mark == b'"':
+        while not self._over and (found := (_in_string if self._in_string else _outside).search(chunk, position)):
+            position = found.end()
+            char = found[0]
+            if char == b'"':
                 self._in_string = not self._in_string
-            elif mark == b"\\":
-                self._escaped = at == len(chunk)
-                at += 1
-            elif mark in b"{[":
+            elif char == b"\\":
+                self._escaped = position == len(chunk)
+                position += 1
+            elif char in b"{[":
                 self._depth += 1
-                start = at if self._depth == 1 else start
+                start = position if self._depth == 1 else start
             else:
-                self._depth -= mark != b","
+                self._depth -= char != b","
                 if self._depth <= 1:  # an element or the array has ended
-                    end = at if self._depth == 1 and mark != b"," else found.start()
+                    end = position if self._depth == 1 and char != b"," else found.start()
                     self._buffer += chunk[start:end]
                     frames += self._read_within_limit([bytes(self._buffer).strip()])
-                    start = at
+                    start = position
                     self._over = self._depth <= 0
         self._buffer = self._buffer[: 0 if self._over else None] + chunk[start : 0 if self._over else None]
         self._enforce_limit()
@@ -346,20 +348,20 @@ class EventsOrArray(SSEDecoder):
 
     def __init__(self, limit: int = DEFAULT_LIMITS.frame) -> None:
         super().__init__(limit)
-        self._head = b""
+        self._head = b""  # the bytes before the first character that is not white space
         self._array: ArrayDecoder | None = None
         self.feed = self._begin  # type: ignore[method-assign]  # used only until the first character has arrived
 
     def _begin(self, chunk: bytes) -> list[Framed]:
         self._head += chunk
-        begun = self._head.lstrip(_BOM + b" \t\r\n")
-        if not begun and len(self._head) < _MAX_HEAD:
+        content = self._head.lstrip(_BOM + b" \t\r\n")
+        if not content and len(self._head) < _MAX_HEAD:
             return []
-        if begun[:1] == b"[":
+        if content[:1] == b"[":
             self._array = ArrayDecoder(self._limit)
             self.feed = self._array.feed  # type: ignore[method-assign]
         else:
-            del self.feed
+            del self.feed  # uncovers the method of the class
         chunk, self._head = self._head, b""
         return self.feed(chunk)
 
@@ -371,8 +373,8 @@ class EventsOrArray(SSEDecoder):
 def as_frame(item: object) -> Frame | None:
     """Return the frame of a server-sent event, a dict or an SDK object. Returns None for any other object.
 
-    An SDK object is converted back into the frame that the SDK decoded. So one reader per format is enough. It produces
-    the same events from objects as from bytes, including fields that the SDK does not know.
+    An SDK object is converted back into the frame that the SDK decoded. So each format needs only one adapter, which
+    reads the same events from objects as from bytes, including fields that the SDK does not know.
 
     Data that nests too deep to be serialized as JSON becomes a frame that cannot be decoded. Raises `UnreadableSource`
     for an object that contains values other than JSON, because it does not come from a provider.
@@ -390,7 +392,7 @@ def as_frame(item: object) -> Frame | None:
             return Frame(well_formed(data).encode() if isinstance(data, str) else _write(data), event or "message")
         return Frame(_write(value))
     except (ValueError, RecursionError):
-        return Frame(f"{type(item)!r} that cannot be written as JSON".encode())
+        return Frame(f"{type(item)!r} that cannot be written as JSON".encode())  # no JSON, so its decoding fails
     except Exception as error:
         raise UnreadableSource(f"{type(item)!r} cannot be written as JSON: {error}") from error
 
@@ -481,18 +483,18 @@ class OpenCall:
             self.pieces.append(text)
 
     def whole_arguments(self, limit: int) -> tuple[Any, Code | None]:
-        """Return the arguments, or None if deltas have reported them, and the fault if they exceed `limit`."""
+        """Return the arguments, and the fault if they exceed `limit`, else None. Reported arguments are None."""
         if self.executed and self.length > limit:
             return None, Code.TOO_LARGE
         return ("".join(self.pieces) or None) if self.length else self.given, None
 
     def end(self, given: Any, events: list[SourceEvent], fault: Code | None = None) -> None:
-        """Append the end of the call. `given` holds whole arguments, or None if they arrived in pieces."""
+        """Append the end of the call. `given` holds whole arguments, or None if deltas have reported them."""
         fault, details = self.fault or fault, (self.id, self.executed, self.signature)
         events.append(NativeToolCall(self.key, self.name, given, *details, fault=fault, own=self.own))
 
     def close(self, events: list[SourceEvent]) -> None:
-        """Append the buffered text and the end of a complete call."""
+        """Append the buffered half of a character, if there is one, and the end of the call."""
         self.add(self.pair_joiner.close(), events)
         self.end(self.given, events)
 
@@ -506,15 +508,15 @@ class OpenCall:
         self.end(None, events, Code.TOO_MANY_CALLS)
 
 
-def end_doubtful(calls: dict[Any, CallT], place: object, events: list[SourceEvent]) -> None:
-    """End the open `calls` that an unreadable piece may belong to, because their arguments are incomplete without it.
+def end_doubtful(calls: dict[Any, CallT], index: object, events: list[SourceEvent]) -> None:
+    """End the open calls that an unreadable piece may belong to as invalid, because a part of their arguments is lost.
 
-    `place` is the position of the piece. These calls end: the call with this position and the call without a position.
-    If `place` is None, all calls end. Entries of `calls` with an empty `key` are not calls and are skipped.
+    `calls` holds the calls by index, and `index` is the index of the piece. The call with this index and the call
+    without an index end. If `index` is None, all calls end. Entries of `calls` with an empty `key` are not calls.
     """
-    for at in [*calls] if place is None else (None, place):
-        if at in calls and calls[at].key:
-            calls.pop(at).end(None, events, Code.INVALID_ARGUMENTS)
+    for known in [*calls] if index is None else (None, index):
+        if known in calls and calls[known].key:
+            calls.pop(known).end(None, events, Code.INVALID_ARGUMENTS)
 
 
 CallT = TypeVar("CallT", bound="OpenCall")
@@ -547,7 +549,7 @@ class Adapter(ABC):
 
     @property
     def ended(self) -> bool:
-        """Whether the terminator or an error has arrived. The transport may then end or break off without effect."""
+        """Whether the whole answer or an error has arrived. It is then no error if the transport breaks off."""
         return self._over
 
     @abstractmethod
@@ -579,8 +581,8 @@ class Adapter(ABC):
 class FrameAdapter(Adapter):
     """The base of adapters whose formats consist of frames. Subclasses read one frame at a time.
 
-    `name` is the name of the format in `ADAPTERS`. `_text` joins characters of the answer that the provider has cut
-    into two pieces. `_thought` does this for the reasoning.
+    `name` is the name of the wire format in `ADAPTERS`. `_text` joins characters of the answer that the provider has
+    cut into two pieces, and `_thought` those of the reasoning.
     """
 
     name: ClassVar[str] = ""
@@ -592,9 +594,9 @@ class FrameAdapter(Adapter):
         self._text = PairJoiner()
         self._thought = PairJoiner()
         self._understood = False  # whether the adapter has understood any data of the stream
-        # If the first event does not have the format of this adapter: its description, and advice or None.
+        # The first event that is not understood, unless it has this format: its description, and advice or None.
         self._other_format: tuple[str, str | None] | None = None
-        self._passed_on: dict[str, None] = {}  # a set of the unknown fields of deltas that were forwarded, by name
+        self._passed_fields: dict[str, None] = {}  # a set of the unknown fields of deltas that were forwarded, by name
         self._response_id: str | None = None  # the provider's id of the response
         self._model: str | None = None  # the provider's name of the model
         self._reason: str | None = None  # the finish reason that the provider sent
@@ -617,7 +619,7 @@ class FrameAdapter(Adapter):
             if type(frame) is Frame and not self._over:
                 self._read(frame, events)
             else:
-                self._pass_over(frame, events)
+                self._report_lost(frame, events)
         if not self._understood:
             self._understood = _is_understood(events)
         return events
@@ -632,7 +634,7 @@ class FrameAdapter(Adapter):
         if (made := as_frame(item)) is not None:
             return self.feed_frames([made])
         expected = "a stream of bytes, of server-sent events or of an SDK's objects"
-        raise UnreadableSource(f"{expected} was expected; it yields {type(item)!r}")
+        raise UnreadableSource(f"expected {expected}, got an item of {type(item)!r}")
 
     def close(self, cause: str | None = None) -> list[SourceEvent]:
         events = self.feed_frames(self._frames.close())
@@ -661,11 +663,11 @@ class FrameAdapter(Adapter):
     def _wrong_format_error(self, events: list[SourceEvent]) -> SourceError | None:
         """Return an error if the stream has another format, else None.
 
-        This is so if the adapter understood neither the earlier data of the stream nor `events`.
+        It has another format if `_other_format` is set, and neither the earlier data nor `events` were understood.
         """
         if self._other_format is None and self._frames.ignored:
             line = bounded(self._frames.ignored.decode(errors="replace"), 60)
-            self._other_format = f"`{line}`, which is no event", None
+            self._other_format = f"the line `{line}`", None
         if self._other_format is None or self._understood or _is_understood(events):
             return None
         seen, advice = self._other_format
@@ -673,7 +675,7 @@ class FrameAdapter(Adapter):
         declared = bounded(self.content_type, 100) or "unknown"
         expected = f"`sources.{self.name}`" if self.name else "the adapter"
         message = f"{expected} understood nothing in the stream: the content type is {declared}"
-        return SourceError(f"{message}, and it begins with {seen}; {advice}", cause="unknown_format")
+        return SourceError(f"{message}, and the stream begins with {seen}; {advice}", cause="unknown_format")
 
     def _flush(self, events: list[SourceEvent]) -> None:
         """Append buffered data, such as the first half of a cut character, because no more data arrives."""
@@ -727,7 +729,7 @@ class FrameAdapter(Adapter):
         if isinstance(value, dict):
             return value
         if value is not UNREADABLE:
-            self._pass_unknown(frame, value, events)
+            self._report_or_pass(frame, value, events)
         elif not self._over and _is_error(frame.data):
             self._report(None, events)
         return None
@@ -735,9 +737,9 @@ class FrameAdapter(Adapter):
     def _pass(self, frame: Frame, events: list[SourceEvent]) -> None:
         """Forward a frame that this adapter does not interpret."""
         if (value := self._decode(frame, events)) is not UNREADABLE:
-            self._pass_unknown(frame, value, events)
+            self._report_or_pass(frame, value, events)
 
-    def _pass_unknown(self, frame: Frame, value: Any, events: list[SourceEvent]) -> None:
+    def _report_or_pass(self, frame: Frame, value: Any, events: list[SourceEvent]) -> None:
         """Append an error if the value is an error in another format. Forward any other value as `raw`."""
         is_bare_error = isinstance(value, dict) and not isinstance(value.get("type"), str) and value.get("error")
         if frame.event == "error" or is_bare_error:
@@ -758,10 +760,10 @@ class FrameAdapter(Adapter):
     def _pass_fields(self, delta: dict[str, Any], known: frozenset[str], events: list[SourceEvent]) -> None:
         """Forward unknown fields of a delta. Each is forwarded once per stream, because servers repeat them."""
         for name, value in delta.items() if not known.issuperset(delta) else ():
-            if not value or name in known or name in self._passed_on:
+            if not value or name in known or name in self._passed_fields:
                 continue
-            if len(self._passed_on) < _MAX_FIELDS and len(name) <= _MAX_FIELDS:
-                self._passed_on[name] = None
+            if len(self._passed_fields) < _MAX_FIELDS and len(name) <= _MAX_FIELDS:
+                self._passed_fields[name] = None
             self._pass_raw({name: value}, events)
 
     def _complete_response(
@@ -775,8 +777,8 @@ class FrameAdapter(Adapter):
     ) -> None:
         """Append the end of the turn, which ends the run.
 
-        `reason` is the finish reason that the provider sent. `finish` replaces the normalized reason that would be
-        derived from it.
+        `reason` is the finish reason that the provider sent. `finish` is the normalized reason. If it is None, it is
+        derived from `reason`. `text` is the whole text of the answer, if the provider repeats it at the end.
         """
         raw = None if reason is None else bounded(reason, 100)
         id, model = self._response_id, self._model
@@ -799,7 +801,7 @@ class FrameAdapter(Adapter):
         """Append the error that `value` describes, such as the JSON object of an error event."""
         self._fail(read_fault(value), events)
 
-    def _pass_over(self, frame: Framed, events: list[SourceEvent]) -> None:
+    def _report_lost(self, frame: Framed, events: list[SourceEvent]) -> None:
         """Append a warning or an error for skipped or damaged bytes. Ignores any frame after the end of the run."""
         if type(frame) is Damaged and not self._over:
             if frame.final:
@@ -815,20 +817,20 @@ class FrameAdapter(Adapter):
         events.append(SourceRaw(value) if fits(value, self._limits.depth) else _bad_frame("it nests too deep", ""))
 
     def _pass_item(self, value: Any, events: list[SourceEvent], about: Literal["item", "text"] = "item") -> None:
-        """Append a `raw` event whose value must be part of the next request to the provider."""
+        """Append a `raw` event whose value must be part of the next request. `about` is the field of `SourceRaw`."""
         self._pass_raw(value, events)
         if isinstance(events[-1], SourceRaw):
             events[-1] = SourceRaw(value, self.format, about)
 
-    def _open_call(self, calls: dict[Any, CallT], at: Any, call: CallT, events: list[SourceEvent]) -> bool:
-        """Add a call that begins to `calls`, under the key `at`, and return True.
+    def _open_call(self, calls: dict[Any, CallT], index: Any, call: CallT, events: list[SourceEvent]) -> bool:
+        """Add a call that begins to `calls`, under `index`, append its start, and return True.
 
-        If too many calls are open, this reports the call as refused and returns False.
+        If too many calls are open, report the call as refused and return False.
         """
-        if at not in calls and len(calls) >= self._limits.calls:
+        if index not in calls and len(calls) >= self._limits.calls:
             call.refuse(events)
             return False
-        calls[at] = call
+        calls[index] = call
         if not call.executed:
             call.start(events)
         return True
@@ -843,7 +845,7 @@ class FrameAdapter(Adapter):
 class PlainText(Adapter):
     """Converts strings into text events. None is accepted as an empty string: SDKs yield it for deltas without text.
 
-    A stream of plain text has no terminator. If its iterable is exhausted, the turn has stopped. If the iterable raises
+    A stream of plain text has no terminator. If its iterable is exhausted, the turn is complete. If the iterable raises
     an exception, the stream was interrupted.
     """
 
@@ -852,7 +854,7 @@ class PlainText(Adapter):
 
     def take(self, item: object) -> list[SourceEvent]:
         if item is not None and not isinstance(item, str):
-            raise UnreadableSource(f"a stream of strings was expected; it yields {type(item)!r}")
+            raise UnreadableSource(f"expected a stream of strings, got an item of {type(item)!r}")
         text = self._text.join(item or "")
         return [TextDelta(text)] if text else []
 
@@ -870,7 +872,7 @@ class ReadyEvents(Adapter):
 
     def take(self, item: object) -> list[SourceEvent]:
         if not isinstance(item, _EVENTS):
-            raise UnreadableSource(f"a stream of source events was expected; it yields {type(item)!r}")
+            raise UnreadableSource(f"expected a stream of source events, got an item of {type(item)!r}")
         event: SourceEvent = item  # type: ignore[assignment]  # mypy cannot see what `get_args` returns
         if isinstance(event, ProviderCompleted):
             self._over = event.ends_run
@@ -907,10 +909,10 @@ def _bad_frame(why: str, raw: str) -> SourceWarning:
 
 
 class Source:
-    """Yields the source events of one stream, as one list per network chunk. A list may be empty.
+    """Yields the source events of one stream, as one list per network chunk or SDK object. A list may be empty.
 
     This is a class and not an asynchronous generator, because a read may be cancelled, and another task may continue to
-    read. A cancelled generator has ended for good, which would look like the end of the stream.
+    read. A cancelled generator has ended for good, and this would look like the end of the stream.
 
     Failures of the transport become error events. An object that cannot be read raises `UnreadableSource`. After a
     cancelled read, the next read continues if the transport supports this.
@@ -921,7 +923,7 @@ class Source:
         self._adapter = adapter
         adapter.content_type = self._transport.content_type
         self._read: Callable[[], Awaitable[Any]] | None = None  # None until the response is checked
-        self._cut = False  # the last read was cancelled, which may have ended the transport
+        self._ended_by_cancel = False  # the last read was cancelled, and this has ended the transport
         self._over = False
         self._released = False
 
@@ -944,15 +946,15 @@ class Source:
         except StopAsyncIteration:
             if self._over:
                 raise
-            return self._end("the read was cancelled" if self._cut else None)
+            return self._end("the read was cancelled" if self._ended_by_cancel else None)
         except Exception as error:
             if self._over:  # `aclose` was called during the read
                 raise StopAsyncIteration from None
-            return _explain_silence(error, self._end(name_of(error), raised_error(error)))
+            return _explain_timeout(error, self._end(name_of(error), raised_error(error)))
         except BaseException:
-            self._cut = self._transport.ends_when_cancelled
+            self._ended_by_cancel = self._transport.ends_when_cancelled
             raise
-        self._cut = False
+        self._ended_by_cancel = False
         try:
             return self._adapter.feed(item) if type(item) is bytes else self._adapter.take(item)
         except UnreadableSource:
@@ -961,7 +963,7 @@ class Source:
 
     @property
     def origin(self) -> tuple[str | None, str | None, str | None]:
-        """The provider's message format, its host, and its model. The model of a bare source is unknown and None."""
+        """The provider's message format and its host, or None. The third value is None: a source knows no model."""
         return self._adapter.format, self._transport.host, None
 
     @property
@@ -986,13 +988,13 @@ class Source:
         return self._adapter.close(cause) if error is None else self._adapter.fail(error)
 
 
-_SILENCES = {"ReadTimeout", "BetweenBytesTimeout", "TimeoutError", "APITimeoutError"}
+_TIMEOUTS = {"ReadTimeout", "BetweenBytesTimeout", "TimeoutError", "APITimeoutError"}
 """The names of exceptions for a connection without data: of HTTP clients, streamtools, event loops and SDKs."""
 
 
-def _explain_silence(error: Exception, events: list[SourceEvent]) -> list[SourceEvent]:
+def _explain_timeout(error: Exception, events: list[SourceEvent]) -> list[SourceEvent]:
     """Return the last events of a stream. If `error` is a read timeout, the error event gets a message about it."""
-    if type(error).__name__ not in _SILENCES:
+    if type(error).__name__ not in _TIMEOUTS:
         return events
     extensions = getattr(getattr(error, "_request", None), "extensions", {})  # httpx; its `request` property may raise
     seconds = getattr(error, "seconds", None) or extensions.get("timeout", {}).get("read")

@@ -17,9 +17,9 @@ from streamtools.sources.adapter import Adapter, Frame, FrameAdapter, Framed, Li
 from streamtools.sources.event_formats import format_of
 
 _MAX_SEARCHED = 64 * 1024
-"""The number of bytes or objects that are searched for a format. After that, a default format is used."""
+"""The maximum number of bytes or objects that are searched for a format. Then a default format is used."""
 
-_BY_FIRST = {b"[": "gemini", b"\0": "bedrock"}
+_BY_FIRST_BYTE = {b"[": "gemini", b"\0": "bedrock"}
 """Maps the first byte of a stream to its format. `[` begins an array, and NUL the length of a binary message."""
 
 
@@ -82,12 +82,12 @@ class Undecided(Adapter):
         if self._chosen is not None:
             return self._chosen.take(item)
         self._waiting.append(item)
-        begun = item.lstrip()[:1] if self._frames is None and isinstance(item, bytes | bytearray) else b""
-        name = _BY_FIRST.get(bytes(begun)) or self._recognise(self._read_frames(item))
+        first_byte = item.lstrip()[:1] if self._frames is None and isinstance(item, bytes | bytearray) else b""
+        name = _BY_FIRST_BYTE.get(bytes(first_byte)) or self._detect(self._read_frames(item))
         return [] if name is None and self._seen < _MAX_SEARCHED else self._choose(name)[1]
 
     def close(self, cause: str | None = None) -> list[SourceEvent]:
-        chosen, events = self._choose(self._recognise([] if self._frames is None else self._frames.close()))
+        chosen, events = self._choose(self._detect([] if self._frames is None else self._frames.close()))
         return events + chosen.close(cause)
 
     def fail(self, error: SourceError) -> list[SourceEvent]:
@@ -126,11 +126,11 @@ class Undecided(Adapter):
             self._frames = LineDecoder(self._limits.frame) if is_ndjson else SSEDecoder(self._limits.frame)
         return self._frames.feed(chunk)
 
-    def _recognise(self, frames: Iterable[Framed]) -> str | None:
+    def _detect(self, frames: Iterable[Framed]) -> str | None:
         """Return the name of the first format that a frame shows, or None."""
-        return next((name for frame in frames if isinstance(frame, Frame) and (name := self._name(frame))), None)
+        return next((name for frame in frames if isinstance(frame, Frame) and (name := self._format_in(frame))), None)
 
-    def _name(self, frame: Frame) -> str | None:
+    def _format_in(self, frame: Frame) -> str | None:
         try:
             value: Any = decode(frame.data)
         except ValueError:

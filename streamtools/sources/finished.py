@@ -21,7 +21,7 @@ from streamtools.response_parts import ResponseParts, is_call_block, split_block
 from streamtools.sources.adapter import Adapter, as_frame
 from streamtools.sources.detection import ADAPTERS
 
-# An entry with one of these faults is not an object, has no tool name, or has two different names or arguments.
+# For an entry that is no call: it is not an object, has no tool name, or has two different names or arguments.
 _NO_CALL = (Code.UNRECOGNISED_TOOL_CALL, Code.MISSING_TOOL_NAME, Code.CONFLICTING_FIELDS)
 
 
@@ -29,8 +29,8 @@ def finished(response: object, limits: Limits = DEFAULT_LIMITS) -> list[SourceEv
     """Return the source events of a finished response.
 
     `response` is a whole response of OpenAI (chat or Responses), Anthropic, Gemini or Ollama. It may also be a message
-    from such a response, a list of content blocks or calls, a text, or None. SDK objects are read as dicts. Raises
-    `UnreadableSource` for anything else.
+    from such a response, a call, a list of content blocks or calls, a text, or None. SDK objects are read as dicts.
+    Raises `UnreadableSource` for anything else.
     """
     if response is None:
         return [ProviderCompleted(finish_reason="stop")]
@@ -70,14 +70,14 @@ def _read_blocks(head: dict[str, Any], found: ResponseParts, limits: Limits) -> 
 
 
 def _read_by(adapter: Adapter, items: Iterable[dict[str, Any]], calls: Iterable[Any]) -> list[SourceEvent]:
-    """Return the events that `adapter` reads from `items`, with `calls` before the end of the turn."""
+    """Return the events that `adapter` reads from `items`. The events of `calls` precede the end of the turn."""
     events = [event for item in items for event in adapter.take(item)] + adapter.close()
     end = next((at for at, event in enumerate(events) if isinstance(event, ProviderCompleted)), len(events))
     return [*events[:end], *(_read_call(f"call {n}", call) for n, call in enumerate(calls)), *events[end:]]
 
 
 def _read_call(key: str, entry: Any) -> NativeToolCall:
-    """Return the call in `entry`, with its arguments unchanged. The `fault` of an entry that is no call says why."""
+    """Return the call in `entry`, with its arguments unchanged. If `entry` is no call, the event has a `fault`."""
     entry = custom_as_function(entry)
     places = [entry, entry.get("function")] if isinstance(entry, Mapping) else []
     id = _find(places, ID_FIELDS)

@@ -24,8 +24,8 @@ _TERMS: dict[FinishReason, str] = {
     "stop": "stop end_turn stop_sequence completed complete",
     "tool_calls": "tool_calls tool_call tool_use function_call requires_action",
     "length": "length max_tokens max_output_tokens max_messages model_context_window_exceeded budget_exceeded"
-    " incomplete"  # Responses sends it if it gives no reason
-    " model_length",  # Mistral sends it if the context window is full
+    " incomplete"  # sent by Responses if no other reason is known
+    " model_length",  # sent by Mistral if the context window is full
     "content_filter": "content_filter refusal error_toxic"
     " guardrail_intervened content_filtered"  # sent by Bedrock
     " safety recitation blocklist prohibited_content spii model_armor"  # this line and the next line are sent by Gemini
@@ -81,7 +81,7 @@ _STATUSES = ("status_code", "statusCode", "code", "status")
 
 
 _word = re.compile(r"(?!.*(?:sk-|AKIA))[\w.:/-]{1,64}")  # matches a type or a code, but no sentence and no API key
-_key = re.compile(r"\b(?:sk-|AKIA|Bearer\s+)[\w.*-]{6,}")  # some providers repeat a wrong API key in a message
+_api_key = re.compile(r"\b(?:sk-|AKIA|Bearer\s+)[\w.*-]{6,}")  # some providers repeat a wrong API key in a message
 
 
 def finish_reason(raw: str | None) -> FinishReason:
@@ -151,9 +151,9 @@ class Fault(NamedTuple):
 
 
 def read_fault(value: Any) -> Fault:
-    """Return the error in a text, an object with `error`, `message` or `detail`, or a list of these."""
+    """Return the error in a text, an object with one of the keys `_MESSAGES`, or the first item of a list."""
     message, kinds, status, failed = "", [], None, None
-    for _ in range(8):  # an error object may contain another one; none is known that nests deeper than this
+    for _ in range(8):  # error objects contain others; providers are not known to nest them deeper
         if isinstance(value, list):
             value = value[0] if value else None
         if not isinstance(value, dict):
@@ -164,19 +164,19 @@ def read_fault(value: Any) -> Fault:
         status = next((known for key in _STATUSES if (known := read_status(value.get(key)))), status)
         value = next((value[key] for key in _MESSAGES if value.get(key)), None)
     if isinstance(value, str):
-        message = bounded(_key.sub("…", value))
+        message = bounded(_api_key.sub("…", value))
     return Fault(message, bounded(" ".join(kinds), 200), status, failed)
 
 
 def read_status(value: Any) -> int | None:
-    """Return the HTTP status in `value`, an integer or a string. Returns None for any other code."""
+    """Return the HTTP error status (400 to 599) in `value`, an integer or a string. Returns None for other values."""
     if isinstance(value, str) and len(value) == 3 and value.isdecimal():
         value = int(value)
     return value if isinstance(value, int) and 400 <= value <= 599 else None
 
 
 def raised_error(error: Exception) -> SourceError | None:
-    """Return the provider's error in an exception of its SDK. Returns None if the exception reports no such error."""
+    """Return the provider's error in an exception of its SDK. Returns None if it has no error body and no status."""
     body = next((data for name in _BODIES if isinstance(data := _get(error, name), dict | list | str) and data), None)
     status = read_status(_get(error, "status_code")) or read_status(_get(error, "code"))
     if body is None and status is None:
@@ -194,7 +194,7 @@ def raised_error(error: Exception) -> SourceError | None:
 
 
 def name_of(error: Exception) -> str:
-    """Return the name of an exception's type, for the log. The message may contain a key or a user's text."""
+    """Return the name of an exception's type. Logged without the message, which may contain a key or a user's text."""
     module = type(error).__module__
     return type(error).__qualname__ if module == "builtins" else f"{module}.{type(error).__qualname__}"
 
@@ -231,9 +231,10 @@ def objects(value: Any) -> list[dict[str, Any]]:
 
 
 def text_under(value: Any, *names: str) -> str | None:
-    """Return the first non-empty string under one of the keys `names`, in the dicts that are values of `value`.
+    """Return the first non-empty string under one of the keys `names` in metadata with one dict per provider, or None.
 
-    Such metadata has one nested dict per service or provider. Returns None if there is no such string.
+    >>> text_under({"google": {"thoughtSignature": "c2ln"}}, "signature", "thoughtSignature")
+    'c2ln'
     """
     dicts = [member for member in value.values() if isinstance(member, dict)] if isinstance(value, dict) else []
     return next((text for member in dicts if (text := text_in(member, *names))), None)

@@ -442,7 +442,7 @@ async def test_unreadable_items_are_refused(make: Callable[[object], sources.Sou
     """A stream of the wrong things is our caller's mistake, and raises."""
     source = make([item])
     with pytest.raises(
-        UnreadableSource, match="a stream of bytes, of server-sent events or of an SDK's objects was expected"
+        UnreadableSource, match="expected a stream of bytes, of server-sent events or of an SDK's objects"
     ):
         await anext(source)
     assert await collect(source) == []

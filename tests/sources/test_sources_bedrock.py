@@ -344,7 +344,7 @@ def test_damaged_messages_are_reported() -> None:
     assert [TextDelta("a"), SourceError("the prelude of a message fails its checksum", cause="framing")] == broken
     (page,) = read(Bedrock, b"<html>Bad gateway</html>")
     assert isinstance(page, SourceError)
-    assert "begins with `<html>Bad" in page.message
+    assert "begins with the line `<html>Bad" in page.message
 
 
 def test_a_message_over_the_limit_is_skipped() -> None:

@@ -178,7 +178,7 @@ def test_surrogate_pairs_that_two_objects_share_are_joined() -> None:
 )
 def test_other_objects_are_refused(item: Any) -> None:
     """They are our caller's mistake."""
-    with pytest.raises(UnreadableSource, match="was expected; it yields"):
+    with pytest.raises(UnreadableSource, match="got an item of"):
         take(item)
 
 

@@ -62,7 +62,7 @@ async def test_an_iterator_that_raises_is_an_interruption() -> None:
 async def test_objects_other_than_strings_are_refused() -> None:
     """Bytes have no place among strings; the source ends with the exception."""
     source = sources.text([b"a"])  # type: ignore[list-item]
-    with pytest.raises(UnreadableSource, match="a stream of strings was expected; it yields <class 'bytes'>"):
+    with pytest.raises(UnreadableSource, match="expected a stream of strings, got an item of <class 'bytes'>"):
         await anext(source)
     assert await collect(source) == []
 
@@ -84,7 +84,7 @@ async def test_ready_events_are_not_interrupted_after_their_end(end: SourceEvent
 
 async def test_objects_that_are_not_ready_events_are_refused() -> None:
     """A dict is no event."""
-    with pytest.raises(UnreadableSource, match="it yields <class 'dict'>"):
+    with pytest.raises(UnreadableSource, match="got an item of <class 'dict'>"):
         await collect(sources.events([{"type": "text-delta"}]))  # type: ignore[list-item]
 
 

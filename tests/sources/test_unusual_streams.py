@@ -233,8 +233,8 @@ STREAMS: dict[str, Stream] = {
         [
             SourceRaw({"type": "content-delta", "index": 0, "delta": {"message": {"content": {"text": "a"}}}}),
             SourceError(
-                "`sources.openai` understood nothing in the stream: the content type is unknown, and it begins with "
-                "`content-delta`; `sources.cohere` reads this format",
+                "`sources.openai` understood nothing in the stream: the content type is unknown, and the stream "
+                "begins with `content-delta`; `sources.cohere` reads this format",
                 cause="unknown_format",
             ),
         ],
@@ -357,7 +357,7 @@ FOREIGN: dict[str, tuple[str, bytes, str]] = {
     "Ollama's lines": ("gemini", CHAT * 2, "the fields message, done; `sources.ollama` reads this format"),
     "Anthropic's": ("openai", ANTHROPIC + DONE, "`message_start`; `sources.anthropic` reads this format"),
     "chat completions": ("anthropic", chunk({"content": "a"}) + DONE, "choices; `sources.openai` reads this format"),
-    "a page": ("openai", b"<!DOCTYPE html>\n<p>\n\nBad gateway</p>\n", "`<!DOCTYPE html>`, which is no event"),
+    "a page": ("openai", b"<!DOCTYPE html>\n<p>\n\nBad gateway</p>\n", "the line `<!DOCTYPE html>`"),
     "one of a kind": ("openai", sse({"kind": 1, "what": 2}) + DONE, "the fields kind, what; `sources.detect`"),
 }
 

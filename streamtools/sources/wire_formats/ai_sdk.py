@@ -2,14 +2,14 @@
 
 In this module, "the backend" is the remote server that sends the stream. It calls the model and runs most of the tools.
 One stream holds several turns, and a `finish` part ends the stream. A `finish-step` part ends a turn, but does not say
-why. The adapter therefore reports the end of the turn when the next part arrives. If that part is `finish`, it holds
-the finish reason. If that part begins another turn, the finish reason of the ended turn is "stop".
+why. The adapter therefore reports the end of the turn later: when `finish` arrives, which holds the finish reason, or
+when another turn begins. In the second case, the finish reason is "stop".
 
 The parts after a call show who runs it. The backend has run a call if the call has `providerExecuted`, or if its
 result, its denial or an input error follows in the same turn. Such calls are reported with `provider_executed`, and
-their results are forwarded. This process may run the calls that have no result when the last turn ends. Two kinds of
-calls are reported with `answerable=False`, because this process cannot run them: calls that need an approval, and calls
-of a turn after which the backend started another turn.
+their results are forwarded. This process may run the calls that have no result when the last turn ends. Calls that it
+cannot run are reported with `answerable=False`: calls that need an approval, calls of a turn after which the backend
+started another turn, and calls of a turn that has more calls than the limit.
 
 `[DONE]` is ignored, because `finish` already ends the stream. Results, files, sources and `data-…` parts are forwarded
 unchanged.
@@ -48,8 +48,8 @@ class BufferedCalls:
     result at the end of the turn. Only whole arguments are stored, not their pieces. If a turn has more calls than the
     limit, all buffered calls are reported immediately with `answerable=False`.
 
-    With `answerable=False`, every call is reported as unanswerable, because the backend accepts no results. The keys of
-    calls are the ids that the backend sent.
+    With `answerable=False`, the backend accepts no results, so every call that it has not run is reported with
+    `answerable=False`. The key of a call is the id that the backend sent, or for example "call 1" if it sent none.
     """
 
     def __init__(self, limits: Limits, *, answerable: bool = True) -> None:
@@ -57,7 +57,7 @@ class BufferedCalls:
         self._answerable = answerable
         self._begun: dict[str, str | None] = {}  # the names, by id, of calls whose arguments have not arrived
         self._whole: dict[str, NativeToolCall] = {}  # complete calls, by id
-        self._nameless = 0  # the number of calls without an id
+        self._without_id = 0  # the number of calls without an id
         self._unanswerable: set[str] = set()  # ids of the run's calls that only the backend can run
         self.answered: set[str] = set()
         """Ids of the turn's calls that the backend has run."""
@@ -75,8 +75,8 @@ class BufferedCalls:
         self, id: str | None, name: str | None, arguments: Any, events: list[SourceEvent], signature: str | None = None
     ) -> None:
         """Buffer a complete call, unless the backend has run it. Reports all calls if the turn exceeds the limit."""
-        self._nameless += id is None
-        key = f"call {self._nameless}" if id is None else id
+        self._without_id += id is None
+        key = f"call {self._without_id}" if id is None else id
         self._begun.pop(key, None)
         if key not in self.answered:
             answerable = self._answerable and key not in self._unanswerable
@@ -106,7 +106,8 @@ class BufferedCalls:
     def release(self, events: list[SourceEvent], *, answerable: bool = True, early: bool = False) -> None:
         """Append the buffered calls. For a call without arguments, append only its start.
 
-        With `early`, the turn continues. The backend may still run the calls, so they are reported as unanswerable.
+        With `answerable=False` or `early`, the calls are reported with `answerable=False`. `early` means that the turn
+        continues, so that the backend may still run them.
         """
         if early:
             self._unanswerable.update(self._whole)
@@ -142,6 +143,7 @@ class TurnsAdapter(FrameAdapter):
         calls: list[NativeToolCall] | None = None,
         answerable: bool = True,
     ) -> None:
+        """Append the buffered text and calls, and the end of the turn. See `BufferedCalls.release` for `answerable`."""
         self._flush(events, answerable=answerable)
         raw = None if reason is None else bounded(reason, 100)
         events.append(ProviderCompleted(text, calls, finish_reason(raw), raw, usage, ends_run=False))
@@ -175,7 +177,7 @@ class AISDKMessages(TurnsAdapter):
         """Append the events of a part. Returns False if the part must also be forwarded unchanged."""
         if kind in _TURN_PARTS:
             if self._turn_end_pending:  # the previous turn ended well, because the backend started another turn
-                self._complete(None, events, last=False)
+                self._report_turn_end(None, events, last=False)
             self._in_turn = True
         id, delta = part.get("toolCallId"), part.get("delta")
         id = id if isinstance(id, str) else None
@@ -227,7 +229,7 @@ class AISDKMessages(TurnsAdapter):
                 reason = metadata.get("finishReason")
             if not self._read_metadata(metadata):
                 self._pass_raw({"type": "finish", "messageMetadata": metadata}, events)
-        self._complete(reason if isinstance(reason, str) else None, events)
+        self._report_turn_end(reason if isinstance(reason, str) else None, events)
         events.append(ChainCompleted())
         self._over = True
 
@@ -240,7 +242,7 @@ class AISDKMessages(TurnsAdapter):
             self._usage = read_usage(metadata.get("usage", metadata.get("totalUsage"))) or self._usage
         return not metadata
 
-    def _complete(self, reason: str | None, events: list[SourceEvent], *, last: bool = True) -> None:
+    def _report_turn_end(self, reason: str | None, events: list[SourceEvent], *, last: bool = True) -> None:
         """Append the end of a turn. With `last=False`, another turn follows it."""
         self._end_turn(reason, self._usage if last else None, events, answerable=last)
         self._turn_end_pending = False

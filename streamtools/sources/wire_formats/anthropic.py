@@ -81,9 +81,9 @@ class Anthropic(FrameAdapter):
         self._id: str | None = None  # the id of the message
         self._has_reported = False  # text or a complete call was reported
         self._text_is_open = False  # the last block was text, and no event has marked its end yet
-        self._begin()
+        self._reset()
 
-    def _begin(self) -> None:
+    def _reset(self) -> None:
         """Set the state of a message that has just begun."""
         self._blocks: dict[int | None, _Block] = {}
         self._tokens: dict[str, Any] = {}  # the last value of each usage field
@@ -108,7 +108,7 @@ class Anthropic(FrameAdapter):
         id = string(message.get("id")) or ""
         if self._id is not None:
             if "" in (id, self._id) or id == self._id:
-                return
+                return  # the same message, as far as the ids show
             self._restart(events)
         self._id = id
         self._response_id = self._model = None
@@ -126,7 +126,7 @@ class Anthropic(FrameAdapter):
             return
         self._text.reset()
         self._thought.reset()
-        self._begin()
+        self._reset()
         events.append(SourceWarning(Code.SKIPPED, f"{message}; the calls of its first attempt are dropped"))
 
     def _change_message(self, event: dict[str, Any], frame: Frame, events: list[SourceEvent]) -> None:
@@ -167,10 +167,10 @@ class Anthropic(FrameAdapter):
 
     def _start_block(self, event: dict[str, Any], frame: Frame, events: list[SourceEvent]) -> None:
         start = object_in(event, "content_block")
-        kind, at = start.get("type"), _block_index(event)
+        kind, index = start.get("type"), _block_index(event)
         if kind == "fallback" and isinstance(to := start.get("to"), dict):  # another model continues the message
             self._model = string(to.get("model")) or self._model
-        if (unstopped := self._blocks.pop(at, None)) is not None:
+        if (unstopped := self._blocks.pop(index, None)) is not None:
             self._end_block(unstopped, events)
         is_call = kind == "tool_use" or kind in _SERVER_TOOLS
         if kind == "text":
@@ -192,7 +192,7 @@ class Anthropic(FrameAdapter):
         self._started += is_call
         block = _Block(kind, str(self._started) if is_call else "", start)
         if self._has_room:
-            self._blocks[at] = block
+            self._blocks[index] = block
             if kind == "tool_use":
                 block.start(events)
         elif is_call:
@@ -200,12 +200,12 @@ class Anthropic(FrameAdapter):
 
     @property
     def _has_room(self) -> bool:
-        """Whether another block may be opened: at most one more than the limit of calls, for a block of thinking."""
+        """Whether another block may be opened: the limit of calls, and one more block for thinking."""
         return len(self._blocks) <= self._limits.calls
 
     def _change_block(self, event: dict[str, Any], frame: Frame, events: list[SourceEvent]) -> None:
-        delta, at = object_in(event, "delta"), _block_index(event)
-        block = self._blocks.get(at)
+        delta, index = object_in(event, "delta"), _block_index(event)
+        block = self._blocks.get(index)
         match delta:
             case {"type": "text_delta", "text": str() as text}:
                 self._add_text(text, events)
@@ -217,7 +217,7 @@ class Anthropic(FrameAdapter):
                 block.signature = string(signature)
             case _:
                 if delta.get("partial_json") is not None or not isinstance(delta.get("type"), str):
-                    end_doubtful(self._blocks, at, events)
+                    end_doubtful(self._blocks, index, events)
                 elif block is not None and not block.key:
                     self._add_to_block(block, delta, len(frame.data))
                 if block is None or block.key or block.kind in ("text", "thinking"):
@@ -255,9 +255,10 @@ class Anthropic(FrameAdapter):
         block.end(None if fault else given, events, fault)
 
     def _fields_to_repeat(self, block: _Block, given: Any) -> dict[str, Any] | None:
-        """Return the fields of a call that the next request must repeat, or None.
+        """Return the fields of a call that the next request must repeat, or None if there are none.
 
-        If Anthropic runs the call, these are all fields of its block.
+        If Anthropic runs the call, these are all fields of its block. Otherwise, they are the fields that the event of
+        the call does not contain. Returns None also if the fields cannot be repeated, because `given` is invalid.
         """
         fields = {name: value for name, value in block.data.items() if value is not None and value != _DIRECT}
         if block.executed:
@@ -275,7 +276,7 @@ class Anthropic(FrameAdapter):
         self._has_reported = self._has_reported or len(events) > count
 
     def _end_block(self, block: _Block, events: list[SourceEvent]) -> None:
-        """Append the end of a block that is not a call.
+        """Append the end of a block, unless it is a call.
 
         The end of thinking holds its signature, and the end of text its citations. Other blocks are forwarded
         unchanged.
@@ -296,7 +297,7 @@ class Anthropic(FrameAdapter):
 
 
 def _block_index(event: dict[str, Any]) -> int | None:
-    """Return the index of a block, which may be sent as a string. Returns None for any other value."""
+    """Return the index of a block, which may be sent as a string. Returns None if it is invalid or missing."""
     index = event.get("index")
     if isinstance(index, str) and _number.fullmatch(index):
         return int(index)

@@ -51,8 +51,8 @@ from streamtools.sources.wire_formats.openai import ChatCompletions
 # frame named `error`, whose data is an object with `type` and `message`.
 
 _prelude = struct.Struct(">III")
-_LEAST = _prelude.size + 4  # the size of a message without headers and payload
-_SIZES = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
+_MIN_SIZE = _prelude.size + 4  # the size of a message without headers and payload
+_VALUE_SIZES = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
 """Maps the type of a header to the size of its value in bytes.
 
 In types 6 (bytes) and 7 (text), a length of two bytes precedes the value.
@@ -67,31 +67,31 @@ class EventStreamDecoder(FrameDecoder):
         super().__init__(limit)
         self._over = False  # a prelude was damaged, so the rest of the stream cannot be read
         self._size = 0  # the size in bytes of the message that is being skipped
-        self._left = 0  # the number of its bytes that have not arrived
+        self._left = 0  # the number of bytes of this message that have not arrived
 
     def feed(self, chunk: bytes) -> list[Framed]:
         """Return the frames of the messages that `chunk` completes."""
         frames: list[Framed] = []
         if self._left:
-            chunk = self._pass_over(chunk, frames)
+            chunk = self._skip(chunk, frames)
         self._buffer += chunk
         at = 0
         while not self._over and len(self._buffer) - at >= _prelude.size:
             total, headers, checksum = _prelude.unpack_from(self._buffer, at)
-            if crc32(self._buffer[at : at + 8]) != checksum or total < _LEAST or headers > total - _LEAST:
+            if crc32(self._buffer[at : at + 8]) != checksum or total < _MIN_SIZE or headers > total - _MIN_SIZE:
                 self.ignored = self.ignored or bytes(self._buffer[at : at + _prelude.size])
                 frames.append(Damaged("the prelude of a message fails its checksum", final=True))
                 self._over = True
             elif total > self._limit:
                 self._size = self._left = total
-                rest = self._pass_over(bytes(self._buffer[at:]), frames)
+                rest = self._skip(bytes(self._buffer[at:]), frames)
                 self._buffer, at = bytearray(rest), 0
                 if self._left:
                     break
             elif len(self._buffer) - at < total:
                 break
             else:
-                frames.append(_read(bytes(self._buffer[at : at + total]), headers))
+                frames.append(_read_message(bytes(self._buffer[at : at + total]), headers))
                 at += total
         del self._buffer[: len(self._buffer) if self._over else at]
         return frames
@@ -102,7 +102,7 @@ class EventStreamDecoder(FrameDecoder):
             return [Skipped(self._size - self._left)]
         return [Damaged("the last message is cut off")] if self._buffer else []
 
-    def _pass_over(self, chunk: bytes, frames: list[Framed]) -> bytes:
+    def _skip(self, chunk: bytes, frames: list[Framed]) -> bytes:
         """Skip the bytes of a message over the limit. Returns the bytes of `chunk` after it."""
         skipped = min(len(chunk), self._left)
         self._left -= skipped
@@ -114,7 +114,7 @@ class EventStreamDecoder(FrameDecoder):
         raise NotImplementedError  # never called, because binary messages have no separator
 
 
-def _read(message: bytes, length: int) -> Framed:
+def _read_message(message: bytes, length: int) -> Framed:
     """Return the frame of a whole message. `length` is the length of its headers in bytes."""
     if crc32(message[:-4]) != int.from_bytes(message[-4:], "big"):
         return Damaged("a message fails its checksum")
@@ -124,10 +124,10 @@ def _read(message: bytes, length: int) -> Framed:
     payload = message[_prelude.size + length : -4]
     match headers.get(":message-type", "event"):
         case "exception":
-            return Frame(_fault(headers.get(":exception-type", "exception"), payload), "error")
+            return Frame(_error_data(headers.get(":exception-type", "exception"), payload), "error")
         case "error":
             error = {"message": headers.get(":error-message", "")}
-            return Frame(_fault(headers.get(":error-code", "error"), msgspec.json.encode(error)), "error")
+            return Frame(_error_data(headers.get(":error-code", "error"), msgspec.json.encode(error)), "error")
     return Frame(payload, headers.get(":event-type") or "message")
 
 
@@ -140,7 +140,7 @@ def _read_headers(data: bytes) -> dict[str, str] | None:
             name = data[at + 1 : at + 1 + data[at]]
             at += 1 + data[at]
             kind, at = data[at], at + 1
-            size = _SIZES.get(kind)
+            size = _VALUE_SIZES.get(kind)
             if size is None:
                 if kind > _TEXT:
                     return None
@@ -155,8 +155,8 @@ def _read_headers(data: bytes) -> dict[str, str] | None:
     return headers
 
 
-def _fault(name: str, payload: bytes) -> bytes:
-    """Return a JSON object with the `type` and `message` of an error."""
+def _error_data(name: str, payload: bytes) -> bytes:
+    """Return the data of an error frame: a JSON object with the `type` (`name`) and the `message` in `payload`."""
     try:
         value = msgspec.json.decode(payload)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -181,7 +181,7 @@ class Bedrock(FrameAdapter):
         super().__init__(EventStreamDecoder(limits.frame), limits)
         self._inner: FrameAdapter | None = None  # the adapter of the model's own API
         self._calls: dict[Any, OpenCall] = {}  # open calls, by the index of their block
-        self._whole_blocks: dict[Any, tuple[str, dict[str, Any]]] = {}  # kind and data of open blocks, by index
+        self._whole_blocks: dict[Any, tuple[str, dict[str, Any]]] = {}  # open blocks of the kinds in `_WHOLE`, by index
         self._open_text: Any = None  # the index of the last text block
         self._pieces: list[str] = []  # the text of this block, in pieces
         self._citations: list[dict[str, Any]] = []  # the citations of this block
@@ -212,29 +212,29 @@ class Bedrock(FrameAdapter):
     # Methods for Converse.
 
     def _start_block(self, value: dict[str, Any], events: list[SourceEvent]) -> None:
-        start, at = object_in(value, "start"), _block_index(value)
+        start, index = object_in(value, "start"), _block_index(value)
         tool = start.get("toolUse")
         if not isinstance(tool, dict):
             kind, data = next(((kind, data) for kind, data in start.items() if kind in _WHOLE), ("", None))
             if isinstance(data, dict) and len(self._whole_blocks) < self._limits.calls:
-                self._whole_blocks[at] = kind, {**data, "content": []} if kind == "toolResult" else dict(data)
+                self._whole_blocks[index] = kind, {**data, "content": []} if kind == "toolResult" else dict(data)
             else:
                 self._pass_raw({"contentBlockStart": value}, events)
             return
         self._started += 1
         call = OpenCall(str(self._started), text_in(tool, "toolUseId"), text_in(tool, "name"))
         call.executed = tool.get("type") == _HOSTED
-        self._open_call(self._calls, at, call, events)
+        self._open_call(self._calls, index, call, events)
 
     def _change_block(self, value: dict[str, Any], events: list[SourceEvent]) -> None:
-        delta, at = object_in(value, "delta"), _block_index(value)
+        delta, index = object_in(value, "delta"), _block_index(value)
         text, tool, thought = delta.get("text"), delta.get("toolUse"), delta.get("reasoningContent")
-        call = self._calls.get(at)
-        if at in self._whole_blocks and self._add_to_whole_block(at, delta):
+        call = self._calls.get(index)
+        if index in self._whole_blocks and self._add_to_whole_block(index, delta):
             return
         if isinstance(text, str):
-            self._begin_text(at, events)
-            self._pieces += [text] if self._has_room(text) else []
+            self._begin_text(index, events)
+            self._pieces += [text] if self._reserve(text) else []
             self._add_text(text, events)
         elif isinstance(tool, dict) and isinstance(piece := tool.get("input"), str) and call is not None:
             call.add(piece, events, self._limits.call)
@@ -244,29 +244,29 @@ class Bedrock(FrameAdapter):
                 events.append(ReasoningDelta("", redacted, redacted=True))
         else:
             if tool is not None or not delta:
-                end_doubtful(self._calls, at, events)
+                end_doubtful(self._calls, index, events)
             if isinstance(cited := delta.get("citation"), dict):
-                self._begin_text(at, events)
-                self._citations += [cited] if self._has_room(cited) else []
+                self._begin_text(index, events)
+                self._citations += [cited] if self._reserve(cited) else []
             self._pass_raw({"contentBlockDelta": value}, events)
 
-    def _begin_text(self, at: Any, events: list[SourceEvent]) -> None:
-        """Make the block at this index the current text block, to which new text and citations are added."""
-        if at != self._open_text:
+    def _begin_text(self, index: Any, events: list[SourceEvent]) -> None:
+        """Make the block at `index` the current text block, to which new text and citations are added."""
+        if index != self._open_text:
             if self._pieces:  # this event marks the end of the previous text
                 events.append(SourceRaw({}, _FORMAT, "text"))
-            self._open_text, self._pieces, self._citations = at, [], []
+            self._open_text, self._pieces, self._citations = index, [], []
 
-    def _has_room(self, more: Any) -> bool:
-        """Count the characters of `more`. Returns False if they exceed the limit, or if `more` nests too deep."""
-        self._room -= len(more) if isinstance(more, str) else len(str(more))
-        return self._room >= 0 and fits(more, self._limits.depth)
+    def _reserve(self, data: Any) -> bool:
+        """Subtract the length of `data` from `_room`. Returns False if `data` exceeds it, or nests too deep."""
+        self._room -= len(data) if isinstance(data, str) else len(str(data))
+        return self._room >= 0 and fits(data, self._limits.depth)
 
-    def _add_to_whole_block(self, at: Any, delta: dict[str, Any]) -> bool:
+    def _add_to_whole_block(self, index: Any, delta: dict[str, Any]) -> bool:
         """Add a delta to a `_WHOLE` block. Returns False if the delta has another kind or exceeds the limit."""
-        kind, data = self._whole_blocks[at]
+        kind, data = self._whole_blocks[index]
         more = delta.get(kind)
-        if not self._has_room(more):
+        if not self._reserve(more):
             return False
         if isinstance(more, list) and isinstance(data.get("content"), list):
             for part in more:
@@ -297,7 +297,7 @@ class Bedrock(FrameAdapter):
         call.close(events)
 
     def _block_to_repeat(self, call: OpenCall) -> dict[str, Any] | None:
-        """Return the whole block of a call that Bedrock runs, for the next request. Returns None if it is invalid."""
+        """Return the whole block of a call that Bedrock runs, for the next request, or None if `given` is invalid."""
         try:
             arguments = read_arguments(call.given).value
         except Rejected:
@@ -337,7 +337,7 @@ class Bedrock(FrameAdapter):
 
     def _end(self, events: list[SourceEvent]) -> None:
         if self._inner is not None:
-            # `ended` reads `_reason`: after `close`, the inner adapter has always ended.
+            # For `ended`, keep in `_reason` whether the inner stream has ended. After `close`, it always has.
             self._reason = "inside" if self._inner.ended else ""
             events += self._inner.close()
             return

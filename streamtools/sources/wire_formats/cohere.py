@@ -33,13 +33,13 @@ class Cohere(FrameAdapter):
             return
         kind = value["type"] if isinstance(value.get("type"), str) else frame.event
         if not self._convert(kind, value, events):
-            self._pass_unknown(frame, value, events)
+            self._report_or_pass(frame, value, events)
 
     def _convert(self, kind: str, value: dict[str, Any], events: list[SourceEvent]) -> bool:
         """Append the source events of an event. Returns False if the event is not understood."""
         delta = object_in(value, "delta")
         message = object_in(delta, "message")
-        at = value["index"] if isinstance(value.get("index"), int) else None
+        index = value["index"] if isinstance(value.get("index"), int) else None
         match kind:
             case "content-start" | "content-delta":
                 content = message.get("content")
@@ -53,9 +53,9 @@ class Cohere(FrameAdapter):
                 self._add_reasoning(message.get("tool_plan"), events)
                 return isinstance(message.get("tool_plan"), str)
             case "tool-call-start" | "tool-call-delta":
-                return self._change_call(at, kind == "tool-call-start", message.get("tool_calls"), events)
+                return self._change_call(index, kind == "tool-call-start", message.get("tool_calls"), events)
             case "tool-call-end":
-                if (call := self._calls.pop(at, None)) is not None:
+                if (call := self._calls.pop(index, None)) is not None:
                     call.close(events)
             case "message-start":
                 self._name_response(value.get("id"), None)
@@ -65,21 +65,24 @@ class Cohere(FrameAdapter):
                 return kind in _IGNORED
         return True
 
-    def _change_call(self, at: int | None, starts: bool, entry: Any, events: list[SourceEvent]) -> bool:
-        """Append the start or a piece of a call. `entry` is the value of `tool_calls`. Returns as `_convert`."""
+    def _change_call(self, index: int | None, starts: bool, entry: Any, events: list[SourceEvent]) -> bool:
+        """Append the start or a piece of a call. Returns False if the event is not understood.
+
+        `starts` is True for `tool-call-start`. `entry` is the value of `tool_calls`.
+        """
         entry = entry[0] if isinstance(entry, list) and entry else entry
         function = object_in(entry, "function") if isinstance(entry, dict) else {}
         piece = function.get("arguments")
         if starts and isinstance(entry, dict):
             self._started += 1
             call = OpenCall(str(self._started), text_in(entry, "id"), text_in(function, "name"))
-            if not self._open_call(self._calls, at, call, events):
+            if not self._open_call(self._calls, index, call, events):
                 return True
-        if (open_call := self._calls.get(at)) is not None and isinstance(piece, str):
+        if (open_call := self._calls.get(index)) is not None and isinstance(piece, str):
             open_call.add(piece, events)
             return True
         if piece is not None or not function:
-            end_doubtful(self._calls, at, events)
+            end_doubtful(self._calls, index, events)
         return starts and piece is None and isinstance(entry, dict)
 
     def _finish(self, delta: dict[str, Any], events: list[SourceEvent]) -> None:

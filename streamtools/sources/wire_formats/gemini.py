@@ -7,8 +7,8 @@
   of the code. The format has no terminator.
 - Without `alt=sse`, the chunks are the elements of one JSON array, and the array arrives in pieces.
 - Usually, one part holds a whole call. Vertex can also stream a call in pieces: first its name, then values with paths
-  (`partial_args.py`). The last piece is the first piece without `willContinue`. If a new call begins before that piece,
-  the earlier call was cut off.
+  (`partial_args.py`). All pieces but the last have `willContinue`. If a new call begins before the last piece, the
+  earlier call was cut off.
 - Errors in mid-stream are bare JSON without `data:`. A response to a blocked prompt has no candidates.
 - Every chunk repeats the usage of the response up to then. The adapter reports it once, at the end.
 
@@ -69,7 +69,7 @@ class Gemini(FrameAdapter):
         super().__init__(EventsOrArray(limits.frame), limits)
         self._blocked: str | None = None  # why the prompt was blocked
         self._tokens: dict[str, Any] = {}  # the latest value of each field of the usage
-        self._call: CallOfValues | None = None
+        self._call: CallOfValues | None = None  # the call that is arriving in pieces
         # Fields of an interaction.
         self._status: str | None = None  # the status of the completed interaction
         self._steps: dict[str | None, OpenCall] = {}  # open function calls, by the index of their step
@@ -135,7 +135,7 @@ class Gemini(FrameAdapter):
             self._reason = None
         # STOP together with executable code does not end the answer.
         if reason and isinstance(reason, str | int) and (reason, executed) != ("STOP", "executableCode"):
-            self._finish(str(reason))
+            self._record_reason(str(reason))
 
     def _read_part(self, part: dict[str, Any], events: list[SourceEvent]) -> None:
         text, call, signature = part.get("text"), part.get("functionCall"), text_in(part, "thoughtSignature")
@@ -207,7 +207,7 @@ class Gemini(FrameAdapter):
         own = {_FORMAT: part} if fits(part, self._limits.depth) else None
         self._pass_call(NativeToolCall(str(self._started), name, arguments, id, True, signature, own=own), events)
 
-    def _finish(self, reason: str) -> None:
+    def _record_reason(self, reason: str) -> None:
         """Record a finish reason. It replaces only STOP."""
         if self._reason in (None, "STOP") and reason != _UNSPECIFIED:
             self._reason = reason
@@ -215,7 +215,7 @@ class Gemini(FrameAdapter):
     # Methods for interactions.
 
     def _read_interaction(self, value: dict[str, Any], size: int, events: list[SourceEvent]) -> None:
-        """Append the source events of one event. `size` is its size in bytes."""
+        """Append the source events of `value`, an event of an interaction. `size` is its size in bytes."""
         self.format = "interactions"
         kind, interaction, step = value.get("event_type"), object_in(value, "interaction"), value.get("step")
         index = None if value.get("index") is None else str(value["index"])
@@ -320,16 +320,16 @@ class _HostedStep:
 
     def __init__(self, step: dict[str, Any]) -> None:
         self.step = dict(step)
-        self._texts: list[str] = []  # the pieces of a result that is text
+        self._pieces: list[str] = []  # the pieces of a result that is text
 
     def add(self, delta: dict[str, Any]) -> None:
         """Add the content of a delta."""
         for name, value in delta.items():
             known = self.step.get(name)
             if name == "result" and isinstance(value, str) and isinstance(known, str | None):
-                if not self._texts:
-                    self._texts.append(known or "")
-                self._texts.append(value)
+                if not self._pieces:
+                    self._pieces.append(known or "")
+                self._pieces.append(value)
                 self.step[name] = known or ""
             elif isinstance(value, list) and isinstance(known, list):
                 known += value
@@ -340,7 +340,7 @@ class _HostedStep:
 
     def whole(self) -> dict[str, Any]:
         """Return the step with the joined text of its result."""
-        return self.step | ({"result": "".join(self._texts)} if self._texts else {})
+        return self.step | ({"result": "".join(self._pieces)} if self._pieces else {})
 
 
 def _texts(content: Any) -> Iterator[str]:

@@ -101,7 +101,7 @@ class Latitude(TurnsAdapter):
         elif not self._convert(kind, event, events):
             if kind in ("tool-result", "tool-error"):
                 self._report_answered(event.get("toolCallId"), events)
-            self._pass_unknown(frame, envelope, events)
+            self._report_or_pass(frame, envelope, events)
 
     def _convert(self, kind: str, event: dict[str, Any], events: list[SourceEvent]) -> bool:
         """Append the source events of an event. Returns False if its name is unknown."""
@@ -199,7 +199,7 @@ class Latitude(TurnsAdapter):
         fault = read_fault(event.get("error") or event.get("message") or _piece(event))
         self._fail(fault if fault.message else self._fault or fault, events)
 
-    def _pass_unknown(self, frame: Frame, value: Any, events: list[SourceEvent]) -> None:
+    def _report_or_pass(self, frame: Frame, value: Any, events: list[SourceEvent]) -> None:
         """Forward an event as `raw`, without its envelope and the conversation."""
         if frame.event == "error":
             self._report(value, events)

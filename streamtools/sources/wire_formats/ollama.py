@@ -1,8 +1,9 @@
 """Reads Ollama's `/api/chat`, which sends one JSON object per line. Sans-IO.
 
 Each call arrives complete, and its arguments are an object. A call may have no id, and its `index` is unreliable.
-Therefore, its position in the stream identifies it. `done: true` ends the stream. A stream without it was cut off. The
-finish reason is "stop" even if the turn has calls. An error is a separate line, which may also follow valid lines.
+Therefore, its position in the stream identifies the call. The line with `done: true` ends the stream. A stream without
+this line was cut off. The finish reason is "stop" even if the turn has calls. An error is a separate line, which may
+also follow valid lines.
 """
 
 from __future__ import annotations
@@ -71,8 +72,8 @@ class Ollama(FrameAdapter):
     def _finish(self, reason: str | None, counts: dict[str, Any], events: list[SourceEvent]) -> None:
         """Append the end of the turn.
 
-        Without a reason, the turn has stopped. With an empty reason, the client has disconnected, and the normalized
-        reason is "other".
+        Without a `reason`, the normalized reason is "stop". Ollama sends an empty reason if the client has
+        disconnected. The normalized reason is then "other".
         """
         self._flush(events)
         self._name_response(None, counts.get("model"))

@@ -138,7 +138,7 @@ class ChatCompletions(FrameAdapter):
         if has_wrong_types or listed is not None:
             self._understood = True  # a chunk with `choices` proves that the stream has this format
         if self._read_chunk(chunk, choices, events) or (has_wrong_types and not self._over):
-            self._pass_unknown(frame, value, events)
+            self._report_or_pass(frame, value, events)
         elif not self._over:
             fields: dict[str, Any] = {}
             for choice in choices:
@@ -226,7 +226,7 @@ class ChatCompletions(FrameAdapter):
             fault = fault._replace(failed_generation=None)
         super()._fail(fault, events)
 
-    def _pass_unknown(self, frame: Frame, value: Any, events: list[SourceEvent]) -> None:
+    def _report_or_pass(self, frame: Frame, value: Any, events: list[SourceEvent]) -> None:
         """Append an error if the value has one of the less common error shapes. Otherwise append it as `raw`."""
         known = value if isinstance(value, dict) else {}
         is_error = "choices" not in known and "error" in (known.get("object"), known.get("type"))

@@ -4,11 +4,11 @@ A piece is, for example, `{"jsonPath": "$.a.b[0]", "stringValue": "Bos", "willCo
 may hold a number, a boolean or null. Successive pieces with the same path form one string.
 
 JSON text can be appended only if the containers of a value are still open or new. This holds for all streams that were
-observed. If a value belongs to a container that is already closed in the text, no more text is produced. The complete
-object is then returned at the end.
+observed. If a value belongs to a container that is already closed in the text, no more text is produced. For example,
+`$.b` closes the container `$.a` of `$.a.x`, and then `$.a.y` arrives. The complete object is then returned at the end.
 
-A piece may be invalid: its path is unreadable, its value would replace another value, or it leaves a gap in an array.
-That piece is then returned instead of the object, so that the call is malformed and never runs.
+A piece may be invalid: its path is unreadable, its value would replace another value or exceed a limit, or it leaves a
+gap in an array. That piece is then returned instead of the object, so that the call is malformed and never runs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Path: TypeAlias = tuple[str | int, ...]
 
 _MAX_DEPTH = 200  # the maximum number of steps in a path, because `_joined` is recursive
 _MAX_PATH_LENGTH = 4096
-_step = re.compile(  # `.name`, `[0]`, `["name"]` or `['name']`
+_path_step = re.compile(  # `.name`, `[0]`, `["name"]` or `['name']`
     r"\.(?P<name>[^.\[\]\s\"'*]+)"
     r"|\[(?P<index>\d{1,9})\]"
     r"|\[\"(?P<double>(?:[^\"\\]|\\.)*)\"\]"
@@ -49,37 +49,37 @@ class PartialArgs:
         self._depth = min(limits.depth, _MAX_DEPTH)
         self._room = limits.call  # the number of characters that may still be stored
         self._object: dict[str, Any] = {}  # the collected arguments
-        self._latest: Any = None  # the `jsonPath` of the last piece
+        self._last_path: Any = None  # the `jsonPath` of the last piece
         self._path: Path = ()  # the path of the last value in the JSON text
         self._ends_in_string = False  # the last value is a string
         self._string = _Pieces()  # the pieces of the last string
         self._quote = ""  # the closing quote of an open string
         self._is_in_order = True  # the JSON text contains all values that have arrived
-        self._unreadable: list[Any] | None = None  # a list with the invalid piece
+        self._invalid: list[Any] | None = None  # a list with the invalid piece
 
     @property
     def value(self) -> Any:
-        """The object of all arguments if the JSON text is incomplete, a list with the invalid piece, or None."""
-        if self._unreadable is not None:
-            return self._unreadable
+        """None if the JSON text holds all arguments. Otherwise their object, or a list with the invalid piece."""
+        if self._invalid is not None:
+            return self._invalid
         return None if self._is_in_order else _joined(self._object)
 
     def write(self, piece: Any) -> str:
-        """Add a piece. Returns the JSON text that it adds, or an empty string."""
-        if self._unreadable is not None:
+        """Add a piece. Returns the JSON text for it, or an empty string."""
+        if self._invalid is not None:
             return ""
         if not isinstance(piece, Mapping):
             return self._refuse(piece)
-        kind, value = _value(piece)
+        kind, value = _read_value(piece)
         if kind is None:  # the piece announces a value that a later piece contains
             return ""
         path = piece.get("jsonPath")
-        if self._ends_in_string and kind == "stringValue" and path == self._latest:
+        if self._ends_in_string and kind == "stringValue" and path == self._last_path:
             return self._continue(value)
-        steps = self._read(path)
+        steps = self._read_path(path)
         if not steps or not kind or not self._collect(steps, value, kind):
             return self._refuse(piece)
-        self._latest, self._ends_in_string = path, kind == "stringValue"
+        self._last_path, self._ends_in_string = path, kind == "stringValue"
         return self._append(steps, value) if self._is_in_order else ""
 
     def close(self) -> str:
@@ -92,53 +92,54 @@ class PartialArgs:
 
     def _refuse(self, piece: Any) -> str:
         self._is_in_order = False
-        self._unreadable = [piece]
+        self._invalid = [piece]
         self._object.clear()
         return ""
 
     def _continue(self, text: str) -> str:
-        if not self._make_room(len(text)):
+        if not self._reserve(len(text)):
             return self._refuse("there are more characters than a call may have")
         if text:
             self._string.append(text)
         return escaped(text) if self._is_in_order else ""
 
-    def _make_room(self, characters: int) -> bool:
+    def _reserve(self, characters: int) -> bool:
+        """Subtract `characters` from `_room`. Returns False if they exceed it."""
         self._room -= characters
         return self._room >= 0
 
-    def _read(self, path: Any) -> Path:
+    def _read_path(self, path: Any) -> Path:
         """Return the steps of a path, or an empty tuple if it is unreadable."""
         if not isinstance(path, str) or not path.startswith("$") or len(path) > _MAX_PATH_LENGTH:
             return ()
         steps: list[str | int] = []
         at = 1
         while at < len(path):
-            found = _step.match(path, at)
+            found = _path_step.match(path, at)
             if found is None or len(steps) == self._depth:
                 return ()
             at = found.end()
             try:
-                steps.append(_name(found))
+                steps.append(_key_or_index(found))
             except ValueError:
                 return ()
         return tuple(steps) if steps and isinstance(steps[0], str) else ()
 
     def _collect(self, path: Path, value: Any, kind: str) -> bool:
-        """Add a value to the object, and record whether the JSON text can still be appended to.
+        """Add a value to the object. Returns False if it cannot be stored at `path`, or exceeds the limit.
 
-        Returns False if the value cannot be stored at `path`, or exceeds the limit.
+        Records in `_is_in_order` whether the value can be appended to the JSON text.
         """
         place: Any = self._object
-        common = _common(path, self._path)
+        common = _shared(path, self._path)
         for depth, step in enumerate(path):
-            if not _takes(place, step):
+            if not _fits(place, step):
                 return False
             known = step in place if isinstance(step, str) else step < len(place)
             if known:
                 if depth >= common:  # the text has closed the container
                     self._is_in_order = False
-            elif not self._make_room(len(str(step)) + 1):
+            elif not self._reserve(len(str(step)) + 1):
                 return False
             else:
                 made: Any = _Pieces() if kind == "stringValue" else value
@@ -153,7 +154,7 @@ class PartialArgs:
             place = place[step]
         if kind != "stringValue":
             return not known
-        if type(place) is not _Pieces or not self._make_room(len(value)):
+        if type(place) is not _Pieces or not self._reserve(len(value)):
             return False
         self._string = place
         place.append(value)
@@ -161,7 +162,7 @@ class PartialArgs:
 
     def _append(self, path: Path, value: Any) -> str:
         """Return the JSON text for a value: closing brackets, a comma, keys with opening brackets, and the value."""
-        common = _common(path, self._path)
+        common = _shared(path, self._path)
         parts = [self._close_to(common + 1), ","] if self._path else ["{"]
         for depth in range(common, len(path)):
             step = path[depth]
@@ -178,12 +179,12 @@ class PartialArgs:
         return self._quote + "".join("}" if isinstance(step, str) else "]" for step in reversed(self._path[depth:]))
 
 
-def _takes(place: Any, step: str | int) -> bool:
+def _fits(place: Any, step: str | int) -> bool:
     """Return whether `step` can be a key or index of the container `place`."""
     return type(place) is (dict if isinstance(step, str) else list)
 
 
-def _value(piece: Mapping[str, Any]) -> tuple[str | None, Any]:
+def _read_value(piece: Mapping[str, Any]) -> tuple[str | None, Any]:
     """Return the kind and the value of a piece. The kind is None if there is no value, and "" if it is invalid."""
     for kind, types in _VALUES.items():
         value = piece.get(kind)
@@ -194,7 +195,7 @@ def _value(piece: Mapping[str, Any]) -> tuple[str | None, Any]:
     return ("nullValue" if "nullValue" in piece else None), None
 
 
-def _name(found: re.Match[str]) -> str | int:
+def _key_or_index(found: re.Match[str]) -> str | int:
     """Return the key or index of a path step. Raises ValueError if a quoted key is not a valid JSON string."""
     if found["index"] is not None:
         return int(found["index"])
@@ -207,7 +208,7 @@ def _name(found: re.Match[str]) -> str | int:
     return name
 
 
-def _common(one: Path, other: Path) -> int:
+def _shared(one: Path, other: Path) -> int:
     """Return the number of containers that two paths share. The last step of a path is the value, not a container."""
     count = 0
     for a, b in zip(one[:-1], other[:-1], strict=False):

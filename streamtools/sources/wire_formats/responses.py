@@ -1,7 +1,8 @@
 """Reads the streams of OpenAI's Responses API. Sans-IO.
 
-A response consists of output items. Each item is added, grows by deltas and is then done. The same content may arrive
-four times: in deltas, in the `done` event of its part, in the `done` event of its item, and in the terminal event. The
+A response consists of output items, and an item of parts: texts, reasoning or arguments. An item is added, its parts
+grow by deltas, and each part and then the item is done. The same content may arrive four times: in deltas, in the
+`done` event of its part, in the `done` event of its item, and in the terminal event. The
 adapter reports each piece of content when it first arrives. A later event adds only the content that was missing,
 because some servers send no deltas or lose some. The end of the turn holds the whole text. `StreamMachine` compares it
 with the reported text.
@@ -58,10 +59,10 @@ class Responses(FrameAdapter):
         self._items = OutputItems(limits)
         self._room = limits.text  # the number of characters that may still be stored for comparison
         self._unsigned = False  # reasoning has arrived that no signature has ended
-        self._break = ""  # the separator to insert before the next reasoning text
+        self._separator = ""  # the separator to insert before the next reasoning text
         self._refused = False
         self._message_is_open = False  # a message has begun, and its end is not yet marked
-        self._number = -1  # the highest sequence number that has arrived
+        self._highest_number = -1  # the highest sequence number that has arrived
         self._rise_count = 0  # how many times a sequence number was higher than all earlier ones
 
     def _read(self, frame: Frame, events: list[SourceEvent]) -> None:
@@ -78,7 +79,7 @@ class Responses(FrameAdapter):
             self._finish_response(_ENDS[name], event, events)
         elif (repeats and name not in _ERRORS) or name in _IGNORED:
             return
-        elif kind == "custom_tool_call" and self._items.find("x_search_call", *_place_of(event)):
+        elif kind == "custom_tool_call" and self._items.find("x_search_call", *_id_and_index(event)):
             return  # the event that ends the item holds the whole input
         elif done:
             self._finish_part(kind, refusal, event, events)
@@ -92,14 +93,14 @@ class Responses(FrameAdapter):
             if name in _ERRORS and not self._over:
                 self._report(event, events)
             elif not self._over:
-                self._pass_unknown(frame, event, events)
+                self._report_or_pass(frame, event, events)
 
     def _repeats(self, number: Any) -> bool:
         """Return True if a sequence number is not higher than all earlier ones, and the numbers of the stream rise."""
         if type(number) is not int:
             return False
-        if number > self._number:
-            self._number = number
+        if number > self._highest_number:
+            self._highest_number = number
             self._rise_count += 1
             return False
         return self._rise_count > 1
@@ -107,7 +108,7 @@ class Responses(FrameAdapter):
     # Methods for whole items.
 
     def _item(self, event: dict[str, Any], kind: str) -> OutputItem:
-        return self._items.get(kind, *_place_of(event))
+        return self._items.get(kind, *_id_and_index(event))
 
     def _begin_item(self, event: dict[str, Any], events: list[SourceEvent]) -> None:
         data = object_in(event, "item")
@@ -167,9 +168,9 @@ class Responses(FrameAdapter):
             self._append(item, pairs.join(delta), events)
 
     def _finish_part(self, kind: str, refusal: bool, event: dict[str, Any], events: list[SourceEvent]) -> None:
-        """Append the text of a finished part that its deltas did not contain.
+        """Append the text or the arguments of a finished part that its deltas did not contain.
 
-        Appends nothing if the deltas contradict the text. `StreamMachine` then reports the mismatch.
+        Appends no text if the deltas contradict the text. `StreamMachine` then reports the mismatch.
         """
         item = self._item(event, kind)
         if kind in CALLS:
@@ -193,7 +194,7 @@ class Responses(FrameAdapter):
         part = event.get("summary_index"), event.get("content_index")
         if item.kind == "reasoning" and item.part != part:
             item.part = part
-            self._break = "\n\n" if self._unsigned else ""
+            self._separator = "\n\n" if self._unsigned else ""
 
     def _append(self, item: OutputItem, text: str, events: list[SourceEvent]) -> None:
         """Append text or reasoning of an item. Also stores it, for comparison with the text at the item's end."""
@@ -205,8 +206,8 @@ class Responses(FrameAdapter):
         if item.kind == "message":
             events.append(TextDelta(text))
         else:
-            events.append(ReasoningDelta(self._break + text))
-            self._break = ""
+            events.append(ReasoningDelta(self._separator + text))
+            self._separator = ""
             self._unsigned = True
 
     def _finish_message(self, item: OutputItem, data: dict[str, Any], status: str, events: list[SourceEvent]) -> None:
@@ -228,7 +229,7 @@ class Responses(FrameAdapter):
         if rest := self._thought.close():
             self._append(item, rest, events)
         if item.part is None:
-            self._break = "\n\n" if self._unsigned else ""
+            self._separator = "\n\n" if self._unsigned else ""
             self._append(item, text_of(objects(data.get("summary")) + objects(data.get("content")), "\n\n"), events)
         id, signature = string(data.get("id")), string(data.get("encrypted_content"))
         if id or signature:
@@ -265,7 +266,7 @@ class Responses(FrameAdapter):
         self._items.finish_rest(events)
         messages = [item for item in objects(output) if item.get("type") == "message"]
         text = "".join(text_of(objects(item.get("content"))) for item in messages)
-        if status == "completed" and _is_answer(output[-1:]):
+        if status == "completed" and _has_answer(output[-1:]):
             self._items.report_custom_as_executed(events)
         details = response.get("incomplete_details")
         reason = string(details.get("reason")) if status == "incomplete" and isinstance(details, dict) else None
@@ -275,13 +276,13 @@ class Responses(FrameAdapter):
         self._complete_response(raw, usage, events, text=text, finish=finish)
 
 
-def _place_of(event: dict[str, Any]) -> tuple[Any, Any]:
+def _id_and_index(event: dict[str, Any]) -> tuple[Any, Any]:
     return event.get("item_id"), event.get("output_index")
 
 
-def _is_answer(last: list[Any]) -> bool:
-    """Return whether the last item of a response is an answer of the model. Comments on its next step are not."""
-    messages = [item for item in objects(last) if item.get("type") == "message" and item.get("phase") != "commentary"]
+def _has_answer(items: list[Any]) -> bool:
+    """Return whether `items` contain an answer of the model: text that is no comment on its next step."""
+    messages = [item for item in objects(items) if item.get("type") == "message" and item.get("phase") != "commentary"]
     return any(text_of(objects(item.get("content"))) for item in messages)
 
 
