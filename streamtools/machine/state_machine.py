@@ -123,8 +123,8 @@ class Ending:
     def end_turn(self, event: ProviderCompleted, finish: str | None, has_gap: bool) -> None:
         """Record the end of a turn. `finish` is its finish reason if this process ends the turn, and None otherwise.
 
-        If the provider gives no reason, the reason is "stop". With `has_gap=True`, a part of the stream is missing, and
-        the provider's reason may have been in it. The reason is then "other" instead of "stop", and no call runs.
+        If the provider gives no reason, the reason is "stop". With `has_gap=True`, the reason is "other", so that no
+        call runs: a part of the stream is missing, and the provider's reason may have been in it.
         """
         self.finish = finish or event.finish_reason or "stop"
         if self.finish == "stop" and has_gap and event.raw_finish_reason is None and finish is None:
@@ -567,10 +567,10 @@ class StreamMachine:
                 ending.finish, ending.complete = STOPPED_BY_RULE, True
         if fault is not None:
             events += self._report_failure(*fault)
-        calls, endings, self._malformed = turn.choose_calls(
+        calls, rejections, self._malformed = turn.choose_calls(
             declares_native=self._declares_native, self_contained=self._self_contained
         )
-        events += endings
+        events += rejections
         if ending.finish == "stop" and calls and calls is turn.native.calls:  # some providers always send "stop"
             ending.finish = "tool_calls"
         may_run = ending.finish in CALLS_MAY_RUN

@@ -58,17 +58,18 @@ class Turn:
         output: OutputType | None = None,
     ) -> None:
         self._switches_to_native = native_tool_calls is None and is_default(dialects)
-        self._enabled = enabled_dialects(dialects, native_tool_calls)
+        self._enabled = enabled_dialects(dialects, native_tool_calls)  # the dialects in which calls are read
         self._dialects = auto_as_near_misses() if native_tool_calls and is_default(dialects) else dialects
         self._tools = tools
         self._options = options
         chosen = Options(**options)
-        self._limit = chosen.limits.text
+        self._text_limit = chosen.limits.text
         self.native = NativeCalls(chosen)
         self._output = OutputText(output, chosen.limits) if output is not None else None
         self._set_parser(Parser(self._dialects, tools, **options))
         self._continues = False  # the parser reads the rest of a turn that another model has begun
         self.has_rules = bool(chosen.text_rules) or chosen.pace != "as_it_comes"
+        """True if text is buffered for text rules or for the option `pace`."""
         self.applies_rules_to_reasoning = chosen.rules_in_reasoning and self.has_rules
         self.redacts = any(rule.redacts for rule in chosen.text_rules)
         self.may_stop = chosen.after_call == "stop" or any(
@@ -184,8 +185,8 @@ class Turn:
         error, which tells the model that the call was not run.
         """
         known = {call.fingerprint() for call in self.native.calls}
-        twice = {event.call.id for event in found if isinstance(event, Call) and event.call.fingerprint() in known}
-        new = [self._reject_unless_enabled(event) for event in found if _call_id(event) not in twice]
+        duplicates = {event.call.id for event in found if isinstance(event, Call) and event.call.fingerprint() in known}
+        new = [self._reject_unless_enabled(event) for event in found if _call_id(event) not in duplicates]
         message = "the provider could not parse a call, which was then found in the model's text"
         return [Warning(Code.SALVAGED, message), *self.native.supersede(_SALVAGED), *self.native.adopt(new)]
 
@@ -259,7 +260,7 @@ class Turn:
         self.deltas.clear()
         self.room = _BLOCK
         self._length += len(block)
-        if self._length > self._limit:
+        if self._length > self._text_limit:
             self._blocks.clear()
         else:
             self._blocks.append(block)
@@ -267,7 +268,7 @@ class Turn:
     def _streamed_text(self) -> str | None:
         """Return the text of the turn. Returns None if it was dropped."""
         self.pack()
-        return None if self._length > self._limit else "".join(self._blocks)
+        return None if self._length > self._text_limit else "".join(self._blocks)
 
     def _with_output(self, events: list[UIEvent]) -> list[UIEvent]:
         return self._output.add_to(events) if self._output is not None else events

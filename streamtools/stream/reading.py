@@ -55,7 +55,7 @@ async def close(
                 raise
             log.warning(log_event, **fields, **loggable(error))
     if scope.cancelled_caught:
-        log.warning(log_event, **fields, error="it takes too long")
+        log.warning(log_event, **fields, error="it took too long")
 
 
 Startable: TypeAlias = AbstractAsyncContextManager[AsyncIterable[UIEvent]]
@@ -150,4 +150,4 @@ class Driver:
                 finally:
                     self._drive_scope.deadline = anyio.current_time() + self._leave_timeout
         if self._drive_scope.cancelled_caught and self._drive_scope.deadline <= anyio.current_time():
-            log.warning("stream_not_closed", error="it takes too long")
+            log.warning("stream_not_closed", error="it took too long")

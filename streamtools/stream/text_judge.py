@@ -368,7 +368,7 @@ async def decide(judge: TextJudge, piece: Piece, run_id: str | None = None) -> b
             if not is_failure(error):
                 raise
             return _verdict(judge, error, run_id)
-    return _verdict(judge, TimeoutError("it takes too long"), run_id)
+    return _verdict(judge, TimeoutError("it took too long"), run_id)
 
 
 def decide_now(judge: TextJudge, piece: Piece) -> bool:

@@ -245,7 +245,7 @@ def read_resumption(
 
 
 DECISION_TIMEOUT = 300.0
-"""The default time, in seconds, that an attended run waits for a decision."""
+"""The default time, in seconds, that a run with an approver waits for a decision."""
 
 SUSPENDED_TIMEOUT = 86_400.0
 """The default time, in seconds, that a question of a suspended run stays open: one day."""

@@ -79,7 +79,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def is_running(self) -> bool:
-        """Whether the holder may still report the outcome."""
+        """Whether the lease is valid and no outcome is recorded."""
         return self.outcome is None and self.lease_left > 0
 
     @property
@@ -308,7 +308,7 @@ async def _renew(ledger: CallLedger, scope: str, call: ToolCall, holder: str, re
 
 async def _finish(ledger: CallLedger, scope: str, call: ToolCall, holder: str, outcome: ToolOutcome | None) -> None:
     """Record the outcome, or abandon the call if `outcome` is None. If the ledger fails, log the failure."""
-    fault = "it takes too long"
+    fault = "it took too long"
     with anyio.CancelScope(deadline=anyio.current_time() + _FINISH_TIMEOUT_S, shield=True):
         try:
             if outcome is None:

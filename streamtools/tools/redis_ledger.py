@@ -29,8 +29,8 @@ from streamtools.tools.redis_client import RedisClient, Word, open_client
 from streamtools.tools.results import ToolOutcome
 
 _START = """
--- KEYS calls by their start, ended calls by their expiry, epochs, epochs by their age, then the call, the calls of its
--- run, and the hash with the token of the run's owner; ARGV now, keep, and the arguments of the operation
+-- KEYS calls by their start, ended calls by their expiry, epochs of runs, runs by the time of their epoch, a call, the
+-- calls of its run, and the hash with the token of the driving process; ARGV now, keep, arguments of the operation
 local now, keep = tonumber(ARGV[1]), tonumber(ARGV[2])
 if not now then
   local time = redis.call('TIME')
@@ -43,19 +43,19 @@ local function drop(member, call, run)
   redis.call('ZREM', KEYS[1], member)
   redis.call('ZREM', KEYS[2], member)
 end
-local function leave(call, member)  -- the call has ended, and expires when it is old and cannot be repeated
+local function close_call(call, member)  -- record that the call has ended, and when its entry expires
   redis.call('HSETNX', call, 'ended', digits(now))
   local kept = redis.call('HMGET', call, 'ended', 'until')
   redis.call('ZADD', KEYS[2], digits(math.max(kept[1] + keep, tonumber(kept[2]))), member)
 end
-local function raise(scope, epoch, token)  -- record the epoch of a run; false if it has a later one
+local function raise_epoch(scope, epoch, token)  -- record the epoch of a run; returns false if a later one is known
   for _, old in ipairs(redis.call('ZRANGEBYSCORE', KEYS[4], '-inf', digits(now - keep), 'LIMIT', 0, 100)) do
     redis.call('HDEL', KEYS[3], old)
     redis.call('ZREM', KEYS[4], old)
   end
   local known = tonumber(redis.call('HGET', KEYS[3], scope) or 0)
-  local owner = token and redis.call('HGET', token, 'token')
-  if epoch < known or owner and epoch < tonumber(string.match(owner, '%d+')) then return false end
+  local driver = token and redis.call('HGET', token, 'token')
+  if epoch < known or driver and epoch < tonumber(string.match(driver, '%d+')) then return false end
   if epoch > known then
     redis.call('HSET', KEYS[3], scope, epoch)
     redis.call('ZADD', KEYS[4], digits(now), scope)
@@ -65,18 +65,18 @@ end
 """
 _BEGIN = """
 -- ARGV scope, member, epoch, holder, lease, until, slack, owner, call, key prefixes of calls and of runs
-local scope, member, holder, til = ARGV[3], ARGV[4], ARGV[6], tonumber(ARGV[8])
-if not raise(scope, tonumber(ARGV[5]), KEYS[7]) then return 'fenced' end
+local scope, member, holder, expires = ARGV[3], ARGV[4], ARGV[6], tonumber(ARGV[8])
+if not raise_epoch(scope, tonumber(ARGV[5]), KEYS[7]) then return 'fenced' end
 local fields = redis.call('HGETALL', KEYS[5])
 if #fields > 0 then
   local kept = redis.call('HMGET', KEYS[5], 'holder', 'ended')
   if holder ~= '' and kept[1] == holder and not kept[2] then return false end
   return {digits(now), {{member, fields}}}
 end
-til = til > 0 and math.max(now, math.min(til, now + keep) + tonumber(ARGV[9])) or now
+expires = expires > 0 and math.max(now, math.min(expires, now + keep) + tonumber(ARGV[9])) or now
 local held = holder == '' and 0 or now + tonumber(ARGV[7])
 redis.call('HSET', KEYS[5], 'owner', ARGV[10], 'call', ARGV[11], 'holder', holder, 'held', digits(held),
-  'until', digits(til), 'began', digits(now))
+  'until', digits(expires), 'began', digits(now))
 redis.call('ZADD', KEYS[1], digits(now), member)
 redis.call('ZADD', KEYS[6], digits(now), member)
 for _, old in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', digits(now), 'LIMIT', 0, 100)) do
@@ -84,12 +84,12 @@ for _, old in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', digits(now), '
 end
 return false
 """
-_FENCE = "return raise(ARGV[3], tonumber(ARGV[4])) and 1 or 'fenced'"
+_FENCE = "return raise_epoch(ARGV[3], tonumber(ARGV[4])) and 1 or 'fenced'"
 _HOLD = """
 -- ARGV member, holder, seconds
 local kept = redis.call('HMGET', KEYS[5], 'holder', 'ended')
 if kept[1] ~= ARGV[4] or kept[2] then return end
-if tonumber(ARGV[5]) <= 0 then return leave(KEYS[5], ARGV[3]) end
+if tonumber(ARGV[5]) <= 0 then return close_call(KEYS[5], ARGV[3]) end
 redis.call('HSET', KEYS[5], 'held', digits(now + ARGV[5]))
 """
 _FINISH = """
@@ -98,15 +98,15 @@ local kept = redis.call('HMGET', KEYS[5], 'owner', 'held', 'ended', 'outcome')
 local is_held, is_mine = not kept[3] and tonumber(kept[2] or 0) > now, ARGV[6] == '' or ARGV[6] == kept[1]
 if not kept[1] or kept[4] or ARGV[5] == '1' and (is_held or not is_mine) then return 0 end
 redis.call('HSET', KEYS[5], 'outcome', ARGV[4])
-leave(KEYS[5], ARGV[3])
+close_call(KEYS[5], ARGV[3])
 return 1
 """
 _LIST = """
--- KEYS[5] the calls of the run, or none; ARGV start of the last call, the last call, limit, owner, key prefix of calls
+-- KEYS[5] the calls of one run, or absent; ARGV start of the last call, the last call, limit, owner, call key prefix
 local index, found = KEYS[5] or KEYS[1], {}
-local at = redis.call('ZRANK', index, ARGV[4])
-at = at and at + 1 or ARGV[4] == '' and 0 or redis.call('ZCOUNT', index, '-inf', '(' .. ARGV[3])
-local page, limit, last = redis.call('ZRANGE', index, at, at + 999, 'WITHSCORES'), tonumber(ARGV[5]), 0
+local start = redis.call('ZRANK', index, ARGV[4])
+start = start and start + 1 or ARGV[4] == '' and 0 or redis.call('ZCOUNT', index, '-inf', '(' .. ARGV[3])
+local page, limit, last = redis.call('ZRANGE', index, start, start + 999, 'WITHSCORES'), tonumber(ARGV[5]), 0
 for i = 1, #page, 2 do
   local call = ARGV[7] .. page[i]
   local owner = redis.call('HGET', call, 'owner')
@@ -120,17 +120,17 @@ return {digits(now), found, page[last] or '', page[last + 1] or ''}
 """
 _PRUNE = """
 -- ARGV first index, age, owner, key prefixes of calls and of runs
-local page, gone = redis.call('ZRANGE', KEYS[1], ARGV[3], ARGV[3] + 99), 0
+local page, deleted = redis.call('ZRANGE', KEYS[1], ARGV[3], ARGV[3] + 99), 0
 for _, member in ipairs(page) do
   local call = ARGV[6] .. member
   local kept = redis.call('HMGET', call, 'owner', 'held', 'until', 'began', 'ended')
   if kept[1] and (ARGV[5] == '' or ARGV[5] == kept[1]) and (kept[5] or tonumber(kept[2]) <= now)
       and tonumber(kept[3]) <= now and tonumber(kept[5] or kept[4]) <= now - ARGV[4] then
     drop(member, call, ARGV[7] .. string.match(member, '^%Z*'))
-    gone = gone + 1
+    deleted = deleted + 1
   end
 end
-return {#page, gone}
+return {#page, deleted}
 """
 
 

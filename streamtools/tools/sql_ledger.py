@@ -66,7 +66,10 @@ CREATE INDEX calls_began ON {prefix}calls (began, scope, key);
 CREATE TABLE {prefix}runs (scope text PRIMARY KEY, epoch int8 NOT NULL, since float8 NOT NULL);
 CREATE INDEX runs_since ON {prefix}runs (since);
 """
-"""The statements that create the tables. `{text}` is a text type whose values are ordered by their bytes."""
+"""The statements that create the tables. `{text}` is a text type whose values are ordered by their bytes.
+
+In `calls`, `held` is the time when the lease expires. In `runs`, `since` is the time when `epoch` was recorded.
+"""
 
 _PRUNE_RUNS = "DELETE FROM {prefix}runs WHERE scope IN (SELECT scope FROM {prefix}runs WHERE since <= ?1 {skip})"
 _RAISE_EPOCH = """

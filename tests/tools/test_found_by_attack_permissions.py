@@ -313,7 +313,7 @@ async def test_a_ledger_that_hangs_is_logged(monkeypatch: pytest.MonkeyPatch) ->
     with structlog.testing.capture_logs() as logs:
         held = await run_chat(PAY, "Done.", tools=bank.tools, ledger=Hanging())
     assert "executed n0: paid 5 to Ann" in held.shown
-    assert [("ledger_not_written", "it takes too long")] == [(each["event"], each["error"]) for each in logs]
+    assert [("ledger_not_written", "it took too long")] == [(each["event"], each["error"]) for each in logs]
 
 
 # What the model gets.
