@@ -9,11 +9,11 @@ reproduce both. The file is JSON Lines in UTF-8, which people can read and edit:
     {"at":97.125,"before":"a9","text":"\\"}]}\\n\\n"}
     {"at":98.0,"end":"end","bytes":1043,"sha256":"…"}
 
-**Head**, the first line. `source` is the id of the adapter for the bytes (`openai`, `latitude`), or `detect`. Optional
-fields are `title` (a description), `recorded` (date and time in ISO 8601), `request` and `response`. `request` has
-`method`, `url`, `headers`, and one field for the body: `body` for JSON or text, or `body_base64` for other bytes. If
-the body was not recorded, `left_out` holds its size. `response` has `status` and `headers`. Only headers of an
-allow-list are written, see the module `redaction`.
+**Head**, the first line. `source` is the id of the adapter for the bytes (`openai`, `latitude`), or `detect`: the
+format is detected when the recording is read. Optional fields are `title` (a description), `recorded` (date and time in
+ISO 8601), `request` and `response`. `request` has `method`, `url`, `headers`, and one field for the body: `body` for
+JSON or text, or `body_base64` for other bytes. If the body was not recorded, `left_out` holds its size. `response` has
+`status` and `headers`. Only headers of an allow-list are written, see the module `redaction`.
 
 **Chunk**, one line for each chunk. `at` is the time in milliseconds since the request was sent. A line without `at` has
 the time of the line before it. The bytes are stored after content decoding, so they are not compressed. Keys are
@@ -46,6 +46,7 @@ VERSION = 1
 """The format version of written files. Files with a higher version cannot be read."""
 
 EndKind: TypeAlias = Literal["end", "reset", "timeout", "left"]
+"""How a response ended: complete, by a broken connection, by a timeout, or because the reader closed it."""
 
 _MARK = b'{"streamtools":"recording","version":%d,' % VERSION
 _CONTINUATION_BYTES = re.compile(rb"[\x80-\xbf]{1,3}")  # the rest of a character that begins in an earlier chunk
@@ -59,7 +60,7 @@ class RecordedRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     """A recorded request.
 
     `body` is a body of JSON or text, `body_base64` is a body of other bytes. `left_out` is the size of a body that was
-    not recorded.
+    not recorded, such as "43 bytes".
     """
 
     method: str
@@ -146,7 +147,7 @@ def encode_head(head: ExchangeHead) -> bytes:
 
 def encode_chunk(chunk: Chunk) -> bytes:
     """Return the line for a chunk, with a line feed."""
-    at, data = milliseconds(chunk.at), chunk.data
+    at, data = round_time(chunk.at), chunk.data
     before = _CONTINUATION_BYTES.match(data)
     start = before.end() if before else 0
     after = _CUT_CHARACTER.search(data, max(start, len(data) - 3))
@@ -166,7 +167,7 @@ def encode_end(end: StreamEnd, *, size: int, digest: str) -> bytes:
 
     `size` is the total length of the chunks in bytes, and `digest` their SHA-256 digest in hexadecimal.
     """
-    line = Line(at=milliseconds(end.at), end=end.kind, error=end.error, bytes=size, sha256=digest)
+    line = Line(at=round_time(end.at), end=end.kind, error=end.error, bytes=size, sha256=digest)
     return _encode(line) + b"\n"
 
 
@@ -199,7 +200,7 @@ def read_end(line: Line, at: float) -> StreamEnd | None:
             return StreamEnd("reset", at, line.error)
 
 
-def milliseconds(at: float) -> float:
+def round_time(at: float) -> float:
     """Round a time in milliseconds to three decimals. Raises ValueError for a negative or infinite time."""
     if not 0 <= at < float("inf"):
         raise ValueError(f"a time must be 0 or more milliseconds, got {at!r}")

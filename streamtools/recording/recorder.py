@@ -23,17 +23,21 @@ from streamtools.recording.scrubbing import Secret, encode_secrets
 from streamtools.recording.writer import RecordingTarget, RecordingWriter, create_private_file
 
 Edit = Callable[[ExchangeHead], ExchangeHead]
-"""A function of the head of an exchange. It returns the head to write."""
+"""A function that receives the head of an exchange, and returns the head to write."""
 
 
 class RecordOptions(TypedDict, total=False):
-    """The options for recording as keywords. `RecordingTransport` describes them."""
+    """The options for recording, as keywords."""
 
     source: str
+    """The wire format of the responses. By default, it is detected during a replay."""
     redact: Iterable[Secret]
+    """Secrets to overwrite, in addition to keys of known formats and the credentials of each request."""
     edit: Edit | None
     clock: Callable[[], float]
+    """A function that returns the time in seconds."""
     record_body: bool
+    """True if request bodies are recorded. The default is False."""
 
 
 def record(stream: Any, target: RecordingTarget, **options: Unpack[RecordOptions]) -> RecordedStream:
@@ -41,8 +45,8 @@ def record(stream: Any, target: RecordingTarget, **options: Unpack[RecordOptions
 
     `stream` is a response of httpx or httpx2, another object with `aiter_bytes()`, or an asynchronous iterable of
     bytes. It may also be an object whose attribute `response` has `aiter_bytes()`. The result also has `aiter_bytes()`.
-    Pass it to `streamtools.sources`. `RecordingTransport` describes the options. The recorded times start at this call.
-    If the result is closed before its end, the recording ends with `left`.
+    Pass the result to `streamtools.sources`. `RecordOptions` describes the options. The recorded times start at this
+    call. If the result is closed before its end, the recording ends with `left`.
     """
     return RecordedStream(stream, ExchangeFile(target, **options))
 
@@ -148,6 +152,7 @@ def _response_of(stream: Any) -> Any:
 
 
 def _begin_exchange(file: ExchangeFile, response: Any) -> ExchangeRecorder:
+    """Start to record an exchange. Its head holds the request, status and headers of `response` that are known."""
     try:
         request = response.request
         start = str(request.method), str(request.url), header_items(request.headers)

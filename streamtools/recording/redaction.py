@@ -23,7 +23,7 @@ import msgspec
 
 from streamtools.json_values import fits, with_texts
 from streamtools.recording.format import ExchangeHead, RecordedRequest, RecordedResponse
-from streamtools.recording.scrubbing import LONGEST, EncodedSecrets, Secret, Secrets, encode_secrets, scrub
+from streamtools.recording.scrubbing import MAX_SECRET, EncodedSecrets, Secret, Secrets, encode_secrets, scrub
 
 HEADERS = frozenset(
     {
@@ -103,9 +103,9 @@ def credentials_in(headers: Headers, url: str = "") -> list[str]:
         name, _, value = parameter.partition("=")
         if _SECRET_NAME.search(unquote_plus(name)):
             found.append(unquote_plus(value))
-    # A search finds at most `LONGEST` bytes, so only the beginning of a long credential is searched for. One character
-    # takes up to 14 bytes: in JSON inside JSON, a character above U+FFFF is two escapes such as `\\\\ud83d`.
-    long_enough = [value[: LONGEST // 14] for value in found if len(value) >= _MIN_CREDENTIAL]
+    # A search finds at most `MAX_SECRET` bytes, so only the beginning of a long credential is searched for. One
+    # character takes up to 14 bytes: in JSON inside JSON, a character above U+FFFF is two escapes such as `\\\\ud83d`.
+    long_enough = [value[: MAX_SECRET // 14] for value in found if len(value) >= _MIN_CREDENTIAL]
     return list(dict.fromkeys(long_enough))[:_MAX_CREDENTIALS]
 
 

@@ -1,8 +1,8 @@
 r"""Overwrites keys in the bytes of a stream, even if chunk boundaries split a key.
 
 A response can contain a key, because an error message repeats it or because the model writes it. Recordings are shared
-with other people, so they must not hold keys. Each byte of a key is replaced by `*`, which keeps all lengths. The
-prefix of the key remains: `sk-****************`.
+with other people, so they must not hold keys. Each byte after the prefix of a key is replaced by `*`, as in
+`sk-****************`. This keeps all lengths. Other secrets, which the caller passes, are overwritten completely.
 
 The bytes are searched twice. First the raw bytes are searched for whole keys. In a key, `\/` may stand for `/`. A key
 may follow an escape of JSON or a URL directly, as in `\nsk-…` or `%20sk-…`. Second, the values of all JSON fields with
@@ -11,8 +11,8 @@ Text in other encodings is not searched. A secret without a known format is foun
 
 A key never contains a line end. So whole lines are searched, and an unfinished line is buffered. A line of more than
 `MAX_LINE` bytes is searched in parts. A part or a joined value may end with the beginning of a key. This end, at most
-`LONGEST` bytes, is then searched again together with the next data. Events that contain the possible beginning of a key
-are buffered until it is complete or excluded, at most `MAX_BUFFERED` bytes.
+`MAX_SECRET` bytes, is then searched again together with the next data. Events that contain the possible beginning of a
+key are buffered until it is complete or excluded, at most `MAX_BUFFERED` bytes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import NamedTuple, TypeAlias
 
 from streamtools.rules.key_formats import FORMATS
 
-LONGEST = 4096
+MAX_SECRET = 4096
 """The maximum length in bytes of a secret text, of a match of a secret pattern, and of the head of a JWT."""
 
 MAX_LINE = 64 * 1024
@@ -34,13 +34,12 @@ MAX_LINE = 64 * 1024
 MAX_BUFFERED = 16 * 1024
 """The maximum number of bytes that are buffered because a joined field may end with the beginning of a key."""
 
-# Known key formats: the pattern of a character after the prefix, the minimum number of these characters, and the
-# prefixes. The last row finds the values of Authorization headers, which may be inside JSON.
-
 _TOKEN = rb"[A-Za-z0-9_-]"
 _WIDE = rb"(?:[A-Za-z0-9._~+/=-]|\\/)"
 # A key does not begin inside a word. It may follow the end of an escape: "\n", "\u00e9" or "%20".
 _BOUNDARY = rb"(?:(?<![A-Za-z0-9_-])|(?<=\\[bfnrt])|(?<=\\u[0-9A-Fa-f]{4})|(?<=%[0-9A-Fa-f]{2}))"
+# Known key formats: the pattern of a character after the prefix, the minimum number of these characters, and the
+# prefixes. The last row finds the values of Authorization headers, which may be inside JSON.
 _FORMATS: list[tuple[bytes, int, list[bytes]]] = [
     *(
         (character.encode(), minimum, [prefix.encode() for prefix in prefixes])
@@ -49,16 +48,16 @@ _FORMATS: list[tuple[bytes, int, list[bytes]]] = [
     (_WIDE, 16, [b"[Bb]earer ", b"BEARER ", b"[Bb]earer%20"]),
 ]
 # A JWT such as "eyJhbGciOi….eyJzdWIiOi…", and the rest of an incomplete JWT after "eyJ"
-_JWT = rb"eyJ(?=[A-Za-z0-9_-]{8,%d}\.[A-Za-z0-9_-]{8})([A-Za-z0-9_.-]*)" % (LONGEST - 16)
+_JWT = rb"eyJ(?=[A-Za-z0-9_-]{8,%d}\.[A-Za-z0-9_-]{8})([A-Za-z0-9_.-]*)" % (MAX_SECRET - 16)
 _PARTIAL_JWT = rb"[A-Za-z0-9_-]*(?:(?<=[A-Za-z0-9_-]{8})\.[A-Za-z0-9_-]{0,7})?"
 
 
-def _complete(character: bytes, minimum: int, prefix: bytes) -> bytes:
+def _whole_key(character: bytes, minimum: int, prefix: bytes) -> bytes:
     """Return a pattern of whole keys. Its group is the part of the key to overwrite."""
     return rb"%s(?=%s{%d})(%s*)" % (prefix, character, minimum, _WIDE if character == _WIDE else _TOKEN)
 
 
-def _partial(prefix: bytes, rest: bytes) -> bytes:
+def _key_beginning(prefix: bytes, rest: bytes) -> bytes:
     """Return a pattern that matches any beginning of `prefix`, or the whole prefix followed by the pattern `rest`."""
     pattern = rb"(%s\\?)" % rest  # a trailing backslash may begin an escaped slash
     for atom in reversed(re.findall(rb"\[[^]]*\]|.", prefix)):
@@ -66,21 +65,22 @@ def _partial(prefix: bytes, rest: bytes) -> bytes:
     return pattern
 
 
-def _any(patterns: Iterable[bytes]) -> re.Pattern[bytes]:
+def _compile_any(patterns: Iterable[bytes]) -> re.Pattern[bytes]:
     return re.compile(_BOUNDARY + b"(?:" + b"|".join(patterns) + b")")
 
 
 _ROWS = [(character, minimum, prefix) for character, minimum, prefixes in _FORMATS for prefix in prefixes]
-_KEY = _any([*(_complete(*row) for row in _ROWS), _JWT])
+_KEY = _compile_any([*(_whole_key(*row) for row in _ROWS), _JWT])
 # Patterns of the beginnings of keys. They are sorted, so that `hf_` precedes `hf_oauth_`: "hf_oa" may begin either key.
 _BEGINNINGS = sorted((prefix, b"%s{0,%d}" % (character, minimum - 1)) for character, minimum, prefix in _ROWS)
-_PARTIAL_KEY = _any(b"(?:%s)\\Z" % _partial(*row) for row in [*_BEGINNINGS, (b"eyJ", _PARTIAL_JWT)])
+_PARTIAL_KEY = _compile_any(b"(?:%s)\\Z" % _key_beginning(*row) for row in [*_BEGINNINGS, (b"eyJ", _PARTIAL_JWT)])
 _HINTS = {max(re.sub(rb"\[.*?\]", b"|", prefix).split(b"|"), key=len) for _, _, prefix in _ROWS} | {b"eyJ"}
 """Each key contains one of these texts. Fast path: a search for them is 20 times as fast as a search for patterns."""
 
 Secret: TypeAlias = str | re.Pattern[str]
 """A secret text, or a compiled pattern that matches secrets. The pattern is applied to bytes, so `\\w` matches only
-ASCII characters, and `.` matches one byte. Matches that contain a line end or more than `LONGEST` bytes are not found.
+ASCII characters, and `.` matches one byte. Matches that contain a line end or more than `MAX_SECRET` bytes are not
+found.
 """
 
 
@@ -117,10 +117,10 @@ class Scrubber:
     """
 
     def __init__(self, secrets: Secrets = ()) -> None:
-        known = encode_secrets(secrets)
-        self._texts, patterns = known
+        encoded = encode_secrets(secrets)
+        self._texts, patterns = encoded
         # After a secret is overwritten, the bytes after it may begin a word and match a key format. Search again.
-        self._second_pass = Scrubber() if any(known) else None
+        self._second_pass = Scrubber() if any(encoded) else None
         self._raw = _SearchedText(self._texts, patterns, joined=False)
         self._fields: dict[bytes, _SearchedText] = {}  # by field name: the joined values of the field
         self._buffer = bytearray()  # the bytes that were fed and not returned
@@ -201,7 +201,7 @@ class _SearchedText:
 
         A match of a pattern is decided at the end of its line. With `is_last=True`, the line ends after `data`.
         """
-        self._forget(self._search_from + LONGEST, self._decided)  # drop the middle of a very long key
+        self._forget(self._search_from + MAX_SECRET, self._decided)  # drop the middle of a very long key
         self._forget(0, min(self._search_from, self._decided) - _LOOKBEHIND)
         self._text += data
         stop = position + len(data)
@@ -250,7 +250,7 @@ class _SearchedText:
 
         Of a long line, return the index of its last part, in which a match may continue.
         """
-        return max(self._decided, self._text.rfind(b"\n") + 1, len(self._text) - LONGEST)
+        return max(self._decided, self._text.rfind(b"\n") + 1, len(self._text) - MAX_SECRET)
 
     def _find_partial_key(self) -> re.Match[bytes] | None:
         return _PARTIAL_KEY.search(self._text, self._unfinished_line())
@@ -283,11 +283,11 @@ class _SearchedText:
 
 def scrub(data: bytes, secrets: Secrets = ()) -> bytes:
     """Return `data` with its secrets overwritten. `data` must be complete."""
-    known = encode_secrets(secrets)
+    encoded = encode_secrets(secrets)
     clean = bytearray(data)
-    for position in _SearchedText(*known, joined=False).add(data, 0, is_last=True):
+    for position in _SearchedText(*encoded, joined=False).add(data, 0, is_last=True):
         clean[position] = _ASTERISK
-    return scrub(bytes(clean)) if any(known) else bytes(clean)
+    return scrub(bytes(clean)) if any(encoded) else bytes(clean)
 
 
 def encode_secrets(secrets: Secrets) -> EncodedSecrets:
@@ -296,7 +296,7 @@ def encode_secrets(secrets: Secrets) -> EncodedSecrets:
         return secrets
     secrets = list(secrets)
     texts = {encoded for secret in secrets if isinstance(secret, str) for encoded in _encodings(secret)}
-    return EncodedSecrets(list(texts), [_in_bytes(secret) for secret in secrets if isinstance(secret, re.Pattern)])
+    return EncodedSecrets(list(texts), [_to_bytes(secret) for secret in secrets if isinstance(secret, re.Pattern)])
 
 
 def _encodings(secret: str) -> set[bytes]:
@@ -311,12 +311,12 @@ def _encodings(secret: str) -> set[bytes]:
             escaped = json.dumps(escaped, ensure_ascii=ensure_ascii)[1:-1]
             texts.add(escaped)
     encoded = {text.encode(errors="surrogatepass") for text in texts}
-    if not secret or max(map(len, encoded)) > LONGEST:
-        raise ValueError(f"a secret text must have 1 to {LONGEST} bytes, also when it is escaped in JSON")
+    if not secret or max(map(len, encoded)) > MAX_SECRET:
+        raise ValueError(f"a secret text must have 1 to {MAX_SECRET} bytes, also when it is escaped in JSON")
     return encoded
 
 
-def _in_bytes(pattern: re.Pattern[str]) -> re.Pattern[bytes]:
+def _to_bytes(pattern: re.Pattern[str]) -> re.Pattern[bytes]:
     try:
         return re.compile(pattern.pattern.encode(), pattern.flags & ~re.UNICODE)
     except (re.error, ValueError) as error:

@@ -172,7 +172,7 @@ class ReplayTransport(ClientTransport):
     client waits until it closes the response or its timeout expires.
 
     `options` are the options of `Playback` and apply to every exchange. `vary(exchange)` returns options that replace
-    them for one exchange. By default, the read timeout of the request is used.
+    them for one exchange. `read_timeout` defaults to the read timeout of the request.
 
     HTTP clients and SDKs may hide the errors of this transport. So call `check` at the end of a test, which raises them
     again. Raises RecordingError for recordings that cannot be read, and ValueError for invalid options.
@@ -221,7 +221,7 @@ class ReplayTransport(ClientTransport):
             if offset > size:
                 messages.append(unreached_fault(str(exchange), fault, offset, size))
             elif fault != "stall_after":  # a stall does not affect a reader that stopped before it
-                messages.append(f"{exchange}: {fault}={offset} was not reached: the reader left earlier")
+                messages.append(f"{exchange}: {fault}={offset} was not reached: the reader closed the response earlier")
         return messages
 
     def check(self) -> None:

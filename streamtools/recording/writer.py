@@ -105,8 +105,8 @@ class RecordingWriter:
         self.close()
 
     def _check_time(self, at: float) -> float:
-        """Return the rounded time. Raises ClosedError if the recording has ended."""
-        at = file_format.milliseconds(at)
+        """Return the rounded time. Raises ValueError for an invalid time, and ClosedError after the end."""
+        at = file_format.round_time(at)
         if self._ended:
             raise ClosedError("the recording is closed")
         return at

@@ -78,7 +78,7 @@ class Instruments:
     def count_events(self, events: Sequence[Any], model: str | None) -> None:
         """Count the calls, errors, warnings and rule matches in the events of a model's response."""
 
-        def count(name: str, **labels: str | None) -> None:
+        def add_one(name: str, **labels: str | None) -> None:
             attributes = {f"streamtools.{key}": value for key, value in labels.items() if value is not None}
             if model is not None:
                 attributes["gen_ai.request.model"] = model
@@ -87,19 +87,19 @@ class Instruments:
         for event in events:
             kind = type(event)
             if kind is Call:
-                count("calls", dialect=event.call.dialect)
+                add_one("calls", dialect=event.call.dialect)
             elif kind is Error:
                 dialect = event.call.dialect if event.call is not None else event.dialect
-                count("errors", code=event.code.value, dialect=dialect)
+                add_one("errors", code=event.code.value, dialect=dialect)
                 if event.code is Code.TRUNCATED:
-                    count("cut_calls", dialect=dialect)
+                    add_one("cut_calls", dialect=dialect)
             elif kind is Warning:
                 if event.code is Code.NEAR_MISS:
-                    count("near_misses", dialect=event.dialect)
+                    add_one("near_misses", dialect=event.dialect)
                 else:
-                    count("warnings", code=event.code.value)
+                    add_one("warnings", code=event.code.value)
             elif kind is Matched:
-                count("rule_matches", rule=event.rule, action=event.action)
+                add_one("rule_matches", rule=event.rule, action=event.action)
 
     def record_usage(self, usage: Usage, attributes: dict[str, Any]) -> None:
         for token_type, tokens in (("input", usage.input), ("output", usage.output)):

@@ -55,7 +55,7 @@ the number of different attribute values must be limited."""
 class Instrumentation:
     """The settings of `instrument`. It implements `streamtools.observing.Observer`. At most one is installed.
 
-    `live_runs` holds the runs that have not ended, by the `id()` of the object.
+    `live_runs` maps the `id()` of each `RunSpans` whose run has not ended to this object.
     """
 
     tracer: trace.Tracer
@@ -78,7 +78,10 @@ class _RequestSpan:
     def __init__(
         self, settings: Instrumentation, parent: Context, origin: Sequence[Any], source: object, clean: Clean
     ) -> None:
-        """`origin` holds the wire format, the host and the model. Missing values at its end are unknown."""
+        """`origin` holds the wire format, the host and the model. Missing values at its end are unknown.
+
+        `source` yields the events of the response. `clean` removes the matches of text rules.
+        """
         format, host, model = (*origin, None, None, None)[:3]
         self.attributes: dict[str, Any] = {
             "gen_ai.operation.name": "chat",
@@ -144,7 +147,7 @@ class _RequestSpan:
                 self.calls.append(event.call)
 
     def end(self, error: str | None) -> None:
-        """End the span with the time at which the response was complete. `error` is the `error.type`, if any."""
+        """End the span at the time at which the response was complete, or now. `error` is the `error.type`, if any."""
         context.detach(self._token)
         settings, span, step = self._settings, self.span, self.step or StepEnd(0, None)
         duration = (self.ended_at or perf_counter()) - self.started_at
@@ -172,8 +175,8 @@ class _RequestSpan:
 class RunSpans:
     """Records the spans and metrics of one run. It implements `streamtools.observing.ObservedRun`.
 
-    `machine` applies the text rules of the run to attributes. `resumed` is the `traceparent` of the run that this run
-    resumes, or empty.
+    `machine` removes the matches of text rules from attributes, and counts the buffered text. `resumed` is the
+    `traceparent` of the run that this run resumes, or empty.
     """
 
     def __init__(self, settings: Instrumentation, run_id: str, machine: Redactor, resumed: str) -> None:

@@ -114,7 +114,8 @@ def assert_defined_per_character(deltas: Sequence[str], **options: Any) -> None:
 
 Kind: TypeAlias = Literal["text", "reasoning", "tag", "space", "call", "refused", "result", "skipped"]
 """The kind of a section. `tag` is markup, `space` is markup of white space only. `call` is a valid or malformed call.
-`refused` is a malformed call that is shown as text, and `result` is a tool result that the model invented."""
+`refused` is a malformed call that is shown as text, and `result` is a tool result that the model invented. `skipped` is
+text of a call that exceeds a limit."""
 
 
 class InputSection(NamedTuple):
@@ -130,7 +131,7 @@ def sections(text: str, events: Iterable[UIEvent], previous: Kind | None = None)
     `previous` is the kind of the section before `text`, or None if `text` is the beginning.
     """
     found: list[InputSection] = []
-    at = 0
+    position = 0
     refused = False  # True if the next text event contains a malformed call
     for event in events:
         kind: Kind
@@ -149,15 +150,15 @@ def sections(text: str, events: Iterable[UIEvent], previous: Kind | None = None)
                 kind = "result"
             case ui_events.Warning(code=Code.SKIPPED, count=int(count)):
                 kind = "text" if previous == "text" else "skipped"  # the rest of a hidden text, or of a call
-                piece = text[at : at + count]
+                piece = text[position : position + count]
                 assert count == len(piece), f"{count} characters are skipped, but only {len(piece)} remain"
             case ui_events.Warning(code=code) if code in MALFORMED:
                 refused = True
                 continue
             case _:
                 continue
-        assert piece == text[at : at + len(piece)], f"at {at}: {event}"
-        at += len(piece)
+        assert piece == text[position : position + len(piece)], f"at {position}: {event}"
+        position += len(piece)
         refused = False
         previous = kind
         found.append(InputSection(kind, piece))
@@ -227,7 +228,7 @@ def may_become(text: str, parts: Parts) -> bool:
             return any(may_become(text, (word, *rest) if word else rest) for word in words)
         case Maybe(inner):
             return may_become(text, (*inner, *rest)) or may_become(text, rest)
-    # a run of `least` to `most` of the characters
+    # `first` is a `Some`: from `least` to `most` of its characters
     run = re.compile(f"[{first.characters}]{{0,{first.most}}}").match(text)
     assert run is not None
     length = run.end()
@@ -279,8 +280,8 @@ def assert_laws(
     (dialect,) = choose_dialects([dialect])
     declared = material.TOOLS if tools is None else tools
     signatures = dict(Declared(declared).signatures(parameters=True))
-    matter = material.Material(dialect, signatures, calls if calls is not None else material.usual_calls())
-    silent = [each.marker.search_pattern() for each in matter.openers if each.kind == "result" or not each.announces]
+    inputs = material.Material(dialect, signatures, calls if calls is not None else material.usual_calls())
+    silent = [each.marker.search_pattern() for each in inputs.openers if each.kind == "result" or not each.announces]
     check = _Laws(dialect, declared, material.markers(dialect, signatures), silent)
     settings = hypothesis.settings(
         max_examples=examples,
@@ -311,15 +312,15 @@ def assert_laws(
             raise AssertionError(f"dialect {dialect.id!r} breaks the law of {law}: {error}") from error
 
     assert_hold(  # the simplest laws first, because an error in a dialect may break several laws
-        matter.texts,
+        inputs.texts,
         *(check.totality, check.conservation, check.chunk_invariance, check.promptness),
         *(check.paired_lifecycle, check.one_ending, check.limits),
     )
-    assert_hold(matter.documents, check.round_trip, check.promptness_of_calls, check.results)
+    assert_hold(inputs.documents, check.round_trip, check.promptness_of_calls, check.results)
 
 
 class _Laws:
-    """Has one method for each law. Its arguments are a text or a document, and the positions at which to split it."""
+    """Has one method for each law. A method gets a text or a document, and the positions at which to split it."""
 
     def __init__(self, dialect: Dialect, tools: Any, markers: Sequence[Parts], silent: Sequence[str]) -> None:
         self._dialect = dialect

@@ -101,10 +101,10 @@ class Document:
 
 def examples(parts: Parts) -> Iterator[str]:
     """Yield short texts that match the marker."""
-    return map("".join, product(*map(_examples, parts)))
+    return map("".join, product(*map(_examples_of_part, parts)))
 
 
-def _examples(part: Part) -> Sequence[str]:
+def _examples_of_part(part: Part) -> Sequence[str]:
     match part:
         case str():
             return (part,)
@@ -153,6 +153,7 @@ class Material:
         calls: st.SearchStrategy[tuple[str, dict[str, Any]]],
     ) -> None:
         self.openers = openers(dialect, dict(tools))
+        # Some calls are read only at the start of the text.
         self._at_start = any(opener.where == "start" for opener in self.openers)
         whole_markers = [
             *(text for opener in self.openers for text in islice(examples((*opener.parts, *opener.ahead)), 5)),
@@ -164,19 +165,20 @@ class Material:
         self.documents = self._documents()
 
     def _texts(self, whole_markers: Sequence[str]) -> st.SearchStrategy[str]:
-        good = self.calls.map(lambda call: call.text)
+        """Return a strategy of texts: joined pieces such as prose, parts of markers, and valid, broken or cut calls."""
+        valid = self.calls.map(lambda call: call.text)
         marks = st.sampled_from(whole_markers)
-        halves = st.builds(lambda text, at: text[: 1 + at % len(text)], marks, st.integers(0, 99))
+        cut_marks = st.builds(lambda text, at: text[: 1 + at % len(text)], marks, st.integers(0, 99))
         in_code = st.builds(str.__add__, st.sampled_from(CODE), marks)
-        bad = st.builds(_broken, good, st.integers(0, 400), st.sampled_from(["", '"', "}", "{", "x", "\n\n", "\x01"]))
-        short = st.builds(lambda text, at: text[: at % (len(text) + 1)], good, st.integers(0, 400))
+        bad = st.builds(_broken, valid, st.integers(0, 400), st.sampled_from(["", '"', "}", "{", "x", "\n\n", "\x01"]))
+        cut_off = st.builds(lambda text, at: text[: at % (len(text) + 1)], valid, st.integers(0, 400))
         mixed = st.sampled_from([*whole_markers, *JSON, *PROSE, *MARKDOWN, *TAGS])
         pieces = st.one_of(
-            *(marks, halves, in_code, mixed, mixed, mixed, good, good, bad, short, st.text(max_size=3)),
-            good.map(lambda text: f"\n{text}\n"),
+            *(marks, cut_marks, in_code, mixed, mixed, mixed, valid, valid, bad, cut_off, st.text(max_size=3)),
+            valid.map(lambda text: f"\n{text}\n"),
         )
         texts = st.lists(pieces, min_size=1, max_size=10).map("".join)
-        return st.builds(str.__add__, st.one_of(marks, good, bad), texts) if self._at_start else texts
+        return st.builds(str.__add__, st.one_of(marks, valid, bad), texts) if self._at_start else texts
 
     def _documents(self) -> st.SearchStrategy[Document]:
         """Return a strategy of documents: prose without code blocks or quotes, with valid calls on separate lines."""
@@ -201,10 +203,10 @@ def _prose(parts: Sequence[str]) -> st.SearchStrategy[str]:
     return st.lists(st.sampled_from(parts), max_size=3).map(lambda chosen: "".join(chosen) + "\n")
 
 
-def _broken(text: str, at: int, replacement: str) -> str:
-    """Replace the character at the index `at`, modulo the length."""
-    at = at % (len(text) + 1)
-    return text[:at] + replacement + text[at + 1 :]
+def _broken(text: str, number: int, replacement: str) -> str:
+    """Replace the character at an index, which is `number` modulo the length plus one."""
+    index = number % (len(text) + 1)
+    return text[:index] + replacement + text[index + 1 :]
 
 
 def usual_calls() -> st.SearchStrategy[tuple[str, dict[str, Any]]]:

@@ -1,8 +1,8 @@
 """Blocks the network during a test. An attempt to use the network raises an error, and is added to a list.
 
 asyncio, trio and Python clients connect, send and resolve names with functions of the standard library. These functions
-are replaced during the test. An event loop in C, such as uvloop, connects without them. It is blocked only if it
-resolves names with Python.
+are replaced during the test. An event loop in C, such as uvloop, connects without them. Such a loop is blocked
+only if it resolves names with Python.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ def blocked(advice: str, *, allow: Collection[str] = ()) -> Iterator[list[str]]:
         *((socket.socket, name, partial(guard.wrap_send, address=part)) for name, part in _ADDRESS_ARGUMENTS.items()),
         (socket, "getaddrinfo", guard.wrap_resolve),
     ]
-    with ExitStack() as replaced:
+    with ExitStack() as stack:
         for owner, name, wrap in replacements:
             if hasattr(owner, name):  # not all systems have all of these functions
-                replaced.enter_context(patch.object(owner, name, wrap(getattr(owner, name))))
+                stack.enter_context(patch.object(owner, name, wrap(getattr(owner, name))))
         yield guard.attempts
 
 
@@ -58,9 +58,9 @@ class _Guard:
 
     def wrap_send(self, send: Callable[..., Any], *, address: slice) -> Callable[..., Any]:
         def checked(sock: socket.socket, *args: Any) -> Any:
-            for to in args[address]:
-                if sock.family in (socket.AF_INET, socket.AF_INET6) and isinstance(to, tuple) and len(to) > 1:
-                    self._check(to[0], to[1])
+            for target in args[address]:
+                if sock.family in (socket.AF_INET, socket.AF_INET6) and isinstance(target, tuple) and len(target) > 1:
+                    self._check(target[0], target[1])
             return send(sock, *args)
 
         return checked
@@ -69,6 +69,7 @@ class _Guard:
         def checked(host: Any, *args: Any, **named: Any) -> Any:
             self._check(host, named.get("port", args[0] if args else None))
             found = resolve(host, *args, **named)
+            # The addresses of an allowed host are also allowed.
             self._allowed.update(str(item[4][0]).lower() for item in found)
             return found
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from streamtools.recording.scrubbing import LONGEST, MAX_BUFFERED, MAX_LINE, Scrubber, Secret, scrub
+from streamtools.recording.scrubbing import MAX_BUFFERED, MAX_LINE, MAX_SECRET, Scrubber, Secret, scrub
 from tests.support.cases import cases, together
 from tests.support.planted import KEYS, core
 
@@ -100,12 +100,12 @@ def test_a_key_longer_than_the_buffer_is_overwritten() -> None:
     data = b"see sk-" + key + b". sky\n"
     expected = b"see sk-" + b"*" * len(key) + b". sky\n"
     assert expected == scrub(data)
-    for size in (1000, LONGEST, MAX_LINE, 2 * MAX_LINE):
+    for size in (1000, MAX_SECRET, MAX_LINE, 2 * MAX_LINE):
         assert expected == in_pieces(data, range(size, len(data), size), ())
 
 
 @pytest.mark.parametrize(
-    "place", [MAX_LINE - 30, MAX_LINE - LONGEST - 10, MAX_LINE - LONGEST, MAX_LINE, 2 * MAX_LINE - 20]
+    "place", [MAX_LINE - 30, MAX_LINE - MAX_SECRET - 10, MAX_LINE - MAX_SECRET, MAX_LINE, 2 * MAX_LINE - 20]
 )
 def test_parts_of_a_long_line_overlap(place: int) -> None:
     data = b"x " * (place // 2) + b" ".join(each.encode() for each in PLANTED) + b" x" * MAX_LINE
@@ -134,7 +134,7 @@ def test_an_escaped_slash_belongs_to_a_token() -> None:
 def test_the_head_of_a_jwt_has_a_maximum_length() -> None:
     scrubber = Scrubber()
     assert b"" == scrubber.feed(b"eyJ" + b"a" * 1000)
-    assert MAX_LINE - LONGEST <= len(scrubber.feed(b"a" * MAX_LINE))
+    assert MAX_LINE - MAX_SECRET <= len(scrubber.feed(b"a" * MAX_LINE))
     data = b"eyJ" + b"a" * 5000 + b".eyJabcdefgh.abcdefgh"
     assert data.replace(b"abcdefgh.abcdefgh", b"*" * 17) == in_pieces(data, range(1, len(data)), ())
 
@@ -179,12 +179,12 @@ def test_a_match_ends_at_the_line_end() -> None:
     assert b"****\n" == scrubber.feed(b"1B\n")
     assert b"a1\n2b\n" == scrubber.feed(b"a1\n2b\n")
     assert b"" == scrubber.feed(b"-" * MAX_LINE)
-    assert MAX_LINE + 5 == len(scrubber.feed(b"-" * (LONGEST + 5)))
-    assert b"-" * LONGEST == scrubber.close(complete=True)
+    assert MAX_LINE + 5 == len(scrubber.feed(b"-" * (MAX_SECRET + 5)))
+    assert b"-" * MAX_SECRET == scrubber.close(complete=True)
 
 
 def test_a_match_that_is_too_long_is_overwritten_in_parts() -> None:
-    data = b"a" * (3 * LONGEST)
+    data = b"a" * (3 * MAX_SECRET)
     assert b"*" * len(data) == in_pieces(data, [10, 5000], [re.compile("a+")])
 
 

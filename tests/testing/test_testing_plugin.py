@@ -222,7 +222,7 @@ SHORT = """
     [
         ("reset_after=6000", "*: reset_after=6000 was not reached: the response has 168 bytes"),
         pytest.param("stall_after=6000", "*: stall_after=6000 was not reached*168 bytes", marks=pytest.mark.deep),
-        ("cut_after=160", "*: cut_after=160 was not reached: the reader left earlier"),
+        ("cut_after=160", "*: cut_after=160 was not reached: the reader closed the response earlier"),
         pytest.param("stall_after=160", "", marks=pytest.mark.deep),
         ("cut_after=1", ""),
         pytest.param(
