@@ -49,7 +49,7 @@ Review: TypeAlias = Callable[
 
 It gets these messages in OpenAI's format, and returns the messages to send. If it returns None, the run ends."""
 
-NOT_EMULATED = "no function tools: calls of other tools are not emulated"
+NOT_EMULATED = "there are no function tools, and calls of other tools are not emulated"
 
 _PARAMETERS = ("tools", "follow_up", "max_steps", "request", *StreamOptions.__annotations__)
 # Options that users pass to chat() by mistake, and what to pass instead.
@@ -136,8 +136,8 @@ class Chat(ToolStream):
         self._dialects = options.get("dialects")
         self._writer = RequestWriter(request, self._registry, self._dialects, native, options["output"].type)
         # An emulation uses a probe, a state machine that looks for calls in an answer. It applies no text rules.
-        probed = replace(options.get("parser", DEFAULT_PARSER), new_id=new_call_id)
-        self._probe_keywords = parser_keywords(probed, DEFAULT_TEXT)
+        probe_parser = replace(options.get("parser", DEFAULT_PARSER), new_id=new_call_id)
+        self._probe_keywords = parser_keywords(probe_parser, DEFAULT_TEXT)
         self._messages = close_answered_calls(history, self._writer.dialects)
         self._sent = 0  # the number of steps whose turns and results are already in `_messages`
         self._body = deepcopy(dict(request.body))
@@ -210,8 +210,8 @@ class Chat(ToolStream):
             dialects=self._dialects,
             **self._probe_keywords,
         )
-        first, base = None if mode == "force" else normal, self._writer.with_type(ask, self._model)
-        return EmulatedReply(self._model, first, base, self._emulation, probe=probe, think=self._think)
+        first, untaught = None if mode == "force" else normal, self._writer.with_type(ask, self._model)
+        return EmulatedReply(self._model, first, untaught, self._emulation, probe=probe, think=self._think)
 
     def _write(self, ask: Ask, model: Model) -> Ask:
         """Return the request `ask`, adapted to `model`."""

@@ -178,7 +178,8 @@ class FailoverReply:
     async def _fail(self, answer: SharedAnswer, fault: SourceError) -> Sequence[SourceEvent]:
         """Handle the failure `fault` of the current model, and return the next events.
 
-        If another model can answer, its request is prepared. Otherwise the events end with `fault`.
+        If another model can answer, its request is prepared. Otherwise the events end with `fault`. If a call of the
+        answer has run, the events end with the completed step, and the next request goes to another model.
         """
         fallback, policy = self._fallback, self._fallback.on_break
         fallback.circuits.record(answer.index, failed=True)

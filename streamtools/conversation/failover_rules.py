@@ -35,9 +35,9 @@ CONTINUE_PROMPT = (
     "Your last answer was interrupted by a technical fault, and the reader has already seen everything that you wrote. "
     "Go on exactly where it stops, in the middle of a word if need be. Repeat nothing, and do not mention this."
 )
-SHORTEST = 16
+MIN_REPETITION = 16
 """The length of the shortest repetition that is removed, in characters. A shorter one may be new text."""
-WINDOW = 16 * 1024
+REPETITION_WINDOW = 16 * 1024
 """The number of characters at the end of the shown text that are searched for a repetition."""
 RETRYABLE_STATUSES = (408, 429)
 """The HTTP statuses below 500 after which the next model is tried."""
@@ -45,12 +45,12 @@ RETRYABLE_STATUSES = (408, 429)
 
 @dataclass
 class Circuit:
-    """The recent failures of one model. While its circuit is open, the model is tried after the others."""
+    """The circuit of one model. It opens after several failures. While it is open, the model is tried last."""
 
     failures: int = 0
     """The number of consecutive failures."""
     open_until: float = 0.0
-    """The clock time at which the circuit closes."""
+    """The clock time until which the circuit is open."""
 
 
 class Circuits(list[Circuit]):
@@ -183,15 +183,15 @@ class Continuation:
     space, the white space is removed. With `"echoed"`, a repetition of the whole prefill is removed as well.
 
     With `"instructed"`, text at the beginning of the answer is removed if it repeats the end of the shown text. The
-    repetition must have at least `SHORTEST` characters, and must not begin inside a word of the shown text. It must not
-    occur earlier in the last `WINDOW` characters of the shown text. If the answer could begin with repetitions of
-    several lengths, no text is removed.
+    repetition must have at least `MIN_REPETITION` characters, and must not begin inside a word of the shown text. It
+    must not occur earlier in the last `REPETITION_WINDOW` characters of the shown text. If the answer could begin with
+    repetitions of several lengths, no text is removed.
     """
 
     def __init__(self, shown: str, how: Literal["prefilled", "echoed", "instructed"]) -> None:
         self._shown = shown
         self._instructed = instructed = how == "instructed"
-        self._window_start = max(0, len(shown) - WINDOW)  # index in `shown` at which the search begins
+        self._window_start = max(0, len(shown) - REPETITION_WINDOW)  # index in `shown` at which the search begins
         self._found_at = self._window_start  # with "instructed", the index in `shown` at which the buffered text occurs
         self._pending = ""
         self._space = "" if instructed else shown[len(shown.rstrip()) :]
@@ -258,7 +258,7 @@ class Continuation:
         self._decided = True
         shown, text = self._shown, self._pending
         max_length = min(len(text), len(shown) - self._window_start)
-        lengths = [length for length in range(SHORTEST, max_length + 1) if shown.endswith(text[:length])]
+        lengths = [length for length in range(MIN_REPETITION, max_length + 1) if shown.endswith(text[:length])]
         if len(lengths) != 1:
             return text
         begin = len(shown) - lengths[0]

@@ -187,7 +187,7 @@ _MESSAGES_FIELDS = {
     "messages", "model", "system", "tools", "tool_choice", "max_tokens", "stream", "stop_sequences", "metadata",
     "output_config", "output_format", "cache_control", "thinking", "context_management",
 }  # fmt: skip
-"""Fields of Messages that are not sent to the upstream unchanged."""
+"""Fields of Anthropic's Messages that are not sent to the upstream unchanged."""
 _RUN_BY_PROVIDER = ("mcp_servers", "container")
 
 
@@ -196,7 +196,7 @@ def _read_anthropic(body: Body) -> ClientRequest:
         raise InvalidRequest("`max_tokens` is required and must be an integer.", "max_tokens")
     for name in _RUN_BY_PROVIDER:
         if body.get(name):
-            raise InvalidRequest(f"`{name}` is run by the provider, which is not called. Run it as a tool.", name)
+            raise InvalidRequest(f"`{name}` is not supported: only Anthropic runs it. Declare a function tool.", name)
     common = _common_fields("anthropic", body, "anthropic")
     choice = body.get("tool_choice")
     common["parallel"] = not (isinstance(choice, dict) and choice.get("disable_parallel_tool_use") is True)
@@ -283,7 +283,7 @@ def _read_tool(tool: object, api: _ToolAPI) -> DeclaredTool:
     kind = tool.get("type", "custom" if api == "anthropic" else "function") if isinstance(tool, Mapping) else None
     if not isinstance(tool, Mapping) or kind not in ("function", "custom"):
         raise InvalidRequest(
-            f"A tool of type {kind!r} is run by the provider, which is not called. Declare a function and run it.",
+            f"A tool of type {kind!r} is not supported: only its provider can run it. Declare a function and run it.",
             "tools",
         )
     inner = tool.get(kind) if api == "function" else tool

@@ -83,7 +83,7 @@ class Delivery:
         self._route = route
         self._unchanged = isinstance(exchange, PassThrough)  # an unchanged answer cannot end with an added error
         self._deadline = anyio.CancelScope()
-        self._timeout = HTTPException(504, "the answer takes too long")
+        self._deadline_fault = HTTPException(504, "the answer takes too long")
         # `_begun`: whether the upstream has sent the head of the current response. `_broken`: whether the connection to
         # the client must be cut, because the answer cannot be completed. `_sending`: whether a message is being sent.
         self._begun = self._broken = self._head_sent = self._streams = self._sending = False
@@ -119,7 +119,7 @@ class Delivery:
 
     async def _stop(self) -> None:
         """End the answer with an error, because the server shuts down."""
-        self._timeout = HTTPException(503, "the server is shutting down")
+        self._deadline_fault = HTTPException(503, "the server is shutting down")
         self._deadline.cancel()
 
     async def _deliver(self) -> None:
@@ -132,19 +132,19 @@ class Delivery:
         if self._deadline.cancelled_caught and not self._sending:
             if exchange.judge is not None:
                 exchange.judge.give_up()
-            ends = await in_thread(partial(self._end, self._timeout))
+            rest = await in_thread(partial(self._end, self._deadline_fault))
             while exchange.request is not None:  # the deadline has passed, so the request is not sent
                 self._begun = False
-                ends += self._end(self._timeout)
+                rest += self._end(self._deadline_fault)
             if not self._broken:
-                await self._send(ends, more=False)
+                await self._send(rest, more=False)
 
     async def _request_answer(self, request: UpstreamRequest) -> None:
         """Send one request to the upstream, read its response, and send the resulting bytes to the client."""
-        first, exchange = self._route, self._exchange
+        primary, exchange = self._route, self._exchange
         # The next request must not have the same idempotency key.
-        self._route = first._replace(headers=[each for each in first.headers if each[0] != IDEMPOTENCY_KEY.encode()])
-        route = first.fallbacks[request.at - 1] if request.at else first
+        self._route = primary._replace(headers=[(k, v) for k, v in primary.headers if k != IDEMPOTENCY_KEY.encode()])
+        route = primary.fallbacks[request.at - 1] if request.at else primary
         self._begun = False
         fault: HTTPException | None = None
         arguments: dict[str, Any] = {"headers": route.headers, "follow_redirects": False}
@@ -167,12 +167,12 @@ class Delivery:
             fault = HTTPException(504, "the upstream does not answer in time")
         except httpx.RequestError as error:
             fault = HTTPException(502, f"the upstream cannot be reached: {type(error).__name__}")
-        ends = await in_thread_if(exchange.is_long(), partial(self._end, fault))
+        rest = await in_thread_if(exchange.is_long(), partial(self._end, fault))
         while exchange.judge is not None and exchange.judge.pieces:
-            ends += await exchange.judge.decide()
-            ends += await in_thread_if(exchange.is_long(), exchange.close)
+            rest += await exchange.judge.decide()
+            rest += await in_thread_if(exchange.is_long(), exchange.close)
         if not self._broken:
-            await self._send(ends, more=exchange.request is not None)
+            await self._send(rest, more=exchange.request is not None)
 
     async def _read(self, chunks: AsyncIterator[bytes]) -> None:
         """Read the upstream's response. Sends the first bytes immediately. Later bytes wait for `_send_joined`."""

@@ -86,7 +86,7 @@ def path_for(path: str, endpoint: str) -> str:
 
 
 def headers_for(client: Client, headers: Iterable[tuple[str, str]]) -> Headers:
-    """Convert a client's headers to those of a request for chat completions. The client's key is kept."""
+    """Convert a client's headers for a chat completions request. A key in `x-api-key` becomes a bearer token."""
     kept = [(name, value) for name, value in end_to_end(headers) if name.lower() != "content-type"]
     if client == "anthropic":
         keys = [value for name, value in kept if name.lower() == "x-api-key"]

@@ -196,10 +196,10 @@ async def serve_websocket(
     The server sends each event as one frame, except the event types in `exclude`. At most `max_waiting` messages may
     wait for their answer.
 
-    An invalid frame is answered with `{"error": {"code": …, "message": …}}`. If no call waits for a decision or a
-    result, the error also has the `call_id`, and the frame is not counted as invalid. The 32nd invalid frame closes the
-    connection with the code 1008. If that frame is binary, the code is 1003. If it has more than `max_frame` characters
-    or `max_values` JSON values (None: unlimited), the code is 1009. Frames are parsed in the event loop.
+    An invalid frame is answered with `{"error": {"code": …, "message": …}}`. If no call waits for the decision or the
+    result in a frame, the error also has the `call_id`, and the frame is not counted as invalid. The 32nd invalid frame
+    closes the connection with the code 1008. If that frame is binary, the code is 1003. If it has more than `max_frame`
+    characters or `max_values` JSON values (None: unlimited), the code is 1009. Frames are parsed in the event loop.
 
     If the handler raises ValueError, LookupError or TypeError, or the stream does so before its first event, the
     message is treated as invalid. The websocket is closed with the code 1008, and the log reports the type and line of

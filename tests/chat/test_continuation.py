@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from streamtools import chat
 from streamtools.conversation import Fallback, OpenAIChat, ScriptedModel
-from streamtools.conversation.failover_rules import SHORTEST, Continuation
+from streamtools.conversation.failover_rules import MIN_REPETITION, Continuation
 from streamtools.conversation.models import AnthropicMessages
 from streamtools.conversation.models.prefill import prefill_of
 from tests.chat.test_failover import ASK, LOST, lines, text_of, told
@@ -103,8 +103,8 @@ def test_cuts_change_nothing(shown: str, answer: str, size: int, how: Any) -> No
         longest = next((k for k in range(len(answer), 0, -1) if shown.endswith(answer[:k])), 0)
         found, before = answer[:longest], shown[: len(shown) - longest]
         starts = not (before[-1:].isalnum() and found[:1].isalnum())
-        others = [k for k in range(SHORTEST, longest) if found.endswith(found[:k])]
-        sure = longest >= SHORTEST and starts and not others and shown.find(found) == len(before)
+        others = [k for k in range(MIN_REPETITION, longest) if found.endswith(found[:k])]
+        sure = longest >= MIN_REPETITION and starts and not others and shown.find(found) == len(before)
         assert whole == (answer[longest:] if sure else answer)
     else:
         assert answer.endswith(whole)

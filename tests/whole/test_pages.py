@@ -13,7 +13,7 @@ from opentelemetry.metrics import NoOpMeter
 
 from streamtools import parse, rules
 from streamtools.conversation.failover import OnBreak
-from streamtools.conversation.failover_rules import SHORTEST, WINDOW
+from streamtools.conversation.failover_rules import MIN_REPETITION, REPETITION_WINDOW
 from streamtools.conversation.models.prefill import PREFILLS
 from streamtools.history import Format, SendReasoning
 from streamtools.parsing import DIALECTS
@@ -76,8 +76,8 @@ def test_the_failover_page_lists_policies_servers_and_bounds() -> None:
     page = read("failover")
     for word in (*get_args(OnBreak), *PREFILLS):
         assert f'`"{word}"`' in page
-    assert f"{SHORTEST} characters" in page
-    assert f"{WINDOW:,} characters" in page
+    assert f"{MIN_REPETITION} characters" in page
+    assert f"{REPETITION_WINDOW:,} characters" in page
 
 
 def test_the_histories_page_lists_formats_and_choices() -> None:

@@ -69,7 +69,7 @@ class HTTPModel(ABC):
     """
 
     format: ClassVar[str]
-    """The name of the format of messages and tool definitions, and usually of the adapter."""
+    """The name of the format of messages and tool definitions, and usually of the adapter that reads answers."""
     _adapter: ClassVar[str] = ""  # the name of the adapter, if it differs from `format`
     _default_base_url: ClassVar[str]  # the provider's base URL
     _endpoint: ClassVar[str]  # the path of the endpoint below the base URL, with its query

@@ -233,7 +233,7 @@ class OllamaChat(HTTPModel):
     """A model of an Ollama server, by default on this machine, with the key in `OLLAMA_API_KEY`.
 
     Ollama has no `tool_choice`. For the tool choice `none`, the request contains no tools. If the tool choice names a
-    tool, the request contains only that tool.
+    tool, the request contains only that tool. The tool choice `required` does not change the request.
     """
 
     format = "ollama"

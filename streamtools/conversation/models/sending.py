@@ -1,11 +1,11 @@
 """Sends one request to a provider, with retries and timeouts, and always closes the response.
 
 A failed request is sent again only if no byte of the answer has arrived, because the reader may have seen the bytes.
-After a timeout the request is not sent again, because the provider may still be working on it. Redirects are not
-followed, so the key reaches no host except that of the configured URL.
+After the timeout `first_byte`, the request is not sent again, because the provider may still be working on it.
+Redirects are not followed, so the key reaches no host except that of the configured URL.
 
-This module measures the timeouts itself, because HTTP clients apply the same limit to every read. A model may think for
-minutes before the first byte. After the first byte, a silence of minutes means a dead connection.
+This module measures the timeouts of reads itself, because HTTP clients apply the same limit to every read. A model may
+think for minutes before the first byte. After the first byte, a silence of minutes means a dead connection.
 """
 
 from __future__ import annotations
@@ -184,8 +184,9 @@ class Attempt(NamedTuple):
 class Sending:
     """An asynchronous context manager that sends one request.
 
-    On entry, it sends the request and returns the source of the answer. On exit, it closes the response. If `client` is
-    None, it also creates an HTTP client on entry and closes it on exit.
+    On entry, it sends the request and returns the source of the answer. If the request fails, this source contains only
+    an error event. On exit, it closes the response. If `client` is None, it also creates an HTTP client on entry and
+    closes it on exit.
     """
 
     def __init__(self, request: ModelRequest, client: HTTPClient | None) -> None:
