@@ -1,8 +1,8 @@
 """Defines error codes, and the exceptions that a caller may catch.
 
 An error of a *model* or a *provider* never raises an exception. It is reported as an event with a `Code` and the raw
-text. An error of the *caller* raises one of these exceptions. So does a failed tool that the caller runs by name. The
-message names the wrong value.
+text. An error of the *caller* raises one of these exceptions, whose message names the wrong value. A tool that fails
+also raises one if the caller runs it by name.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Code(StrEnum):
     TRUNCATED = "truncated"
     """The stream or the turn ended inside the call, or a frame that may have been part of the call was lost."""
     TOO_LARGE = "too_large"
-    """The call is longer than `Limits.call`."""
+    """The call is longer than `Limits.call`, or has more values than `Limits.values`."""
     TOO_DEEP = "too_deep"
     """The JSON nests deeper than `Limits.depth`."""
     TOO_MANY_CALLS = "too_many_calls"
@@ -136,7 +136,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def check_names(where: str, given: Iterable[str], known: Iterable[str]) -> None:
-    """Raise TypeError if a name in `given` is not in `known`. The message suggests a similar name."""
+    """Raise TypeError if `where`, a function or a class, was given a parameter that is not in `known`."""
     for name in given:
         if name not in known:
             raise TypeError(f"{where} has no parameter {name!r}{did_you_mean(name, known)}")

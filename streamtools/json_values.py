@@ -1,7 +1,7 @@
-"""Parses the JSON that models write, strictly. Invalid JSON is rejected with a code that names the fault.
+"""Parses the JSON that models write. Invalid JSON is rejected with a code that names the fault.
 
-The C scanner of the standard library parses it. Hooks reject values about which parsers disagree, and which RFC 8259
-does not define: duplicate keys, `NaN` and infinities, very long numbers, and lone surrogates.
+The C scanner of the standard library parses the text. Hooks reject values about which parsers disagree, and which RFC
+8259 does not define: duplicate keys, `NaN` and infinities, very long numbers, and lone surrogates.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import msgspec
 from streamtools.errors import Code
 from streamtools.limits import DEFAULT_LIMITS, Limits
 
-_HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")  # `\ud83d`: without an escaped surrogate, the slow test is skipped
+_HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")  # `\ud83d`; only text with one needs the slow test
 _CHUNK_BYTES = 64 * 1024
 
 DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -94,8 +94,8 @@ def count_values(body: bytes) -> int:
 def as_dict(item: object, *, nulls: bool = True) -> dict[str, Any] | None:
     """Return a mapping or an SDK object as a dict. Returns None for anything else.
 
-    No SDK is imported. An SDK object is recognized by its methods. Fields that were not set are omitted, because null
-    may differ from a missing field. With `nulls=False`, null fields are also omitted.
+    No SDK is imported. An SDK object is recognized by its methods. From a pydantic object, fields that were not set are
+    omitted, because null may differ from a missing field. With `nulls=False`, null fields are omitted instead.
     """
     value: object = None
     if isinstance(item, Mapping):
@@ -200,7 +200,7 @@ def _decoder(digits: int, strict: bool) -> json.JSONDecoder:
         try:
             return int(text)
         except ValueError:  # `sys.get_int_max_str_digits()` is smaller
-            raise Rejected(Code.NUMBER_TOO_LONG, "a number has more digits than Python reads") from None
+            raise Rejected(Code.NUMBER_TOO_LONG, "a number has more digits than Python can read") from None
 
     def real(text: str) -> float:
         if len(text) > digits:
@@ -243,8 +243,8 @@ class Draft:
 
     def __init__(self) -> None:
         self._root: Any = None
-        self._parent: Any = None  # the container of the last added value, or None if it is the whole value
-        self._key: str | int = 0  # the key or index of this value in its container
+        self._parent: Any = None  # the container of the last added value; None for the root
+        self._key: str | int = 0  # the key or index of the last added value in its container
         self._pieces: list[str] = []  # the pieces of the incomplete string
 
     def add(self, path: Sequence[str | int], value: Any, complete: bool) -> None:

@@ -43,7 +43,9 @@ class ObservedRun(Protocol):
         """Return a context manager that makes the span of the run current. The task of the run starts inside it."""
 
     def request_started(self, origin: Sequence[Any], source: object) -> None:
-        """Report that a request starts, or that its response will now be read. Earlier requests have ended.
+        """Report that a request starts or, if the caller has sent it, that its response is read now.
+
+        Earlier requests have ended.
 
         `origin` holds the message format, the host and the model of the provider. It is empty if they are unknown.
         `source` yields the events of the response.
@@ -121,7 +123,7 @@ def observed_run() -> ObservedRun | None:
 
 @contextmanager
 def surrounding(run: ObservedRun | None) -> Iterator[None]:
-    """Return a context manager. Tasks that start inside it belong to `run`."""
+    """Return a context manager. Tasks that start inside it belong to `run`, or to no run if `run` is None."""
     if run is None:
         yield
         return

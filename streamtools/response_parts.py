@@ -15,16 +15,17 @@ import msgspec
 from streamtools.calls import ToolCall
 from streamtools.json_values import as_dict
 
-BLOCKS = ("tool_use", "function_call", "function")
+CALL_BLOCKS = ("tool_use", "function_call", "function")
 """The `type` values of calls in a list of blocks. A block without a `type` is also a call."""
-ITEMS = ("function_call", "custom_tool_call")
+CALL_ITEMS = ("function_call", "custom_tool_call")
 """The `type` values of calls in a list of Responses items."""
 
 
 class ResponseParts(NamedTuple):
     """The parts of a finished response.
 
-    `kind` is the format of the response. `written` is the content that the model wrote: a message, blocks or items.
+    `kind` is the format of the response, "calls" for a list of calls, "call" for one call, or "" for any other object.
+    `written` is the content that the model wrote: a message, blocks or items.
     `calls` holds the calls in this content before they are parsed.
     """
 
@@ -50,7 +51,7 @@ def split_response(response: Mapping[str, Any]) -> ResponseParts:
     if isinstance(content, list) and not (response.get("tool_calls") or response.get("function_call")):
         return split_blocks([to_plain(block) for block in content], response.get("stop_reason"))
     is_bare_call = "name" in response and "role" not in response and "content" not in response
-    if response.get("type") in BLOCKS or "function" in response or is_bare_call:
+    if response.get("type") in CALL_BLOCKS or "function" in response or is_bare_call:
         return ResponseParts("call", response, [response])
     found = _chat("chat", dict(response), None)
     return found if "role" in response or found.calls else found._replace(kind="")
@@ -60,7 +61,7 @@ def split_list(entries: Iterable[object]) -> ResponseParts:
     """Return the parts of a list of Responses items, Anthropic blocks, or calls."""
     listed = [to_plain(entry) for entry in entries]
     types = [entry_type(entry) for entry in listed]
-    if any(kind in (*ITEMS, "reasoning", "message") for kind in types):
+    if any(kind in (*CALL_ITEMS, "reasoning", "message") for kind in types):
         return _items(listed)
     if any(kind in ("tool_use", "text", "thinking") for kind in types):
         return split_blocks(listed)
@@ -69,7 +70,7 @@ def split_list(entries: Iterable[object]) -> ResponseParts:
 
 def _items(written: Sequence[Any], status: object = None) -> ResponseParts:
     items = [item for item in written if isinstance(item, dict)]
-    return ResponseParts("responses", items, [item for item in items if entry_type(item) in ITEMS], status)
+    return ResponseParts("responses", items, [item for item in items if entry_type(item) in CALL_ITEMS], status)
 
 
 def split_blocks(written: list[Any], stop_reason: object = None) -> ResponseParts:
@@ -101,7 +102,7 @@ def entry_type(entry: object, default: object = None) -> object:
 
 def is_call_block(block: object) -> bool:
     """Return whether an entry in a list of blocks is a call. An entry that is not a dict is handled as a call."""
-    return not isinstance(block, dict) or entry_type(block, "function") in BLOCKS
+    return not isinstance(block, dict) or entry_type(block, "function") in CALL_BLOCKS
 
 
 def to_plain(value: object) -> Any:

@@ -43,7 +43,7 @@ def read(message: Mapping[str, Any], reader: HistoryReader) -> None:
             _read_assistant(message, reader)
         case "reasoning":
             turn, text = reader.open_turn(None), text_in(read_content(content))
-            data = _protected(message, turn)
+            data = _provider_data(message, turn)
             if entries := signed_or_encrypted(data.get("reasoning_details")):
                 turn.parts.append(Thought(text, extra=ProviderItem("openai", {"reasoning_details": entries})))
             else:
@@ -57,7 +57,7 @@ def read(message: Mapping[str, Any], reader: HistoryReader) -> None:
 
 def _read_assistant(message: Mapping[str, Any], reader: HistoryReader) -> None:
     turn = reader.open_turn(None)
-    data = _protected(message, turn)
+    data = _provider_data(message, turn)
     text = text_in(read_content(message.get("content")))
     if turn.format == "gemini" and (signature := string_at(data, "signature")):
         turn.add_text(text, {"thoughtSignature": signature})
@@ -67,7 +67,7 @@ def _read_assistant(message: Mapping[str, Any], reader: HistoryReader) -> None:
     for call in calls if isinstance(calls, list | tuple) else ():
         id = string_at(call, "id")
         if isinstance(call, Mapping) and id and not reader.is_open(id):
-            signed = _protected(call, turn).get("signature")
+            signed = _provider_data(call, turn).get("signature")
             reader.add_call(turn, read_call(_as_written(call), id, id, reader.budget, signature=signed))
 
 
@@ -88,10 +88,10 @@ def _as_written(call: Mapping[str, Any]) -> Mapping[str, Any]:
     return call
 
 
-def _protected(message: Mapping[str, Any], turn: TurnDraft) -> Mapping[str, Any]:
+def _provider_data(message: Mapping[str, Any], turn: TurnDraft) -> Mapping[str, Any]:
     """Return the data in the `encryptedValue` of a message or a call.
 
-    The data is empty if there is none, or if it comes from a different provider than the data of its turn.
+    Returns {} if there is no data, or if it comes from a different provider than the earlier data of the turn.
     """
     try:
         data = decode_json(string_at(message, "encryptedValue")).value

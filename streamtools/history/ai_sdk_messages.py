@@ -31,7 +31,7 @@ _FORMATS |= {"openaiCompatible": "openai", "openrouter": "openai"}
 
 
 def is_message(message: Mapping[str, Any]) -> bool:
-    """Return whether a message has this format. Its parts have the field `type`, which Gemini's parts do not have."""
+    """Return whether a message has this format: its parts have a `type`. The parts of Gemini have none."""
     parts = message.get("parts")
     if not isinstance(parts, list | tuple) or message.get("role") not in _ROLES:
         return False
@@ -109,7 +109,7 @@ class _UIStep:
             self._turn.add_thought(text, string_at(data, "signature") or string_at(data, "thoughtSignature"))
 
     def _metadata(self, part: Mapping[str, Any], name: str) -> tuple[str | None, Mapping[str, Any]]:
-        """Return the format and the metadata of the turn's provider. Metadata of other providers is ignored."""
+        """Return the format of the turn's provider, and its metadata in the field `name`. Ignore other providers."""
         metadata = part.get(name)
         for provider, data in metadata.items() if isinstance(metadata, Mapping) else ():
             if isinstance(data, Mapping) and (format := _FORMATS.get(provider)) and self._turn.claim_format(format):
@@ -142,7 +142,7 @@ def _result(call: ToolCall, state: str, part: Mapping[str, Any]) -> CallResult |
         text = string_at(part, "errorText") or fault_of(call) or NOT_RUN
     elif state == "output-denied":
         reason = string_at(approval, "reason")
-        text = f"the call of tool {call.name!r} was denied{f': {reason}' if reason else ''}"  # see tools/runner.py
+        text = f"the call of tool {call.name!r} was denied{f': {reason}' if reason else ''}"  # as in tools/runner.py
     else:
         return None
     return CallResult(NATIVE, call.name, text, call.id, is_error=True)

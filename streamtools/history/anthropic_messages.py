@@ -26,8 +26,8 @@ _CONTAINER = "container"  # the `type` that this library gives to the item for a
 _MEMBERS = ("cache_control", "transformations", "context", "citations")  # additional fields of an image or a document
 
 
-def is_change(message: Mapping[str, Any], parts: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether a system message changes the tools or settings of later messages. It is then kept unchanged."""
+def changes_settings(message: Mapping[str, Any], parts: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether a system message changes tools or settings of later messages. The message is kept unchanged."""
     return "output_config" in message or any(part.get("type") in ("tool_addition", "tool_removal") for part in parts)
 
 
@@ -92,7 +92,7 @@ def write(history: Sequence[Message]) -> list[dict[str, Any]]:
             _add("user", [_result(result, ids) for result in message.results], messages)
         else:
             _add("user", _parts(message.content), messages)
-    messages = _without_open_tools(messages)
+    messages = _without_open_server_calls(messages)
     if messages and messages[-1]["role"] == "assistant":
         last = messages[-1]["content"][-1]
         if last.get("type") == "text":
@@ -100,7 +100,7 @@ def write(history: Sequence[Message]) -> list[dict[str, Any]]:
     return messages
 
 
-def _without_open_tools(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _without_open_server_calls(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Remove calls of Anthropic's server tools that have no result because their turn was interrupted.
 
     If the last message is the assistant's, its calls are kept, because the turn may continue. A code execution call is
@@ -109,13 +109,13 @@ def _without_open_tools(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     blocks = [block for message in messages for block in message["content"]]
     if not any(block.get("type") in _SERVER_TOOLS for block in blocks):
         return messages
-    known = {string_at(block, "tool_use_id") for block in blocks}
-    known |= {string_at(block.get("caller"), "tool_id") for block in blocks}
+    kept_ids = {string_at(block, "tool_use_id") for block in blocks}
+    kept_ids |= {string_at(block.get("caller"), "tool_id") for block in blocks}
     for message in messages[: -1 if messages[-1]["role"] == "assistant" else None]:
         message["content"] = [
             block
             for block in message["content"]
-            if block.get("type") not in _SERVER_TOOLS or string_at(block, "id") in known
+            if block.get("type") not in _SERVER_TOOLS or string_at(block, "id") in kept_ids
         ]
     return [message for message in messages if message["content"]]
 
@@ -180,7 +180,10 @@ def _result(result: CallResult, ids: _Ids) -> dict[str, Any]:
 
 
 class _Ids:
-    """Assigns valid and unique call ids. Ids of other providers may contain dots, or repeat in each turn."""
+    """Assigns valid and unique call ids. Ids of other providers may contain dots, or repeat in each turn.
+
+    `of_turn` maps the ids of the calls of the current turn to the assigned ids.
+    """
 
     def __init__(self) -> None:
         self._used: dict[str, int] = {}  # maps each used id to the last number that was appended to make it unique

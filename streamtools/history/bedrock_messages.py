@@ -17,7 +17,7 @@ from streamtools.history.parts import Message
 from streamtools.json_values import compact, writable
 
 FORMAT = "bedrock"
-_EMPTY_RESULT = "(nothing)"
+_EMPTY_RESULT = "(nothing)"  # the text of an empty result
 # Maps Converse's names of document formats to media types.
 _DOCUMENTS = {
     "pdf": "application/pdf",
@@ -92,7 +92,10 @@ def as_part(part: Any) -> Any:
 
 
 def write(history: Sequence[Message]) -> list[dict[str, Any]]:
-    """Return a history as Converse's messages. The history must be as for Anthropic's `write`."""
+    """Return a history as Converse's messages.
+
+    In the history, each turn must be followed by its results, and results of calls in text must be user messages.
+    """
     return [
         {"role": message["role"], "content": [_block(block) for block in message["content"]]}
         for message in anthropic.write(history)

@@ -6,8 +6,11 @@ Each message has a role. An assistant message has separate fields for its text a
   depends on the server.
 - Ollama: arguments are objects. A result contains the name of its tool. Images are in a separate field. The reasoning
   is in the field `thinking`.
-- Cohere (version 2): the same as OpenAI, except for the reasoning. In a message with calls, it is in the field
-  `tool_plan`. In any other message, it is a part of the content. It is sent back only to Cohere.
+- Cohere (version 2): like OpenAI, except for the reasoning. In a message with calls, the reasoning is in the field
+  `tool_plan`. In any other message, it is a part of the content. Cohere's reasoning is sent back only to Cohere.
+
+The functions that write messages expect a history in which each turn is followed by its results, and in which the
+results of calls in text are user messages.
 """
 
 from __future__ import annotations
@@ -26,14 +29,14 @@ from streamtools.json_values import compact, writable
 FORMAT, COHERE = "openai", "cohere"
 # Additional fields of assistant messages that are sent back. Other fields may have been added by a client.
 _MEMBERS = ("audio", "images", "prefix", "name")
-_TEXTS = ("text", "output_text", "refusal")
+_TEXTS = ("text", "output_text", "refusal")  # types of parts that hold text
 _CHUNKS = (
     "reference", "tool_reference", "image_url", "document_url", "input_audio", "file", "resource", "resource_link",
 )  # fmt: skip
 """Types of parts in assistant content that are neither text nor reasoning. Most of them are used by Mistral."""
 _IMAGE_PREFIXES = {"/9j/": "jpeg", "R0lG": "gif", "UklG": "webp"}  # start of the Base64 data of each image type
 _USER_PARTS = ("text", "image_url", "input_audio", "file")
-_PART_MEMBERS = ("type", "cache_control", "prompt_cache_breakpoint")
+_PART_MEMBERS = ("type", "cache_control", "prompt_cache_breakpoint")  # fields of a user part that are sent
 _OPENAI_MEMBERS = {"refusal", "prompt_cache_breakpoint"}  # fields of a part that only OpenAI uses
 
 
@@ -78,10 +81,11 @@ def _read_call(call: object, turn: TurnDraft) -> None:
     turn.add_call(call, call.get("id"), signature=signature or None)
 
 
-def read_part_of(part: Mapping[str, Any], turn: TurnDraft, default_format: str) -> bool:
+def read_content_part(part: Mapping[str, Any], turn: TurnDraft, default_format: str) -> bool:
     """Add a part of assistant content if it has a type that chat messages use. Returns False for any other part.
 
-    If a text has additional fields, its turn gets the format `default_format`, unless its message reveals the format.
+    A text with additional fields sets the format of a turn without a format: "openai" if only OpenAI uses one of the
+    fields, else `default_format`.
     """
     kind = part.get("type")
     if kind == "thinking" and isinstance(part.get("thinking"), list):
@@ -106,8 +110,8 @@ def read_part_of(part: Mapping[str, Any], turn: TurnDraft, default_format: str) 
 def read_result(message: Mapping[str, Any], reader: HistoryReader) -> None:
     """Add the result in a tool message.
 
-    In older versions of Ollama, a result has no call id, only the name of its tool. It is then the result of the first
-    call of that tool without a result.
+    A result of an older version of Ollama has no call id, only the name of its tool. It belongs to the first call of
+    that tool that has no result.
     """
     content = message.get("content")
     id = message.get("tool_call_id") or reader.find_open_call(message.get("tool_name") or message.get("name"))
@@ -143,10 +147,7 @@ def _image(data: str) -> dict[str, Any]:
 
 
 def write_openai(history: Sequence[Message]) -> list[dict[str, Any]]:
-    """Return a history as OpenAI's chat messages.
-
-    In the history, each turn must be followed by its results, and results of calls in text must be user messages.
-    """
+    """Return a history as OpenAI's chat messages."""
 
     def assistant(message: Assistant) -> dict[str, Any]:
         texts = [part for part in message.parts if isinstance(part, TextPart)]
@@ -200,7 +201,7 @@ def _call(call: ToolCall) -> dict[str, Any]:
 
 
 def write_ollama(history: Sequence[Message]) -> list[dict[str, Any]]:
-    """Return a history as Ollama's messages. The history must be as for `write_openai`.
+    """Return a history as Ollama's messages.
 
     Raises ValueError for user content other than text and image data.
     """
@@ -269,7 +270,7 @@ def read_plan(message: Mapping[str, Any], turn: TurnDraft) -> None:
 
 
 def write_cohere(history: Sequence[Message]) -> list[dict[str, Any]]:
-    """Return a history as Cohere's messages. The history must be as for `write_openai`."""
+    """Return a history as Cohere's messages."""
     written = write_openai(history)
     turns = [turn for turn in history if isinstance(turn, Assistant) and (turn.text or turn.calls or turn.items)]
     assistant = [message for message in written if message["role"] == "assistant"]
@@ -277,8 +278,8 @@ def write_cohere(history: Sequence[Message]) -> list[dict[str, Any]]:
         message.pop("content")
         for call in message.get("tool_calls", ()):
             call.pop("extra_content", None)  # holds Google's signature
-        of_cohere = turn.origin.format in (None, COHERE)
-        thoughts = "".join(thought.text for thought in turn.thoughts) if of_cohere and any(in_order(turn)) else ""
+        is_from_cohere = turn.origin.format in (None, COHERE)
+        thoughts = "".join(thought.text for thought in turn.thoughts) if is_from_cohere and any(in_order(turn)) else ""
         parts = [{"type": "text", "text": turn.text}] if turn.text else []
         if turn.calls and thoughts:
             message["tool_plan"] = thoughts

@@ -58,11 +58,11 @@ def read_messages(
     of AG-UI. A client is not trusted. Its system messages are refused unless `system` is True. Approvals in its
     messages are ignored. Data of a provider is kept only if the provider has signed or encrypted it.
 
-    A result is moved to the position after its call. A result without a call, and a second result of a call, are
-    dropped, because providers refuse them.
+    A result is moved to the position after the turn of its call. A result without a call, and a second result of a
+    call, are dropped, because providers refuse them. Only in a `Results` message are they errors.
 
-    Raises ValueError for an object that is not a message, for a refused system message, and for a `Results` message
-    whose call is not in the turn before it. The error contains the index of the message, which starts at 0.
+    Raises ValueError for an object that is not a message, for a refused system message, and for a result in a `Results`
+    message if the turn before it has no open call with its id. The error contains the index of the message, from 0.
     """
     listed = list(messages)
     if client is None:
@@ -128,7 +128,7 @@ def _extra_of(message: Mapping[str, Any]) -> ProviderItem | None:
     """
     content = message.get("content")
     parts = [part for part in content if isinstance(part, Mapping)] if isinstance(content, list | tuple) else []
-    if anthropic.is_change(message, parts):
+    if anthropic.changes_settings(message, parts):
         return provider_item(anthropic.FORMAT, message)
     names = responses.members_of(message, parts)
     extra = {name: message[name] for name in names or ("name",) if message.get(name)}
@@ -150,7 +150,7 @@ def _read_assistant(message: Mapping[str, Any], reader: HistoryReader) -> None:
             if isinstance(part, str):
                 turn.add_text(part)
             elif isinstance(part, Mapping) and not (
-                chat.read_part_of(part, turn, default_format) or bedrock.read_block(part, turn)
+                chat.read_content_part(part, turn, default_format) or bedrock.read_block(part, turn)
             ):
                 anthropic.read_block(part, turn)
         chat.read_fields(message, turn)
@@ -175,10 +175,10 @@ def write_messages(
     - `provider` is the recipient of the request. Its host and model are used. Data of a provider, such as items,
       signatures and additional fields, is sent back only to the same provider. Two providers are the same if their
       formats are equal and their hosts are equal or unknown.
-    - `send_reasoning` applies to chat completions. It selects the exchanges whose reasoning is sent back.
-      `reasoning_field` is the field for the reasoning if no turn of the history has one.
+    - `send_reasoning` applies to chat completions. It selects the turns whose reasoning is sent back; see
+      `SendReasoning`. `reasoning_field` is the field for the reasoning if no turn of the history has such a field.
     - The results of calls in text become one user message per turn, with one block per call. Each block has the form of
-      the call's dialect, if `dialects` contains it. Text in it that looks like a call is neutralised: it is changed so
+      the call's dialect, if `dialects` contains it. Text in a block that looks like a call is neutralised: changed so
       that it is not parsed as a call. If `dialects` are given, the results of native calls are also neutralised. The
       next user message is appended to the results.
     - `unanswered` says how calls without a result are handled; see `Unanswered`. A call in text is also answered if a
@@ -187,8 +187,8 @@ def write_messages(
     For `"anthropic"`, `"bedrock"`, `"gemini"` and `"interactions"`, the messages do not include the system messages.
     Use `system_prompt` for the separate field in the request.
 
-    Raises ValueError for an unknown format, and for a part of a user message that the provider does not accept. Also
-    raises the errors of `pair_results`.
+    Raises ValueError for an unknown format, for a part of a user message that the provider does not accept, for a
+    result that does not follow the turn with its call, and for a second result of a call.
     """
     if format not in _WRITERS:
         raise ValueError(f"the format must be one of {', '.join(get_args(Format))}, got {format!r}")
@@ -211,7 +211,7 @@ def write_continuation(
     """Return only the messages that follow a turn, for a request that continues it.
 
     `turn` is the turn, or the list of its calls. `history` holds the results of its calls and the later messages. The
-    other parameters, and the errors, are the same as for `write_messages`.
+    other parameters are passed to `write_messages`, which raises the errors.
     """
     if not isinstance(turn, Assistant):
         native = tuple(call for call in turn if call.dialect == NATIVE)

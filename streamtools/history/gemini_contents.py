@@ -91,7 +91,7 @@ def write(history: Sequence[Message]) -> list[dict[str, Any]]:
     """
     contents: list[dict[str, Any]] = []
     joins = False  # True if more parts may be added to the last content, because it holds no results
-    known: set[str] = set()  # ids of calls of the last turn whose id came from the provider
+    known: set[str] = set()  # the ids that the provider gave to calls of the last turn
     for message in history:
         if isinstance(message, System):
             continue

@@ -19,15 +19,17 @@ Unanswered: TypeAlias = Literal["cancelled", "leave"] | None
 
 `cancelled`: they get the result `NOT_RUN`. `leave`: they get no result. None: they get the result `NOT_RUN` if other
 messages follow them. Calls at the end of the history may still run, so they get no result.
+
+A malformed native call cannot run. Except with `leave`, it gets an error message that describes the fault.
 """
 
 
 def pair_results(history: Iterable[Message], unanswered: Unanswered = None) -> list[Message]:
-    """Return the history with one `Results` message directly after each turn with calls.
+    """Return the history with the results of each turn in one `Results` message directly after the turn.
 
-    The results are in the order of the native calls. Messages between a turn and its results are moved after the
-    results. Raises ValueError if the last turn before a result does not contain its native call, or if a call has two
-    results.
+    The results of native calls come first, in the order of the calls. Messages between a turn and its results are moved
+    after the results. Raises ValueError if the last turn before the result of a native call does not contain the call,
+    or if a native call has two results.
     """
     paired: list[Message] = []
     turn = _TurnResults(Assistant())

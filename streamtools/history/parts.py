@@ -180,7 +180,7 @@ Message: TypeAlias = System | User | Assistant | Results
 class Step:
     """One turn of the model, with the results of its calls in call order.
 
-    `turn` is the turn. In it, a malformed native call has no arguments, and `in_text` contains no malformed calls.
+    In `turn`, a malformed native call has no arguments, and `in_text` contains no malformed calls.
     `response_id` is the provider's id of the response, or None if unknown.
     """
 

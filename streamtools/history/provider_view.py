@@ -6,7 +6,7 @@ assistant messages that send their reasoning back, and the field that holds it.
 An exchange consists of a user message and all messages up to the next user message. Some servers, whose models reason
 between calls, fail if an exchange with calls has no reasoning. These are DeepSeek, Kimi, GLM, MiniMax, and Gemini on
 OpenRouter. So by default, all later requests contain the reasoning of exchanges with calls, and only of these. If the
-reasoning field of the server is known, it is also added to messages of these exchanges that lack it. It may be empty.
+reasoning field of the server is known, messages of these exchanges that lack the field get it. It may be empty.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from streamtools.history.writing import valid_name
 _STRICT = {"api.openai.com": (), ".openai.azure.com": (), "api.mistral.ai": ("content",)}
 """Hosts that refuse unknown JSON fields, with the reasoning fields that they accept.
 
-OpenAI's hosts accept no reasoning fields. They accept malformed arguments of calls. Servers that render templates, such
+OpenAI's hosts accept no reasoning fields, but malformed arguments of calls. Servers that render templates, such
 as vLLM, refuse malformed arguments with status 400.
 """
 
@@ -100,6 +100,7 @@ def _without_cache_control(parts: list[Any]) -> list[Any]:
 
 
 def _part_for(part: Part, provider: Origin, same: bool) -> Part | None:
+    """Return a part of a turn for `provider`, or None if it must not get the part. `same`: the turn comes from it."""
     format = provider.format if same else None
     if isinstance(part, ProviderItem):
         return _matching(part, format)
@@ -147,7 +148,7 @@ def with_valid_names(history: Sequence[Message]) -> list[Message]:
 
 
 def without_reasoning(history: Iterable[Message]) -> list[Message]:
-    """Return the history without the data of any provider: reasoning, signatures, response ids, items and fields."""
+    """Remove all provider data from the turns: reasoning, signatures, response ids, items and additional fields."""
     plain: list[Message] = []
     for message in history:
         if isinstance(message, Assistant):
@@ -158,9 +159,10 @@ def without_reasoning(history: Iterable[Message]) -> list[Message]:
 
 
 SendReasoning: TypeAlias = Literal["with_calls", "always", "since_user", "never"]
-"""Which exchanges send their reasoning back: exchanges with calls, all, only the last exchange, or none.
+"""Which turns send their reasoning back.
 
-An exchange consists of a user message and all messages up to the next user message.
+An exchange consists of a user message and all messages up to the next user message. `"with_calls"`: all turns of the
+exchanges with calls. `"always"`: all turns. `"since_user"`: only the turns of the last exchange. `"never"`: no turn.
 """
 
 _CHAT = "openai"
@@ -170,7 +172,7 @@ FIELDS = ("reasoning_content", "reasoning", "reasoning_details")
 ReasoningField: TypeAlias = Literal["reasoning_content", "reasoning"]
 """The fields of a chat message that may hold reasoning as text."""
 
-_HOSTS = {
+_FIELD_OF_HOST = {
     **dict.fromkeys(("api.deepseek.com", "api.moonshot.ai", "api.moonshot.cn", "api.z.ai"), "reasoning_content"),
     **dict.fromkeys(("open.bigmodel.cn", "api.minimax.io"), "reasoning_content"),
     "openrouter.ai": "reasoning",
@@ -186,8 +188,8 @@ def select_reasoning(
 ) -> list[Message]:
     """Return the history with reasoning fields only on the turns that send their reasoning back.
 
-    `send` selects these turns. The history must be adapted to the provider at `host` already. `field` is the reasoning
-    field to use if no turn of the history has one.
+    `send` selects these turns. `history` is the result of `view_for` for the provider at `host`. `field` is the
+    reasoning field to use if no turn of the history has one.
     """
     exchanges = list(accumulate(int(isinstance(message, User)) for message in history))
     with_calls = {
@@ -201,7 +203,7 @@ def select_reasoning(
     ]
     selected: list[Message] = []
     names = accepted_reasoning_fields(host)
-    missing_field = (_last_field(history) or field or _HOSTS.get(host or "")) if names is None else None
+    missing_field = (_last_field(history) or field or _FIELD_OF_HOST.get(host or "")) if names is None else None
     for exchange, message in zip(exchanges, history, strict=True):
         if isinstance(message, Assistant):
             message = _with_field(message, missing_field) if exchange in sending else _only_fields(message, ())
@@ -220,6 +222,10 @@ def _last_field(history: Sequence[Message]) -> str | None:
 
 
 def _with_field(message: Assistant, field: str | None) -> Assistant:
+    """Return the turn with the reasoning field `field`, if it has no reasoning field. None means no field.
+
+    The field holds the reasoning if the turn does not tell which field held it. Otherwise the field is empty.
+    """
     if field is None or fields_of(message):
         return message
     origin = message.origin  # messages of a front end do not name the field

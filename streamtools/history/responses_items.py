@@ -30,7 +30,7 @@ from streamtools.history.writing import arguments_text, call_provider_fields, in
 
 FORMAT = "responses"
 _CUSTOM = "custom_tool_call"
-_CLIENT_CALLS = ("computer_call", "local_shell_call", "shell_call", "apply_patch_call")
+_CLIENT_CALLS = ("computer_call", "local_shell_call", "shell_call", "apply_patch_call")  # the client runs them
 _MEMBERS = ("prompt_cache_breakpoint",)  # additional fields of a content part that are sent back
 _OUTPUTS = ("function_call_output", "custom_tool_call_output")
 
@@ -117,10 +117,10 @@ def write(history: Sequence[Message]) -> list[dict[str, Any]]:
             items.append({"role": "system", "content": message.text, **provider_fields(message)})
         elif isinstance(message, Assistant):
             custom = {call.id for call in message.calls if call_provider_fields(call, FORMAT).get("type") == _CUSTOM}
-            stored = bool(message.items)
+            has_items = bool(message.items)
             for part in in_order(message):
                 if not _is_unanswered(part, answered):
-                    items += _write(part, stored=stored)
+                    items += _write(part, has_items=has_items)
                     continue
                 while items and items[-1].get("type") == "reasoning":  # the provider refuses reasoning without its call
                     items.pop()
@@ -170,8 +170,8 @@ def _file(kind: str, data: str, name: str) -> dict[str, Any]:
     return {"type": "input_file", **named, "file_data": f"data:{kind};base64,{data}"}
 
 
-def _write(part: Part, *, stored: bool) -> list[dict[str, Any]]:
-    """Return one part of a turn as items. `stored` is True if the turn holds provider items."""
+def _write(part: Part, *, has_items: bool) -> list[dict[str, Any]]:
+    """Return one part of a turn as items. `has_items` is True if the turn holds provider items."""
     match part:
         case TextPart(text):
             return [{"role": "assistant", "content": text, **provider_fields(part)}]
@@ -182,14 +182,14 @@ def _write(part: Part, *, stored: bool) -> list[dict[str, Any]]:
             made = {"type": "function_call", "call_id": part.id, "name": part.name, "arguments": arguments_text(part)}
             return [made | extra]
         case Thought():
-            return _thought(part, stored=stored)
+            return _thought(part, has_items=has_items)
     return [dict(part.data)]
 
 
-def _thought(thought: Thought, *, stored: bool) -> list[dict[str, Any]]:
+def _thought(thought: Thought, *, has_items: bool) -> list[dict[str, Any]]:
     if thought.extra:
         return [dict(thought.extra.data)]
-    if not (thought.id and (thought.signature or stored)):  # the reasoning is from a different provider
+    if not (thought.id and (thought.signature or has_items)):  # the reasoning is from a different provider
         return []
     summary = [{"type": "summary_text", "text": thought.text}] if thought.text else []
     encrypted = {"encrypted_content": thought.signature} if thought.signature else {}

@@ -18,7 +18,7 @@ from streamtools.calls import ARGUMENT_FIELDS, ID_FIELDS, NAME_FIELDS, NATIVE, T
 from streamtools.errors import Code, UnreadableSource
 from streamtools.json_values import Rejected, compact, well_formed
 from streamtools.limits import DEFAULT_LIMITS
-from streamtools.response_parts import ITEMS, entry_type, is_call_block, split_list, split_response, to_plain
+from streamtools.response_parts import CALL_ITEMS, entry_type, is_call_block, split_list, split_response, to_plain
 from streamtools.tools.results import ToolOutcome
 
 _NORMAL_ENDS = (None, "", "stop", "end_turn", "stop_sequence", "completed", "tool_calls", "tool_use", "function_call")
@@ -94,7 +94,7 @@ def _read_calls(entries: Iterable[Any], finish_reason: object) -> list[FinishedC
         ids.add(call_id)
         name, arguments, rejected = _read_call(entry)
         if not _ended_normally(finish_reason) or (
-            entry_type(entry) in ITEMS and not _ended_normally(entry.get("status"))
+            entry_type(entry) in CALL_ITEMS and not _ended_normally(entry.get("status"))
         ):
             arguments, rejected = {}, Rejected(Code.TRUNCATED, "the answer was cut off")
         elif at >= DEFAULT_LIMITS.calls:
@@ -199,11 +199,11 @@ def _write_call(found: FinishedCall, kind: str) -> dict[str, Any]:
 def _write_responses(response: FinishedResponse, outcomes: Sequence[ToolOutcome]) -> Iterator[dict[str, Any]]:
     remaining = iter(outcomes)
     for item in response.written:
-        if entry_type(item) in ITEMS:
+        if entry_type(item) in CALL_ITEMS:
             yield {**item, "call_id": next(remaining).call.id}
         else:
             yield item
-    kinds = [item["type"] for item in response.written if entry_type(item) in ITEMS]
+    kinds = [item["type"] for item in response.written if entry_type(item) in CALL_ITEMS]
     for outcome, kind in zip(outcomes, kinds, strict=True):
         yield {"type": f"{kind}_output", "call_id": outcome.call.id, "output": well_formed(outcome.text)}
 
