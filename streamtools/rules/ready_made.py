@@ -157,7 +157,7 @@ def urls(*, allow: Iterable[str] = (), action: Action = "replace", by: Replaceme
         found = _HOST.match(url)
         host = found[1].rpartition("@")[2].partition(":")[0].lower().strip(".") if found else ""
         labels = host.split(".")
-        return any(".".join(labels[at:]) in hosts for at in range(len(labels)))
+        return any(".".join(labels[start:]) in hosts for start in range(len(labels)))
 
     def is_other(url: str) -> bool:
         return not (is_allowed(url) and is_allowed(html.unescape(url)))

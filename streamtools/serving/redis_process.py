@@ -403,7 +403,7 @@ class Feed:
         self.written_by = state.written_by
         """The epoch under which the event `last` was written."""
         self.readers = 0
-        self.restarts = 0
+        self.losses = 0
         """How often the server lost or replaced events that were in this feed."""
         self.error: Exception | None = None
         self._events: deque[tuple[int, UIEvent]] = deque()
@@ -445,7 +445,7 @@ class Feed:
             self.last = min(state.claim_seq, state.last) if epoch == self.written_by + 1 else 0
         self._events.clear()
         self._size = 0
-        self.restarts += 1
+        self.losses += 1
         self.waiting.wake()
 
     def fail(self, error: Exception) -> None:

@@ -18,7 +18,7 @@ from streamtools.serving.redis_server import RunState
 
 
 class RedisReader:
-    """An asynchronous iterator of the events of one run after the seq `after`; see `EventLog.read`.
+    """An asynchronous iterator of the events of one run after the seq `after`, as `EventLog.read` returns it.
 
     If a read is cancelled, no event is lost: the next read returns the same event. `before_done` is a function that is
     awaited before `done` is returned.
@@ -32,7 +32,7 @@ class RedisReader:
         self._before_done = before_done
         self._position = after
         self._feed: Feed | None = None
-        self._restarts = 0  # the value of `feed.restarts` that this reader has handled
+        self._losses = 0  # the value of `feed.losses` that this reader has handled
         self._ready: deque[tuple[int, UIEvent]] = deque()  # the next events, each with its seq
         self._is_over = False
         self._opened = False
@@ -66,14 +66,14 @@ class RedisReader:
             if self._feed is not None:  # another task has opened this reader meanwhile
                 self._process.leave(feed)
                 return
-            self._feed, self._restarts = feed, feed.restarts
+            self._feed, self._losses = feed, feed.losses
         self._opened = True
         if is_at_end:
             self._is_over = True
         elif not state.first - 1 <= self._position <= state.last:
-            self._restart(state)
+            self._resync(state)
 
-    def _restart(self, state: RunState) -> None:
+    def _resync(self, state: RunState) -> None:
         """Continue with a resync warning and then the first event in the log."""
         dropped = max(state.first - 1, 0)
         self._ready.clear()
@@ -85,11 +85,11 @@ class RedisReader:
         assert feed is not None
         if feed.error is not None:
             raise feed.error
-        if feed.restarts != self._restarts:
+        if feed.losses != self._losses:
             state = await self._process.server.run_state(self._key)
-            self._restarts = feed.restarts
+            self._losses = feed.losses
             if position > feed.last or not state.token:
-                self._restart(state)
+                self._resync(state)
             return
         events = feed.after(position)
         if events is None and position < feed.last:

@@ -136,7 +136,7 @@ class RedisStore:
         tasks.start_soon(self._process.run)
 
     def read(self, key: str, /, after: int = 0) -> RedisReader:
-        """Return a reader of a run. See `EventLog.read`."""
+        """Return a reader of the events of a run after the seq `after`. Implements `EventLog.read`."""
         return RedisReader(self.process, key, after)
 
     # The runs of this process.
@@ -372,7 +372,7 @@ class RemoteRun(Run):
         self.journal.readable.set()
 
     def read(self, key: str, /, after: int = 0) -> RedisReader:
-        """Return a reader that fetches the result of the run before it returns `done`. See `EventLog.read`."""
+        """Return a reader that fetches the result of the run before it returns `done`."""
         return RedisReader(self._store.process, key, after, self._fetch_result)
 
     def load_result(self, data: bytes | None) -> bool:

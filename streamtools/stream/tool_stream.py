@@ -534,8 +534,8 @@ class StreamRun:
                     for source_event in batch:
                         events += feed(source_event)
                         if machine.runnable or (steps.running and machine.awaits_outcomes):
-                            shown, events = events, []
-                            self.emit(shown)
+                            earlier, events = events, []
+                            self.emit(earlier)
                             await self.wait_for_judge()
                             self.emit(await steps.run_calls(tools, self.send))
                         elif machine.ended_step is not None:
