@@ -259,7 +259,7 @@ REFUSED: dict[str, tuple[str, Any, str]] = {
     "log probabilities": ("responses", request("responses", top_logprobs=3), "have no log prob"),
     "log probabilities inside": (
         "responses", request("responses", include=["message.output_text.logprobs"]), "have no log prob"),
-    "a server of tools": ("anthropic", {"max_tokens": 1, "mcp_servers": [{"type": "url"}]}, "Run it as a tool"),
+    "a server of tools": ("anthropic", {"max_tokens": 1, "mcp_servers": [{"type": "url"}]}, "Declare a function tool"),
     "previous_response_id": ("responses", {"previous_response_id": "resp_1"}, "in `input`"),
     "background": ("responses", {"background": True}, "Leave it out"),
     "a hosted tool": ("responses", {"tools": [{"type": "web_search"}]}, "Declare a function"),
