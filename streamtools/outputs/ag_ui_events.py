@@ -5,8 +5,8 @@ The client checks the order of the events, and fails if it is wrong. All message
 refuses null.
 
 The client builds the messages of its next request from the events. So message ids must differ between runs: they start
-with the id of the run. All calls of a turn belong to one assistant message, unless the model thinks between them. Each
-call that has ended has a result. The front end itself runs the calls that have no result.
+with the id of the run. All calls of a turn belong to one assistant message, unless the model thinks between them. The
+front end runs the calls that have no result. So a call that failed or must not run gets its error as the result.
 
 The outcome `cancelled`, `pendingToolCallIds` and `usage` are new in version 1.0. They are sent only to a client that
 declares version 1.0, because earlier clients refuse them. The outcome `interrupt` is sent to all clients. Version
@@ -43,13 +43,13 @@ class AGUIEncoder(FrontEndEncoder):
     """Writes AG-UI 1.0.
 
     `thread_id`, `run_id` and `protocol_version` are the fields `threadId`, `runId` and `protocolVersion` of the
-    request. The id of the run replaces a missing id. Clients before version 1.0, such as CopilotKit, refuse
-    three fields: the ids of calls that the front end must run, the tokens of the run, and the outcome `cancelled`. If
-    `protocol_version` is missing or below 1.0, these fields are not sent, and a cancellation is sent as an error.
-    Approvals are requested in every version.
+    request. The id of the run replaces a missing `thread_id` or `run_id`. Clients before version 1.0, such as
+    CopilotKit, refuse the ids of calls that the front end must run, the tokens of the run, and the outcome `cancelled`.
+    If `protocol_version` is missing or below 1.0, these are not sent, and a cancellation is sent as an error. Approvals
+    are requested in every version.
 
     `known_calls` is for a run that resumes another run: the ids of calls that the messages of the request contain.
-    `known_results` are the ids of calls that already have a result there; these results are not sent again.
+    `known_results` are the ids of calls whose results these messages contain. The results are not sent again.
 
     `STATE_DELTA` events send the growing value of an `output` to the client. `state` is the field of the client's state
     that holds the value (None: no such events). JSON Patch cannot append to a string. So a string is sent again each
@@ -71,15 +71,15 @@ class AGUIEncoder(FrontEndEncoder):
         self._thread_id = thread_id
         self._run_id = run_id or ""
         declared = _version.fullmatch(protocol_version or "")
-        # Whether the client declares version 1.0 or a later one.
+        # Whether the client declares version 1.0 or a later version.
         self._is_current = declared is not None and int(declared[1]) >= 1
         self._message_prefix = ""  # the id of this run; the client may send one `runId` for two runs
-        self._messages = 0
+        self._message_count = 0
         self._state = state
-        self._has_root = False  # whether the start of the value was sent
+        self._has_root = False  # whether the first event of the value was received
         self._pieces: list[str] = []  # pieces of the string that is growing in the value
         self._size = self._sent_size = 0  # lengths of that string in characters: received, and when it was last sent
-        self._parent = ""  # id of the assistant message to which the calls of this step belong
+        self._parent_id = ""  # id of the assistant message to which the calls of this step belong
         self._block_id = ""
 
     def _write_start(self, run_id: str | None) -> bytes:
@@ -89,21 +89,21 @@ class AGUIEncoder(FrontEndEncoder):
         return encode_part("RUN_STARTED", threadId=thread_id, runId=self._run_id, protocolVersion=PROTOCOL_VERSION)
 
     def _write_step_start(self, step: int) -> bytes:
-        self._parent = ""
+        self._parent_id = ""
         return encode_part("STEP_STARTED", stepName=f"step-{step}")
 
     def _write_step_end(self, step: int) -> bytes:
-        self._parent = ""
+        self._parent_id = ""
         return encode_part("STEP_FINISHED", stepName=f"step-{step}")
 
     def _write_block_start(self, channel: Channel, number: int) -> bytes:
         message_id = self._block_id = self._new_id()
         head = b'data: {"type":"%b","messageId":%b,"delta":'
         if channel == "text":
-            self._parent = message_id
+            self._parent_id = message_id
             self._delta_prefix = head % (b"TEXT_MESSAGE_CONTENT", to_json(message_id))
             return encode_part("TEXT_MESSAGE_START", messageId=message_id, role="assistant")
-        self._parent = ""  # calls after the reasoning need a new message, or the client moves them before it
+        self._parent_id = ""  # calls after the reasoning need a new message, or the client moves them before it
         self._delta_prefix = head % (b"REASONING_MESSAGE_CONTENT", to_json(message_id))
         written = encode_part("REASONING_START", messageId=message_id)
         return written + encode_part("REASONING_MESSAGE_START", messageId=message_id, role="reasoning")
@@ -116,8 +116,8 @@ class AGUIEncoder(FrontEndEncoder):
         return written + encode_part("REASONING_END", messageId=self._block_id)
 
     def _write_call_start(self, call_id: str, name: str) -> bytes:
-        self._parent = self._parent or self._new_id()
-        return encode_part("TOOL_CALL_START", toolCallId=call_id, toolCallName=name, parentMessageId=self._parent)
+        self._parent_id = self._parent_id or self._new_id()
+        return encode_part("TOOL_CALL_START", toolCallId=call_id, toolCallName=name, parentMessageId=self._parent_id)
 
     def _write_call_delta(self, call_id: str, text: str) -> bytes:
         return encode_part("TOOL_CALL_ARGS", toolCallId=call_id, delta=text)
@@ -153,7 +153,7 @@ class AGUIEncoder(FrontEndEncoder):
                 self._pieces, self._size, self._sent_size = [], 0, 0
         elif partial.complete and isinstance(value, dict | list):
             return b""
-        if not self._has_root:  # the start of the value is missing: the log no longer has the first events
+        if not self._has_root:  # the first event is missing, because the log no longer has the start of the run
             return b""
         pointer = "".join("/" + str(key).replace("~", "~0").replace("/", "~1") for key in (self._state, *path))
         return encode_part("STATE_DELTA", delta=[{"op": op, "path": pointer, "value": value}])
@@ -177,7 +177,7 @@ class AGUIEncoder(FrontEndEncoder):
         return written + self._write_tool_message(error.call_id, error.message)
 
     def _write_failure(self, failure: Error) -> bytes:
-        return encode_part("RUN_ERROR", message=failure.message, code=failure.code.value, usage=self._usage_member())
+        return encode_part("RUN_ERROR", message=failure.message, code=failure.code.value, usage=self._usage_field())
 
     def _write_end(self, done: Done) -> bytes:
         if done.reason == "cancelled" and not self._is_current:
@@ -198,7 +198,7 @@ class AGUIEncoder(FrontEndEncoder):
             runId=self._run_id,
             result=present(reason=done.reason, finishReason=done.finish_reason, conversationId=done.conversation_id),
             outcome=outcome,
-            usage=self._usage_member(),
+            usage=self._usage_field(),
         )
 
     def _write_tool_message(self, call_id: str, content: str) -> bytes:
@@ -209,7 +209,7 @@ class AGUIEncoder(FrontEndEncoder):
             "TOOL_CALL_RESULT", messageId=self._new_id(), toolCallId=call_id, content=content, role="tool"
         )
 
-    def _usage_member(self) -> list[dict[str, Any]] | None:
+    def _usage_field(self) -> list[dict[str, Any]] | None:
         usage = self._usage
         if usage is None or not self._is_current:
             return None
@@ -224,5 +224,5 @@ class AGUIEncoder(FrontEndEncoder):
         return [counted] if counted else None
 
     def _new_id(self) -> str:
-        self._messages += 1
-        return f"{self._message_prefix}-{self._messages}"
+        self._message_count += 1
+        return f"{self._message_prefix}-{self._message_count}"

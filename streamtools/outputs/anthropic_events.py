@@ -1,7 +1,7 @@
 """Writes a run as one streamed message of Anthropic's API, with blocks of text, thinking and calls. Sans-IO.
 
 The input of a call must be a JSON object, because clients fail on other text. So a malformed call ends the message with
-an error.
+an error, unless the run executes tools and answers the call itself.
 """
 
 from __future__ import annotations
@@ -16,12 +16,16 @@ from streamtools.outputs.completion import CompletionEncoder
 from streamtools.outputs.sse import present, to_json
 
 STOP_REASONS = {"stop": "end_turn", "tool_calls": "tool_use", "length": "max_tokens", "content_filter": "refusal"}
+"""Maps a finish reason of OpenAI's chat completions to the stop reason of a message."""
 
 
 class AnthropicEncoder(CompletionEncoder):
     """Writes the streaming events of Anthropic's Messages API. Calls that the model wrote as text become `tool_use`.
 
-    The parameters have the same meaning as in `OpenAIEncoder`. Thinking blocks have an empty signature.
+    The client receives the calls that are pending at the end of the run. With `call_deltas`, it receives each call
+    while the model writes it. Set this only if the client provides all tools, because a call that was sent cannot be
+    withdrawn. `model` and `id` are sent in the message. If `id` is None, it is generated. Calls of the tools in
+    `custom` are sent when they are complete. Thinking blocks have an empty signature.
     """
 
     _accepts_invalid_arguments = False
@@ -37,7 +41,7 @@ class AnthropicEncoder(CompletionEncoder):
         super().__init__(call_deltas=call_deltas, custom=custom)
         self._model = model
         self._id = id or "msg_" + secrets.token_hex(12)
-        self._blocks = 0
+        self._block_count = 0
         self._open_type: str | None = None  # type of the open block; None if no block is open or it is a call
         self._index = 0  # index of the open block
         self._delta_prefix = b""  # bytes before the JSON of each delta of that block
@@ -68,7 +72,7 @@ class AnthropicEncoder(CompletionEncoder):
 
     def _write_call_start(self, call_id: str, name: str, arguments: str) -> bytes:
         written = self._begin() + self._close_block()
-        self._call_blocks[call_id] = index = self._next_block()
+        self._call_blocks[call_id] = index = self._next_index()
         block = {"type": "tool_use", "id": call_id, "name": name, "input": {}}
         written += _event("content_block_start", index=index, content_block=block)
         return written + (self._write_arguments(call_id, arguments) if arguments else b"")
@@ -95,7 +99,7 @@ class AnthropicEncoder(CompletionEncoder):
     def _open_block(self, type: str) -> bytes:
         written = self._begin() + self._close_block()
         self._open_type = type
-        self._index = index = self._next_block()
+        self._index = index = self._next_index()
         head = {"type": "content_block_delta", "index": index, "delta": {"type": f"{type}_delta"}}
         self._delta_prefix = b"event: content_block_delta\ndata: " + to_json(head)[:-2] + b',"%b":' % type.encode()
         block = {"type": type, type: "", **({"signature": ""} if type == "thinking" else {})}
@@ -107,9 +111,9 @@ class AnthropicEncoder(CompletionEncoder):
         self._open_type = None
         return _event("content_block_stop", index=self._index)
 
-    def _next_block(self) -> int:
-        self._blocks += 1
-        return self._blocks - 1
+    def _next_index(self) -> int:
+        self._block_count += 1
+        return self._block_count - 1
 
 
 def _event(type: str, **members: Any) -> bytes:

@@ -37,14 +37,14 @@ _CUT_REASONS = ("length", "content_filter")  # finish reasons that take preceden
 _CLOSING_CHARACTERS = WHITE_SPACE + "}"  # characters that may complete the JSON of arguments
 # Events that `CallOrder` reorders.
 _CALL_EVENTS = (events.CallStart, events.CallDelta, events.Call, events.Error)
-_USELESS_CODES = (Code.TOO_MANY_CALLS, Code.SUPERSEDED)  # malformed calls with these codes are not sent
+_UNSENT_CODES = (Code.TOO_MANY_CALLS, Code.SUPERSEDED)  # malformed calls with these codes are not sent
 
 
 class CompletionEncoder(ABC):
     """Converts UI events to the answer of a model API. A subclass defines how each part is written.
 
     `custom` holds the names of custom tools: their calls have a text `input` instead of JSON arguments. Such a call is
-    sent when it is complete, even with `call_deltas`.
+    sent when it is complete, even with `call_deltas` (other calls are then sent while the model writes them).
     """
 
     content_type = EVENT_STREAM
@@ -143,9 +143,9 @@ class CompletionEncoder(ABC):
         return self._write_call_start(call_id, name, arguments)
 
     def _add_arguments(self, call_id: str, text: str) -> bytes:
-        """Return a delta of arguments. Closing braces and white space at its end wait until the call is complete.
+        """Return a delta of arguments. Closing braces and white space at its end are sent when the call is complete.
 
-        Otherwise some clients would run the call as soon as its JSON is complete, even if it is malformed.
+        Otherwise some clients would run a malformed call as soon as its arguments are complete JSON.
         """
         text = self._withheld.pop(call_id, "") + text
         sent = text.rstrip(_CLOSING_CHARACTERS)
@@ -170,7 +170,7 @@ class CompletionEncoder(ABC):
 
     def _add_call(self, call: ToolCall) -> bytes:
         if call.dialect != NATIVE:
-            self._space.meet_call()
+            self._space.record_call()
         return self._complete_call(call.id, call.name, compact(call.arguments)) if self._streams_calls else b""
 
     def _add_error(self, event: events.Error) -> bytes:
@@ -179,14 +179,14 @@ class CompletionEncoder(ABC):
         if event.call is not None:
             return b""
         if event.dialect != NATIVE:
-            self._space.meet_call()
+            self._space.record_call()
         name = self._names.get(event.call_id)
         if event.call_id in self._has_arguments:
             self._partial_error = event
             return b""
-        if name is None or not event.raw or event.code in _USELESS_CODES:
+        if name is None or not event.raw or event.code in _UNSENT_CODES:
             return b""
-        arguments = self._malformed[event.call_id] = _refusable(event.raw)
+        arguments = self._malformed[event.call_id] = _as_refused(event.raw)
         if not (self._streams_calls and self._accepts_invalid_arguments):
             return b""
         return self._complete_call(event.call_id, name, arguments)
@@ -254,8 +254,8 @@ class CompletionEncoder(ABC):
 class TrailingSpace:
     """Buffers the white space at the end of a text, and drops it if a call follows.
 
-    Models write line breaks around a call in text. They would remain in the text after the call is removed from it. The
-    delay is invisible to the user. The result does not depend on how the text is split into deltas.
+    Models write line breaks around a call in text. The line breaks would remain in the text after the call is removed.
+    The delay is invisible to the user. The result does not depend on how the text is split into deltas.
     """
 
     def __init__(self) -> None:
@@ -281,17 +281,18 @@ class TrailingSpace:
             self._too_long = True
         return sent
 
-    def meet_call(self) -> None:
+    def record_call(self) -> None:
         """Record a call. Drops the white space before it. White space after it is dropped if it ends the text."""
         self.drop()
         self._after_call = True
 
     def drop(self) -> None:
+        """Drop the buffered white space."""
         self._pending = ""
         self._too_long = False
 
     def close(self) -> str:
-        """Return the buffered white space that ends the text. Returns `""` if it follows a call."""
+        """Return the white space that ends the text. Returns `""` if only this white space follows a call."""
         return "" if self._after_call else self._pending
 
 
@@ -304,8 +305,8 @@ class CallOrder:
     """
 
     def __init__(self) -> None:
-        self._open: str | None = None
-        self._waiting: dict[str, list[events.UIEvent]] = {}
+        self._open: str | None = None  # the id of the call whose events are sent now
+        self._waiting: dict[str, list[events.UIEvent]] = {}  # the buffered events of the other calls, by id
 
     def take(self, event: events.UIEvent) -> list[events.UIEvent]:
         """Add `event`. Returns the events that can be sent now."""
@@ -322,13 +323,13 @@ class CallOrder:
         return [event]
 
     def _release(self) -> list[events.UIEvent]:
-        """Return the buffered events of all calls up to the first call without an end, whose events are included."""
+        """Return the buffered events of the next calls, up to and including the first call without an end."""
         released: list[events.UIEvent] = []
         self._open = None
         while self._open is None and self._waiting:
             call_id = next(iter(self._waiting))
-            released += (waiting := self._waiting.pop(call_id))
-            if not isinstance(waiting[-1], events.Call | events.Error):
+            released += (buffered := self._waiting.pop(call_id))
+            if not isinstance(buffered[-1], events.Call | events.Error):
                 self._open = call_id
         return released
 
@@ -353,10 +354,10 @@ def _finish_reason(done: events.Done, has_calls: bool) -> str:
     return "stop"
 
 
-def _refusable(raw: str) -> str:
+def _as_refused(raw: str) -> str:
     """Return the text of malformed arguments in a form that every client refuses.
 
-    Text that looks like a JSON object or array becomes a JSON string. Otherwise some clients would run the call: they
-    read broken JSON up to the error, accept duplicate keys, or accept `NaN`.
+    Text that begins like a JSON object or array becomes a JSON string. Otherwise some clients would run the call,
+    because they read broken JSON up to the error, or accept duplicate keys or `NaN`.
     """
     return json.dumps(raw) if raw.lstrip("\ufeff" + string.whitespace).startswith(("{", "[")) else raw

@@ -1,4 +1,4 @@
-"""Makes answers in one JSON body, for clients that do not request a stream, and the error bodies of each API. Sans-IO.
+"""Writes an answer as one JSON body, for clients that do not request a stream. Also writes error bodies. Sans-IO.
 
 The body is made from the events of the streamed answer, in the way in which the SDKs join these events. So a client
 receives the same answer with and without streaming.
@@ -34,7 +34,7 @@ _BAD_GATEWAY = 502
 
 
 def error_body(format: str, status: int, message: str, param: str | None = None, code: str | None = None) -> bytes:
-    """Return an error body in the form of Anthropic's API (`"anthropic"`) or OpenAI's (any other format)."""
+    """Return an error body of Anthropic's API (`format` "anthropic") or OpenAI's, which also has `param` and `code`."""
     if format == "anthropic":
         kind = _ANTHROPIC_ERROR_TYPES.get(status, "invalid_request_error" if status < 500 else "api_error")
         return to_json({"type": "error", "error": {"type": kind, "message": message}})
@@ -43,7 +43,10 @@ def error_body(format: str, status: int, message: str, param: str | None = None,
 
 
 def join_stream(format: str, stream: bytes) -> tuple[int, bytes]:
-    """Return the HTTP status and the JSON body of an answer. `stream` is the complete streamed answer in `format`."""
+    """Return the HTTP status and the JSON body of an answer. `stream` is the complete streamed answer.
+
+    `format` is "openai", "responses" or "anthropic".
+    """
     events = list(_read_events(stream))
     holders = (event["response"] if event.get("type") == "response.failed" else event for event in events)
     error = next((error for holder in holders if (error := holder.get("error"))), None)
@@ -60,7 +63,7 @@ def _read_events(stream: bytes) -> Iterator[Body]:
 
 
 class _TextMembers:
-    """Collects the pieces of string fields that arrive in deltas. `join` sets each field once, in linear time."""
+    """Collects the pieces of string fields that arrive in deltas. `join` sets each field to its joined pieces."""
 
     def __init__(self) -> None:
         self._pieces: dict[tuple[int, str], tuple[Body, list[str]]] = {}
@@ -75,7 +78,7 @@ class _TextMembers:
 
 
 def _join_chunks(chunks: list[Body]) -> Body:
-    """Join the chunks of a chat completion to a complete chat completion."""
+    """Join the chunks of a streamed chat completion into a chat completion."""
     texts = _TextMembers()
     choices: dict[int, Body] = {}
     usage = None
@@ -112,7 +115,7 @@ def _add_delta(message: Body, delta: Body, texts: _TextMembers) -> None:
 
 
 def _join_message(events: list[Body]) -> Body:
-    """Join the streaming events of Anthropic's Messages API to a complete message."""
+    """Join the streaming events of Anthropic's Messages API into a message."""
     message: Body = events[0]["message"]
     content: list[Body] = message["content"]
     texts = _TextMembers()

@@ -1,7 +1,7 @@
 """Writes only the text of the answer, as plain text. Sans-IO.
 
-Calls, errors and the end of the run are not written by default. The function `render` may return text for them, for
-example `UiTexts().render`.
+Reasoning, calls, errors and the end of the run are not written by default. The function `render` may return text for
+them.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from streamtools.outputs.sse import EVENT_STREAM_HEADERS
 class TextEncoder:
     """Writes the text of the answer in UTF-8.
 
-    `render` receives all other events and may return a text to write, for example `UiTexts().render`. Blank lines
-    separate the texts of the steps, and the texts that `render` returned.
+    `render` receives all events except `Text`, and may return a text to write (for example, `UiTexts().render`). Blank
+    lines separate the texts of steps, and separate each text of `render` from the text around it.
     """
 
     content_type = "text/plain; charset=utf-8"

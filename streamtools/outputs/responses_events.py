@@ -36,8 +36,12 @@ _REQUEST_DEFAULTS: Mapping[str, Any] = {
 class ResponsesEncoder(CompletionEncoder):
     """Writes the streaming events of the Responses API. Calls that the model wrote as text become call items.
 
-    `request` is the body of the client's request, because a response repeats some of its fields. The other parameters
-    have the same meaning as in `OpenAIEncoder`.
+    The client receives the calls that are pending at the end of the run. With `call_deltas`, it receives each call
+    while the model writes it. Set this only if the client provides all tools, because a call that was sent cannot be
+    withdrawn. `custom` holds the names of custom tools, whose input is a text. Their calls are sent when complete.
+
+    `model`, `id` (without the prefix `resp_`) and `created` (seconds since 1970) are fields of the response. If `id` or
+    `created` is None, it is generated. A response repeats fields of `request`, the body of the client's request.
     """
 
     def __init__(
@@ -68,13 +72,13 @@ class ResponsesEncoder(CompletionEncoder):
             "store": False,
             **repeated,
         }
-        self._token = token
-        self._number = 0
+        self._token = token  # a part of all ids of the response
+        self._sequence_number = 0  # the sequence number of the next event
         self._open_item: dict[str, Any] | None = None  # the open item; None if no item is open or it is a call
         self._text_pieces: list[str] = []  # pieces of the text of the open item
-        self._item_members: dict[str, Any] = {}  # fields that identify the open item in its events
-        self._text_members: dict[str, Any] = {}  # further fields of the events with its text
-        self._delta_members = b""  # `_item_members` and `_text_members` as JSON
+        self._item_fields: dict[str, Any] = {}  # fields that identify the open item in its events
+        self._text_fields: dict[str, Any] = {}  # further fields of the events with its text
+        self._delta_fields = b""  # `_item_fields` and `_text_fields` as JSON
         # Maps the id of each open call to its index in `output` and the pieces of its arguments.
         self._calls: dict[str, tuple[int, list[str]]] = {}
 
@@ -83,8 +87,8 @@ class ResponsesEncoder(CompletionEncoder):
         return created + self._event("response.in_progress", response=self._response)
 
     def _event(self, type: str, **members: Any) -> bytes:
-        self._number += 1
-        data = {"type": type, "sequence_number": self._number - 1, **members}
+        self._sequence_number += 1
+        data = {"type": type, "sequence_number": self._sequence_number - 1, **members}
         return b"event: %b\ndata: %b\n\n" % (type.encode(), to_json(data))
 
     # Text and reasoning.
@@ -98,39 +102,39 @@ class ResponsesEncoder(CompletionEncoder):
     def _write_delta(self, type: str, text: str) -> bytes:
         opened = b"" if self._open_item and self._open_item["type"] == type else self._start_item(type)
         self._text_pieces.append(text)
-        self._number += 1
+        self._sequence_number += 1
         name = b"response.%b.delta" % _text_kind(type).encode()
-        head = b'event: %b\ndata: {"type":"%b","sequence_number":%d' % (name, name, self._number - 1)
-        return b'%b%b%b"delta":%b}\n\n' % (opened, head, self._delta_members, to_json(text))
+        head = b'event: %b\ndata: {"type":"%b","sequence_number":%d' % (name, name, self._sequence_number - 1)
+        return b'%b%b%b"delta":%b}\n\n' % (opened, head, self._delta_fields, to_json(text))
 
     def _start_item(self, type: str) -> bytes:
         written = self._begin() + self._close_item()
         output = self._response["output"]
-        place, id = len(output), f"{'msg' if type == 'message' else 'rs'}_{self._token}_{len(output)}"
+        index, id = len(output), f"{'msg' if type == 'message' else 'rs'}_{self._token}_{len(output)}"
         item: dict[str, Any] = {"id": id, "type": type, "status": "in_progress"}
         item |= {"role": "assistant", "content": []} if type == "message" else {"summary": [], "content": []}
         output.append(item)
         self._open_item = item
         self._text_pieces = []
-        self._item_members = {"item_id": id, "output_index": place, "content_index": 0}
-        self._text_members = {"logprobs": []} if type == "message" else {}
-        self._delta_members = b"," + to_json(self._item_members | self._text_members)[1:-1] + b","
-        written += self._event("response.output_item.added", output_index=place, item=item)
-        return written + self._event("response.content_part.added", **self._item_members, part=_part(type, ""))
+        self._item_fields = {"item_id": id, "output_index": index, "content_index": 0}
+        self._text_fields = {"logprobs": []} if type == "message" else {}
+        self._delta_fields = b"," + to_json(self._item_fields | self._text_fields)[1:-1] + b","
+        written += self._event("response.output_item.added", output_index=index, item=item)
+        return written + self._event("response.content_part.added", **self._item_fields, part=_part(type, ""))
 
     def _close_item(self, status: str = "completed") -> bytes:
         if self._open_item is None:
             return b""
         item, self._open_item = self._open_item, None
         type, text = item["type"], "".join(self._text_pieces)
-        members = {**self._item_members, "text": text, **self._text_members}
+        members = {**self._item_fields, "text": text, **self._text_fields}
         written = self._event(f"response.{_text_kind(type)}.done", **members)
         part = _part(type, text)
-        written += self._event("response.content_part.done", **self._item_members, part=part)
+        written += self._event("response.content_part.done", **self._item_fields, part=part)
         item["content"] = [part]
         item["status"] = status
         return written + self._event(
-            "response.output_item.done", output_index=self._item_members["output_index"], item=item
+            "response.output_item.done", output_index=self._item_fields["output_index"], item=item
         )
 
     # Calls.
@@ -138,10 +142,10 @@ class ResponsesEncoder(CompletionEncoder):
     def _write_call_start(self, call_id: str, name: str, arguments: str) -> bytes:
         written = self._begin() + self._close_item()
         output = self._response["output"]
-        custom = name in self._custom
-        type, prefix = ("custom_tool_call", "ctc") if custom else ("function_call", "fc")
+        is_custom = name in self._custom
+        type, prefix = ("custom_tool_call", "ctc") if is_custom else ("function_call", "fc")
         item = {"id": f"{prefix}_{self._token}_{len(output)}", "type": type, "call_id": call_id, "name": name}
-        item |= {"input": ""} if custom else {"arguments": ""}
+        item |= {"input": ""} if is_custom else {"arguments": ""}
         item["status"] = "in_progress"
         self._calls[call_id] = len(output), []
         output.append(item)
@@ -149,26 +153,26 @@ class ResponsesEncoder(CompletionEncoder):
         return written + (self._write_arguments(call_id, arguments) if arguments else b"")
 
     def _write_arguments(self, call_id: str, text: str) -> bytes:
-        place, pieces = self._calls[call_id]
-        item = self._response["output"][place]
+        index, pieces = self._calls[call_id]
+        item = self._response["output"][index]
         pieces.append(text)
-        custom = item["type"] == "custom_tool_call"
-        kind = "custom_tool_call_input" if custom else "function_call_arguments"
-        delta = custom_input(text) if custom else text
-        return self._event(f"response.{kind}.delta", item_id=item["id"], output_index=place, delta=delta)
+        is_custom = item["type"] == "custom_tool_call"
+        kind = "custom_tool_call_input" if is_custom else "function_call_arguments"
+        delta = custom_input(text) if is_custom else text
+        return self._event(f"response.{kind}.delta", item_id=item["id"], output_index=index, delta=delta)
 
     def _write_call_end(self, call_id: str, name: str, arguments: str, status: str = "completed") -> bytes:
-        place, pieces = self._calls.pop(call_id)
-        item, text = self._response["output"][place], "".join(pieces)
+        index, pieces = self._calls.pop(call_id)
+        item, text = self._response["output"][index], "".join(pieces)
         if item["type"] == "custom_tool_call":
             item["input"] = custom_input(text)
-            kind, final = "custom_tool_call_input", {"input": item["input"]}
+            kind, fields = "custom_tool_call_input", {"input": item["input"]}
         else:
             item["arguments"] = text
-            kind, final = "function_call_arguments", {"arguments": text, "name": item["name"]}
+            kind, fields = "function_call_arguments", {"arguments": text, "name": item["name"]}
         item["status"] = status
-        written = self._event(f"response.{kind}.done", item_id=item["id"], output_index=place, **final)
-        return written + self._event("response.output_item.done", output_index=place, item=item)
+        written = self._event(f"response.{kind}.done", item_id=item["id"], output_index=index, **fields)
+        return written + self._event("response.output_item.done", output_index=index, item=item)
 
     # The end.
 
@@ -184,8 +188,8 @@ class ResponsesEncoder(CompletionEncoder):
 
     def _write_error(self, code: Code, message: str) -> bytes:
         begun = self._begin() + self._close_item("incomplete")
-        for place, pieces in self._calls.values():  # these calls have no event for their end
-            self._response["output"][place] |= {"arguments": "".join(pieces), "status": "incomplete"}
+        for index, pieces in self._calls.values():  # these calls have no event for their end
+            self._response["output"][index] |= {"arguments": "".join(pieces), "status": "incomplete"}
         self._response["status"] = "failed"
         self._response["error"] = {"code": "server_error", "message": message}
         return begun + self._event("response.failed", response=self._response)

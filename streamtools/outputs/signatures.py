@@ -1,8 +1,8 @@
 """Writes the signatures of reasoning, text and calls, and encrypted reasoning, for clients to keep.
 
-A provider requires them in the next request. The client may keep them, because it cannot forge them. Other data of the
-provider is not sent to clients. Each signature is sent together with the format of its provider, because no other
-provider accepts it. For the AI SDK, the provider and the fields have the names that the SDK uses. For AG-UI, a
+The provider requires them in the next request. The client may keep them, because it cannot forge them. Other data that
+the next request must contain is not sent to clients. Each signature is sent together with the message format of its
+provider, because no other provider accepts it. The AI SDK has its own names for providers and fields. For AG-UI, a
 signature is one opaque string.
 
 Source: the AI SDK's packages `@ai-sdk/anthropic`, `amazon-bedrock`, `google`, `openai`, `openai-compatible`, and
@@ -24,8 +24,9 @@ _AI_SDK_PROVIDERS = {"responses": "openai", "gemini": "google", "openai": "opena
 class Signature(NamedTuple):
     """A signature of one part of a turn, or encrypted reasoning.
 
-    `signature` is the signature or the encrypted text. `details` holds the signed or encrypted entries of OpenRouter's
-    `reasoning_details` instead. `id` is the id of the part, if the provider has sent one.
+    `format` is the message format of the provider. `signature` is the signature, or the encrypted text if `redacted` is
+    True. For OpenRouter, `details` holds the signed or encrypted entries of `reasoning_details` instead. `id` is the id
+    of the part, if the provider has sent one. `is_reasoning` is False for the signature of a text or a call.
     """
 
     format: str
@@ -64,7 +65,7 @@ def reasoning_signature(event: Reasoning, format: str | None) -> Signature | Non
 
 
 def text_signature(event: Raw) -> Signature | None:
-    """Return the signature that `event` has for the text before it, or None. Only Gemini signs text."""
+    """Return the signature in `event` for the text before the event, or None. Only Gemini signs text."""
     signature = event.data.get("thoughtSignature") if isinstance(event.data, dict) else None
     return Signature("gemini", signature) if isinstance(signature, str) and signature else None
 

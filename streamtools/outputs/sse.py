@@ -74,8 +74,8 @@ class NativeEncoder:
     """Writes UI events as JSON.
 
     The bytes of an event do not depend on other events. If a body ends without `done`, the client may reconnect with
-    the `seq` of the last event that it received (header `Last-Event-ID`). So `close` writes nothing: the end of a run
-    is always a `done` event.
+    the `seq` of the last event that it received (header `Last-Event-ID`), until it receives `done`. So `close` writes
+    nothing.
 
     With `framing="sse"`, each event is a server-sent event: its name is the type of the event, and its id is the `seq`.
     With `"ndjson"`, each event is one line. `exclude` names event types that are not sent. The default is `follow-up`,
@@ -93,15 +93,15 @@ class NativeEncoder:
         self.content_type = EVENT_STREAM if self.is_sse else "application/x-ndjson"
         self.keep_alive = KEEP_ALIVE if self.is_sse else b""
         sent = [kind for kind in UI_EVENTS if kind.type not in self.excluded]
-        self._first_lines = {kind: f"event: {kind.type}\n".encode() for kind in sent}
+        self._name_lines = {kind: f"event: {kind.type}\n".encode() for kind in sent}
         self._ended = False
 
     def encode(self, event: UIEvent) -> bytes:
         """Return the frame of `event`, or `b""` if its type is excluded."""
         if self._ended:
             raise closed_error()
-        first_line = self._first_lines.get(type(event))
-        if first_line is None:
+        name_line = self._name_lines.get(type(event))
+        if name_line is None:
             return b""
         if type(event) is Done:
             self._ended = True
@@ -109,8 +109,8 @@ class NativeEncoder:
         if not self.is_sse:
             return json + b"\n"
         if event.seq:
-            return b"%bid: %d\ndata: %b\n\n" % (first_line, event.seq, json)
-        return b"%bdata: %b\n\n" % (first_line, json)
+            return b"%bid: %d\ndata: %b\n\n" % (name_line, event.seq, json)
+        return b"%bdata: %b\n\n" % (name_line, json)
 
     def close(self) -> bytes:
         """End the body. Returns `b""`, because a client may reconnect and receive the other events."""
@@ -130,8 +130,8 @@ def read_exclude(exclude: Collection[str]) -> set[str]:
 class SharedFrames:
     """Keeps the bytes of the last batch of events of a run, so that each batch is encoded once for all readers.
 
-    There is one last batch for each framing and `exclude` of the native format. Other formats are not shared, because
-    their bytes depend on earlier events.
+    The bytes are kept for each framing and `exclude` of the native format. Bytes in other formats are not shared,
+    because they depend on earlier events.
     """
 
     def __init__(self) -> None:
