@@ -44,9 +44,9 @@ def record(stream: Any, target: RecordingTarget, **options: Unpack[RecordOptions
     """Return a stream with the same chunks as `stream`. Reading it records the chunks.
 
     `stream` is a response of httpx or httpx2, another object with `aiter_bytes()`, or an asynchronous iterable of
-    bytes. It may also be an object whose attribute `response` has `aiter_bytes()`. The result also has `aiter_bytes()`.
-    Pass the result to `streamtools.sources`. `RecordOptions` describes the options. The recorded times start at this
-    call. If the result is closed before its end, the recording ends with `left`.
+    bytes. It may also be an object whose attribute `response` has `aiter_bytes()`, such as the stream of an SDK. Pass
+    the result to `streamtools.sources`; it has `aiter_bytes()`, too. `RecordOptions` describes the options. The
+    recorded times start at this call. If the result is closed before its end, the recording ends with `left`.
     """
     return RecordedStream(stream, ExchangeFile(target, **options))
 
@@ -245,7 +245,7 @@ class ExchangeRecorder:
         self.ended = False
 
     def set_response(self, status: int | None, headers: Sequence[tuple[str, str]] = ()) -> None:
-        """Write the head. Later, the credentials in `headers`, such as cookies, are overwritten in the body.
+        """Write the head. In the body, the credentials in `headers`, such as cookies, are then also overwritten.
 
         With `status=None`, the head contains no response.
         """

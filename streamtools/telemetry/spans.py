@@ -5,7 +5,7 @@ The span `invoke_agent` covers the whole run. It has a child span `chat {model}`
 
 The parent of each span is set explicitly. A span is the current span only in tasks of the run: the task that drives the
 run, and the tasks or threads of its tools. Logs and HTTP clients in these tasks find it. In the task that iterates over
-the events, it is not the current span.
+the events, the spans of the run are not current.
 """
 
 from __future__ import annotations

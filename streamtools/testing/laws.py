@@ -187,7 +187,7 @@ def assert_in_order(events: Iterable[UIEvent], *, run: bool = True) -> None:
         raise AssertionError(str(error)) from None
 
 
-def assert_deltas_tell_the_arguments(events: Iterable[UIEvent]) -> None:
+def assert_deltas_match_arguments(events: Iterable[UIEvent]) -> None:
     """Check that the joined call deltas of each call are the JSON of its arguments.
 
     If a call has `Partial` events, check that they build the same arguments.
@@ -359,7 +359,7 @@ class _Laws:
     def paired_lifecycle(self, text: str, places: list[int]) -> None:
         events = feed(cut(text, places), call_deltas=True, call_partials=True, **self._options)
         assert_in_order(events, run=False)
-        assert_deltas_tell_the_arguments(events)
+        assert_deltas_match_arguments(events)
 
     def one_ending(self, text: str, places: list[int]) -> None:
         for is_complete in (True, False):

@@ -132,7 +132,10 @@ def openers(dialect: Dialect, tools: dict[str, tuple[str, ...]]) -> list[Opener]
 
 
 def markers(dialect: Dialect, tools: dict[str, tuple[str, ...]]) -> list[Parts]:
-    """Return all markers and tags of a dialect. A parser may buffer the beginning of each."""
+    """Return all markers and tags of a dialect, also with the line feeds or the space that may belong to them.
+
+    A parser may buffer the beginning of each.
+    """
     found: list[Parts] = []
     for opener in openers(dialect, tools):
         whole = (*opener.parts, *opener.ahead)

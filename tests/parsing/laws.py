@@ -25,7 +25,7 @@ from streamtools.testing.laws import (
     MALFORMED,
     FeedStep,
     assert_conserved,
-    assert_deltas_tell_the_arguments,
+    assert_deltas_match_arguments,
     assert_in_order,
     cut,
 )
@@ -180,7 +180,7 @@ def paired_lifecycle(case: Case) -> None:
 
 def deltas_hold_the_arguments(case: Case) -> None:
     """The `call-delta` events of a valid call join to its arguments."""
-    assert_deltas_tell_the_arguments(case.with_deltas.events)
+    assert_deltas_match_arguments(case.with_deltas.events)
 
 
 def limits(case: Case) -> None:

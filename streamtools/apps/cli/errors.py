@@ -70,7 +70,7 @@ class ErrorOutput:
 
     @contextlib.contextmanager
     def capture_logs(self) -> Iterator[None]:
-        """Write the log records of the library in a `with` block, if their level is warning or higher."""
+        """Write the warnings and errors that the library logs in a `with` block."""
         previous = structlog.get_config() if structlog.is_configured() else None
         structlog.configure(
             processors=[self._write_log],

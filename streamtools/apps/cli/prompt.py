@@ -32,7 +32,10 @@ class Prompt:
         return line or ""
 
     def decide(self, suspension: Suspension) -> dict[str, Decision]:
-        """Show each pending call with all its arguments, and ask the user. Returns the decisions by call id."""
+        """Show each pending call with all its arguments, and ask the user. Returns the decisions by call id.
+
+        The user allows or denies the call of a tool that needs approval, and enters the result of a client tool.
+        """
         decisions: dict[str, Decision] = {}
         for question in suspension.questions:
             call = question.call

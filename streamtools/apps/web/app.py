@@ -103,7 +103,7 @@ def make_app(
     conversations: Conversations | None = None,
     max_running: int = 32,
 ) -> ASGIApp:
-    """Create the ASGI application. `answerer` answers the questions of its users.
+    """Create the ASGI application. `answerer` answers the questions of the users.
 
     `cookie` is the name of the cookie. Servers on different ports of one host need different names. `hosts` holds the
     host names that requests may use in addition to `localhost` and IP addresses. `conversations` stores the

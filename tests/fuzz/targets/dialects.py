@@ -15,7 +15,7 @@ from streamtools.testing.laws import (
     assert_chunk_invariant,
     assert_conserved,
     assert_defined_per_character,
-    assert_deltas_tell_the_arguments,
+    assert_deltas_match_arguments,
     cut,
     feed,
 )
@@ -71,7 +71,7 @@ def check(ids: tuple[str, ...], given: Input) -> Iterator[object]:
     if given.wants(1) and len(text) <= _LONG:
         assert_defined_per_character(deltas, **how)
     if given.wants(2):
-        assert_deltas_tell_the_arguments(feed(list(text), **how | {"call_deltas": True, "call_partials": True}))
+        assert_deltas_match_arguments(feed(list(text), **how | {"call_deltas": True, "call_partials": True}))
     if given.wants(3) and text:
         _keeps_little(text, how)
     if given.wants(4) and text:
