@@ -35,7 +35,7 @@ from streamtools.json_values import Rejected, compact
 from streamtools.parsing.call_events import CallDraft, CallEvents
 from streamtools.parsing.options import Options
 
-_FAULTS = {
+_FAULT_MESSAGES = {
     Code.UNRECOGNISED_TOOL_CALL: "the call is not a JSON object",
     Code.MISSING_TOOL_NAME: "the call has no tool name",
     Code.CONFLICTING_FIELDS: "the call has two different names, or two different arguments",
@@ -46,7 +46,7 @@ _FAULTS = {
 _EXECUTED = "the provider runs this tool itself"
 _MAX_ID_LENGTH = 200  # characters: a call keeps a provider id of at most this length
 # A JSON string such as "a\"b", or an unclosed string at the end of the text. Group 1 is None if the string is closed.
-_string = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|(\\?\Z))', re.DOTALL)
+_STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|(\\?\Z))', re.DOTALL)
 
 
 class NativeCalls:
@@ -148,7 +148,7 @@ class NativeCalls:
         if event.provider_executed:
             call.fault = Rejected(Code.SUPERSEDED, _EXECUTED)
         if event.fault is not None:
-            call.fault = Rejected(event.fault, _FAULTS.get(event.fault, "the call could not be read"))
+            call.fault = Rejected(event.fault, _FAULT_MESSAGES.get(event.fault, "the call could not be read"))
         self.emulated = self.emulated or event.emulated
         if not event.answerable:
             self.unanswerable[call.id] = None
@@ -337,7 +337,7 @@ class NativeCalls:
 
 def is_cut(text: str) -> bool:
     """Return True if the JSON in `text` breaks off: one of its strings, objects or arrays is not closed."""
-    parts = _string.split(text)  # in turn: text outside of strings, and group 1 of the next string
+    parts = _STRING.split(text)  # in turn: text outside of strings, and group 1 of the next string
     rest, has_open_string = "".join(parts[::2]), len(parts) > 1 and parts[-2] is not None
     return rest.count("{") + rest.count("[") + has_open_string > rest.count("}") + rest.count("]")
 

@@ -38,7 +38,8 @@ class StepRunner:
 
     With `executes=False`, the stream runs no calls, and the guards do not count failed turns. `resumed` holds the
     pending calls of an earlier run. `make_runner` creates the `Runner` when the first calls run, because most runs have
-    no calls. `record` is called with the outcomes of each step.
+    no calls. `record` is called with the outcomes of each step. `dialects` are the dialects in which the history may be
+    neutralized.
     """
 
     def __init__(
@@ -118,8 +119,8 @@ class StepRunner:
     def end_calls(self) -> list[UIEvent]:
         """Record one outcome for each call of the step, in call order.
 
-        A call that has not ended gets a cancelled outcome, so this does not wait. Returns the final events of the calls
-        that were not sent.
+        A call that waits for a decision becomes pending. Any other call that has not ended gets a cancelled outcome, so
+        this does not wait. Returns the final events that were not sent.
         """
         if self._runner is None:
             return []

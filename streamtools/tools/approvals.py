@@ -369,6 +369,7 @@ class Approvals:
     ) -> Decision | None:
         """Return the decision about a call, or None if it is suspended or the run ends first.
 
+        With `approval=True`, the question is whether the call may run. With False, it asks for the result of the call.
         `show` sends the question to the interface.
         """
         question = self.asked.get(call.id)

@@ -20,8 +20,8 @@ _MAX_SENTENCE = 80  # maximum number of characters
 _SCALARS = {"string", "integer", "number", "boolean"}
 
 
-def has_foreign_schema(tool: Tool) -> bool:
-    """Return whether a client or a tool server wrote the schema of a tool."""
+def has_given_schema(tool: Tool) -> bool:
+    """Return whether a tool was defined with a JSON schema, as tools of an MCP server are, and not by type hints."""
     return bool(tool.input_type == dict[str, Any])
 
 

@@ -30,7 +30,7 @@ except ImportError as error:
 
 _CONNECT_TIMEOUT_S = 10  # also limits how long an abandoned thread runs while it connects
 
-_CREATE_LOCK = 7237970109966541  # an arbitrary advisory lock
+_CREATE_LOCK = 7237970109966541  # the key of an advisory lock, chosen arbitrarily
 _NOW = """
 SELECT COALESCE(?1, extract(epoch FROM clock_timestamp()))::float8,
     set_config('idle_in_transaction_session_timeout', ?2, true),
@@ -68,13 +68,13 @@ class PostgresLedger(SQLLedger):
         self._table_prefix = '"{}".'.format(schema.replace('"', '""'))
         self._lock_rows, self._skip_locked = "FOR UPDATE", "FOR UPDATE SKIP LOCKED"
         self._clock = clock
-        known = psycopg.conninfo.conninfo_to_dict(conninfo)
+        given = psycopg.conninfo.conninfo_to_dict(conninfo)
         self._options = {
             "connect_timeout": _CONNECT_TIMEOUT_S,
             "cursor_factory": psycopg.RawCursor,
             "prepare_threshold": None,
         }
-        self._options |= known
+        self._options |= given
         self._free_connections = anyio.Semaphore(connections)
         self._idle: list[Any] = []  # idle connections
         self._has_tables = threading.Event()  # the ledgers that `of` returns share it

@@ -17,7 +17,7 @@ from streamtools.json_values import Rejected
 from streamtools.logs import Logger
 from streamtools.tools.approvals import Approvals, Deny
 from streamtools.tools.context import ToolContext, discard
-from streamtools.tools.definitions import DefinitionFormat, has_foreign_schema, refused_parameter, write_definition
+from streamtools.tools.definitions import DefinitionFormat, has_given_schema, refused_parameter, write_definition
 from streamtools.tools.finished_responses import extend_messages, read_finished, refuse
 from streamtools.tools.invocation import TIMEOUT, invoke
 from streamtools.tools.ledger import CallLedger
@@ -256,10 +256,11 @@ class ToolRegistry:
     def accepted_by(self, format: str) -> ToolRegistry:
         """Return a registry of the tools that a provider accepts.
 
-        Only tools whose schema was written by a client or a tool server are removed. The removed tools are logged.
+        A refused tool is removed and logged if it was defined with a JSON schema, for example by an MCP server. For any
+        other refused tool, `definitions` raises ValueError.
         """
-        foreign = [tool for tool in self if has_foreign_schema(tool)] if format == "anthropic" else []
-        if refused := [tool.name for tool in foreign if refused_parameter(tool) is not None]:
+        checked = [tool for tool in self if has_given_schema(tool)] if format == "anthropic" else []
+        if refused := [tool.name for tool in checked if refused_parameter(tool) is not None]:
             log.warning("tools_left_out", tools=refused, advice=f"{format} refuses their parameter names")
         return self.without(*refused)
 

@@ -190,10 +190,10 @@ class Runner:
         """Execute calls, and return their outcomes in call order. `send` gets the events as they happen.
 
         Two kinds of calls have no outcome: suspended calls, and calls that had not started when a tool stopped the run.
-        If `send` raises, the run ends and the exception is raised in an exception group. After an exception or a
-        cancellation, call `close_calls`.
+        If `send` raises, the other calls are cancelled, and the exception is raised in an exception group. After an
+        exception or a cancellation, call `close_calls`.
         """
-        executions = [self._open(call) for call in calls]
+        executions = [self._add_execution(call) for call in calls]
         try:
             async with anyio.create_task_group() as tasks:
                 for execution in executions:
@@ -230,7 +230,7 @@ class Runner:
         outcomes: list[ToolOutcome] = []
         unsent: list[UIEvent] = []
         for call in calls:
-            execution = self._executions.get(call.id) or self._open(call)
+            execution = self._executions.get(call.id) or self._add_execution(call)
             if execution.outcome is None:
                 text = f"tool {call.name[:64]!r} was cancelled before it finished"
                 execution.end(execution.failed(Code.TOOL_CANCELLED, text))
@@ -240,7 +240,7 @@ class Runner:
             execution.unsent.clear()
         return outcomes, unsent
 
-    def _open(self, call: ToolCall) -> Execution:
+    def _add_execution(self, call: ToolCall) -> Execution:
         execution = self._executions[call.id] = Execution(call, self.result_limit, self.clock)
         return execution
 
@@ -258,12 +258,12 @@ class Runner:
                 self._free_slot(execution)  # the next waiting call also sees `stopped` and returns
                 return
             self._busy.add(execution.call.id)
-            await self._show(execution, send)
-            tasks.start_soon(self._work, execution, tasks, send)
+            await self._send_executing(execution, send)
+            tasks.start_soon(self._run_to_end, execution, tasks, send)
             if sequential:
                 await self._wait_until_idle()
 
-    async def _show(self, execution: Execution, send: Send) -> None:
+    async def _send_executing(self, execution: Execution, send: Send) -> None:
         await send(Executing(execution.call, seq=self.number()))
         execution.shown = True
 
@@ -276,7 +276,7 @@ class Runner:
                 digest = question.digest
                 await send(ApprovalRequested(call, question.expires, seq=self.number(), digest=digest))
             elif self.approvals.attended:
-                await self._show(execution, send)
+                await self._send_executing(execution, send)
             sent.set()
 
         try:
@@ -291,7 +291,7 @@ class Runner:
                 outcome = await self._run_once(execution, tasks, lambda: self._apply(execution, decision))
                 was_executed = need == "result" or outcome.error is None  # it may have run after an earlier approval
                 if was_executed and not execution.shown:
-                    await self._show(execution, send)
+                    await self._send_executing(execution, send)
                 await self._close(execution, outcome, send)
             elif self.registry.find(call.name).client:  # approved: now wait for the result from the front end
                 await self._decide(execution, "result", tasks, send, sent)
@@ -334,7 +334,7 @@ class Runner:
 
     # Running a call.
 
-    async def _work(self, execution: Execution, tasks: TaskGroup, send: Send) -> None:
+    async def _run_to_end(self, execution: Execution, tasks: TaskGroup, send: Send) -> None:
         try:
             execution.began = self.clock()
             with observing.tool_runs(execution.call, execution.tool) as report_outcome:
