@@ -1,8 +1,8 @@
 """Calls models of Amazon Bedrock through its Converse API, with an API key or with AWS credentials.
 
 With an API key, no other package is required. Without an API key, botocore (the extra `bedrock`) signs each request.
-It finds AWS credentials in its standard locations and renews them. It runs in a worker thread, because it may have to
-request credentials from a server.
+botocore finds AWS credentials in its standard locations and renews them. The signing runs in a worker thread, because
+botocore may have to request credentials from a server.
 
 The name of a model is its id, or the ARN of an inference profile. The URL path contains the name with the same escapes
 that botocore uses, because the signature covers the path.
@@ -58,7 +58,7 @@ class BedrockConverse(HTTPModel):
         credentials: Any = None,
         base_url: str | None = None,
         native_tool_calls: bool | None = None,
-        **given: Any,
+        **other_parameters: Any,
     ) -> None:
         """Raise ValueError if neither a region nor `base_url` is known, and the errors of `HTTPModel`."""
         arn_region = model.split(":")[3] if model.startswith("arn:") and model.count(":") >= 5 else ""
@@ -69,7 +69,7 @@ class BedrockConverse(HTTPModel):
         if native_tool_calls is None and base_url is None:
             native_tool_calls = True
         base_url = base_url or f"https://bedrock-runtime.{self._region}.amazonaws.com"
-        super().__init__(model, base_url=base_url, native_tool_calls=native_tool_calls, **given)
+        super().__init__(model, base_url=base_url, native_tool_calls=native_tool_calls, **other_parameters)
         self._credentials = credentials
 
     def body(self, ask: Ask) -> Body:

@@ -64,8 +64,8 @@ class HTTPModel(ABC):
     `previous_id` is for providers that store responses. With it, a request names the last response in the history and
     contains only the messages after it. If the provider no longer has this response, the request is sent again with the
     whole history. `prefill` names a server that can continue the beginning of an answer: `"vllm"`, `"sglang"` or
-    `"llama.cpp"`. If it is None, known providers are found by their URL. With `""`, prefills are disabled. `options`
-    are merged into each body. An option of None removes the field from the body.
+    `"llama.cpp"`. If `prefill` is None, known providers are found by their URL. With `""`, prefills are disabled.
+    `options` are merged into each body. An option of None removes the field from the body.
     """
 
     format: ClassVar[str]

@@ -90,7 +90,7 @@ def add_tools(body: Body, ask: Ask, format: ProviderFormat, write_choice: Callab
 def tool_definitions(ask: Ask, format: ProviderFormat) -> list[Body]:
     """Return the tools of `ask` in the format of a provider.
 
-    Their descriptions are neutralized in the dialects of `ask`, so that a model which repeats one makes no call.
+    Each description is neutralized in the dialects of `ask`, so that a model that repeats it makes no call.
     """
     definitions = ToolRegistry(*ask.tools).accepted_by(format).definitions(format)
     return neutralise_all(definitions, ask.dialects) if ask.dialects else definitions

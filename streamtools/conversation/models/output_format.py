@@ -3,7 +3,8 @@
 Providers that accept a schema constrain the model's output to it. Only OpenAI accepts a schema and tools in one
 request, so other providers get a schema only in requests without tools. Anthropic's models must call a tool whose
 argument is the answer. The arguments of this call become the text of the answer. Anthropic does not allow forced tool
-calls while thinking is enabled, so the prompt is used then. The prompts of all other models describe the type.
+calls while thinking is enabled, so the prompt then describes the type. The prompt also describes it for all other
+models.
 """
 
 from __future__ import annotations
