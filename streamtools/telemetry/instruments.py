@@ -44,14 +44,12 @@ class Instruments:
             return [Observation(buffered())]
 
         self.request_duration = seconds("gen_ai.client.operation.duration", "Duration of a request to a model.")
-        self.first_chunk = seconds(
-            "gen_ai.client.operation.time_to_first_chunk", "Time from a request to its first chunk."
-        )
+        self.first_chunk = seconds("gen_ai.client.operation.time_to_first_chunk", "Time from request to first chunk.")
         self.output_chunk = seconds("gen_ai.client.operation.time_per_output_chunk", "Time between two chunks.")
         # Version 1.41 of the conventions has no metrics for the durations of tools and runs. A later version has these.
         self.tool_duration = seconds("gen_ai.execute_tool.duration", "Duration of a tool execution.")
         self.agent_duration = seconds("gen_ai.invoke_agent.duration", "Duration of a run.")
-        self.first_text = seconds("streamtools.time_to_first_text", "Time from a request to its first visible text.")
+        self.first_text = seconds("streamtools.time_to_first_text", "Time from request to first visible text.")
         self.longest_buffered = meter.create_histogram(
             "streamtools.held.longest",
             "{character}",
