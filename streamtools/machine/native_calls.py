@@ -75,7 +75,7 @@ class NativeCalls:
     @property
     def count(self) -> int:
         """The number of calls that have begun in this turn, including malformed calls."""
-        return self._call_events.count
+        return self._call_events.calls_begun
 
     def reserve(self, ids: Iterable[str]) -> None:
         """Register ids that are in use, so that no new call of this run gets one of them."""
@@ -111,7 +111,7 @@ class NativeCalls:
             return None
         call.room -= len(text)
         call.pieces.append(text)
-        return [CallDelta(call.id, text)] if call.flows and text else []
+        return [CallDelta(call.id, text)] if call.only_deltas and text else []
 
     def add(self, event: ToolCallDelta) -> list[UIEvent]:
         """Add a piece of a call's arguments."""
@@ -130,7 +130,7 @@ class NativeCalls:
         if call is None:
             return [self._to_raw(event)]
         self.calls.remove(call)
-        self._call_events.count -= 1
+        self._call_events.calls_begun -= 1
         return [Error(Code.SUPERSEDED, _EXECUTED, call_id=call.id, call=call)]
 
     def finish(self, event: NativeToolCall) -> list[UIEvent]:
@@ -187,7 +187,7 @@ class NativeCalls:
                 self.calls.append(call)
                 self.salvaged[call.id] = None
                 event = Call(call)
-            self._call_events.count += isinstance(event, Call | Error)
+            self._call_events.calls_begun += isinstance(event, Call | Error)
             adopted.append(event)
         return adopted
 
@@ -238,7 +238,7 @@ class NativeCalls:
             self._ids[provider_id] = times or 1
         self.open[key] = call = self._call_events.begin_call(0, id, provider_id)
         call.room = limits.call
-        if self._call_events.count > limits.calls:
+        if self._call_events.calls_begun > limits.calls:
             call.fault = Rejected(Code.TOO_MANY_CALLS, f"the turn holds more than {limits.calls} calls")
         else:
             self._closed_pieces[key] = 0

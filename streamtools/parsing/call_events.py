@@ -22,9 +22,9 @@ from streamtools.parsing.options import Options
 if TYPE_CHECKING:
     from streamtools.parsing.value_reader import ValueReader
 
-_IDS = 16  # how many ids are made from one block of random bytes, because reading random bytes is slow
+_IDS_PER_BLOCK = 16  # how many ids are made from one block of random bytes, because reading random bytes is slow
 
-BROKEN_OFF = "the model broke off, and another one gives the answer"
+BROKEN_OFF = "the model was interrupted, and another model continues the answer"
 
 
 class CallDraft(msgspec.Struct, eq=False):
@@ -36,8 +36,8 @@ class CallDraft(msgspec.Struct, eq=False):
     id: str
     begin: int = 0  # the position where the text of the call begins
     provider_id: str | None = None  # the id that the model or the provider gave the call
-    json_begin: int = -1  # the position where the JSON begins; -1 before that
-    json_end: int = -1  # the position where the JSON ends; -1 before that
+    json_begin: int = -1  # the position where the JSON begins; -1 before it has begun
+    json_end: int = -1  # the position where the JSON ends; -1 before it has ended
     name: str | None = None  # for a call in text: the name, if it is outside of the JSON
     converted: bool = False  # whether `pieces`, and not the text of the span, hold the JSON of the arguments
     pieces: list[str] = []  # pieces of the arguments; msgspec copies the default for each call
@@ -45,7 +45,7 @@ class CallDraft(msgspec.Struct, eq=False):
     dropped: int | None = None  # how many characters exceeded the limit; None if the limit was not exceeded
     fault: Rejected | None = None  # the reason why the call is an error; None if there is none
     started: str = ""  # the name that call-start has reported; "" before call-start
-    flows: bool = (
+    only_deltas: bool = (
         False  # whether a piece of the arguments needs only a call-delta: call-start was sent, and partials are off
     )
     waiting: list[str] = []  # arguments that arrived before call-start
@@ -73,8 +73,8 @@ class CallEvents:
         # A block of ids is used in one turn only. Otherwise two forked processes could create the same ids.
         new_id = self.options.new_id
         self.new_id = None if new_id is new_call_id else new_id
-        self.count = 0  # how many calls have begun in this turn
-        self.repairs = MAX_IN_TURN  # how many more characters of JSON may be repaired in this turn
+        self.calls_begun = 0  # how many calls have begun in this turn
+        self.repair_room = MAX_IN_TURN  # how many more characters of JSON may be repaired in this turn
 
     def add(self, event: Callable[..., UIEvent], *fields: object, **named: object) -> None:
         """Create an event of the class `event` with these fields, and add it to `events`."""
@@ -92,21 +92,21 @@ class CallEvents:
                 self.new_id = _call_ids().__next__
             call_id = self.new_id()
         self.events.append(Thinking(True, call_id))
-        self.count += 1
+        self.calls_begun += 1
         return CallDraft(call_id, begin, provider_id)
 
     def start_call(self, call: CallDraft, name: str) -> None:
         """Report the name of a call, and the arguments that arrived before it."""
         call.started = name
-        call.flows = self.options.call_deltas and not self.options.call_partials
+        call.only_deltas = self.options.call_deltas and not self.options.call_partials
         self.events.append(CallStart(call.id, name))
         if call.waiting:
             self.report_arguments(call, "".join(call.waiting))
             call.waiting.clear()
 
     def report_arguments(self, call: CallDraft, text: str) -> None:
-        """Report a piece of a call's arguments, as JSON text. A piece before the name is reported after the name."""
-        if call.flows:
+        """Report a piece of a call's arguments, as JSON text. Pieces before the name wait for `start_call`."""
+        if call.only_deltas:
             if text:
                 self.events.append(CallDelta(call.id, text))
         elif not call.started:
@@ -138,6 +138,6 @@ class CallEvents:
 def _call_ids() -> Iterator[str]:
     """Yield ids in the same form as `new_call_id`."""
     while True:
-        block = secrets.token_urlsafe(_IDS * 9)  # nine bytes are twelve characters of base64
+        block = secrets.token_urlsafe(_IDS_PER_BLOCK * 9)  # nine bytes are twelve characters of base64
         for at in range(0, len(block), 12):
             yield "call_" + block[at : at + 12]

@@ -17,8 +17,9 @@ Signatures: TypeAlias = tuple[tuple[str, tuple[str, ...]], ...]
 """The name of each tool, with the names of its parameters."""
 
 _DEPTH = 16  # how deep references and alternatives are followed, because a schema may refer to itself
-_BY_CLASS = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object"}
-_BY_NAME = {kind.__name__: name for kind, name in _BY_CLASS.items()}  # a schema may name Python types, such as `str`
+_TYPE_OF_CLASS = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object"}
+# A schema may name Python types, such as `str`.
+_TYPE_OF_NAME = {kind.__name__: name for kind, name in _TYPE_OF_CLASS.items()}
 
 
 class Schema:
@@ -45,18 +46,18 @@ class Schema:
     @cached_property
     def others(self) -> Schema:
         """The schema of all properties that are not in `properties`."""
-        return self._under("additionalProperties")
+        return self._child("additionalProperties")
 
     @cached_property
     def items(self) -> Schema:
         """The schema of the elements of an array."""
-        return self._under("items")
+        return self._child("items")
 
     def property(self, name: str) -> Schema:
         """Return the schema of the property `name`."""
         return self.properties.get(name) or self.others
 
-    def _under(self, key: str) -> Schema:
+    def _child(self, key: str) -> Schema:
         found = [schema.get(key) for schema in self._schemas]
         return Schema({"anyOf": [child for child in found if isinstance(child, Mapping)]}, self._root)
 
@@ -77,7 +78,7 @@ class Declared:
         return name in self._schemas
 
     def signatures(self, *, parameters: bool) -> Signatures:
-        """Return the name of each tool, and the names of its parameters. If not `parameters`, these are empty."""
+        """Return the name of each tool and, with `parameters=True`, the names of its parameters."""
         return tuple((name, tuple(self.arguments(name).properties) if parameters else ()) for name in self.names)
 
     def arguments(self, name: str) -> Schema:
@@ -160,13 +161,13 @@ def _types(schema: Mapping[str, Any]) -> Iterator[str]:
         yield "null"
     several = schema.get("enum")
     for value in [*(several if isinstance(several, list | tuple) and kind is None else ()), schema.get("const")]:
-        if type(value) in _BY_CLASS:
-            yield _BY_CLASS[type(value)]
+        if type(value) in _TYPE_OF_CLASS:
+            yield _TYPE_OF_CLASS[type(value)]
 
 
 def _kind(name: str) -> str:
     name = name.lower()  # Gemini's schemas have types in capital letters
-    return _BY_NAME.get(name, name)
+    return _TYPE_OF_NAME.get(name, name)
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

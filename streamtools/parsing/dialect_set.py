@@ -12,7 +12,7 @@ from streamtools.parsing.dialects import Dialect, Opener, Tag, others_as_near_mi
 from streamtools.parsing.markdown import IN_CODE, LINE_START
 from streamtools.parsing.marker_starts import MarkerStarts, starts_of
 from streamtools.parsing.markers import Marker, Markers
-from streamtools.parsing.near_misses import NearMisses, json_call
+from streamtools.parsing.near_misses import NearMisses, unmarked_json
 from streamtools.parsing.reasoning import TAGS, ReasoningEnd, ReasoningTags, RunMarkers
 
 Meaning: TypeAlias = tuple[Opener | Tag, Dialect, int]
@@ -47,10 +47,13 @@ class DialectSet:
         signatures: Signatures,
         calls_at: str = "start",
     ) -> None:
-        """Collect the markers of `dialects`. `signatures` are the declared tools. The rest are parser options."""
+        """Collect the markers of `dialects`. `signatures` are the declared tools.
+
+        `in_code`, `reasoning` and `calls_at` are the parser options of these names.
+        """
         names = tuple(name for name, _ in signatures)
         self.by_position_kind: list[Markers[Meaning] | None] = [None for _ in range(2 * CALLS_ONLY)]
-        self._closings: dict[Tag, ReasoningEnd] = {}
+        self._reasoning_ends: dict[Tag, ReasoningEnd] = {}
         self._entries: list[MarkerEntry] = []
         ids = {dialect.id for dialect in dialects}
         reasoning_tags: dict[Tag, bool] = {}  # opening tags of reasoning; True if a space may precede the tag
@@ -68,7 +71,7 @@ class DialectSet:
                 if calls_at == "anywhere":
                     opener = _anywhere(opener)
                 self._add(opener, dialect, even_in_code, first_space)
-        run = _run(self._entries, {*TAGS.values(), *(closing for tag in reasoning_tags for closing in tag.closings)})
+        run = _run_markers(self._entries, {*TAGS.values(), *(end for tag in reasoning_tags for end in tag.closings)})
         calls = [entry for entry in self._entries if _is_call(entry) and not entry.meaning[2]]
         # Whether a line feed at the end of a delta must wait for more text, because markers of calls begin with one.
         self.waits_after_line_feed = any(_is_call(entry) and entry.marker.first == "\n" for entry in self._entries)
@@ -79,10 +82,10 @@ class DialectSet:
         anywhere = starts_of(entry.marker for entry in inline)
         if reasoning == "anywhere":
             anywhere |= {(first,) for first in self.tags.firsts}
-        self.near = near = _near_misses([*dialects, *others_as_near_misses(dialects)], calls, names)
-        # The first characters of markers and tags, and then also of near misses.
+        self.near_misses = near = _find_near_misses([*dialects, *others_as_near_misses(dialects)], calls, names)
+        # The first characters of markers and tags. At the start of a message, near misses add some characters.
         self.firsts = {entry.marker.first for entry in self._entries} | {*self.tags.firsts}
-        self.starts = self.firsts | near.starts
+        self.firsts_at_start = self.firsts | near.firsts_at_start
         self.marker_starts = MarkerStarts(
             anywhere=anywhere | near.anywhere,
             line_start=starts_of(entry.marker for entry in lines) | near.line_start,
@@ -101,11 +104,11 @@ class DialectSet:
         for space in at_start:
             self._entries.append(MarkerEntry(marker.after_space(space, "start"), (begins, dialect, 1), in_code))
 
-    def closing(self, tag: Tag) -> ReasoningEnd:
+    def reasoning_end(self, tag: Tag) -> ReasoningEnd:
         """Return the `ReasoningEnd` that finds the end of the reasoning after the opening tag `tag`."""
-        if tag not in self._closings:
-            self._closings[tag] = self.tags.closing(tag.closings, tag.before)
-        return self._closings[tag]
+        if tag not in self._reasoning_ends:
+            self._reasoning_ends[tag] = self.tags.find_end(tag.closings, tag.before)
+        return self._reasoning_ends[tag]
 
     def markers(self, kind: int) -> Markers[Meaning]:
         """Return the markers that are recognized at positions of a `kind`, which is a sum of the bits above."""
@@ -116,8 +119,8 @@ class DialectSet:
         return markers
 
 
-def _near_misses(dialects: list[Dialect], calls: list[MarkerEntry], names: tuple[str, ...]) -> NearMisses:
-    """Return the near misses of `dialects`. `calls` are their markers of calls, and `names` the declared tools."""
+def _find_near_misses(dialects: list[Dialect], calls: list[MarkerEntry], names: tuple[str, ...]) -> NearMisses:
+    """Return the near misses of `dialects`. `calls` are their call markers, and `names` the declared tools."""
     code = [
         (
             Marker(entry.marker.parts + entry.marker.ahead, where=entry.marker.where, not_after=entry.marker.not_after),
@@ -134,7 +137,7 @@ def _near_misses(dialects: list[Dialect], calls: list[MarkerEntry], names: tuple
     if any(entry.marker.where == "start" and entry.marker.first in "{[" for entry in calls):
         names = ()
     if calls and names:
-        prose.append(json_call(names))
+        prose.append(unmarked_json(names))
     return NearMisses(prose, code, names)
 
 
@@ -166,7 +169,7 @@ def _is_recognized(entry: MarkerEntry, kind: int) -> bool:
     return here and (entry.in_code or not kind & IN_CODE) and (_is_call(entry) or not kind & CALLS_ONLY)
 
 
-def _run(entries: list[MarkerEntry], closings: set[str]) -> RunMarkers:
+def _run_markers(entries: list[MarkerEntry], closings: set[str]) -> RunMarkers:
     """Return the markers for calls in reasoning that may be executed. `closings` are the tags that end reasoning."""
     openers, tags = list[tuple[Marker, Opener | Tag]](), list[tuple[Marker, Opener | Tag]]()
     for entry in entries:

@@ -19,7 +19,7 @@ from streamtools.parsing.marker_starts import STRUCTURE, MarkerStarts
 from streamtools.parsing.markers import Search
 from streamtools.parsing.reader import matcher
 
-# The phases of a line. Its last characters decide its phase.
+# The phases of a line. The characters that were read last decide the phase.
 BODY = 0  # text of the line: the kind of its block is known
 ESCAPE = 1  # an odd number of back-slashes: back-ticks after them open no code span
 ESCAPED = 2  # back-ticks after an odd number of back-slashes
@@ -64,14 +64,16 @@ class Markdown:
         self.fence = ""  # the character of the open fence; "" outside of a fence
         self._fence_run = 0  # how many of these characters opened the fence
         self._fence_column = 0  # the indentation of the fence
-        self._opening = 0  # how many back-ticks open a fence, if no other follows in the line; 0 if none, -1 in the run
+        # How many back-ticks at the start of the line open a fence if no other back-tick follows in the line. -1 while
+        # they are read, 0 if they open no fence.
+        self._opening = 0
         self._run = 0  # the length of the current run of back-ticks or fence characters
         self._digits = 0  # how many digits an ordinal has
         self._column = 0  # the current column, while the indentation is read
         self._listed = False  # whether the line has list markers
         self._quoted = False  # whether the line is a quote
         self._ticks = 0  # how many back-ticks opened the current code span; 0 outside of one
-        self._choose()
+        self._choose_searches()
 
     def position_kind(self, char: str) -> int:
         """Return the kind of the current position, a sum of bits. `char` is the next character.
@@ -170,11 +172,11 @@ class Markdown:
                 self.fence, self._fence_run, self._fence_column = "`", self._opening, self._column
             self._quoted = False
             self._ticks = self._opening = 0
-            self._choose()
+            self._choose_searches()
         self._column = 0
         self._listed = False
 
-    def _choose(self) -> None:
+    def _choose_searches(self) -> None:
         starts = self._starts
         if self.fence:
             self.search, self._line_begin = starts.fence_search, starts.fence_line_begin
@@ -202,7 +204,7 @@ class Markdown:
             self.phase, self._run = TILDES, 1
         elif char == ">":
             self.phase, self._quoted = QUOTE, True
-            self._choose()
+            self._choose_searches()
         elif char in "-*+":
             self.phase = BULLET
         elif char in _DIGITS:
@@ -226,7 +228,7 @@ class Markdown:
         elif self._ticks == run:
             self._ticks = 0
         self.phase = BODY
-        self._choose()
+        self._choose_searches()
         return False
 
     def _read_escape(self, char: str) -> bool:
@@ -256,7 +258,7 @@ class Markdown:
             return True
         if self._run >= 3:
             self.fence, self._fence_run, self._fence_column = "~", self._run, self._column
-            self._choose()
+            self._choose_searches()
         self.phase = BODY
         return False
 
@@ -269,7 +271,7 @@ class Markdown:
             return False
         if char == "\n":
             self.fence = ""
-            self._choose()
+            self._choose_searches()
             self.end_line()
             return True
         if self.phase == CLOSED and char in " \t\r":

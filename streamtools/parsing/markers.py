@@ -81,8 +81,9 @@ class Marker:
     `not_after` is a pattern for one character. The marker is not recognized after such a character.
 
     `tag_parts` is how many of the first `parts` and `ahead` form a complete tag, such as `<tool_call>`. If the stream
-    ends after the tag but inside the marker, a call was cut off. With None, the tag ends at the first literal that ends
-    with the closing bracket. With 0, the marker has no tag.
+    ends after the tag but inside the marker, a call was cut off. With None, the tag ends with
+    the first literal that ends with `]` if the marker begins with `[`, or with `>` if it begins with `<` or `]`. With
+    0, the marker has no tag.
 
     Raises ValueError if the marker does not begin with a literal, or does not end with a literal, a line end, or one
     character of a class.
@@ -135,7 +136,7 @@ class Marker:
         return _length_of_tag(self.parts + self.ahead) if self.tag_parts is None else self.tag_parts
 
     def after_space(self, white: str, where: Where | None = None) -> Marker:
-        """Return a marker that begins with the white space `white`. `where` is its new position, if it changes."""
+        """Return this marker with the white space `white` before it. `where` may replace its position."""
         tag_parts = self.tag_length + 1 if self.tag_length else 0
         return Marker((white, *self.parts), ahead=self.ahead, where=where or self.where, tag_parts=tag_parts)
 
@@ -146,7 +147,7 @@ class Marker:
     def search_pattern(self) -> str:
         """Return a pattern for the complete marker, which matches only if `ahead` follows. It has no groups."""
         before = "(?:^[ \\t]{0,32})" if self.where == "line_start" else ""
-        parts, ahead = (_joined(sequence, complete_line) for sequence in (self.parts, self.ahead))
+        parts, ahead = (_joined(sequence, complete_while_open) for sequence in (self.parts, self.ahead))
         return before + self.lookbehind + parts + (f"(?={ahead})" if ahead else "")
 
     def begun_pattern(self) -> str:
@@ -180,7 +181,7 @@ class Pattern:
 
     @cached_property
     def final(self) -> Search:
-        """Matches all parts, with a group, when the stream has ended."""
+        """Matches all parts when the stream has ended. The group is the same as for `partial`."""
         return re.compile(_joined(self.parts, complete) + _MARK).match
 
     def startswith(self, text: str) -> bool:
@@ -200,7 +201,7 @@ class Pattern:
         return found.end() if found.lastindex else None
 
 
-def _shortest(part: Part) -> int:
+def _least_length(part: Part) -> int:
     words = part.words if isinstance(part, OneOf) else [part if isinstance(part, str) else ""]
     return part.least if isinstance(part, Some) else min(map(len, words))
 
@@ -213,7 +214,7 @@ def partial_pattern(parts: Sequence[Part], rest: str = "") -> str:
 
 
 def any_partial(sequences: Iterable[tuple[Part, ...]]) -> str:
-    """Return a pattern that does the same as `partial_pattern` for several alternative sequences of parts.
+    """Return a pattern for any of the `sequences` of parts. It also matches if the text ends before all of its parts.
 
     Sequences with the same beginning share the pattern of that beginning.
     """
@@ -222,11 +223,11 @@ def any_partial(sequences: Iterable[tuple[Part, ...]]) -> str:
         first = parts[0] if parts else None
         alike.setdefault(first[0] if isinstance(first, str) else first, []).append(parts)
     return "|".join(
-        partial_pattern(group[0], _MARK) if len(group) == 1 else _partial_alike(group) for group in alike.values()
+        partial_pattern(group[0], _MARK) if len(group) == 1 else _partial_group(group) for group in alike.values()
     )
 
 
-def _partial_alike(sequences: list[tuple[Part, ...]]) -> str:
+def _partial_group(sequences: list[tuple[Part, ...]]) -> str:
     if not sequences[0]:
         return _MARK
     shared = sequences[0][0]
@@ -265,12 +266,12 @@ def _or_end(rest: str) -> str:
     return rest if rest in (_MARK, _NEVER) else f"(?:\\Z|{rest})"
 
 
-def whole(marker: Marker, pattern: PartPattern) -> str:
-    """Return a pattern for a marker and its `ahead`. `pattern` makes the pattern of each part.
+def whole_pattern(marker: Marker, pattern: PartPattern) -> str:
+    """Return a pattern for a marker, its `not_after` and its `ahead`. `pattern` returns the pattern of each part.
 
-    The pattern has two empty groups: one after the marker, and one after its `ahead`.
+    The result has two empty groups: one after the marker, and one after its `ahead`.
     """
-    return _joined(marker.parts, pattern) + _MARK + _joined(marker.ahead, pattern) + _MARK
+    return marker.lookbehind + _joined(marker.parts, pattern) + _MARK + _joined(marker.ahead, pattern) + _MARK
 
 
 def _joined(parts: Sequence[Part], pattern: PartPattern) -> str:
@@ -282,7 +283,7 @@ def _in_pairs(parts: Sequence[Part]) -> list[tuple[Part, Part | None]]:
     return list(zip(parts, (*parts[1:], None), strict=False))
 
 
-def complete_line(part: Part, following: Part | None) -> str:
+def complete_while_open(part: Part, following: Part | None) -> str:
     """Return a pattern for a complete `part` while the stream continues."""
     if isinstance(part, OneOf):  # no match while a longer literal may still arrive
         longer = [word for word in part.words if any(word != other and word.startswith(other) for other in part.words)]
@@ -317,20 +318,20 @@ class Markers(Generic[T]):
     """Several markers that are searched for in one pass. Each marker has a meaning, an object of the caller."""
 
     def __init__(self, entries: Sequence[tuple[Marker, T]]) -> None:
-        # `_begun` maps the next characters of the text to a group of markers that may begin there. The key has HEAD
-        # characters, or fewer at the end of the text. Groups are made on first use. `_whole` holds the markers whose
-        # literal beginning is shorter than HEAD. It is used if no group is found in `_begun`.
+        # `_groups` maps the next characters of the text to a group of markers that may begin there. The key has HEAD
+        # characters, or fewer at the end of the text. Groups are made on first use. `_short_groups` holds the markers
+        # whose literal beginning is shorter than HEAD. It is used if `_groups` has no group.
         self._entries = [(marker.head, (marker, meaning)) for marker, meaning in entries]
         heads = {head for head, _ in self._entries}
         self._beginnings = {head[:length] for head in heads for length in range(1, HEAD + 1)}
-        self._begun: dict[str, Group[T]] = {}
+        self._groups: dict[str, Group[T]] = {}
         short = [head for head in heads if len(head) < HEAD]
-        self._whole = {
+        self._short_groups = {
             head: Group([entry for begin, entry in self._entries if head.startswith(begin)]) for head in short
         }
-        self._lengths = sorted({len(head) for head in self._whole}, reverse=True)
+        self._lengths = sorted({len(head) for head in self._short_groups}, reverse=True)
 
-    def at(self, text: str, at: int, ended: bool) -> tuple[T, int] | Literal[False] | None:
+    def match(self, text: str, at: int, ended: bool) -> tuple[T, int] | Literal[False] | None:
         """Return the meaning of the marker at index `at`, and the index of its end.
 
         Returns None if more text is needed to decide, and False if there is no marker. `text` must also hold the
@@ -340,38 +341,38 @@ class Markers(Generic[T]):
         return None if isinstance(found, Group) else found
 
     def find(self, text: str, at: int, ended: bool) -> tuple[T, int] | Literal[False] | Group[T]:
-        """Do the same as `at`, but return the group of possible markers if more text is needed to decide."""
+        """Return the result of `match`, but the group of possible markers instead of None."""
         head = text[at : at + HEAD]
-        group = self._begun.get(head)
+        group = self._groups.get(head)
         if group is None and head in self._beginnings:
-            group = self._begun[head] = self._beginning_with(head)
+            group = self._groups[head] = self._beginning_with(head)
         if group is None:
             for length in self._lengths:
-                if (group := self._whole.get(head[:length])) is not None:
+                if (group := self._short_groups.get(head[:length])) is not None:
                     break
             else:
                 return False
-        found = group.at(text, at, ended)
+        found = group.match(text, at, ended)
         return group if found is None else found
 
     def _beginning_with(self, begun: str) -> Group[T]:
-        """Return the markers that may begin at text that begins with `begun`. The text may end there."""
+        """Return the group of markers that begin with `begun`, or with a part of it."""
         alike = [(head, entry) for head, entry in self._entries if head.startswith(begun) or begun.startswith(head)]
         shorter = any(len(head) <= len(begun) for head, _ in alike)
-        return Group([entry for _, entry in alike], all_begin=0 if shorter else len(begun))
+        return Group([entry for _, entry in alike], shared_length=0 if shorter else len(begun))
 
 
 class Group(Generic[T]):
     """Markers with the same beginning. Their patterns are compiled on first use, because few texts need many."""
 
-    def __init__(self, entries: Sequence[tuple[Marker, T]], all_begin: int = 0) -> None:
-        """All `entries` begin with the same `all_begin` characters. With 0, this is not known."""
+    def __init__(self, entries: Sequence[tuple[Marker, T]], shared_length: int = 0) -> None:
+        """All `entries` begin with the same `shared_length` characters. With 0, this is not known."""
         self._entries = entries
-        self.all_begin = all_begin
-        self._begun: tuple[Search, int, Search] | None = None  # not a cached property, which is slower to read
+        self.shared_length = shared_length
+        self._checks: tuple[Search, int, Search] | None = None  # not a cached property, which is slower to read
 
-    def _begin(self) -> tuple[Search, int, Search]:
-        """Compile the fast checks of `at`, and store them in `_begun`.
+    def _compile_checks(self) -> tuple[Search, int, Search]:
+        """Compile the fast checks of `match`, and store them in `_checks`.
 
         Returns a match for a complete or incomplete marker, the shortest length of a marker, and a search for the last
         part of a marker.
@@ -380,10 +381,10 @@ class Group(Generic[T]):
         for marker, _ in self._entries:
             alike.setdefault(marker.lookbehind, []).append(marker.parts + marker.ahead)
         begun = re.compile("|".join(f"{before}(?:{any_partial(group)})" for before, group in alike.items())).match
-        least = min(sum(map(_shortest, marker.parts + marker.ahead)) for marker, _ in self._entries)
+        least = min(sum(map(_least_length, marker.parts + marker.ahead)) for marker, _ in self._entries)
         ends = re.compile("|".join(sorted({marker.last for marker, _ in self._entries}))).search
-        self._begun = begun, least, ends
-        return self._begun
+        self._checks = begun, least, ends
+        return self._checks
 
     @cached_property
     def _allowed(self) -> Search:
@@ -391,23 +392,24 @@ class Group(Generic[T]):
         return re.compile("|".join(dict.fromkeys(marker.lookbehind for marker, _ in self._entries))).match
 
     @cached_property
-    def _whole(self) -> Search:
-        return self._compile(complete_line)
+    def _complete(self) -> Search:
+        return self._compile(complete_while_open)
 
     @cached_property
     def _cuts(self) -> list[tuple[Search, T]]:  # one pattern for all of them would take ten times the memory
         return [(re.compile(marker.cut_pattern()).match, meaning) for marker, meaning in self._entries]
 
-    def at(self, text: str, at: int, ended: bool = False) -> tuple[T, int] | Literal[False] | None:
-        """Do the same as `Markers.at` for the markers of the group."""
-        if self.all_begin and len(text) - at <= self.all_begin:  # saves 80 ms of compiling for all markers with `<`
+    def match(self, text: str, at: int, ended: bool = False) -> tuple[T, int] | Literal[False] | None:
+        """Return the meaning and the end of the marker at index `at`, None or False, as `Markers.match` does."""
+        # Fast path: saves 80 ms of compiling the markers that begin with `<`
+        if self.shared_length and len(text) - at <= self.shared_length:
             return None if not ended and self._allowed(text, at) else False
-        begun, least, ends = self._begun or self._begin()
+        begun, least, ends = self._checks or self._compile_checks()
         if begun(text, at) is None:
             return False
         if not ended and (len(text) - at < least or ends(text, at) is None):
             return None
-        whole = self._whole
+        whole = self._complete
         found = shorter = whole(text, at)
         while shorter is not None:  # choose the marker that is complete first, wherever the text is cut
             found = shorter
@@ -429,4 +431,4 @@ class Group(Generic[T]):
         return next((meaning for match, meaning in self._cuts if match(text, at)), None)
 
     def _compile(self, pattern: PartPattern) -> Search:
-        return re.compile("|".join(marker.lookbehind + whole(marker, pattern) for marker, _ in self._entries)).match
+        return re.compile("|".join(whole_pattern(marker, pattern) for marker, _ in self._entries)).match

@@ -57,15 +57,15 @@ class NearMisses:
             ]
             for known in (prose, code)
         )
-        """Two functions each: one recognizes near misses within a line, the other at the start of a line.
+        """Two functions each: the first recognizes near misses within a line, the second at the start of a line.
 
-        `in_code` is for code and quotes.
+        `in_code` is for code and quotes. None in place of a function means that there are no near misses.
         """
         self.anywhere = starts_of(marker for marker, _ in prose if marker.where == "anywhere")
         self.line_start = starts_of(marker for marker, _ in prose if marker.where != "anywhere")
         self.anywhere_in_code = starts_of(marker for marker, _ in code if marker.where == "anywhere")
         self._json = _json_at_start(names) if names else None
-        self.starts = set(_JSON_STARTS) if names else set()
+        self.firsts_at_start = set(_JSON_STARTS) if names else set()
         """The first characters of a near miss at the start of a message."""
 
     def at_start(self, first: str) -> Recognise | None:
@@ -73,7 +73,7 @@ class NearMisses:
         return self._json if first in _JSON_STARTS else None
 
 
-def json_call(names: Sequence[str]) -> MissMarker:
+def unmarked_json(names: Sequence[str]) -> MissMarker:
     """Return the near miss of a JSON object that begins with the name of one of these tools, and arguments.
 
     An object directly after `[` or a line feed is excluded, because it may belong to a marker that is a near miss.
@@ -86,13 +86,13 @@ def json_call(names: Sequence[str]) -> MissMarker:
 
 
 def _any_of(known: Sequence[MissMarker]) -> Recognise | None:
-    return Markers(known).at if known else None
+    return Markers(known).match if known else None
 
 
 def _json_at_start(names: Sequence[str]) -> Recognise:
     """Return a function that recognizes a JSON object, with or without a fence, that names one of these tools."""
     fences = [Marker((mark * 3, Some(mark, 0, 13), *_LABEL)) for mark in "`~"]
-    fenced = Markers([(fence, None) for fence in fences]).at
+    fenced = Markers([(fence, None) for fence in fences]).match
     keys, tools = "|".join(NAME_FIELDS), "|".join(map(re.escape, names))
     # Matches `{"name": "add"`, also with other members before the name.
     named = re.compile(rf'\{{.{{0,{_WINDOW}}}?"(?:{keys})"\s{{0,8}}:\s{{0,8}}"(?:{tools})"', re.DOTALL).match
@@ -132,7 +132,7 @@ class NearMissCandidates:
 
     def begin(self, limit: int) -> None:
         """Begin a turn that may report at most `limit` near misses."""
-        self.left = limit
+        self.reports_left = limit
         self.clear()
 
     def clear(self) -> None:
@@ -153,7 +153,7 @@ class NearMissCandidates:
         """
         if self._end <= at:
             self._complete(at)
-            if not self.left:
+            if not self.reports_left:
                 return
         before = text[at - 1] if at else last[-1:]
         whole, place = (text, at) if at or not before else (before + text, 1)
@@ -162,7 +162,7 @@ class NearMissCandidates:
             self._accept(Candidate(recognise, before, at, len(before)), found, whole, place)
 
     def report(self, shown: int) -> list[tuple[int, str, str]]:
-        """Return the end, the message and the text of each near miss that is complete before the index `shown`."""
+        """Return the end, the message and the text of each near miss that ends at or before the index `shown`."""
         self._complete(shown)
         reports, self._reports = self._reports, []
         self.open = bool(self._candidates)
@@ -172,7 +172,7 @@ class NearMissCandidates:
         """Report the near miss that ends at or before the index `at`. Drop all candidates that overlap with it."""
         if self._end <= at:
             self._reports.append((self._end, *self._found))
-            self.left -= 1
+            self.reports_left -= 1
             self._drop()
 
     def resume(self, text: str, ended: bool) -> None:

@@ -97,7 +97,7 @@ def _check_rules(given: object) -> None:
     from streamtools.rules.rule import Rule  # few parsers use it
 
     if not (isinstance(given, Sequence) and all(isinstance(rule, Rule) for rule in given)):
-        raise ValueError(f"text_rules must be a list of rules, which `streamtools.rules` makes, got {given!r}")
+        raise ValueError(f"text_rules must be a list of rules from `streamtools.rules`, got {given!r}")
 
 
 _CHOICES: dict[str, tuple[object, ...]] = {

@@ -74,8 +74,10 @@ class Parser:
         self._closed = self._ended = False  # `_ended` is True while `close` or `release` reads the end of the text
         # Deltas that do not change the state: `_search` returns None for them, or the events of `TextFilter.feed_text`.
         self._search: Callable[[str], object] = always
-        self._skim: Callable[[str], list[UIEvent]] | None = None  # in reasoning: returns the events of such a delta
-        self._shows = False  # whether such a delta is visible text
+        # For a delta in which `_search` finds nothing: in reasoning, `_skim` returns the events for it. `_shows` is
+        # True if the delta is visible text.
+        self._skim: Callable[[str], list[UIEvent]] | None = None
+        self._shows = False
         self.reset()
 
     def feed(self, delta: str) -> list[UIEvent]:
@@ -252,7 +254,7 @@ class Parser:
         return text[last:]
 
     def _run(self, text: str | None, found: MarkerFound | None = None) -> None:
-        """Read text that may change the state. With `found`, read from that marker on."""
+        """Read text that may change the state. With `text=None`, read from the marker `found` on, if any."""
         if self._closed:
             raise ClosedError("the parser is closed; call reset() before the next turn")
         prose, visible = self._prose, self._visible
@@ -260,7 +262,7 @@ class Parser:
             span = self._span
             if span is not None and span.finished:  # continue with the text after the span
                 self._span = None
-                if span.calls.found and not prose.direct:  # with `direct`, `Visible` is not used
+                if span.calls.has_results and not prose.direct:  # with `direct`, `Visible` is not used
                     visible.end_call()
                 at, text = span.at, span.text
                 prose.resume(text[at - 1] if at else span.last, several_lines=span.several_lines)
@@ -277,16 +279,16 @@ class Parser:
                 if self._read_span(span, text) if long_or_last else span.read(text, self._body):
                     break
             elif found is not None:
-                (begins, dialect, marker, text), found = found, None
-                if isinstance(begins, ReasoningEnd):
-                    self._begin_reasoning(begins)
+                (meaning, dialect, marker, text), found = found, None
+                if isinstance(meaning, ReasoningEnd):
+                    self._begin_reasoning(meaning)
                     continue
-                call_dialect = dialect if begins.kind == "call" else None
+                dialect_id = dialect if meaning.kind == "call" else None
                 show_raw = visible.show_raw
-                self._span = span = Span(marker, call_dialect, self._output, self._declared, show_raw, begins.announces)
-                self._body = begins.body(span)
+                self._span = span = Span(marker, dialect_id, self._output, self._declared, show_raw, meaning.announces)
+                self._body = meaning.body(span)
                 if not hasattr(self._body, "__next__"):
-                    raise TypeError(f"the body of the opener {begins.parts[0]!r} must be a generator function")
+                    raise TypeError(f"the body of the opener {meaning.parts[0]!r} must be a generator function")
             elif text is None:
                 break
             elif self._reasoning is not None:

@@ -252,12 +252,12 @@ class Prose:
                 back = len(before)
                 found: tuple[Meaning, int] | Literal[False] | Group[Meaning] | None
                 if isinstance(possible, Group):
-                    found = possible.at(before + text, back)
+                    found = possible.match(before + text, back)
                 else:
                     found = possible.find(before + text, back, False)
                 if found is None or isinstance(found, Group):
                     self.pending = text
-                    if found is not None and not found.all_begin:
+                    if found is not None and not found.shared_length:
                         self._possible = found
                     return None
                 if found:
@@ -331,7 +331,7 @@ class Prose:
                 self._start = opener_or_tag.where == "start"  # several of these calls may follow each other
                 return opener_or_tag, dialect.id, text[marker_at:end], rest
             if opener_or_tag.closings:
-                closing = self._dialects.closing(opener_or_tag)
+                closing = self._dialects.reasoning_end(opener_or_tag)
         self._visible.flush()
         self._hide(text[at : at + white])
         self._hide(text[at + white : end])
@@ -350,7 +350,7 @@ class Prose:
         """
         found = not_white_space(text)
         first = found.start() if found else len(text)
-        ordinary = found is not None and text[first] not in self._dialects.starts
+        ordinary = found is not None and text[first] not in self._dialects.firsts_at_start
         end = len(text) if ordinary else first
         at = 0
         found_marker: _MarkerAt = False
@@ -417,8 +417,8 @@ class Prose:
                 return cut[0], cut[1] - back
         if isinstance(found, Group):
             # A line feed rarely begins a marker. So `read` searches again from the line feed, without `_possible`.
-            search_again = self._reasoning_anywhere or (char == "\n" and found.all_begin)
-            self._possible = None if search_again else markers if found.all_begin else found
+            search_again = self._reasoning_anywhere or (char == "\n" and found.shared_length)
+            self._possible = None if search_again else markers if found.shared_length else found
             return None
         if (
             found is False
@@ -446,27 +446,27 @@ class Prose:
 
     def _tag_after_space(self, text: str, at: int) -> _MarkerAt:
         """Return the opening or closing tag of reasoning at index `at`. It may begin with the space at `at`."""
-        found = self._dialects.tags.at(text, at, self._ended, strays=True)
+        found = self._dialects.tags.match(text, at, self._ended, strays=True)
         return found and (found[1], found[0])
 
     def _tag_at(self, text: str, at: int) -> _MarkerAt:
         if not self._reads_reasoning or text[at] not in self._dialects.tags.firsts:
             return False
-        found = self._dialects.tags.at(text, at, self._ended, strays=self._fresh)
+        found = self._dialects.tags.match(text, at, self._ended, strays=self._fresh)
         return found and (found[1], found[0])
 
     # Candidates for near misses.
 
     def _add_candidate(self, text: str, at: int) -> None:
-        if self._candidates.left and (self.direct or self._visible.shows):
-            near, kind = self._dialects.near, self.markdown.position_kind(text[at])
+        if self._candidates.reports_left and (self.direct or self._visible.shows):
+            near, kind = self._dialects.near_misses, self.markdown.position_kind(text[at])
             recognisers = near.in_code if kind & IN_CODE else near.in_prose
             if (recognise := recognisers[self.markdown.phase in BEFORE_BODY]) is not None:
                 self._candidates.add(recognise, self.last, text, at, self._ended)
 
     def _add_candidate_at_start(self, text: str, at: int) -> None:
-        if self._start and self._candidates.left and self._visible.shows and not self._candidates.open:
-            recognise = self._dialects.near.at_start(text[at])
+        if self._start and self._candidates.reports_left and self._visible.shows and not self._candidates.open:
+            recognise = self._dialects.near_misses.at_start(text[at])
             if recognise is not None:
                 self._candidates.add(recognise, self.last, text, at, self._ended)
 

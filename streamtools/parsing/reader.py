@@ -20,7 +20,7 @@ from typing import TypeAlias, cast
 
 from streamtools.parsing.markers import SPACES, Marker, Maybe, Part, Pattern, Search
 
-Form: TypeAlias = "str | tuple[Part, ...] | Marker"
+Ending: TypeAlias = "str | tuple[Part, ...] | Marker"
 """A way to describe the end of a section: a literal text, a sequence of parts, or a marker.
 
 The `ahead` of a marker must follow the end of the section, but is left unread.
@@ -38,8 +38,8 @@ class Closing:
 
     def __init__(
         self,
-        *ends: Form,
-        before: Iterable[Form] = (),
+        *ends: Ending,
+        before: Iterable[Ending] = (),
         line_feed: bool = False,
         blank_line: bool = False,
         last: tuple[Part, ...] = (),
@@ -86,7 +86,7 @@ class Closing:
             firsts.add("\n")
         return re.compile(f"[{re.escape(''.join(sorted(firsts)))}]").search
 
-    def lost(self, text: str) -> int | None:
+    def unconfirmed_end(self, text: str) -> int | None:
         """Return the position after the last end in `text` that is not followed by its `ahead`.
 
         Returns None if `text` holds no end without its `ahead`. Also returns None if the text after it may still
@@ -102,10 +102,10 @@ class Closing:
         return end if begun is None or len(begun[0].strip()) < 2 else None  # a single character is not evidence
 
 
-def _marker(form: Form) -> Marker:
-    if isinstance(form, Marker):
-        return form
-    return Marker((form,) if isinstance(form, str) else form)
+def _marker(end: Ending) -> Marker:
+    if isinstance(end, Marker):
+        return end
+    return Marker((end,) if isinstance(end, str) else end)
 
 
 class Word:
@@ -264,7 +264,7 @@ class Reader:
             self.waits = None
 
     def expect(self, pattern: Pattern, *others: Pattern) -> Generator[None, None, int]:
-        """Read `pattern`, or match one of `others` without reading it. Return the index, as `choose` does."""
+        """Read `pattern`, or match one of `others` without reading it. Return its index, or -1 for no match."""
         place = self.place
         found = yield from self.choose(pattern, *others)
         if found > 0:

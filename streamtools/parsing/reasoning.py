@@ -31,7 +31,7 @@ from streamtools.parsing.markers import Group, Marker, Markers, OneOf, Pattern, 
 from streamtools.parsing.reader import always, not_white_space
 from streamtools.parsing.span import Span
 
-_LONGEST_CLOSING = 64  # the most characters of an incomplete closing tag
+_MAX_CLOSING = 64  # the maximum number of characters of an incomplete closing tag
 
 
 class RunVerdict(Enum):
@@ -65,8 +65,8 @@ class ReasoningTags:
         """`calls` are the markers of calls. `run` holds the markers of calls in reasoning that may be executed.
 
         `dialect_tags` maps each opening tag of a dialect to True if a space may precede the tag. Tags for the start of
-        a message are recognized where the default tags are. `DialectSet` recognizes the other opening tags. The closing
-        tags of all of them are used here for reasoning that the prompt template has opened.
+        a message are recognized where the default tags are. `DialectSet` recognizes the other opening tags. Reasoning
+        that the prompt template has opened may end with any of the closing tags.
 
         A closing tag where an opening tag is expected is hidden. Either the template had opened the reasoning, or a
         call had ended the reasoning early.
@@ -76,15 +76,15 @@ class ReasoningTags:
         # The tags that a prompt template may have opened.
         prefilled = [*at_start, *(tag for tag in dialect_tags if tag.where != "start")]
         self.firsts = "".join(sorted({*(opening[0] for opening in TAGS), *(tag.marker.first for tag in at_start)}))
-        ends = {tag: self.closing(tag.closings, tag.before) for tag in at_start}
+        ends = {tag: self.find_end(tag.closings, tag.before) for tag in at_start}
         self._tags: list[tuple[Pattern, ReasoningEnd | None]] = [
-            *((Pattern(opening), self.closing([closing])) for opening, closing in TAGS.items()),
+            *((Pattern(opening), self.find_end([closing])) for opening, closing in TAGS.items()),
             *((Pattern(*tag.parts), end) for tag, end in ends.items()),
         ]
         self._spaced = [(Pattern(" ", *tag.parts), end) for tag, end in ends.items() if dialect_tags[tag]]
         # Closing tags without an opening tag. They are hidden.
         self._strays = [(Pattern(closing), None) for closing in TAGS.values()]
-        self.any_closing = self.closing(
+        self.any_closing = self.find_end(
             [*TAGS.values(), *(closing for tag in prefilled for closing in tag.closings)],
             [before for tag in prefilled for before in tag.before],
             Pattern(OneOf((*TAGS, *(str(tag.parts[0]) for tag in prefilled if len(tag.parts) == 1)))),
@@ -96,11 +96,11 @@ class ReasoningTags:
         tags = (*self._tags, *self._strays, *self._spaced)
         return re.compile(any_partial([pattern.parts for pattern, _ in tags])).match
 
-    def closing(self, tags: Sequence[str], before: Iterable[str] = (), opening: Pattern | None = None) -> ReasoningEnd:
-        """Return a `ReasoningEnd`: the reasoning ends at one of `tags`, or before one of the texts `before`."""
+    def find_end(self, tags: Sequence[str], before: Iterable[str] = (), opening: Pattern | None = None) -> ReasoningEnd:
+        """Return a `ReasoningEnd` for the closing `tags`. The other parameters are those of `ReasoningEnd`."""
         return ReasoningEnd(tags, self._calls, [Marker((text,)) for text in before], self._run, opening)
 
-    def at(
+    def match(
         self, text: str, at: int, ended: bool, *, strays: bool
     ) -> tuple[int, ReasoningEnd | None] | Literal[False] | None:
         """Return the end of the tag at index `at`, and the `ReasoningEnd` of the tag. A space may belong to the tag.
@@ -140,8 +140,8 @@ class ReasoningEnd:
         self._tags = sorted(set(tags), key=len)  # shortest first: the tag that is complete first is matched
         self._calls, self._before, self._run = calls, list(dict.fromkeys(before)), run
         self._run_openers = list(dict.fromkeys(marker for marker, thing in run if isinstance(thing, Opener)))
-        self._enders = [*self._before, *self._run_openers]
-        self._firsts = {"\n", *(tag[0] for tag in self._tags), *(marker.first for marker in self._enders)}
+        self._ends_before = [*self._before, *self._run_openers]
+        self._firsts = {"\n", *(tag[0] for tag in self._tags), *(marker.first for marker in self._ends_before)}
 
     @cached_property
     def run(self) -> Markers[Opener | Tag]:
@@ -164,7 +164,7 @@ class ReasoningEnd:
             [
                 rf"\n?(?:{'|'.join(map(beginning, self._tags))})",
                 "\n",
-                *(marker.begun_pattern() for marker in self._enders),
+                *(marker.begun_pattern() for marker in self._ends_before),
             ]
         )
         ahead, calling = (
@@ -174,9 +174,9 @@ class ReasoningEnd:
         return re.compile(f"({whole})|(?=({ahead}))|(?=({calling}))|(?:{begun})\\Z").search
 
     @cached_property
-    def watch(self) -> CallSearch | None:
+    def call_search(self) -> CallSearch | None:
         """A search for text that would be a call outside of reasoning, or None."""
-        watched = [marker for marker in self._calls if marker not in self._enders]
+        watched = [marker for marker in self._calls if marker not in self._ends_before]
         return CallSearch(watched) if watched else None
 
     @cached_property
@@ -187,9 +187,9 @@ class ReasoningEnd:
     @cached_property
     def find_start_or_call(self) -> Callable[[str], object]:
         """Finds a character with which an end of the reasoning, or a call, may begin."""
-        return self.find_start if self.watch is None else _any_of(self._firsts | self.watch.firsts)
+        return self.find_start if self.call_search is None else _any_of(self._firsts | self.call_search.firsts)
 
-    def cuts(self, text: str, at: int) -> bool:
+    def ends_in_call_marker(self, text: str, at: int) -> bool:
         """Return whether the text ends after the complete tag of a call, but inside its marker, which begins at `at`.
 
         Only calls that may be executed are searched for.
@@ -235,17 +235,17 @@ class ReasoningText:
         self._keep_markup = keep_markup
         self.pending = ""  # text that may still become an end of the reasoning
         self._last = ""  # the last character that was shown
-        self._watch = closing.watch  # the search for calls; None after it has found one
-        self._seen = "\n"  # the last shown character, and after it text that may still become a call
+        self._call_search = closing.call_search  # the search for calls; None after it has found one
+        self._call_candidate = "\n"  # the last shown character, and after it text that may still become a call
         self._opened = opened  # whether the next line feed belongs to the opening tag
         self._opening = closing.opening  # an opening tag that the model may repeat now; it is then hidden
-        skims = self._watch is None and not opened and self._opening is None
+        skims = self._call_search is None and not opened and self._opening is None
         self.find_change: Callable[[str], object] = closing.find_start if skims else always
         """A search that returns None for text that `skim` may show."""
 
     def skim(self, text: str) -> list[UIEvent]:
         """Fast path for `read`: show text that holds no part of an end or of a call."""
-        self._last = self._seen = text[-1]
+        self._last = self._call_candidate = text[-1]
         return [Reasoning(text)]
 
     def lose(self) -> None:
@@ -266,7 +266,7 @@ class ReasoningText:
             verdict = run.read(delta, ended)
             if verdict is None:
                 return None
-            self._call_run, self.find_change = None, self._find_change
+            self._call_run, self.find_change = None, self._find_change_after_run
             if verdict is RunVerdict.CALLS:
                 return run.text + run.rest
             self._rehearsed = True
@@ -275,9 +275,9 @@ class ReasoningText:
             delta = run.text[len(text) :] + run.rest
 
     def _show(self, text: str) -> None:
-        seen = self._watch_for_calls(self._watch, self._seen + text) if self._watch is not None else ""
+        seen = self._find_call(self._call_search, self._call_candidate + text) if self._call_search is not None else ""
         self._output.events += self.skim(text)
-        self._seen = seen
+        self._call_candidate = seen
 
     def _read(self, delta: str, ended: bool) -> str | None:
         """Read text up to the closing tag or a run of calls. Returns the text after the tag, or from the run on.
@@ -291,13 +291,13 @@ class ReasoningText:
                 self.pending = text
                 return None
             self._opening, self._opened = None, tag_end is not False
-            self.find_change = self._closing.find_start if self._watch is None and not tag_end else always
+            self.find_change = self._closing.find_start if self._call_search is None and not tag_end else always
             if tag_end and self._keep_markup:
                 self._output.add(Markup, text[:tag_end])
             text = text[tag_end or 0 :]
         if self._opened and text:
             self._opened = False
-            self.find_change = self._closing.find_start if self._watch is None else always
+            self.find_change = self._closing.find_start if self._call_search is None else always
             if text[0] == "\n":
                 text = text[1:]
                 if self._keep_markup:
@@ -311,16 +311,16 @@ class ReasoningText:
                 self._call_run = CallRun(self._closing.run, self._closing.tags, self._output, self._declared)
         elif not ended:
             pending = text[begin:]
-        elif found and self._closing.cuts(text, begin):  # the message ends inside a call
+        elif found and self._closing.ends_in_call_marker(text, begin):  # the message ends inside a call
             rest = text[begin:]
         shown = text[:begin] if rest is not None or pending else text
         if shown:
             self._show(shown)
         if self._call_run is not None:
-            self._find_change, self.find_change = self.find_change, always
+            self._find_change_after_run, self.find_change = self.find_change, always
         if found and found[1]:
             if found[1][0] == "\n":
-                self._seen += "\n"  # the hidden line feed ends a line, after which a call may begin
+                self._call_candidate += "\n"  # the hidden line feed ends a line, after which a call may begin
             if self._keep_markup:
                 self._output.add(Markup, found[1])
         self.pending = pending
@@ -328,19 +328,19 @@ class ReasoningText:
 
     def close(self) -> None:
         """End the reasoning. If it holds a call, add a warning."""
-        watch, holds_call = self._watch, self._closing.watch is not None  # `_watch` is None if it has found a call
-        if watch is not None:  # the last text may hold a complete marker of a call
-            holds_call = watch.complete(self._seen, 1) is not None
+        search, holds_call = self._call_search, self._closing.call_search is not None
+        if search is not None:  # no call was found, but the last text may hold a complete marker of a call
+            holds_call = search.complete(self._call_candidate, 1) is not None
         if holds_call or self._rehearsed:
             message = "the reasoning contains text that would be a call outside of it"
             self._output.add(Warning, Code.CALL_IN_REASONING, message)
 
-    def _watch_for_calls(self, watch: CallSearch, text: str) -> str:
+    def _find_call(self, search: CallSearch, text: str) -> str:
         """Search for a call after the first character of `text`.
 
         Returns the text that may still become a call, and the character before it.
         """
-        found = watch.search(text, 1)
+        found = search.search(text, 1)
         begin = found.start() if found else len(text)
         if found is None:
             self.find_change = self._closing.find_start_or_call
@@ -348,7 +348,7 @@ class ReasoningText:
             self.find_change = always
         else:
             self.find_change = self._closing.find_start
-            self._watch = None
+            self._call_search = None
         return text[begin - 1 :]
 
 
@@ -448,7 +448,7 @@ class CallRun:
             if self._tag is None or self._tag[0] is not span.scanner:
                 self._tag = span.scanner, tag
             self._before, text = "", rest
-        self._before = (self._before + text)[-_LONGEST_CLOSING:]
+        self._before = (self._before + text)[-_MAX_CLOSING:]
         rest = self._feed(span, text, ended)
         tag_place = self._tag_in_broken_json(span)
         return (None, rest) if tag_place is None else (self._end_at(tag_place, rest), "")

@@ -130,7 +130,7 @@ class Span(Reader):
                     if (text_kind := scanner.text_kind) == FIELD:
                         self.take = scanner.kept.append if self.stores else scanner.take
                     elif text_kind and (call := self.calls.current) is not None:
-                        if call.flows:
+                        if call.only_deltas:
                             self.call_id = call.id
                         else:
                             self.take = partial(self._output.report_arguments, call)
@@ -361,8 +361,8 @@ class Span(Reader):
         """After broken JSON, read up to the end of the next `closing`. Returns False if the stream ends first.
 
         The search begins at the most recent JSON string, because the closing may be in that string if a quote is
-        missing. No text is read more than twice: a later search also begins at a JSON string, and its quote would
-        have ended this string.
+        missing. No text is read more than twice: a later search begins at a later JSON string, whose
+        opening quote would have ended this string.
         """
         if self._broken is not None and self.stores and 0 <= self._broken.string_begin < self.place:
             self.rewind(self._broken.string_begin)

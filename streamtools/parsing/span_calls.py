@@ -36,15 +36,15 @@ class SpanCalls(msgspec.Struct, eq=False):
     show_text: Callable[[str], bool]  # shows a malformed call as text; returns True if that stops the turn
     drafts: list[CallDraft] = []  # the calls that `resolve` has not yet turned into calls or errors
     current: CallDraft | None = None  # the last of the drafts
-    found: bool = False  # whether the span has produced a call or an error
+    has_results: bool = False  # whether the span has produced a call or an error
     stopped: bool = False  # whether text after a call has stopped the turn, so that nothing more is reported
-    lost_from: int | None = None  # the index of the first draft after a gap in the stream; None without a gap
+    lost_from: int | None = None  # the index of the first draft that a gap in the stream affects; None without a gap
 
     def begin(self, place: int) -> bool:
         """Begin a call at the position `place` of the span. Returns False if the turn has too many calls."""
         self.current = self.output.begin_call(place)
         self.drafts.append(self.current)
-        return self.output.count <= self.output.options.limits.calls
+        return self.output.calls_begun <= self.output.options.limits.calls
 
     def lose(self) -> None:
         """Record that part of the stream was lost at this position. Incomplete and later calls become errors."""
@@ -68,7 +68,7 @@ class SpanCalls(msgspec.Struct, eq=False):
         """Turn each draft into a call or an error. `raw` is the text of the span from the position `begin` on.
 
         With `code`, all calls become errors of that code. With `survivors=True`, complete calls do not become errors.
-        `ended` is True if the stream has ended. `closing` is the position before the most recent closing tag.
+        `ended` is True if the stream has ended. `closing` is the position where the last closing tag begins.
         """
         output, drafts = self.output, self.drafts
         if self.dialect is None:
@@ -106,7 +106,7 @@ class SpanCalls(msgspec.Struct, eq=False):
                     self._reject(call, fault, call_raw)
                     continue
                 result = repaired
-            self.found = True
+            self.has_results = True
             output.complete_call(call, result)
         drafts.clear()
         self.current = None
@@ -135,9 +135,9 @@ class SpanCalls(msgspec.Struct, eq=False):
     def _repair(self, call: CallDraft, text: str, raw: str) -> ToolCall | None:
         """Repair the malformed JSON `text` of a call. Returns None if it cannot be repaired."""
         output = self.output
-        if call.json_begin < 0 or call.converted or not 0 < len(text) <= min(MAX_LENGTH, output.repairs):
+        if call.json_begin < 0 or call.converted or not 0 < len(text) <= min(MAX_LENGTH, output.repair_room):
             return None
-        output.repairs -= len(text)
+        output.repair_room -= len(text)
         decoded = repair(text, output.options.limits)
         if decoded is None:
             return None
@@ -152,7 +152,7 @@ class SpanCalls(msgspec.Struct, eq=False):
     def _reject(self, call: CallDraft, fault: Rejected, raw: str) -> None:
         output = self.output
         if output.options.on_malformed == "error":
-            self.found = True
+            self.has_results = True
             assert self.dialect is not None
             output.reject_call(call, fault, raw, self.dialect)
         else:

@@ -40,8 +40,8 @@ from streamtools.rules.automaton import automaton_of
 from streamtools.rules.matcher import Match, Matcher, TextAndMatches, replace_matches, shown
 from streamtools.rules.rule import Rule
 
-_SHORT = 16  # the length of the longest delta whose kind is cached
-_MAX_KNOWN = 16_384  # the limit of cached deltas
+_MAX_CACHED_LENGTH = 16  # the length of the longest delta whose kind is cached
+_MAX_CACHED = 16_384  # the limit of cached deltas
 
 
 QUIET, MAY_MATCH, CHANGES = range(3)
@@ -55,7 +55,7 @@ class DeltaKinds(dict[str, int]):
     """A cache for the kinds of deltas. A lookup takes half the time of a search, and most tokens recur."""
 
     def __init__(self, find_change: Callable[[str], object], begins: Callable[[str], object] | None) -> None:
-        """`find_change` finds text that `Prose` must read. `begins` finds where a match may begin, if not None."""
+        """`find_change` finds text that `Prose` must read. `begins` finds where a match may begin; None: anywhere."""
         self._find_change = find_change
         self._either = None  # one search that replaces both; None if they cannot be combined
         change, rule = (getattr(search, "__self__", None) for search in (find_change, begins))
@@ -67,8 +67,8 @@ class DeltaKinds(dict[str, int]):
             kind = QUIET
         else:
             kind = MAY_MATCH if self._find_change(delta) is None else CHANGES
-        if len(delta) <= _SHORT and self._find_change is not always:
-            if len(self) >= _MAX_KNOWN:
+        if len(delta) <= _MAX_CACHED_LENGTH and self._find_change is not always:
+            if len(self) >= _MAX_CACHED:
                 self.clear()
             self[delta] = kind
         return kind
@@ -169,22 +169,22 @@ class TextFilter:
             return event
         match event:
             case Error(message=message, call_id=None, raw=None):  # the provider's message may quote the text
-                return replace(event, message=self._without(message))
+                return replace(event, message=self._without_matches(message))
             case FollowUp(messages):
-                clean = with_texts(messages, self._without)
+                clean = with_texts(messages, self._without_matches)
                 return event if clean == messages else self._replaced(event, messages, messages=clean)
             case Call(call) if call.raw:
-                raw = self._without(call.raw)
+                raw = self._without_matches(call.raw)
                 return event if raw == call.raw else self._replaced(event, call.raw, call=replace(call, raw=raw))
             case Error(raw=str() as raw):
-                clean = self._without(raw, cut=event.code is Code.TOO_LARGE)
+                clean = self._without_matches(raw, cut=event.code is Code.TOO_LARGE)
                 return event if raw == clean else self._replaced(event, raw, raw=clean)
             case Warning(code, message, raw):  # for some codes, `raw` may hold half a match, so all of it is removed
                 half = raw is None or code in (Code.NEAR_MISS, Code.BAD_FRAME, Code.SKIPPED)
-                clean = None if half else self._without(raw or "", cut=True)
-                return replace(event, message=self._without(message), raw=clean)
+                clean = None if half else self._without_matches(raw or "", cut=True)
+                return replace(event, message=self._without_matches(message), raw=clean)
             case Raw(data, item=item):
-                clean, kept = with_texts(data, self._without), with_texts(item, self._without)
+                clean, kept = with_texts(data, self._without_matches), with_texts(item, self._without_matches)
                 return event if (data, item) == (clean, kept) else self._replaced(event, event, data=clean, item=kept)
         return event
 
@@ -196,7 +196,7 @@ class TextFilter:
         made: UIEvent = changed
         return made
 
-    def _without(self, text: str, *, cut: bool = False) -> str:
+    def _without_matches(self, text: str, *, cut: bool = False) -> str:
         """Return `text` without matches. With `cut`, also remove an incomplete match at its end."""
         if not cut:
             return shown(self._redacting, text)

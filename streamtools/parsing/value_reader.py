@@ -158,7 +158,7 @@ class ValueReader:
         return end + 1
 
     def _read_escapes(self, text: str, at: int, added: list[Added]) -> int:
-        """Do the same as `_read_string`, for text with escapes."""
+        """Read the content of a string with escapes. Returns the same index as `_read_string`."""
         escape, self._escape = self._escape, ""
         rest = escape + text[at:] if escape else text
         begin = 0 if escape else at
@@ -197,7 +197,7 @@ class ValueReader:
         keys = self._keys
         assert keys is not None
         if key in keys:
-            raise Rejected(Code.DUPLICATE_KEY, f"{_name(self._outer)} has the member {key!r} twice")
+            raise Rejected(Code.DUPLICATE_KEY, f"{_path_text(self._outer)} has the member {key!r} twice")
         keys.add(key)
         self._place = [*self._outer, key]
         self._expects = COLON
@@ -270,7 +270,7 @@ class ValueReader:
 _INFINITE = (float("inf"), float("-inf"))
 
 
-def _name(place: Path) -> str:
+def _path_text(place: Path) -> str:
     return ".".join(map(str, place)) or "the value"
 
 

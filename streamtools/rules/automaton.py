@@ -39,7 +39,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, final
 
 from streamtools.rules.rule import Character, Choice, InOrder, Lookaround, Repeat, Rule, Tree, WordBoundary
 
-_STEPS: Final = 20_000
+_MAX_TRANSITIONS: Final = 20_000
 """The limit of stored transitions. A transition is for a character or a piece of text, and takes some hundred bytes."""
 BEGINNING: Final = 3
 """How many first characters of a match are searched for. With two characters, many words would be found."""
@@ -100,7 +100,7 @@ class AutomatonState(dict[str, "AutomatonState | Transition"]):
         step = automaton.step(self.key, automaton.classes(character), None)
         same = not step.matches and step.sources == tuple(range(len(self.key[1])))
         found = self[character] = step.state if same else step
-        automaton.count()
+        automaton.count_transition()
         return found
 
     def decide(self, character: str, passed: frozenset[Check]) -> Transition:
@@ -110,7 +110,7 @@ class AutomatonState(dict[str, "AutomatonState | Transition"]):
         found = self._outcomes.get((classes, passed))
         if found is None:
             found = self._outcomes[classes, passed] = automaton.step(self.key, classes, passed)
-            automaton.count()
+            automaton.count_transition()
         return found
 
     def learn(self, piece: str, state: AutomatonState, sources: Sequence[int]) -> None:
@@ -126,7 +126,7 @@ class AutomatonState(dict[str, "AutomatonState | Transition"]):
             self.pieces[piece] = state, [~source for source in sources], piece[:at], piece[at:]
         else:
             self.pieces[piece] = state, sources, None, ""
-        self._automaton.count()
+        self._automaton.count_transition()
 
 
 class Automaton:
@@ -134,7 +134,7 @@ class Automaton:
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         self.rules = tuple(rules)
-        self._checked = frozenset(at for at, rule in enumerate(rules) if rule.check is not None)
+        self._rules_with_check = frozenset(at for at, rule in enumerate(rules) if rule.check is not None)
         self._bits: dict[Character, int] = {}  # the bit of each class of characters
         self._tests: list[re.Pattern[str]] = []  # the pattern of each class, in the order of the bits
         self._word = self._bit(_WORD)
@@ -146,7 +146,7 @@ class Automaton:
         self._reads: dict[int, tuple[int, int, int]] = {}
         self._passes: dict[int, list[tuple[Lookaround | WordBoundary | None, int, int]]] = {}
         self._ends: dict[int, int] = {}
-        self._count = 0  # how many rule states there are
+        self._rule_state_count = 0  # how many rule states there are
         starts = []
         for at, rule in enumerate(self.rules):
             end = self._new()
@@ -161,13 +161,13 @@ class Automaton:
         literal text."""
         self.idle = self.begin("")
         """The state without candidates. It is used only if `search_beginning` is not None."""
-        self._steps = 0  # how many transitions are stored
+        self._transition_count = 0  # how many transitions are stored
 
     # Construction.
 
     def _new(self) -> int:
-        self._count += 1
-        return self._count
+        self._rule_state_count += 1
+        return self._rule_state_count
 
     def _bit(self, one: Character) -> int:
         if one not in self._bits:
@@ -217,7 +217,7 @@ class Automaton:
             found = 0
             if character:
                 found = sum(1 << at for at, test in enumerate(self._tests) if test.match(character))
-            if len(self._classes) >= _STEPS:
+            if len(self._classes) >= _MAX_TRANSITIONS:
                 self._classes.clear()
             self._classes[character] = found
         return found
@@ -230,11 +230,11 @@ class Automaton:
         """Return the state without candidates, after the character `before`."""
         return self.state((self.classes(before) & self._before_classes, ()))
 
-    def count(self) -> None:
+    def count_transition(self) -> None:
         """Count one more stored transition. At the limit, delete all stored transitions."""
-        self._steps += 1
-        if self._steps > _STEPS:
-            self._steps = 0
+        self._transition_count += 1
+        if self._transition_count > _MAX_TRANSITIONS:
+            self._transition_count = 0
             for state in list(self._states.values()):  # a copy, because other threads may add states
                 state.clear()
                 state.pieces.clear()
@@ -253,7 +253,7 @@ class Automaton:
         def best(ends: set[int], after: bool, at: int) -> int | None:
             """Return the first rule in `ends` whose match needs no check or is accepted. Collect needed checks."""
             for rule in sorted(ends):
-                if rule not in self._checked or (passed is not None and (after, at, rule) in passed):
+                if rule not in self._rules_with_check or (passed is not None and (after, at, rule) in passed):
                     return rule
                 if passed is None:
                     checks.append((after, at, rule))
@@ -274,7 +274,7 @@ class Automaton:
             for one, state, owner in reads:
                 if one & now and state not in seen:
                     following.add(state)
-                    if owner not in self._checked:
+                    if owner not in self._rules_with_check:
                         seen.add(state)
             if following:
                 _, ends, continues = self._follow(following, now, None)

@@ -100,13 +100,13 @@ class _Reader:
         raise ValueError(f"a rule does not support the pattern {self.text!r}, at character {self.at}: {why}")
 
     def choice(self) -> Tree:
-        parts = [self._row()]
+        parts = [self._in_order()]
         while self.text.startswith("|", self.at):
             self.at += 1
-            parts.append(self._row())
+            parts.append(self._in_order())
         return parts[0] if len(parts) == 1 else Choice(parts)
 
-    def _row(self) -> Tree:
+    def _in_order(self) -> Tree:
         parts = []
         while self.at < len(self.text) and self.text[self.at] not in "|)":
             parts.append(self._repeated(self._part()))
@@ -123,7 +123,7 @@ class _Reader:
         else:
             return part
         if most < least or most == 0:
-            self.refuse("the bounds of a repetition must rise, and the upper one must not be 0")
+            self.refuse("the upper bound of a repetition must not be 0, or below the lower bound")
         if self.text.startswith(("?", "+", "*", "{"), self.at):
             self.refuse("repetition cannot be lazy or possessive; put a repetition into a group to repeat it")
         if isinstance(part, Lookaround | WordBoundary):
@@ -199,7 +199,7 @@ it with the `fields` of its `matched` event. `stop` ends the turn before the mat
 What: TypeAlias = "str | re.Pattern[str] | Iterable[str | re.Pattern[str]]"
 """The patterns of a rule: a literal text, a compiled regular expression, or several of these."""
 
-LONGEST = 8192
+MAX_SIZE = 8192
 """The limit of the characters in a match, and of the states of a rule's automaton."""
 
 
@@ -237,10 +237,10 @@ class Rule:
         extent = measure(tree)
         if not extent.least:
             raise ValueError(f"the rule {self.name!r} matches the empty text")
-        if max(extent.most, extent.states) > LONGEST:
+        if max(extent.most, extent.states) > MAX_SIZE:
             raise ValueError(
                 f"the rule {self.name!r} needs {extent.states} states for matches of up to {extent.most} characters, "
-                f"and the limit is {LONGEST}: lower the bounds of its repetitions, or divide it into several rules"
+                f"and the limit is {MAX_SIZE}: lower the bounds of its repetitions, or divide it into several rules"
             )
         self.__dict__.update(what=tuple(self.what), tree=tree, holds=extent.most - (not extent.looks_ahead))
 

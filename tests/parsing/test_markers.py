@@ -69,9 +69,9 @@ def test_several_markers_match_as_each_alone(markers: list[tuple[Part, ...]], lo
     for length in range(1, longest + 1):
         for text in map("".join, itertools.product("abc \n", repeat=length)):
             for ended in (False, True):
-                each = [one.at(text, 0, ended) for one in alone]
+                each = [one.match(text, 0, ended) for one in alone]
                 whole = sorted((one[1], one[0]) for one in each if one)
-                found = together.at(text, 0, ended)
+                found = together.match(text, 0, ended)
                 if whole:
                     assert found, repr(text)
                     assert whole[0][0] == found[1], repr(text)
@@ -103,10 +103,10 @@ def test_a_marker_ends_before_its_ahead() -> None:
     """Whichever marker of a group matches."""
     markers = Markers([(Marker(("<a", SPACES), ahead=(first,)), first) for first in ("{", "[")])
 
-    assert ("{", 4) == markers.at("<a  {", 0, False)
-    assert ("[", 3) == markers.at("<a [", 0, False)
-    assert markers.at("<a  ", 0, False) is None
-    assert markers.at("<a  ", 0, True) is False
+    assert ("{", 4) == markers.match("<a  {", 0, False)
+    assert ("[", 3) == markers.match("<a [", 0, False)
+    assert markers.match("<a  ", 0, False) is None
+    assert markers.match("<a  ", 0, True) is False
 
 
 def test_the_marker_that_is_complete_first_wins() -> None:
@@ -114,6 +114,6 @@ def test_the_marker_that_is_complete_first_wins() -> None:
     long, short = Marker(("(C)", SPACES), ahead=("[", SPACES, "{")), Marker(("(C)", SPACES), ahead=("[",))
     markers = Markers([(long, "long"), (short, "short")])
 
-    assert ("short", 4) == markers.at("(C) [", 0, False)
-    assert ("short", 4) == markers.at("(C) [{", 0, False)
-    assert ("short", 4) == markers.at("(C) [{", 0, True)
+    assert ("short", 4) == markers.match("(C) [", 0, False)
+    assert ("short", 4) == markers.match("(C) [{", 0, False)
+    assert ("short", 4) == markers.match("(C) [{", 0, True)

@@ -141,7 +141,7 @@ def test_twice_the_text_is_twice_the_work(patterns: list[str], written: Callable
 def test_states_over_the_limit_are_deleted_and_created_again(monkeypatch: pytest.MonkeyPatch) -> None:
     rules = [Rule(name="r", what=[re.compile("[ab]{0,5}a[ab]{5}c")])]
     text = "".join("ab"[(at * 2654435761 >> 7) & 1] for at in range(400)) + "c"
-    monkeypatch.setattr("streamtools.rules.automaton._STEPS", 20)
+    monkeypatch.setattr("streamtools.rules.automaton._MAX_TRANSITIONS", 20)
 
     assert expected(rules, text) == read(rules, list(text)) != []
 

@@ -40,7 +40,7 @@ class CallEnd(Enum):
 
     CLOSED = "closed"
     UNCLOSED = "unclosed"  # the closing tag is missing, and another tag or the end of the message follows
-    INSIDE = "inside"  # a value contains the closing tag of the call, and lacks its closing tag
+    INSIDE = "inside"  # a value lacks its closing tag, so it contains the closing tag of the call
     BROKEN = "broken"  # the call contains text that is not allowed
     BROKEN_JSON = "broken JSON"
     CUT = "cut"  # the stream ends inside the call
@@ -66,7 +66,7 @@ def read_arguments(span: Span) -> Generator[None, None, CallEnd | None]:
 
 
 def read_json_call(span: Span, close: Pattern, tag: str) -> Generator[None, None, CallEnd]:
-    """Read the JSON of all arguments and the closing `tag`, whose pattern is `close`."""
+    """Read the JSON of all arguments and the closing `tag`, whose pattern is `close`. Returns the `CallEnd`."""
     end = yield from read_arguments(span)
     if end is not None:
         return end
@@ -82,7 +82,7 @@ def cut_in_tag(span: Span, *tags: str | Pattern) -> CallEnd:
 
 
 def skip_broken(span: Span, end: CallEnd, closing: Closing) -> Generator[None, None, bool]:
-    """Read up to the end of `closing` if the call is malformed. Returns False if the stream ends first."""
+    """Read up to the end of `closing` if the call is malformed. Returns False if the stream has ended."""
     if end is CallEnd.CUT:
         return False
     return end not in (CallEnd.BROKEN, CallEnd.BROKEN_JSON) or (yield from span.recover_at(closing))
@@ -94,7 +94,7 @@ def cut_in_value(span: Span, begin: int, closing: Closing) -> CallEnd:
     The value may contain a closing tag that was read as content, because ordinary text follows it. That text is most
     likely the rest of the answer. So this function moves the end of the call back to the last of these tags.
     """
-    length = closing.lost("".join(span.parts)[begin - span.kept_from :]) if span.stores else None
+    length = closing.unconfirmed_end("".join(span.parts)[begin - span.kept_from :]) if span.stores else None
     if length is not None:
         span.rewind(begin + length)
     return CallEnd.CUT

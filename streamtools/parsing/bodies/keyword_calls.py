@@ -42,8 +42,8 @@ def is_writable(name: str) -> bool:
 def pythonic_calls(opening: str = "", close: str = "", *, fenced: bool = False, loose: bool = False) -> Body:
     """Return the grammar of Python calls between two tags. Without `close`, it reads a list of calls without tags.
 
-    With `fenced=True`, a fence of back-ticks may end before the closing tag. With `loose=True`, literals may have the
-    deviations that `Syntax.loose_until` describes.
+    With `fenced=True`, the end of a code fence may precede the closing tag. With `loose=True`, numbers may begin with
+    zeros, sets become arrays, and strings may contain unescaped quotes.
     """
     syntax = replace(PYTHON, loose_until=close) if loose else PYTHON
     tags = (Pattern(close), Pattern(opening))

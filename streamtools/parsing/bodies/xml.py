@@ -28,7 +28,7 @@ from streamtools.parsing.bodies import CallEnd, end_without_arguments, read_json
 from streamtools.parsing.bodies.values import Value
 from streamtools.parsing.declared import Schema
 from streamtools.parsing.markers import SPACES, OneOf, Part, Pattern, Some
-from streamtools.parsing.reader import Closing, Form, Reader, Word
+from streamtools.parsing.reader import Closing, Ending, Reader, Word
 from streamtools.parsing.span import Span
 
 BEFORE_ATTRIBUTE = Some(r" \t\r\n", 1, 32)
@@ -55,12 +55,12 @@ def unescape(text: str) -> str:
     return _entity.sub(lambda entity: _ENTITIES[entity[1]], text)
 
 
-def attribute(text: str) -> str:
+def write_attribute(text: str) -> str:
     """Return `text` as the value of an attribute, escaped and in quotes."""
     return '"' + _special(lambda found: "&quot;" if found[0] == '"' else "&amp;", text) + '"'
 
 
-def section(text: str) -> str:
+def write_content(text: str) -> str:
     """Return `text` as the content of an element. With `<` or `&` in it, the result is a CDATA section."""
     if "<" not in text and "&" not in text:
         return text
@@ -110,11 +110,11 @@ def _read_value(reader: Reader) -> Generator[None, None, str | None]:
 class Content:
     """The grammar of the content of an element, up to its closing tag."""
 
-    def __init__(self, *end: Part, xml: bool = False, ends: Sequence[Form] = (), last: tuple[Part, ...] = ()) -> None:
+    def __init__(self, *end: Part, xml: bool = False, ends: Sequence[Ending] = (), last: tuple[Part, ...] = ()) -> None:
         """Configure the closing tag `end`. With `xml=True`, entities and CDATA sections are decoded.
 
-        By default, the content ends at the first closing tag. `ends` replaces this rule with other ends. `ends` and
-        `last` have the same meaning as for `Closing`.
+        By default, the content ends at the first closing tag. `ends` replaces this rule: the content ends at one of
+        them. It also ends at `last`, but only if the stream ends after it.
         """
         self._xml = xml
         self.closing = Closing(*(ends or (end,)), *((_BEGIN_SECTION, _ANY_ENTITY) if xml else ()), last=last)

@@ -18,7 +18,7 @@ from streamtools.json_values import compact
 from streamtools.parsing.bodies import forged_result, wrapper
 from streamtools.parsing.bodies.invocations import Invocations, xtml_call
 from streamtools.parsing.bodies.json_bodies import json_calls
-from streamtools.parsing.bodies.xml import ElementCall, attribute, section
+from streamtools.parsing.bodies.xml import ElementCall, write_attribute, write_content
 from streamtools.parsing.dialects.base import AFTER_WRAPPER, Dialect, Opener, Tag, closing_tags, ends_of_turn
 from streamtools.parsing.dialects.writing import as_text, both_tags, break_tags
 from streamtools.parsing.markers import SPACES, Maybe, OneOf, Part, Some
@@ -30,12 +30,12 @@ def anthropic_xml() -> Dialect:
     Another dialect has the same wrapper tag. The text after the tag distinguishes them. Source: the prompt format in
     Anthropic's tool use cookbook.
     """
-    form = Invocations("function_calls")
+    calls = Invocations("function_calls")
     return Dialect(
         id="anthropic_xml",
         openers=(
-            Opener(("<function_calls>", SPACES), form.wrapped, ahead=("<invoke",)),
-            *_bare_openers(form, "<parameter", "</invoke", "{"),
+            Opener(("<function_calls>", SPACES), calls.wrapped, ahead=("<invoke",)),
+            *_bare_openers(calls, "<parameter", "</invoke", "{"),
             Opener(("<function_results>", SPACES), forged_result("</function_results>"), ahead=("<",), kind="result"),
         ),
         write_call=_writer("<function_calls>\n", "\n</function_calls>"),
@@ -56,9 +56,9 @@ def atem_xml() -> Dialect:
     prompt contains the beginning of the first header, up to a space. Other dialects have similar headers, so `"auto"`
     does not include this dialect.
     """
-    ends, name, start = ("<|eom|>", "<|eot|>"), Some(r"^\s<>|", 1, 128), "<|start|>assistant "
-    form = Invocations("function_calls", prefix="atem:", ends=ends, read_name=_without_namespace)
-    body, write = form.addressed(*ends), _writer("<atem:function_calls>\n", "\n</atem:function_calls>", prefix="atem:")
+    ends, name, start, prefix = ("<|eom|>", "<|eot|>"), Some(r"^\s<>|", 1, 128), "<|start|>assistant ", "atem:"
+    calls = Invocations("function_calls", prefix=prefix, ends=ends, read_name=_without_namespace)
+    body, write = calls.addressed(*ends), _writer("<atem:function_calls>\n", "\n</atem:function_calls>", prefix=prefix)
     return Dialect(
         id="atem_xml",
         openers=(
@@ -74,7 +74,7 @@ def atem_xml() -> Dialect:
             Tag((f"{start}to=self<|message|>",), closings=ends),
             Tag((f"{start}to=user<|message|>",)),
             *(Tag((end,)) for end in ends),
-            Tag(form.unwrap, where="after_call"),
+            Tag(calls.unwrap, where="after_call"),
         ),
         auto=False,
     )
@@ -92,10 +92,10 @@ def minicpm5_xml() -> Dialect:
     A value that contains `<` or `&` is written as a CDATA section.
     """
     end = "<|im_end|>"
-    form = Invocations(invoke="function", parameter="param", ends=(end,), xml=True)
+    calls = Invocations(invoke="function", parameter="param", ends=(end,), xml=True)
     return Dialect(
         id="minicpm5_xml",
-        openers=_bare_openers(form, "<param", "</function"),
+        openers=_bare_openers(calls, "<param", "</function"),
         write_call=_writer(invoke="function", parameter="param", xml=True, line=""),
         reserved=both_tags("function", "param", "tool_response"),
         tags=(*closing_tags("</function>"), *ends_of_turn(end)),
@@ -129,16 +129,16 @@ def gigachat35() -> Dialect:
 def _with_mark(id: str, word: str, end: str, *wrappers: str, line_feeds: int) -> Dialect:
     """Return a dialect with a mark before the name in each tag. The mark is `word` between two full-width bars."""
     mark = f"\uff5c{word}\uff5c"
-    form = Invocations("tool_calls", *wrappers, prefix=mark, spaced=bool(wrappers), ends=(end,))
+    calls = Invocations("tool_calls", *wrappers, prefix=mark, spaced=bool(wrappers), ends=(end,))
     return Dialect(
         id=id,
         openers=(
-            Opener((*form.wrapper, SPACES), form.wrapped, ahead=("<",), line_feeds=line_feeds),
-            Opener(form.invoke, form.bare, ahead=("name=",), line_feeds=line_feeds),
+            Opener((*calls.wrapper, SPACES), calls.wrapped, ahead=("<",), line_feeds=line_feeds),
+            Opener(calls.invoke, calls.bare, ahead=("name=",), line_feeds=line_feeds),
         ),
         write_call=_writer(f"<{mark}tool_calls>\n", f"\n</{mark}tool_calls>", prefix=mark, end=f"</{mark}", typed=True),
         reserved=both_tags(mark, "tool_response"),
-        tags=(Tag(form.unwrap), *ends_of_turn(end)),
+        tags=(Tag(calls.unwrap), *ends_of_turn(end)),
     )
 
 
@@ -148,11 +148,11 @@ def dots_xml() -> Dialect:
     Calls are XML or JSON.
     """
     opening, close = "<dots_function_call>", "</dots_function_call>"
-    form = Invocations("dots_function_call")
+    calls = Invocations("dots_function_call")
     return Dialect(
         id="dots_xml",
         openers=(
-            Opener((opening, SPACES), form.wrapped, ahead=("<",)),
+            Opener((opening, SPACES), calls.wrapped, ahead=("<",)),
             Opener((opening, SPACES), json_calls(close), ahead=("{",)),
         ),
         write_call=_writer(f"{opening}\n", f"\n{close}"),
@@ -168,12 +168,12 @@ def step3_xml() -> Dialect:
     """
     begin, end = "<｜tool_calls_begin｜>", "<｜tool_calls_end｜>"
     begin_call, kind, end_call = "<｜tool_call_begin｜>", "function<｜tool_sep｜>", "<｜tool_call_end｜>"
-    form = Invocations(prefix="steptml:", ends=(end_call, end))
+    calls = Invocations(prefix="steptml:", ends=(end_call, end))
     return Dialect(
         id="step3_xml",
         openers=(
             Opener((begin, SPACES), wrapper, ahead=AFTER_WRAPPER, announces=False),
-            Opener((begin_call, SPACES, Maybe((kind,)), SPACES, *form.invoke), form.bare, ahead=("name",)),
+            Opener((begin_call, SPACES, Maybe((kind,)), SPACES, *calls.invoke), calls.bare, ahead=("name",)),
         ),
         write_call=_writer(begin + begin_call + kind, end_call + end, prefix="steptml:", line=""),
         reserved=("<｜tool_", *both_tags("steptml:")),
@@ -187,10 +187,10 @@ _MINIMAX_END = "[e~["
 def minimax_m2_xml() -> Dialect:
     """Return the dialect of MiniMaxAI/MiniMax-M2, as its chat template and its tool calling guide define it."""
     opening, close = "<minimax:tool_call>", "</minimax:tool_call>"
-    form = Invocations("minimax:tool_call", ends=(_MINIMAX_END,))
+    calls = Invocations("minimax:tool_call", ends=(_MINIMAX_END,))
     return Dialect(
         id="minimax_m2_xml",
-        openers=(Opener((opening, SPACES), form.wrapped, ahead=("<",), line_feeds=1),),
+        openers=(Opener((opening, SPACES), calls.wrapped, ahead=("<",), line_feeds=1),),
         write_call=_writer(f"{opening}\n", f"\n{close}"),
         write_result=_write_minimax_result,
         reserved=both_tags("minimax:", "invoke", "parameter", "response"),
@@ -205,17 +205,17 @@ def minimax_m3_xml() -> Dialect:
     `]<]minimax[>[<tool_call>]<]minimax[>[<invoke name="f">]<]minimax[>[<a>1]<]minimax[>[</a>]<]minimax[>[</invoke>…`.
     """
     lead = "]<]minimax[>["
-    form = Invocations("tool_call", lead=lead, elements=True)
+    calls = Invocations("tool_call", lead=lead, elements=True)
 
     def write_call(name: str, arguments: dict[str, Any]) -> str:
         values = {key: break_tags(as_text(value), lead) for key, value in arguments.items()}
         inside = "".join(f"{lead}<{key}>{text}{lead}</{key}>" for key, text in values.items())
-        invoke = f"{lead}<invoke name={attribute(name)}>{inside}{lead}</invoke>"
+        invoke = f"{lead}<invoke name={write_attribute(name)}>{inside}{lead}</invoke>"
         return f"{lead}<tool_call>\n{invoke}\n{lead}</tool_call>"
 
     return Dialect(
         id="minimax_m3_xml",
-        openers=(Opener((f"{lead}<tool_call>", SPACES), form.wrapped, ahead=(lead,)),),
+        openers=(Opener((f"{lead}<tool_call>", SPACES), calls.wrapped, ahead=(lead,)),),
         write_call=write_call,
         write_result=_write_minimax_result,
         reserved=(lead, *both_tags("response"), "</mm:think"),
@@ -231,15 +231,15 @@ def _write_minimax_result(name: str, text: str) -> str:
     return f"<response>{text}</response>"
 
 
-def _bare_openers(form: Invocations, *inner: str) -> tuple[Opener, ...]:
+def _bare_openers(calls: Invocations, *inner: str) -> tuple[Opener, ...]:
     """Return the openers of a call without a wrapper.
 
     One of `inner` must follow the tag. Otherwise the text only mentions the tag.
     """
     named = ("name=", Some("^<>", 1, 160))
     return (
-        Opener(form.invoke, form.bare, ahead=(*named, ">", SPACES, OneOf(inner))),
-        Opener(form.invoke, form.bare, ahead=(*named, "/>")),
+        Opener(calls.invoke, calls.bare, ahead=(*named, ">", SPACES, OneOf(inner))),
+        Opener(calls.invoke, calls.bare, ahead=(*named, "/>")),
     )
 
 
@@ -257,20 +257,21 @@ def _writer(
 ) -> Callable[[str, dict[str, Any]], str]:
     """Return a `write_call` function. It writes a call between the texts `before` and `after`.
 
-    `prefix`, `invoke` and `parameter` are those of `Invocations`. `line` is the text between two tags. With
-    `typed=True`, an attribute tells whether a value is a string. With `xml=True`, values with `<` or `&` are CDATA
-    sections. Otherwise, the closing tags of a value and of a call get a word joiner (U+2060) if they occur in a value.
-    `end` is the common beginning of these closing tags, or "" if they have none.
+    `prefix` is the text before the name in each tag. `invoke` and `parameter` are the names of the tags of a call and
+    of an argument. `line` is the text between two tags. With `typed=True`, an attribute tells whether a value is a
+    string. With `xml=True`, values with `<` or `&` are CDATA sections. Otherwise, the closing tags of a value and of a
+    call get a word joiner (U+2060) if they occur in a value. `end` is the common beginning of these closing tags, or ""
+    if they have none.
     """
     invoke, parameter = prefix + invoke, prefix + parameter
     closes = (end,) if end else (f"</{parameter}", f"</{invoke}")
 
     def write_call(name: str, arguments: dict[str, Any]) -> str:
-        written = [f"<{invoke} name={attribute(name)}>"]
+        written = [f"<{invoke} name={write_attribute(name)}>"]
         for key, value in arguments.items():
-            text = section(as_text(value)) if xml else break_tags(as_text(value), *closes)
+            text = write_content(as_text(value)) if xml else break_tags(as_text(value), *closes)
             kind = f' string="{str(isinstance(value, str)).lower()}"' if typed else ""
-            written.append(f"<{parameter} name={attribute(key)}{kind}>{text}</{parameter}>")
+            written.append(f"<{parameter} name={write_attribute(key)}{kind}>{text}</{parameter}>")
         return before + line.join([*written, f"</{invoke}>"]) + after
 
     return write_call
@@ -384,5 +385,5 @@ def _element_openers(name: str, parameters: tuple[str, ...]) -> tuple[Opener, ..
 
 
 def _write_elements(name: str, arguments: dict[str, Any]) -> str:
-    elements = (f"<{key}>{section(as_text(value))}</{key}>" for key, value in arguments.items())
+    elements = (f"<{key}>{write_content(as_text(value))}</{key}>" for key, value in arguments.items())
     return f"<{name}>{''.join(elements)}</{name}>"

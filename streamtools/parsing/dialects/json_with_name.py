@@ -256,7 +256,8 @@ def _tagged(
     """Return a dialect of JSON between two tags, or after one tag.
 
     `layout` holds the texts that the chat template writes before and after a call. The tags are in these texts. `ends`
-    are the tokens that end a message. `firsts` are the characters with which the JSON may begin. `reserved` defaults to
+    are the tokens that end a message. `firsts` are the characters with which the JSON may begin. `line_feeds`
+    is how many line feeds before the first tag are hidden. `reserved` defaults to
     the beginnings of the two tags.
     """
     opening, close = layout[0].rstrip("[ \n"), layout[1].lstrip("] \n")

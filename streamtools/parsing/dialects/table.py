@@ -35,7 +35,7 @@ _FAMILIES = {
         granite_lines
     """,
 }
-"""Maps each family module to the ids of its dialects. The function that creates a dialect has its id as name."""
+"""Maps each family module to the ids of its dialects. A function with the name of the id creates it."""
 
 _FAMILY_OF = {id: family for family, ids in _FAMILIES.items() for id in ids.split()}
 
