@@ -102,7 +102,8 @@ class FrameDecoder(ABC):
     incomplete frame is stored in one `bytearray`, and only its new bytes are searched. The cost of a large frame thus
     does not depend on the size of the chunks.
 
-    Subclasses define the separator of frames and how a frame is read.
+    Subclasses define the separator of frames and how a frame is read. The decoders of JSON arrays and of binary
+    messages override `feed`, because these have no separator.
     """
 
     _separator: ClassVar[bytes]
@@ -110,7 +111,7 @@ class FrameDecoder(ABC):
 
     def __init__(self, limit: int = DEFAULT_LIMITS.frame) -> None:
         self._limit = limit
-        self._first_bytes: bytes | None = b""  # bytes that may begin a byte order mark; None after the first others
+        self._first_bytes: bytes | None = b""  # first bytes that may begin a byte order mark; later None
         self._after_cr = False  # the last chunk ended with CR
         self._buffer = bytearray()  # the beginning of an incomplete frame
         self._dropped = 0  # the number of dropped bytes of a frame over the limit
@@ -156,7 +157,7 @@ class FrameDecoder(ABC):
         """Return the frame in `block`, or None if it is empty. LF separates the lines of `block`."""
 
     def _read_within_limit(self, blocks: list[bytes]) -> list[Framed]:
-        """Return the frames of `blocks`. A block over the limit becomes `Skipped`. `_dropped` counts for the first."""
+        """Return the frames of `blocks`. A block over the limit becomes `Skipped`. The first includes `_dropped`."""
         frames: list[Framed] = []
         for block in blocks:
             size = self._dropped + len(block)
@@ -483,7 +484,10 @@ class OpenCall:
             self.pieces.append(text)
 
     def whole_arguments(self, limit: int) -> tuple[Any, Code | None]:
-        """Return the arguments, and the fault if they exceed `limit`, else None. Reported arguments are None."""
+        """Return the arguments, or None if deltas have reported them, and the fault, or None.
+
+        If the arguments exceed `limit`, only the fault is returned.
+        """
         if self.executed and self.length > limit:
             return None, Code.TOO_LARGE
         return ("".join(self.pieces) or None) if self.length else self.given, None
@@ -494,7 +498,7 @@ class OpenCall:
         events.append(NativeToolCall(self.key, self.name, given, *details, fault=fault, own=self.own))
 
     def close(self, events: list[SourceEvent]) -> None:
-        """Append the buffered half of a character, if there is one, and the end of the call."""
+        """Append U+FFFD if half of a surrogate pair is buffered, and the end of the call."""
         self.add(self.pair_joiner.close(), events)
         self.end(self.given, events)
 
@@ -511,8 +515,8 @@ class OpenCall:
 def end_doubtful(calls: dict[Any, CallT], index: object, events: list[SourceEvent]) -> None:
     """End the open calls that an unreadable piece may belong to as invalid, because a part of their arguments is lost.
 
-    `calls` holds the calls by index, and `index` is the index of the piece. The call with this index and the call
-    without an index end. If `index` is None, all calls end. Entries of `calls` with an empty `key` are not calls.
+    `calls` holds the calls by index, and `index` is the index of the piece. This ends the call with this index, and the
+    call without an index. If `index` is None, it ends all calls. Entries of `calls` with an empty `key` are not calls.
     """
     for known in [*calls] if index is None else (None, index):
         if known in calls and calls[known].key:
@@ -594,7 +598,7 @@ class FrameAdapter(Adapter):
         self._text = PairJoiner()
         self._thought = PairJoiner()
         self._understood = False  # whether the adapter has understood any data of the stream
-        # The first event that is not understood, unless it has this format: its description, and advice or None.
+        # The first event that is not understood, unless it is of this format: its description, and advice or None.
         self._other_format: tuple[str, str | None] | None = None
         self._passed_fields: dict[str, None] = {}  # a set of the unknown fields of deltas that were forwarded, by name
         self._response_id: str | None = None  # the provider's id of the response

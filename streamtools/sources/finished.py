@@ -21,7 +21,7 @@ from streamtools.response_parts import ResponseParts, is_call_block, split_block
 from streamtools.sources.adapter import Adapter, as_frame
 from streamtools.sources.detection import ADAPTERS
 
-# For an entry that is no call: it is not an object, has no tool name, or has two different names or arguments.
+# Codes of entries that are no call: not an object, without a tool name, or with two different names or arguments.
 _NO_CALL = (Code.UNRECOGNISED_TOOL_CALL, Code.MISSING_TOOL_NAME, Code.CONFLICTING_FIELDS)
 
 

@@ -153,7 +153,7 @@ class Fault(NamedTuple):
 def read_fault(value: Any) -> Fault:
     """Return the error in a text, an object with one of the keys `_MESSAGES`, or the first item of a list."""
     message, kinds, status, failed = "", [], None, None
-    for _ in range(8):  # error objects contain others; providers are not known to nest them deeper
+    for _ in range(8):  # error objects may be nested; no known provider nests more than eight
         if isinstance(value, list):
             value = value[0] if value else None
         if not isinstance(value, dict):
@@ -194,7 +194,7 @@ def raised_error(error: Exception) -> SourceError | None:
 
 
 def name_of(error: Exception) -> str:
-    """Return the name of an exception's type. Logged without the message, which may contain a key or a user's text."""
+    """Return the name of an exception's type, for the log. The message may contain an API key or a user's text."""
     module = type(error).__module__
     return type(error).__qualname__ if module == "builtins" else f"{module}.{type(error).__qualname__}"
 

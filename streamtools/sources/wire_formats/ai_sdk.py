@@ -48,7 +48,7 @@ class BufferedCalls:
     result at the end of the turn. Only whole arguments are stored, not their pieces. If a turn has more calls than the
     limit, all buffered calls are reported immediately with `answerable=False`.
 
-    With `answerable=False`, the backend accepts no results, so every call that it has not run is reported with
+    `answerable=False` means that the backend accepts no results. Every call that it has not run is then reported with
     `answerable=False`. The key of a call is the id that the backend sent, or for example "call 1" if it sent none.
     """
 

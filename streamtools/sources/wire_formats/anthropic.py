@@ -200,7 +200,7 @@ class Anthropic(FrameAdapter):
 
     @property
     def _has_room(self) -> bool:
-        """Whether another block may be opened: the limit of calls, and one more block for thinking."""
+        """Whether another block may be opened. The limit is that of calls, plus one block for thinking."""
         return len(self._blocks) <= self._limits.calls
 
     def _change_block(self, event: dict[str, Any], frame: Frame, events: list[SourceEvent]) -> None:
@@ -257,8 +257,8 @@ class Anthropic(FrameAdapter):
     def _fields_to_repeat(self, block: _Block, given: Any) -> dict[str, Any] | None:
         """Return the fields of a call that the next request must repeat, or None if there are none.
 
-        If Anthropic runs the call, these are all fields of its block. Otherwise, they are the fields that the event of
-        the call does not contain. Returns None also if the fields cannot be repeated, because `given` is invalid.
+        If Anthropic runs the call, these are all fields of its block, or None if the arguments `given` are invalid.
+        Otherwise, they are the fields that the event of the call does not contain.
         """
         fields = {name: value for name, value in block.data.items() if value is not None and value != _DIRECT}
         if block.executed:

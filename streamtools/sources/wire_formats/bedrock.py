@@ -156,7 +156,7 @@ def _read_headers(data: bytes) -> dict[str, str] | None:
 
 
 def _error_data(name: str, payload: bytes) -> bytes:
-    """Return the data of an error frame: a JSON object with the `type` (`name`) and the `message` in `payload`."""
+    """Return the data of an error frame: a JSON object with the type `name` and the message in `payload`."""
     try:
         value = msgspec.json.decode(payload)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -297,7 +297,7 @@ class Bedrock(FrameAdapter):
         call.close(events)
 
     def _block_to_repeat(self, call: OpenCall) -> dict[str, Any] | None:
-        """Return the whole block of a call that Bedrock runs, for the next request, or None if `given` is invalid."""
+        """Return the whole block of a call that Bedrock runs, for the next request. None if its input is invalid."""
         try:
             arguments = read_arguments(call.given).value
         except Rejected:

@@ -2,10 +2,9 @@
 
 A response consists of output items, and an item of parts: texts, reasoning or arguments. An item is added, its parts
 grow by deltas, and each part and then the item is done. The same content may arrive four times: in deltas, in the
-`done` event of its part, in the `done` event of its item, and in the terminal event. The
-adapter reports each piece of content when it first arrives. A later event adds only the content that was missing,
-because some servers send no deltas or lose some. The end of the turn holds the whole text. `StreamMachine` compares it
-with the reported text.
+`done` event of its part, in the `done` event of its item, and in the terminal event. The adapter reports each piece of
+content when it first arrives. A later event adds only the content that was missing, because some servers send no deltas
+or lose some. The end of the turn holds the whole text. `StreamMachine` compares it with the reported text.
 
 An event of a part is dropped if its sequence number is not higher than all earlier ones. Such events occur when a
 resumed stream starts before the position of the break. No event is dropped if a server sends no sequence numbers, or
