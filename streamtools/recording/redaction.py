@@ -104,7 +104,7 @@ def credentials_in(headers: Headers, url: str = "") -> list[str]:
         if _SECRET_NAME.search(unquote_plus(name)):
             found.append(unquote_plus(value))
     # A search finds at most `MAX_SECRET` bytes, so only the beginning of a long credential is searched for. One
-    # character takes up to 14 bytes: in JSON inside JSON, a character above U+FFFF is two escapes such as `\\\\ud83d`.
+    # character takes up to 14 bytes: in JSON inside JSON, a character above U+FFFF is two escapes such as `\\ud83d`.
     long_enough = [value[: MAX_SECRET // 14] for value in found if len(value) >= _MIN_CREDENTIAL]
     return list(dict.fromkeys(long_enough))[:_MAX_CREDENTIALS]
 

@@ -78,7 +78,7 @@ class Runs:
             self._stop_when_abandoned = stop_when_abandoned + self._store.lease
         self._grace = grace
         self._shutdown = shutdown
-        # It is used if the context ends before the shutdown of the application.
+        # Used if the context ends before the shutdown of the application.
         self._context_shutdown = Shutdown(shutdown.drain if shutdown is not None else drain or 0.0)
         self._running: dict[str, Run] = {}  # by log key
         self._starting: set[str] = set()  # log keys of new runs that the store does not have yet
