@@ -343,6 +343,7 @@ def is_cut(text: str) -> bool:
 
 
 def _is_same(call: ToolCall, streamed: str, event: NativeToolCall, given: str) -> bool:
+    """Return True if `event` completes the streamed `call`. `streamed` and `given` are their normalized arguments."""
     if call.provider_id and event.id:
         return call.provider_id == event.id
     return call.name == event.name and streamed == given

@@ -1,8 +1,8 @@
-"""A buffer between the task that drives a run and the readers of its events.
+"""A buffer between the task that drives a run (the writer) and the readers of its events.
 
 `put` never waits, so events keep their order, and a cancelled run loses no event. After `put`, the writer calls
-`wait_for_room`. This waits for a slow consumer, so the source is read more slowly. Cancelling a read removes no event
-from the buffer and does not affect other readers.
+`wait_for_room`. This waits for slow readers, so the source is read more slowly. Cancelling a read removes no event from
+the buffer and does not affect other readers.
 
 The buffer has a limit of events and a limit of bytes. The byte count is an upper bound, because reading an event does
 not reduce it. When the count reaches the limit, the writer waits until half of the events have been read. Then the

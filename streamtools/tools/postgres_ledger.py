@@ -102,7 +102,7 @@ class PostgresLedger(SQLLedger):
         now: float = rows[0][0]
         return now
 
-    async def _run(self, work: Callable[[], Transaction[T]], *, reads: bool = False, undoable: bool = False) -> T:
+    async def _run(self, work: Callable[[], Transaction[T]], *, read_only: bool = False, undoable: bool = False) -> T:
         attempt = _Attempt()
         async with self._free_connections:
             try:

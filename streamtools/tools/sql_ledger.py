@@ -160,17 +160,17 @@ class SQLLedger(OwnerViews):
         def list_entries() -> Transaction[list[Entry]]:
             now = yield from self._now()
             found: list[Entry] = []
-            place = (-math.inf, "", "") if after is None else (after.began, after.scope, call_key(after.call))
+            position = (-math.inf, "", "") if after is None else (after.began, after.scope, call_key(after.call))
             while len(found) < limit:
-                rows, _ = yield self._sql(_LIST), (self._owner, scope, *place, limit)
+                rows, _ = yield self._sql(_LIST), (self._owner, scope, *position, limit)
                 page = [read_entry(row, now) for row in rows]
                 found += [entry for entry in page if not unknown or entry.is_unknown]
                 if len(rows) < limit:
                     break
-                place = rows[-1][7], rows[-1][0], rows[-1][1]  # began, scope and key of the last row
+                position = rows[-1][7], rows[-1][0], rows[-1][1]  # began, scope and key of the last row
             return found[:limit]
 
-        return await self._run(list_entries, reads=True)
+        return await self._run(list_entries, read_only=True)
 
     async def resolve(self, scope: str, outcome: ToolOutcome) -> bool:
         """Record the outcome of a call whose outcome was unknown. Returns False if no such call is recorded."""
@@ -225,10 +225,10 @@ class SQLLedger(OwnerViews):
         """Return the current time, in seconds since 1970."""
         raise NotImplementedError
 
-    async def _run(self, work: Callable[[], Transaction[T]], *, reads: bool = False, undoable: bool = False) -> T:
+    async def _run(self, work: Callable[[], Transaction[T]], *, read_only: bool = False, undoable: bool = False) -> T:
         """Run `work` in one database transaction, commit it, and return its result.
 
-        `reads` is True if the transaction writes nothing. A cancellation takes effect immediately, although the
+        `read_only` is True if the transaction writes nothing. A cancellation takes effect immediately, although the
         transaction may still run. With `undoable=True`, the transaction is then rolled back if possible. Otherwise it
         may commit.
         """
@@ -312,11 +312,11 @@ class SQLiteLedger(SQLLedger):
         yield from ()
         return self._clock()
 
-    async def _run(self, work: Callable[[], Transaction[T]], *, reads: bool = False, undoable: bool = False) -> T:
+    async def _run(self, work: Callable[[], Transaction[T]], *, read_only: bool = False, undoable: bool = False) -> T:
         import sqlite3
 
         is_cancelled = False
-        transact = partial(self._transact, work, reads=reads, is_undone=lambda: is_cancelled and undoable)
+        transact = partial(self._transact, work, read_only=read_only, is_undone=lambda: is_cancelled and undoable)
         pause = _FIRST_PAUSE_S
         try:
             while True:
@@ -332,11 +332,11 @@ class SQLiteLedger(SQLLedger):
             is_cancelled = True
 
     def _transact(
-        self, work: Callable[[], Transaction[T]], *, reads: bool, is_undone: Callable[[], bool] = lambda: False
+        self, work: Callable[[], Transaction[T]], *, read_only: bool, is_undone: Callable[[], bool] = lambda: False
     ) -> T:
         with self._lock:
             db = self._connection
-            db.execute("BEGIN" if reads else "BEGIN IMMEDIATE")
+            db.execute("BEGIN" if read_only else "BEGIN IMMEDIATE")
             try:
                 done = run_transaction(db, work())
                 db.execute("ROLLBACK" if is_undone() else "COMMIT")
@@ -381,8 +381,8 @@ class MemoryLedger(SQLiteLedger):
             if not deleted:
                 raise CallRefused(f"the ledger already holds {self._size:,} calls; raise `size`")
 
-    async def _run(self, work: Callable[[], Transaction[T]], *, reads: bool = False, undoable: bool = False) -> T:
-        return self._transact(work, reads=reads)
+    async def _run(self, work: Callable[[], Transaction[T]], *, read_only: bool = False, undoable: bool = False) -> T:
+        return self._transact(work, read_only=read_only)
 
 
 def _open(path: str | os.PathLike[str]) -> sqlite3.Connection:
