@@ -92,17 +92,17 @@ class DialectSet:
             in_code=starts_of(entry.marker for entry in inline if entry.in_code) | near.anywhere_in_code,
         )
 
-    def _add(self, begins: Opener | Tag, dialect: Dialect, in_code: bool, at_start: str) -> None:
-        """Add a marker, and variants of it that begin with white space.
+    def _add(self, owner: Opener | Tag, dialect: Dialect, in_code: bool, spaces: str) -> None:
+        """Add the marker of `owner`, and variants of it that begin with white space.
 
-        `at_start` holds the white-space characters that may belong to the marker at the start of a message.
+        `spaces` holds the white-space characters that may belong to the marker at the start of a message.
         """
-        marker = begins.marker
-        self._entries.append(MarkerEntry(marker, (begins, dialect, 0), in_code))
-        for count in range(1, begins.line_feeds + 1):
-            self._entries.append(MarkerEntry(marker.after_space("\n" * count), (begins, dialect, count), in_code))
-        for space in at_start:
-            self._entries.append(MarkerEntry(marker.after_space(space, "start"), (begins, dialect, 1), in_code))
+        marker = owner.marker
+        self._entries.append(MarkerEntry(marker, (owner, dialect, 0), in_code))
+        for count in range(1, owner.line_feeds + 1):
+            self._entries.append(MarkerEntry(marker.after_space("\n" * count), (owner, dialect, count), in_code))
+        for space in spaces:
+            self._entries.append(MarkerEntry(marker.after_space(space, "start"), (owner, dialect, 1), in_code))
 
     def reasoning_end(self, tag: Tag) -> ReasoningEnd:
         """Return the `ReasoningEnd` that finds the end of the reasoning after the opening tag `tag`."""
@@ -173,20 +173,20 @@ def _run_markers(entries: list[MarkerEntry], closings: set[str]) -> RunMarkers:
     """Return the markers for calls in reasoning that may be executed. `closings` are the tags that end reasoning."""
     openers, tags = list[tuple[Marker, Opener | Tag]](), list[tuple[Marker, Opener | Tag]]()
     for entry in entries:
-        begins, dialect, line_feeds = entry.meaning
-        if isinstance(begins, Opener):
-            if begins.kind == "call" and dialect.in_reasoning == "call" and entry.marker.where == "anywhere":
-                openers.append((entry.marker, begins))
+        owner, dialect, line_feeds = entry.meaning
+        if isinstance(owner, Opener):
+            if owner.kind == "call" and dialect.in_reasoning == "call" and entry.marker.where == "anywhere":
+                openers.append((entry.marker, owner))
         elif line_feeds:
             continue
-        elif dialect.in_reasoning == "call" and not begins.closings and "".join(map(str, begins.parts)) not in closings:
-            tags.append((entry.marker, begins))
+        elif dialect.in_reasoning == "call" and not owner.closings and "".join(map(str, owner.parts)) not in closings:
+            tags.append((entry.marker, owner))
     return [*tags, *openers]
 
 
 def _is_call(entry: MarkerEntry) -> bool:
-    begins = entry.meaning[0]
-    return isinstance(begins, Opener) and begins.kind == "call"
+    owner = entry.meaning[0]
+    return isinstance(owner, Opener) and owner.kind == "call"
 
 
 dialect_set_of = lru_cache(maxsize=64)(DialectSet)

@@ -149,7 +149,7 @@ class NearMissCandidates:
     def add(self, recognise: Recognise, last: str, text: str, at: int, ended: bool) -> None:
         """Add a candidate at the index `at` of `text`, if a near miss can begin there.
 
-        `text` is the current text, and `last` is the visible text before it.
+        `text` is the current text: the text that `Prose` reads now. `last` is the visible text before it.
         """
         if self._end <= at:
             self._complete(at)

@@ -362,7 +362,7 @@ class CallRun:
         self._markers = markers
         self._closing = closing
         self._before = ""  # the last characters of the call's text, in which a closing tag may begin
-        self._tag: tuple[JsonScanner, int] | None = None  # a closing tag in a JSON string: scanner and position
+        self._tag: tuple[JsonScanner, int] | None = None  # a closing tag in a JSON string: its scanner and its position
         self._output = CallEvents(output.options)  # receives the events of the run, which are dropped
         self._declared = declared
         self._limit = output.options.limits.call

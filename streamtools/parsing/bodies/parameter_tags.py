@@ -128,16 +128,16 @@ class FunctionTags:
 class _Function:
     """Reads one function after `<function=`."""
 
-    def __init__(self, span: Span, value_ends: list[Closing], *instead: Pattern) -> None:
+    def __init__(self, span: Span, value_ends: list[Closing], *tags_after: Pattern) -> None:
         """Configure the tags that end a value and the function.
 
         `value_ends` has two items: the ends of a value without a line feed before it, and of a value with a line feed
-        before it. `instead` are tags that may follow if the function's closing tag is missing.
+        before it. `tags_after` are tags that may follow if the function's closing tag is missing.
         """
         self._span = span
         self._value_ends = value_ends
-        self._instead = instead
-        self._given: set[str] = set()
+        self._tags_after = tags_after
+        self._given_keys: set[str] = set()
         self._schema = UNKNOWN
 
     def read(self) -> Generator[None, None, CallEnd]:
@@ -156,7 +156,7 @@ class _Function:
             if parameter is None:
                 yield from span.peek()
                 place = span.place
-                found = yield from span.choose(_BEGIN_PARAMETER, _CLOSE_FUNCTION, *self._instead)
+                found = yield from span.choose(_BEGIN_PARAMETER, _CLOSE_FUNCTION, *self._tags_after)
                 if found > 1:
                     span.go_back(place)
                     members.end()
@@ -170,7 +170,7 @@ class _Function:
                 if not (yield from span.accept(_END_OF_TAG)):
                     return _cut_or_broken(span)
             key = _bare(parameter.removesuffix("/"))
-            self._given.add(key)
+            self._given_keys.add(key)
             members.key(key)
             value = Value(self._schema.property(key), span)
             if parameter.endswith("/"):  # <parameter=a/>
@@ -209,7 +209,7 @@ class _Function:
     def _may_begin(self, name: str) -> bool:
         """Return True if the tag of this parameter may end the value before it."""
         known = self._schema.properties
-        return bool(name) and name not in self._given and (not known or name in known)
+        return bool(name) and name not in self._given_keys and (not known or name in known)
 
 
 def _bare(name: str) -> str:

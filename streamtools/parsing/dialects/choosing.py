@@ -131,7 +131,11 @@ def is_default(dialects: Dialects) -> bool:
 
 
 def enabled_dialects(dialects: Dialects, native_tool_calls: bool | None) -> tuple[Dialect, ...]:
-    """Return the dialects in which calls are read. Raises the errors of `choose_dialects`."""
+    """Return the dialects in which calls are read.
+
+    If the model makes native calls, these are only dialects that the caller has chosen. Raises the errors of
+    `choose_dialects`.
+    """
     return () if native_tool_calls and is_default(dialects) else choose_dialects(dialects)
 
 
