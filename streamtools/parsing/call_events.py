@@ -45,9 +45,8 @@ class CallDraft(msgspec.Struct, eq=False):
     dropped: int | None = None  # how many characters exceeded the limit; None if the limit was not exceeded
     fault: Rejected | None = None  # the reason why the call is an error; None if there is none
     started: str = ""  # the name that call-start has reported; "" before call-start
-    only_deltas: bool = (
-        False  # whether a piece of the arguments needs only a call-delta: call-start was sent, and partials are off
-    )
+    # Whether each piece of the arguments is reported by a call-delta only: call-start was sent, and partials are off.
+    only_deltas: bool = False
     waiting: list[str] = []  # arguments that arrived before call-start
     value: ValueReader | None = None  # parses the arguments for the option `call_partials`; None before the first piece
 

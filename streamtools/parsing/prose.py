@@ -198,9 +198,8 @@ class Prose:
         """Begin a turn."""
         self._ended = False
         self.pending = ""  # text that may still become a marker
-        self._possible: Group[Meaning] | Markers[Meaning] | None = (
-            None  # the markers that `pending` may become; None if `pending` must be searched again
-        )
+        # The markers that `pending` may become. None if `pending` must be searched again.
+        self._possible: Group[Meaning] | Markers[Meaning] | None = None
         self.last = ""  # the most recently shown text; its last character precedes the text that follows
         self._line_feeds = 0  # how many line feeds may still belong to the closing tag of reasoning before the text
         self._fresh = True  # only white space was read since the start, the end of reasoning, or the last call

@@ -150,9 +150,7 @@ class Reader:
         self.at = len(marker)
         self.base = 0  # the position where `text` begins
         self.ended = False  # whether the stream has ended
-        self.find_change: Callable[[str], object] = (
-            always  # a search that returns None for text that `take` may receive
-        )
+        self.find_change: Callable[[str], object] = always  # returns None for text that `take` may receive
         self.take: Callable[[str], None] | None = None  # receives text while the grammar stays paused
         self.waits: Search | None = None  # while it matches at `at`, but its group does not, more text is needed
         self.before_closing = 0  # the position where the most recent closing begins

@@ -72,9 +72,7 @@ class Span(Reader):
         self.calls = SpanCalls(output, dialect, show_text)
         self.declared = declared
         self.depth = limits.depth  # the deepest nesting of JSON that is allowed
-        self.call_id: str | None = (
-            None  # the call whose deltas are the next text, unchanged; None if the text must be read
-        )
+        self.call_id: str | None = None  # the next text is a delta of this call; None if the text must be read
         self.scanner: JsonScanner | None = None  # reads a JSON value while the grammar waits for the end of the value
         self._state = OPEN  # the last result of `scanner.scan`
         self._broken: JsonScanner | None = None  # the scanner that found broken JSON; None after recovery

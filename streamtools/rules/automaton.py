@@ -250,13 +250,14 @@ class Automaton:
         last = len(groups)
         checks: list[Check] = []
 
-        def best(ends: set[int], after: bool, at: int) -> int | None:
+        def best(ends: set[int], includes_current: bool, candidate: int) -> int | None:
             """Return the first rule in `ends` whose match needs no check or is accepted. Collect needed checks."""
             for rule in sorted(ends):
-                if rule not in self._rules_with_check or (passed is not None and (after, at, rule) in passed):
+                check = includes_current, candidate, rule
+                if rule not in self._rules_with_check or (passed is not None and check in passed):
                     return rule
                 if passed is None:
-                    checks.append((after, at, rule))
+                    checks.append(check)
             return None
 
         seen: set[int] = set()
