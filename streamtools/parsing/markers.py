@@ -356,7 +356,7 @@ class Markers(Generic[T]):
         return group if found is None else found
 
     def _beginning_with(self, begun: str) -> Group[T]:
-        """Return the group of markers that begin with `begun`, or with a part of it."""
+        """Return the group of markers whose head begins with `begun`, or is the beginning of it."""
         alike = [(head, entry) for head, entry in self._entries if head.startswith(begun) or begun.startswith(head)]
         shorter = any(len(head) <= len(begun) for head, _ in alike)
         return Group([entry for _, entry in alike], shared_length=0 if shorter else len(begun))

@@ -26,8 +26,8 @@ A candidate that has matched may still become longer. Until that is decided, can
 also followed. So no text is read twice.
 
 A rule may have a `check`, which is a function of the text of a match. Its result is not known to the automaton. So a
-transition with checks is stored for each set of results. For such a rule, each candidate keeps all of its states,
-because the check may reject the match of the first candidate.
+transition with checks is stored for each set of results. For a rule with a check, each candidate keeps all of its
+states, because the check may reject the match of the first candidate.
 """
 
 from __future__ import annotations
