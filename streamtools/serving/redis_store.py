@@ -37,6 +37,7 @@ from streamtools.stream.collector import Collector
 from streamtools.stream.reading import Startable, close
 from streamtools.stream.result import TurnResult
 from streamtools.tools import CallLedger, Decision, Question, ToolOutcome
+from streamtools.tools.approvals import read_decision
 from streamtools.tools.redis_client import RedisClient, open_client
 
 log = Logger(__name__)
@@ -445,8 +446,9 @@ class RemoteRun(Run):
         answer = {} if self.ended else await self._store.process.messages.ask(self._key, {"kind": "questions"})
         return msgspec.convert(answer.get("questions", []), list[Question])
 
-    async def decide(self, call_id: str, decision: Decision) -> None:
-        request = {"kind": "decide", "call_id": call_id, "decision": msgspec.to_builtins(decision)}
+    async def decide(self, call_id: str, decision: Decision | bool) -> None:
+        given = msgspec.to_builtins(read_decision(call_id, decision))
+        request = {"kind": "decide", "call_id": call_id, "decision": given}
         answer = {"over": True} if self.ended else await self._store.process.messages.ask(self._key, request)
         if answer.get("over"):
             raise DecisionRefused(f"call {call_id[:64]!r} does not wait for a decision: the run has ended")

@@ -24,7 +24,7 @@ from streamtools.serving.journal import Attachment, Journal
 from streamtools.stream.collector import Collector
 from streamtools.stream.reading import Driver, Startable, close
 from streamtools.stream.result import TurnResult
-from streamtools.tools.approvals import Answer, Approve, Decidable, Decision, Deny, Question, Suspension
+from streamtools.tools.approvals import Answer, Approve, Decidable, Decision, Deny, Question, Suspension, read_decision
 from streamtools.tools.cancellation import is_failure
 from streamtools.tools.ledger import DRIVEN_RUN
 
@@ -115,12 +115,14 @@ class Run:
         """Return the pending approval questions, in order. Only a stream with `ask="now"` has any."""
         return self._events.questions if isinstance(self._events, Decidable) else []
 
-    async def decide(self, call_id: str, decision: Decision) -> None:
+    async def decide(self, call_id: str, decision: Decision | bool) -> None:
         """Decide about a call that waits for a decision. Returns once the decision is in effect.
 
-        May be called from any task of the event loop. `decide`, `approve`, `deny` and `answer` raise `DecisionRefused`
-        if the call does not wait for this kind of decision.
+        True approves the call, and False denies it. May be called from any task of the event loop. `decide`, `approve`,
+        `deny` and `answer` raise `DecisionRefused` if the call does not wait for this kind of decision. `decide` raises
+        ValueError if `decision` has another type.
         """
+        decision = read_decision(call_id, decision)
         if not isinstance(self._events, Decidable):
             raise DecisionRefused(f"call {call_id[:64]!r} does not wait for a decision: this run does not request any")
         self._events.decide(call_id, decision)

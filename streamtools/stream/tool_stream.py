@@ -256,8 +256,12 @@ class ToolStream(Decidable):
         """The calls that wait for a decision now, with `ask="now"`, in the order of their requests."""
         return self._approvals.questions
 
-    def decide(self, call_id: str, decision: Decision) -> None:
-        """Decide about a waiting call. Raises `DecisionRefused` if the call does not wait for this kind of decision."""
+    def decide(self, call_id: str, decision: Decision | bool) -> None:
+        """Decide about a waiting call. True approves it, and False denies it.
+
+        Raises `DecisionRefused` if the call does not wait for this kind of decision, and ValueError if `decision` has
+        another type.
+        """
         self._approvals.decide(call_id, decision)
 
     # The consumer calls these methods.

@@ -154,19 +154,16 @@ class Decidable(Protocol):
         self.decide(call_id, Answer(result, error))
 
 
-def read_decisions(decisions: Mapping[str, Decision | bool]) -> dict[str, Decision]:
-    """Return the decisions by call id, with True as `Approve` and False as `Deny`.
+def read_decision(call_id: str, given: Decision | bool) -> Decision:
+    """Return the decision about a call, with True as `Approve` and False as `Deny`.
 
     Raises ValueError for any other value.
     """
-    read: dict[str, Decision] = {}
-    for call_id, given in decisions.items():
-        decision = {True: Approve(), False: Deny()}[given] if isinstance(given, bool) else given
-        if not isinstance(decision, Approve | Deny | Answer):
-            allowed = "Approve, Deny, Answer, True or False"
-            raise ValueError(f"the decision about call {call_id!r} must be {allowed}, got {given!r}")
-        read[call_id] = decision
-    return read
+    decision = {True: Approve(), False: Deny()}[given] if isinstance(given, bool) else given
+    if not isinstance(decision, Approve | Deny | Answer):
+        allowed = "Approve, Deny, Answer, True or False"
+        raise ValueError(f"the decision about call {call_id!r} must be {allowed}, got {given!r}")
+    return decision
 
 
 class Suspension(msgspec.Struct, frozen=True, kw_only=True):
@@ -236,7 +233,7 @@ def read_resumption(
     suspension = Suspension.from_json(resume) if isinstance(resume, str) else resume
     open_questions = suspension.questions if suspension else []
     questions = {each.call.id: each.within(ledger.keep) if ledger else each for each in open_questions}
-    given = read_decisions(decisions or {})
+    given = {call_id: read_decision(call_id, decision) for call_id, decision in (decisions or {}).items()}
     for call_id, decision in given.items():
         if call_id not in questions:
             raise DecisionRefused(f"call {call_id[:64]!r} does not wait for a decision")
@@ -352,8 +349,13 @@ class Approvals:
         """The open questions, in the order in which they were asked."""
         return [waiting.question for waiting in self._open.values()]
 
-    def decide(self, call_id: str, decision: Decision) -> None:
-        """Decide about a call. Raises `DecisionRefused` if the call waits for no decision or is already decided."""
+    def decide(self, call_id: str, given: Decision | bool) -> None:
+        """Decide about a call. True approves it, and False denies it.
+
+        Raises `DecisionRefused` if the call waits for no decision or is already decided. Raises ValueError if `given`
+        is no decision.
+        """
+        decision = read_decision(call_id, given)
         waiting = self._open.get(call_id)
         if waiting is None:
             why = "has been decided already" if call_id in self._closed else "does not wait for a decision"

@@ -127,7 +127,9 @@ async def test_another_process_decides_calls(server: RedisServer, prefix: str) -
                     assert [("pay", True), ("sign", False)] == [(each.call.name, each.approval) for each in questions]
                     with pytest.raises(DecisionRefused, match="its arguments differ"):
                         await run.approve("n0", digest="another")
-                    await run.approve("n0", digest=questions[0].digest)
+                    with pytest.raises(ValueError, match="'n0' must be Approve, Deny, Answer, True or False"):
+                        await run.decide("n0", "yes")  # type: ignore[arg-type]
+                    await run.decide("n0", True)
                     with pytest.raises(DecisionRefused, match="has been decided already"):
                         await run.deny("n0")
                     await run.answer("n1", {"page": 1})

@@ -61,7 +61,9 @@ async def test_denials_and_errors_of_a_run() -> None:
     async def decide(run: Any) -> None:
         with pytest.raises(DecisionRefused, match="its arguments differ"):
             await run.approve("n0", digest="another")
-        await run.deny("n0", "too much")
+        with pytest.raises(ValueError, match="'n0' must be Approve, Deny, Answer, True or False, got None"):
+            await run.decide("n0", None)
+        await run.decide("n0", False)
         await run.answer("n1", error="no ink")
 
     run = await held(bank, decide)

@@ -59,15 +59,18 @@ async def resumed(held: EndedRun, bank: Bank, decisions: Any, *, resume: Any = N
 # Now.
 
 
-async def test_a_second_approval_is_refused() -> None:
-    """The second approval is refused, and the tool runs once."""
+async def test_a_wrong_decision_and_a_second_decision_are_refused() -> None:
+    """Both raise at the call. The tool runs once."""
     bank = Bank()
     refused: list[str] = []
 
     def twice(event: UIEvent, events: Chat) -> None:
         if isinstance(event, ApprovalRequested):
             assert event.expires is not None
-            events.approve(event.call.id)
+            for wrong in (None, "yes", {"decision": "approve"}):
+                with pytest.raises(ValueError, match="'n0' must be Approve, Deny, Answer, True or False"):
+                    events.decide(event.call.id, wrong)  # type: ignore[arg-type]
+            events.decide(event.call.id, True)
             for again in (events.approve, events.deny, events.answer):
                 with pytest.raises(DecisionRefused) as error:
                     again(event.call.id)

@@ -9,7 +9,7 @@ import pytest
 
 from streamtools.calls import ToolCall
 from streamtools.errors import DecisionRefused
-from streamtools.tools.approvals import Answer, Approve, Decision, Deny, Question, Suspension, ask, read_decisions
+from streamtools.tools.approvals import Answer, Approve, Decision, Deny, Question, Suspension, ask, read_decision
 
 PAY = ToolCall(id="call_1", name="pay", arguments={"to": "Ann", "sum": 5}, dialect="native")
 LATE = Deny("the approval timed out before a decision arrived")
@@ -68,12 +68,12 @@ def test_a_digest_depends_on_the_name_and_the_arguments() -> None:
 
 def test_true_approves_and_false_denies() -> None:
     """Other values are refused with the id of their call."""
-    assert {"a": Approve(), "b": Deny(), "c": Answer(1)} == read_decisions({"a": True, "b": False, "c": Answer(1)})
-    wrong: Any = {"call_1": "yes"}
+    assert [Approve(), Deny(), Answer(1)] == [read_decision("a", given) for given in (True, False, Answer(1))]
+    wrong: Any = "yes"
     with pytest.raises(
         ValueError, match=r"about call 'call_1' must be Approve, Deny, Answer, True or False, got 'yes'"
     ):
-        read_decisions(wrong)
+        read_decision("call_1", wrong)
 
 
 def test_a_suspension_survives_json() -> None:
