@@ -28,9 +28,13 @@ _seq_of = attrgetter("seq")
 def log_key(owner: str, run_id: str) -> str:
     """Return the key of the run `run_id` of the user `owner` in a log. No two runs have the same key.
 
+    Raises TypeError if `owner` is not a string.
+
     >>> log_key("ann@example.org", "run_1")
     'ann%40example.org/run_1'
     """
+    if not isinstance(owner, str):
+        raise TypeError(f"`owner` must be a string, the id of the user, got {owner!r}.")
     return "/".join(quote(name, safe="", errors="surrogatepass") for name in (owner, run_id))
 
 

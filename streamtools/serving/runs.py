@@ -139,10 +139,13 @@ class Runs:
         `start` does not wait until the stream is entered. If entering fails, the error is reported like any later
         error. If `start` raises, it closes the stream. Raises `TooManyRuns` if a limit is reached, `Draining` after
         `shutdown` or the end of the context has begun, and ClosedError before the context is entered. Raises ValueError
-        if the user has a run with the same id, and TypeError if `stream` is not an asynchronous context manager.
+        if the user has a run with the same id or `owner` is empty. Raises TypeError if `owner` is not a string or
+        `stream` is not an asynchronous context manager.
         """
         try:
             await anyio.lowlevel.checkpoint_if_cancelled()
+            if owner == "":  # all users without a login would share their runs
+                raise ValueError("`owner` must not be empty: pass the id of the user.")
             run = self._admit(stream, owner, conversation, note)
         except BaseException:
             await close(stream)

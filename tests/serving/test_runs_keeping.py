@@ -107,6 +107,16 @@ async def test_run_ids_are_unique_for_each_owner() -> None:
         assert (0, 1) == (source.read, source.closed)
 
 
+@pytest.mark.parametrize("owner", [None, 5, b"ann", ""])
+async def test_an_owner_must_be_a_string_that_is_not_empty(owner: Any) -> None:
+    """A refused stream is closed."""
+    source = Script([STOP])
+    async with Runs() as runs:
+        with pytest.raises(ValueError if owner == "" else TypeError, match="`owner` must"):
+            await runs.start(ToolStream(source), owner=owner)
+    assert (0, 1, 0) == (source.read, source.closed, runs.running)
+
+
 async def test_ids_cannot_be_guessed() -> None:
     """They are unique and have at least 96 random bits."""
 
