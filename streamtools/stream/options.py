@@ -78,7 +78,7 @@ class ApprovalOptions:
 
     def __post_init__(self) -> None:
         check_word("ask", self.ask, ("later", "now"))
-        if self.timeout is not None and not self.timeout > 0:
+        if not (self.timeout is None or (isinstance(self.timeout, int | float) and self.timeout > 0)):
             raise ValueError(f"timeout must be a positive number of seconds, got {self.timeout!r}")
 
     @classmethod

@@ -29,7 +29,8 @@ _NOT_THE_MODELS_FAULT = frozenset((Code.TOOL_DENIED, Code.TOOL_CANCELLED))
 class Guards:
     """The limits of one run. None means no limit.
 
-    Raises ValueError for a limit that is not positive, and for `repeated_calls=1`.
+    Raises TypeError for a limit that is not a number. Raises ValueError for a limit that is not positive, and for
+    `repeated_calls=1`.
     """
 
     repeated_calls: int | None = 5
@@ -53,8 +54,9 @@ class Guards:
     def __post_init__(self) -> None:
         for field in fields(self):
             limit = getattr(self, field.name)
-            if limit is not None and not limit > 0:
-                raise ValueError(f"{field.name} must be a positive number or None, got {limit!r}")
+            if limit is not None and not (isinstance(limit, int | float) and limit > 0):
+                error = ValueError if isinstance(limit, int | float) else TypeError
+                raise error(f"{field.name} must be a positive number or None, got {limit!r}")
         if self.repeated_calls == 1:
             raise ValueError("repeated_calls must be at least 2, because a single call is not a repetition")
 

@@ -212,6 +212,7 @@ async def test_resuming_needs_a_ledger() -> None:
     [
         pytest.param({"ask": "soon"}, "ask must be one of 'later', 'now', got 'soon'", id="ask"),
         pytest.param({"decision_timeout": 0}, "timeout must be a positive number", id="no time"),
+        pytest.param({"decision_timeout": "5"}, "timeout must be a positive number", id="no number"),
         pytest.param({"decisions": {"x": True}}, "call 'x' does not wait for a decision", id="nothing to decide"),
         pytest.param({"resume": "{}", "ledger": MemoryLedger()}, "run_id", id="no suspension"),
     ],

@@ -193,9 +193,11 @@ def test_the_time_of_a_tracker_begins_once() -> None:
     "bound", [{"calls": 0}, {"seconds": -1.0}, {"tokens": math.nan}, {"repeated_calls": 1}, {"failed_turns": 0}]
 )
 def test_invalid_limits_are_refused(bound: dict[str, Any]) -> None:
-    """A limit must be positive, and a single call is not a repetition."""
+    """A limit must be a positive number, and a single call is not a repetition."""
     with pytest.raises(ValueError, match=next(iter(bound))):
         Guards(**bound)
+    with pytest.raises(TypeError, match=f"{next(iter(bound))} must be a positive number or None, got '5'"):
+        Guards(**dict.fromkeys(bound, "5"))  # type: ignore[arg-type]
 
 
 def test_the_first_limit_stays_the_reason() -> None:
