@@ -530,7 +530,9 @@ class StreamRun:
         with nullcontext() if observation is None else observation.reading(source):
             async for batch in source:
                 if not isinstance(batch, _BATCH_TYPES):
-                    raise UnreadableSource(f"a source must yield lists of source events, got {type(batch).__name__}")
+                    kind = type(batch).__name__
+                    advice = "make a source with `streamtools.sources`"
+                    raise UnreadableSource(f"a source must yield lists of source events, got {kind}: {advice}")
                 if observation is not None:
                     observation.take_batch(batch)
                 events: list[UIEvent] = []

@@ -401,7 +401,7 @@ async def test_a_source_without_lists_of_events_fails_the_run() -> None:
         yield "text"
 
     wrong: list[tuple[Any, str]] = [
-        (words(), "a source must yield lists of source events, got str"),
+        (words(), "a source must yield lists of source events, got str: make a source with `streamtools.sources`"),
         (Script([*texts("a"), "b"]), "<class 'str'> is not a source event"),  # type: ignore[list-item]
         (sources.openai(["data: 1\n\n"]), "a stream of bytes"),
     ]
