@@ -36,6 +36,7 @@ from streamtools.events import (
 )
 from streamtools.json_values import DECODE_ERRORS, as_dict, decode, fits, well_formed
 from streamtools.limits import DEFAULT_LIMITS, Limits
+from streamtools.logs import loggable
 from streamtools.sources.event_formats import advice_for_unsupported, describe_event, format_of
 from streamtools.sources.provider_terms import (
     Fault,
@@ -930,6 +931,8 @@ class Source:
         self._ended_by_cancel = False  # the last read was cancelled, and this has ended the transport
         self._over = False
         self._released = False
+        self.raised_at: str | None = None
+        """The file and line that raised the exception of the transport, for the log. None without an exception."""
 
     def __aiter__(self) -> Self:
         return self
@@ -954,6 +957,7 @@ class Source:
         except Exception as error:
             if self._over:  # `aclose` was called during the read
                 raise StopAsyncIteration from None
+            self.raised_at = loggable(error)["raised_at"]
             return _explain_timeout(error, self._end(name_of(error), raised_error(error)))
         except BaseException:
             self._ended_by_cancel = self._transport.ends_when_cancelled

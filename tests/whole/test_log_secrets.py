@@ -18,7 +18,7 @@ import httpx
 import pytest
 import structlog
 
-from streamtools import RunnerOptions, ToolError, ToolRegistry, ToolResult, chat, replay
+from streamtools import RunnerOptions, ToolError, ToolRegistry, ToolResult, ToolStream, chat, replay, sources
 from streamtools.conversation import OpenAIChat
 from streamtools.history import User
 from streamtools.recording import RecordingTransport, record
@@ -194,4 +194,7 @@ async def test_no_content_of_a_recording_is_logged(log: Lines, tmp_path: Path) -
     with pytest.raises(ValueError, match="exception"):
         async for _ in record(stream(), tmp_path / "b.jsonl"):
             pass
+    async with ToolStream(sources.openai(stream())) as events:
+        assert "failed" == [event async for event in events][-1].reason  # type: ignore[union-attr]
     assert [] == leaked(log)
+    assert f"'raised_at': '{__file__}:{stream.__code__.co_firstlineno + 2}'" in log.lines[-1]
