@@ -1,8 +1,8 @@
 """Defines error codes, and the exceptions that a caller may catch.
 
 An error of a *model* or a *provider* never raises an exception. It is reported as an event with a `Code` and the raw
-text. An error of the *caller* raises one of these exceptions, whose message names the wrong value. A tool that fails
-also raises one if the caller runs it by name.
+text. An error of the *caller* raises one of these exceptions, whose message names the wrong value. A limit, a shutdown
+or an incomplete recording also raises one. So does a tool that fails if the caller runs it by name.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Code(StrEnum):
     MISSING_CLOSE = "missing_close"
     """The stream ended after a complete call without its closing marker. The call is accepted."""
     SKIPPED = "skipped"
-    """Data of `count` characters or bytes exceeded a limit and was dropped without being read."""
+    """`count` characters or bytes over a limit were dropped. Without `count`, the calls of a first attempt were."""
     BAD_FRAME = "bad_frame"
     """A frame of the stream could not be decoded. The stream continues."""
     ARGUMENTS_MISMATCH = "arguments_mismatch"
@@ -123,7 +123,7 @@ class Code(StrEnum):
     RESYNC = "resync"
     """Some events after this reader's position are no longer stored, and the reader does not receive them."""
     DUPLICATE_TOOL = "duplicate_tool"
-    """A tool with this name was already registered."""
+    """A tool with this name was already registered. This code appears only in the log."""
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
@@ -215,7 +215,7 @@ class CallRefused(StreamToolsError):
 
 
 class ToolCallFailed(StreamToolsError):
-    """A tool that the caller ran by name returned no result. `name` is the name of the tool."""
+    """A tool that the caller ran by name did not return a usable result. `name` is the name of the tool."""
 
     code = Code.TOOL_FAILED
 

@@ -1,9 +1,9 @@
 """Emulates tool calls for a model that makes none, with up to three requests for each turn.
 
-1. The *normal request* offers the tools. If its answer contains a call or an error, this answer is the turn. The mode
-   `"force"` omits this request.
-2. The *decision request* asks the model which tools it needs. If the model names tools, their calls are the turn. This
-   request is omitted if the tool choice forbids calls.
+1. The *normal request* offers the tools. If its answer contains a call or an error, this answer is the turn, unless
+   the error is a refusal of tools. The mode `"force"` omits this request.
+2. The *decision request* asks the model which tools it needs. If the model names tools, their calls are the turn. An
+   error, or the lack of a required call, also ends the turn. If the tool choice forbids calls, this request is omitted.
 3. The *final request* offers no tools. Its answer is the turn.
 
 The state machine of the run reads only the turn. The other answers are not shown, but their usage is reported.
@@ -56,8 +56,8 @@ class Emulation:
     """Options for the emulation of calls.
 
     With the mode `"off"`, no calls are emulated. With `"fallback"`, the decision request is sent if the normal answer
-    contains no call. With `"force"`, it is sent in every turn. The decision request omits the application's system
-    prompt (`keep_system="drop"`). With `keep_system="quote"`, it quotes that prompt as data. With
+    contains no call. With `"force"`, it is sent in every turn. It is never sent if the tool choice forbids calls. It
+    omits the application's system prompt (`keep_system="drop"`), or quotes it as data (`keep_system="quote"`). With
     `reuse_upstream_answer`, the normal answer is the turn if no tool is needed, and the final request is not sent.
     `decision_options` are merged into the body of the decision request. The stop words, formats and length limits of
     the chat are removed from that body. `now` returns a time in nanoseconds, which becomes part of the ids of calls.
@@ -87,10 +87,10 @@ _BEGIN_TURN = ReasoningDelta("")  # begins the turn without visible output
 class EmulatedReply:
     """The answer to one request of a chat, as a source of events.
 
-    `normal` is the normal request, or None if it is omitted. `ask` is the same request with all tools and without a
-    taught dialect, from which the other two requests are made. `probe` creates a state machine with the same parser
-    options as the machine of the run. `think` is called with True when the decision request begins, and with False when
-    it ends.
+    `normal` is the normal request, or None if it is omitted. `ask` is the same request, but with all tools and
+    without a taught dialect. The other two requests are made from `ask`. `probe` creates a state machine with the same
+    parser options as the machine of the run. `think` is called with True when the decision request begins, and with
+    False when it ends.
     """
 
     model: Model
@@ -170,7 +170,7 @@ class EmulatedReply:
                 yield [*warnings, *native, end]
                 return
         if self._normal_answer is not None and self.emulation.reuse_upstream_answer:
-            self._hidden_usage = usage
+            self._hidden_usage = usage  # the normal answer contains its own usage
             yield [*warnings, *self._usage_events(), *map(self._with_hidden_usage, self._normal_answer)]
             return
         self._hidden_usage = _sum(self._normal_usage, usage)

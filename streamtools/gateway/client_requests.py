@@ -188,7 +188,7 @@ _MESSAGES_FIELDS = {
     "output_config", "output_format", "cache_control", "thinking", "context_management",
 }  # fmt: skip
 """Fields of Anthropic's Messages that are not sent to the upstream unchanged."""
-_RUN_BY_PROVIDER = ("mcp_servers", "container")
+_RUN_BY_PROVIDER = ("mcp_servers", "container")  # fields for tools that only Anthropic can run
 
 
 def _read_anthropic(body: Body) -> ClientRequest:
@@ -249,7 +249,7 @@ def _common_fields(client: Client, body: Body, api: _ToolAPI) -> dict[str, Any]:
 
 
 def _renamed(body: Body, *same: str, **renamed: str) -> Body:
-    """Return some fields of a body under their names in chat completions.
+    """Return some fields of a body under their names in chat completions. Null fields are omitted.
 
     `same` contains the fields whose names are equal. `renamed` maps other fields to their names in chat completions.
     """
@@ -278,7 +278,7 @@ def _dropped(body: Body, *names: str) -> tuple[str, ...]:
 def _read_tool(tool: object, api: _ToolAPI) -> DeclaredTool:
     """Convert a tool to the format of chat completions.
 
-    `tool` has the format of `api`. Raises `InvalidRequest` for a built-in tool, which only a provider can run.
+    `tool` has the format of `api`. Raises `InvalidRequest` for a built-in tool and for a tool without a name.
     """
     kind = tool.get("type", "custom" if api == "anthropic" else "function") if isinstance(tool, Mapping) else None
     if not isinstance(tool, Mapping) or kind not in ("function", "custom"):
@@ -343,7 +343,7 @@ _Result = TypeVar("_Result")
 
 
 def cached(function: Callable[[bytes, *_More], _Result]) -> Callable[[bytes, *_More], _Result]:
-    """Return `function`, whose first argument is tool definitions, with a cache, because clients repeat definitions.
+    """Add a cache to `function`. Its first argument is the JSON of tool definitions, which clients repeat.
 
     The cache keeps 64 results. For definitions over 256 KiB, it keeps only the last result.
     """
@@ -374,7 +374,7 @@ def tools_of(definitions: bytes) -> tuple[Tool[..., Any], ...]:
         if isinstance(schema, dict):  # providers refuse these keywords at the top level
             schema = {key: value for key, value in schema.items() if key not in _NOT_AT_TOP_LEVEL}
         try:
-            tools[name] = Tool.declared(name, description, schema)
+            tools[name] = Tool.declared(name, description, schema)  # the last definition of a name is used
         except (ValueError, TypeError, AttributeError) as error:
             raise InvalidRequest(str(error), "tools") from None
     return tuple(tools.values())

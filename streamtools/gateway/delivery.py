@@ -3,8 +3,8 @@
 The client gets the status and headers as soon as they are certain. If the client disconnects or accepts no bytes for
 too long, the request to the upstream is cancelled. A slow client slows down the reading from the upstream.
 
-An HTTP client may split the bytes of one network read into several chunks. A second task sends these chunks together
-while the first task waits for the network. Separate sending would double the CPU time for an answer.
+httpx may split the bytes of one network read into several chunks. One task reads these chunks. A second task sends them
+together while the first task waits for the network. Separate sending would double the CPU time for an answer.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _ABOUT_UPSTREAM = {
 }  # fmt: skip
 """Headers of the upstream that are not forwarded, because a browser or a proxy would apply them to this server."""
 
-_MAX_JOINED_BYTES = 16384  # the maximum number of bytes that wait to be sent together
+_MAX_JOINED_BYTES = 16384  # if more bytes wait, the reading task sends them immediately
 
 SHORTEST_SECRET = 16
 """The minimum length of a key that is overwritten in answers, in characters.
@@ -84,8 +84,8 @@ class Delivery:
         self._unchanged = isinstance(exchange, PassThrough)  # an unchanged answer cannot end with an added error
         self._deadline = anyio.CancelScope()
         self._deadline_fault = HTTPException(504, "the answer takes too long")
-        # `_begun`: whether the upstream has sent the head of the current response. `_broken`: whether the connection to
-        # the client must be cut, because the answer cannot be completed. `_sending`: whether a message is being sent.
+        # `_begun`: whether the exchange has received the head of the current response. `_broken`: whether the client's
+        # connection must be cut, as the answer cannot be completed. `_sending`: whether the reading task is sending.
         self._begun = self._broken = self._head_sent = self._streams = self._sending = False
         self._writer: ResponseWriter
         self._pieces: list[bytes] = []  # the bytes that wait to be sent together
@@ -215,7 +215,7 @@ class Delivery:
     def _end(self, fault: HTTPException | None) -> bytes:
         """End the upstream's response. Returns the last bytes for the client.
 
-        If `fault` is set and the upstream sent no response, the bytes are an error response for the fault.
+        If `fault` is set and the exchange received no head, the bytes are an error response for the fault.
         """
         exchange = self._exchange
         if self._begun or fault is None:

@@ -60,7 +60,7 @@ def _read_part(part: Mapping[str, Any], turn: TurnDraft) -> None:
 
 
 def _read_response(answer: Mapping[str, Any], fields: dict[str, Any], reader: HistoryReader) -> None:
-    """Add a result to the history of `reader`. `fields` holds the additional JSON fields of its part."""
+    """Add a result. `fields` are the other fields of its part, or the whole part if it has the names of protobuf."""
     response = answer.get("response")
     failed = isinstance(response, Mapping) and set(response) == {"error"}
     value: Any = response
@@ -150,9 +150,9 @@ def _file(kind: str, data: str, name: str) -> dict[str, Any]:
 
 
 def _ordered(message: Assistant) -> Sequence[Part]:
-    """Return the parts of a turn in order. If the turn has signed reasoning, reasoning at its end is kept.
+    """Return the parts of a turn, without reasoning and empty text at its end.
 
-    Gemini accepts signed reasoning at the end of a turn. Other providers refuse it.
+    If any reasoning of the turn is signed or came from Gemini, all parts are returned, because Gemini accepts them.
     """
     signed = any(isinstance(part, Thought) and (part.signature or part.extra) for part in message.parts)
     return message.parts if signed else tuple(in_order(message))
@@ -169,7 +169,7 @@ def _write(part: Part, *, from_gemini: bool) -> list[dict[str, Any]]:
     if part.extra:
         return [dict(part.extra.data)]
     if not part.signature or part.id or part.redacted:
-        return []
+        return []  # it is not signed, or another provider signed it
     thought = {"text": part.text, "thought": True} if from_gemini and part.text else {"text": ""}
     return [{**thought, "thoughtSignature": part.signature}]
 

@@ -2,8 +2,8 @@
 
 A pattern is a literal text or a regular expression. Only regular expressions that an automaton can match in one pass
 are supported. They may have literals, classes (`[a-z]`, `\\d`, `.`), alternatives, groups, repetition with an upper
-bound, `\\b` and `\\B`, and lookahead and lookbehind of one character. For any other pattern, such as unbounded
-repetition or a reference to a group, `Rule` raises ValueError with the reason. A pattern is parsed into a tree.
+bound, `\\b` and `\\B`, and lookahead and lookbehind of one character. For other patterns, such as unbounded repetition
+or a reference to a group, `Rule` raises ValueError. But `{,5}` is literal text, and counts have at most 5 digits.
 """
 
 from __future__ import annotations
@@ -207,13 +207,13 @@ MAX_SIZE = 8192
 class Rule:
     """One rule. The functions of `streamtools.rules` create the most common rules.
 
-    `what` are the patterns. `check(text)` returns whether to accept a match, if the patterns alone cannot decide. `by`
-    replaces a match. It is a text, or a function that receives the match and returns a text. `fields(text)` returns the
-    fields of the `matched` event.
+    `what` are the patterns. `check(text)` returns whether to accept a match. `by` replaces a match. It is a text, or a
+    function that receives the match and returns a text. `fields(text)` returns the fields of the `matched` event.
 
     If matches overlap, the one that begins first wins, then the longest, then the match of the first rule.
 
-    Raises ValueError for a pattern that is not supported, that matches the empty text, or that is too large.
+    Raises ValueError for an unknown action, for no patterns, and for a pattern that is not supported, that matches the
+    empty text, or that is too large.
     """
 
     name: str

@@ -780,7 +780,7 @@ class FrameAdapter(Adapter):
         text: str = "",
         finish: FinishReason | None = None,
     ) -> None:
-        """Append the end of the turn, which ends the run.
+        """Append the end of the response.
 
         `reason` is the finish reason that the provider sent. `finish` is the normalized reason. If it is None, it is
         derived from `reason`. `text` is the whole text of the answer, if the provider repeats it at the end.

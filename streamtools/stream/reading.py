@@ -1,9 +1,9 @@
 """Enters, reads, leaves and closes the streams of a run or of a connection.
 
-In `streamtools.serving`, each run and each connection uses a `Driver` for its `ToolStream` or other iterator of events.
-A `Driver` enters, reads and leaves a stream in one task, even if another task stops it. The other task cancels a scope
-around entering or reading. The driver then leaves the stream as after a `break`, which closes the source within a time
-limit.
+In `streamtools.serving`, each run and each connection uses a `Driver` for its `ToolStream` or other context manager of
+events. A `Driver` enters, reads and leaves a stream in one task, even if another task stops it. The other task cancels
+a scope around entering or reading. The driver then leaves the stream as after a `break`, which closes the source within
+a time limit.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ async def close(
     """Call `aclose` of an object, if it has this method.
 
     The call is shielded from cancellation. It is cancelled after `seconds`; None means `CLOSE_TIMEOUT`. A failure is
-    logged as the event `log_event` with `fields`.
+    logged as the event `log_event` with `fields`. Cancellation and exits of the process are raised.
     """
     aclose: Callable[[], Awaitable[object]] | None = getattr(closable, "aclose", None)
     if aclose is None:
@@ -75,15 +75,15 @@ class Sink(Protocol):
         """Receive the next event. Return True to end the reading."""
 
     async def finish(self) -> None:
-        """Called after the last event, before the stream is left. `Driver.cancel` also cancels this method."""
+        """Called before the stream is left, even if reading failed, unless `begin` failed. `cancel` also cancels it."""
 
 
 class Driver:
     """Drives one stream in the task that calls `drive`. Any task may call the other methods.
 
-    With `shield=True`, cancelling the task does not stop the stream; only `cancel` does. The shield is opened before
-    the stream is entered, because the stream may open cancel scopes and task groups, and scopes must be nested. Leaving
-    the stream is cancelled after `leave_timeout` seconds.
+    With `shield=True`, cancelling the task does not stop the stream; only `cancel` or a deadline does. The shield is
+    opened before the stream is entered, because the stream may open cancel scopes and task groups, and scopes must be
+    nested. Leaving the stream is cancelled after `leave_timeout` seconds.
     """
 
     def __init__(self, stream: Startable, *, shield: bool = False, leave_timeout: float = math.inf) -> None:
@@ -105,7 +105,7 @@ class Driver:
 
     @property
     def is_cancelled(self) -> bool:
-        """True if `cancel` or the deadline has ended entering or reading."""
+        """True if `cancel` was called, or if the deadline has ended entering or reading."""
         scope = self._drive_scope if self.events is None else self._reading_scope
         return self.cancel_requested or scope.cancel_called
 
@@ -119,7 +119,7 @@ class Driver:
     async def drive(self, sink: Sink) -> None:
         """Enter the stream, read it to its end, and leave it. Raises the exceptions of the stream and of the sink.
 
-        An exception during reading is raised after `sink.finish()`.
+        An exception of the events or of `sink.take` is raised after `sink.finish()`.
         """
         with self._drive_scope:
             async with self.stream as events:

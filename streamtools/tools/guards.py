@@ -1,9 +1,8 @@
 """Limits a run of a model that repeats its calls, makes too many calls, or fails in consecutive turns.
 
-If a limit is reached, the run ends with the reason of that limit. The final event is then `done`, with the reason
-`stopped` and with the name of the limit as its `finish_reason`. The calls that the limit prevented are reported as
-pending, so that the application can still run them. A `GuardTracker` only counts and compares. It does not read a
-clock, and the caller ends the run.
+If a limit is reached, the run ends. The final event is then `done`, with the reason `stopped` and with a value of
+`Stop` as its `finish_reason`. The calls that the limit prevented are reported as pending, so that the application can
+still run them. A `GuardTracker` only counts and compares. It does not read a clock, and the caller ends the run.
 """
 
 from __future__ import annotations
@@ -64,8 +63,8 @@ class Guards:
 class GuardTracker:
     """Counts the calls, tokens and failures of one run and compares them with its `Guards`.
 
-    Streams that share a tracker are parts of one run. `why` is None until a limit is reached. From then on, it is the
-    reason of the first limit that was reached.
+    Streams that share a tracker are parts of one run. `why` is the reason of the first call of `trip`, or None. The
+    stream itself enforces the limits of time and size, and does not record them here.
     """
 
     def __init__(self, guards: Guards | None = None) -> None:
@@ -100,7 +99,7 @@ class GuardTracker:
         return None if self.guards.seconds is None else max(0.0, self._began + self.guards.seconds - now)
 
     def trip(self, why: Stop) -> None:
-        """Record that a limit was reached, for the reason `why`."""
+        """Record that the run must stop, for the reason `why`."""
         self.why = self.why or why
 
     def admit(self, calls: Sequence[ToolCall], tokens: int | None = None) -> int:

@@ -113,7 +113,7 @@ def _chat(parser: ArgumentParser) -> None:
     """
     add = parser.add_argument
     _add_model_options(parser, required=True)
-    add("--record", metavar="FILE", help="record the responses of the server to this file")
+    add("--record", metavar="FILE", help="the file in which the server's responses are recorded")
     _add_record_body(parser)
     add("--once", metavar="QUESTION", help="ask this question, and exit after the answer")
     add("--raw", action="store_true", help="show calls as the model wrote them")
@@ -178,7 +178,7 @@ def _add_model_options(parser: ArgumentParser, *, required: bool) -> None:
     dialect_help = "teach the model to write calls as text in this dialect (default: native calls of the API)"
     add("--dialect", metavar="NAME", type=_taught_dialect, help=dialect_help)
     _add_tools(parser)
-    emulate_help = "request calls separately: fallback if the model made none, force always (default: %(default)s)"
+    emulate_help = "request calls separately; fallback: if the model made none; force: always (default: %(default)s)"
     add("--emulate", choices=("off", "fallback", "force"), default="off", help=emulate_help)
     add("--few-shot", action="store_true", help="teach the dialect with examples too, for base models")
     add("--system", metavar="TEXT", help="the system prompt")
@@ -194,7 +194,7 @@ def _add_model_options(parser: ArgumentParser, *, required: bool) -> None:
 
 
 def _check_model_options(args: Namespace) -> None:
-    """Raise CommandError if a combination of options is invalid."""
+    """Raise CommandError if the model's name is blank, or if options cannot be combined."""
     if args.model is not None and not args.model.strip():
         raise CommandError(f"--model must name a model, got {args.model!r}")
     if args.few_shot and (args.dialect is None or args.tools is None):

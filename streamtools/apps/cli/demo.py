@@ -78,7 +78,7 @@ async def _demo(paths: Mapping[str, Path], speed: float, transcript: Transcript,
     models = " and ".join(model_names(recording.head for recording in recordings.values()))
     transcript.remark(f"Recorded answers of {models}. The tools run here; their weather is invented.")
     for name, recording in recordings.items():
-        assert recording.head.request is not None
+        assert recording.head.request is not None  # all shipped recordings contain their request
         body: Any = recording.head.request.body
         transcript.heading(f"{name}: {recording.head.title}", body["messages"][-1]["content"])
         transport = ReplayTransport(paths[name], speed=speed)

@@ -17,8 +17,8 @@ Real streams have these peculiarities:
 - The helper of Anthropic's SDK adds events (`text`, `input_json`, ...) that repeat others. They are ignored.
 
 When a gateway retries a request, a second attempt may follow the beginning of the first attempt. If text or a complete
-call has already been reported, the stream then fails: visible text cannot be withdrawn, and the call would run twice.
-Otherwise, the first attempt is dropped, and the second attempt is used.
+call that Anthropic does not run has been reported, the stream then fails: visible text cannot be withdrawn, and the
+call would run twice. Otherwise, the first attempt is dropped, and the second attempt is used.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _FIELDS = frozenset(
 )
 """The known fields of deltas, for all types of deltas."""
 _DELTAS = (None, "text_delta", "thinking_delta", "input_json_delta", "signature_delta")
-"""The types of deltas whose unknown fields are forwarded separately."""
+"""The types of deltas whose unknown fields are forwarded separately. The delta of a `message_delta` has no type."""
 
 _number = re.compile(r"[0-9]{1,9}")  # a block index that was sent as a string
 
@@ -79,7 +79,7 @@ class Anthropic(FrameAdapter):
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         super().__init__(SSEDecoder(limits.frame), limits)
         self._id: str | None = None  # the id of the message
-        self._has_reported = False  # text or a complete call was reported
+        self._has_reported = False  # text, or a complete call that Anthropic does not run, was reported
         self._text_is_open = False  # the last block was text, and no event has marked its end yet
         self._reset()
 
@@ -119,7 +119,7 @@ class Anthropic(FrameAdapter):
                 self._pass(frame, events)
 
     def _restart(self, events: list[SourceEvent]) -> None:
-        """Handle a second message. Drops the first attempt, or fails if text or a call of it was reported."""
+        """Handle a second message. Drops the first attempt, or fails if text or a complete call of it was reported."""
         message = "the provider began its answer again in mid-stream"
         if self._has_reported:
             self._fail(Fault(message, "message_start", None), events)
@@ -174,8 +174,8 @@ class Anthropic(FrameAdapter):
             self._end_block(unstopped, events)
         is_call = kind == "tool_use" or kind in _SERVER_TOOLS
         if kind == "text":
-            if self._text_is_open:  # this event marks the end of the previous text
-                events.append(SourceRaw({}, _FORMAT, "text"))
+            if self._text_is_open:
+                events.append(SourceRaw({}, _FORMAT, "text"))  # marks the end of the previous text
             self._add_text(start.get("text"), events)
             if start.get("citations"):
                 self._pass(frame, events)
@@ -226,7 +226,7 @@ class Anthropic(FrameAdapter):
     def _add_to_block(self, block: _Block, delta: dict[str, Any], size: int) -> None:
         """Add the citation of a delta to a text block, or its fields to a block that is forwarded unchanged.
 
-        `size` is the size of the delta in bytes.
+        `size` is the size of the delta in bytes. Data beyond `Limits.text` is dropped.
         """
         block.length += size
         if block.length > self._limits.text:
@@ -258,7 +258,7 @@ class Anthropic(FrameAdapter):
         """Return the fields of a call that the next request must repeat, or None if there are none.
 
         If Anthropic runs the call, these are all fields of its block, or None if the arguments `given` are invalid.
-        Otherwise, they are the fields that the event of the call does not contain.
+        Otherwise, the fields in the call's event are left out. Returns None if the fields nest too deep.
         """
         fields = {name: value for name, value in block.data.items() if value is not None and value != _DIRECT}
         if block.executed:

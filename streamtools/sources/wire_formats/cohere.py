@@ -1,6 +1,6 @@
 """Reads the streams of Cohere's chat API, version 2. Sans-IO.
 
-Content, calls and citations have an index. Each of them starts, grows and ends. The content of a delta is in
+Content, calls and citations have an index. Each of them starts, grows and ends. The data of a delta is in
 `delta.message`, which has one field at a time. The plan that a model writes before its calls becomes reasoning.
 Citations are forwarded unchanged. `message-end` holds the finish reason and the usage. The `[DONE]` after it is
 ignored.
@@ -19,7 +19,7 @@ _IGNORED = ("content-end", "citation-end", "ping")
 
 
 class Cohere(FrameAdapter):
-    """Converts the SSE events of a chat into source events. `message-end` ends the run."""
+    """Converts the SSE events of a chat into source events. `message-end` ends the response."""
 
     name = "cohere"
     format = "cohere"
@@ -81,7 +81,7 @@ class Cohere(FrameAdapter):
         if (open_call := self._calls.get(index)) is not None and isinstance(piece, str):
             open_call.add(piece, events)
             return True
-        if piece is not None or not function:
+        if piece is not None or not function:  # the lost piece may belong to an open call
             end_doubtful(self._calls, index, events)
         return starts and piece is None and isinstance(entry, dict)
 
