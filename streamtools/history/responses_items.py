@@ -1,10 +1,10 @@
 """Reads and writes items of OpenAI's Responses API.
 
 Reasoning, messages, calls and results are separate items. Reasoning is sent back before the message or the call that it
-led to. If the whole reasoning item is known, it is sent back unchanged. Other reasoning is sent back if it has an id
-and encrypted content, or if it has an id and its turn holds other items of the provider. Any other reasoning is
-omitted, because a request with `store: false` refuses it. A call of a custom tool has a text instead of arguments, and
-its result is an item of type `custom_tool_call_output`.
+led to. If the whole reasoning item is known, it is sent back unchanged. Other reasoning is sent back if it has an id,
+and encrypted content or other provider items in its turn. Any other reasoning is omitted, because a request with
+`store: false` refuses it. Reasoning directly before an unanswered client call is omitted with the call. A call of a
+custom tool has a text instead of arguments, and its result is an item of type `custom_tool_call_output`.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ _OUTPUTS = ("function_call_output", "custom_tool_call_output")
 
 
 def is_item(message: Mapping[str, Any]) -> bool:
-    """Return whether an object with a role is an item that is not a message, for example an item that adds tools."""
+    """Return whether an object is not a message although it has a role, for example an item that adds tools."""
     return "content" not in message and isinstance(message.get("type"), str) and message["type"] != "message"
 
 
 def members_of(message: Mapping[str, Any], parts: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
-    """Return the names of the additional fields of a message item, or () if the message is not in this format."""
+    """Return the names of a message item's fields besides role and content; () if it is not in this format."""
     has_format = message.get("type") == "message" or "phase" in message
     has_format = has_format or any(
         string_at(part, "type").startswith("input_") and "input_audio" not in part for part in parts
@@ -189,7 +189,7 @@ def _write(part: Part, *, has_items: bool) -> list[dict[str, Any]]:
 def _thought(thought: Thought, *, has_items: bool) -> list[dict[str, Any]]:
     if thought.extra:
         return [dict(thought.extra.data)]
-    if not (thought.id and (thought.signature or has_items)):  # the reasoning is from a different provider
+    if not (thought.id and (thought.signature or has_items)):  # the provider would refuse it
         return []
     summary = [{"type": "summary_text", "text": thought.text}] if thought.text else []
     encrypted = {"encrypted_content": thought.signature} if thought.signature else {}

@@ -39,7 +39,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class ParseResult:
-    """The result of `parse`: the visible text, the reasoning and the calls of a text, and all events in order."""
+    """The result of `parse`: all events in order, and the text, reasoning, calls, errors and warnings in them."""
 
     content: str
     reasoning: str
@@ -54,7 +54,7 @@ def parse(
 ) -> ParseResult:
     """Parse a complete text, or the deltas of one text. The other parameters are those of `Parser`.
 
-    Raises the same errors as `Parser`, and TypeError if `deltas` is not a str or an iterable of strings.
+    Raises the errors of `Parser`, and TypeError if `deltas` is not a str or iterable. `###:` begins a call by default.
 
     >>> parse('Look: ###:{"name": "now"}').calls[0].name
     'now'

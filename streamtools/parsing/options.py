@@ -47,8 +47,8 @@ class ParserOptions:
     """Whether the malformed JSON of a call is repaired by guessing (extra `repair`). A call that was cut off is never
     repaired."""
     calls_at: Literal["start", "anywhere"] = "start"
-    """Where dialects without a marker find calls. `start`: only at the start of a message. `anywhere`: also after
-    prose."""
+    """Where dialects without a marker find calls. `start`: only at the start of a message and directly after a call.
+    `anywhere`: also after prose; fences and Python calls only at the start of a line."""
     trim: bool = False
     """Whether white space next to a call is removed from the visible text."""
     keep_markup: bool = False

@@ -39,7 +39,7 @@ _log = Logger(__name__)
 
 _total_bytes = 0  # number of bytes in the bodies that are being received or parsed
 
-_RETRY_LATER = {"retry-after": str(RETRY_AFTER), "connection": "close"}
+_RETRY_LATER = {"retry-after": str(RETRY_AFTER), "connection": "close"}  # the rest of the body is not read
 _Read = TypeVar("_Read")
 
 
@@ -63,9 +63,9 @@ async def read_body(
 
     If the body has more than 64 KiB, `read` is called in a thread, so that the event loop can serve other clients. Let
     `read` do everything that takes long with a large body, such as `chat(…)`, which reads the messages. `read` must not
-    wait for anything, because the garbage collector is paused during the call. If `read` raises ValueError (as pydantic
-    and msgspec do), LookupError or TypeError, the body is treated as invalid. The log reports the type and line of the
-    exception (`body_refused`), because `read` may have a bug. Errors of this package are raised unchanged.
+    wait for anything: it blocks the event loop, or pauses garbage collection. If `read` raises ValueError (as pydantic
+    and msgspec do), LookupError, TypeError or RecursionError, the body is treated as invalid. The log reports the type
+    and line of the exception (`body_refused`), because `read` may have a bug. This package's errors are not changed.
 
     Raises Starlette's HTTPException, which Starlette and FastAPI turn into a response. The status is 413 if the body
     has more than `max_body` bytes, or has more than 64 KiB and more than `max_values` JSON values. Pass
@@ -121,7 +121,7 @@ def unavailable(message: str = "The server is shutting down.") -> Response:
 
 
 async def _respond(make: Callable[[str], Response], message: str, request: Any, error: Exception) -> Response:
-    return make(message or str(error))
+    return make(message or str(error))  # without a message, the client gets the error text
 
 
 exception_handlers: dict[Any, Any] = {

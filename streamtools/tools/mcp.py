@@ -29,7 +29,7 @@ _INVALID_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
 _DIGEST_LENGTH = 8
 _MAX_PAGES = 1000  # limit for a server whose list never ends
 _MAX_TOOLS = 1000
-_MAX_LENGTH = 1024 * 1024  # total length of names, descriptions and schemas, which each request contains
+_MAX_LENGTH = 1024 * 1024  # bytes of JSON of all names, descriptions and schemas, which each request contains
 
 
 class MCPSession(Protocol):
@@ -44,9 +44,9 @@ class MCPSession(Protocol):
 async def tools_of(session: MCPSession, *, prefix: str = "", **options: Unpack[ToolOptions]) -> list[Tool]:
     """Return the tools of a server, in the order of the server. `options` apply to all of them.
 
-    `prefix` is prepended to each name. A tool with a schema that providers refuse is skipped, and this is logged. Tools
-    after the first 1,000 are skipped, and so are tools after 1,048,576 characters of names, descriptions and schemas.
-    This is logged once. Raises the errors of the session.
+    `prefix` is prepended to each name. A tool is skipped and logged if providers refuse its schema, or if its name with
+    a digest is taken. All tools after the first 1,000 are skipped, and so are all after 1 MiB of JSON of names,
+    descriptions and schemas. This is logged once. Pages after the first 1,000 are not read. Raises session errors.
     """
     tools: dict[str, Tool] = {}
     count, remaining = 0, _MAX_LENGTH
@@ -93,14 +93,14 @@ async def _list_tools(session: MCPSession) -> AsyncGenerator[Any, None]:
         if not cursor:
             return
         cursor_argument = {"cursor": cursor}
-        if "params" in inspect.signature(session.list_tools).parameters:  # SDK version 2
+        if "params" in inspect.signature(session.list_tools).parameters:  # version 2 of the SDK `mcp`
             from mcp.types import PaginatedRequestParams
 
             cursor_argument = {"params": PaginatedRequestParams(cursor=cursor)}
 
 
 def _valid_name(prefix: str, name: str, tools: dict[str, Tool]) -> str:
-    """Return a valid name for a tool. A digest is appended to a name that is empty, too long or already in `tools`."""
+    """Return a valid name for a tool. A name that is empty, too long (it is cut) or in `tools` gets a digest."""
     made = _INVALID_IN_NAMES.sub("_", prefix + name)
     if len(made) <= TOOL_NAME and made and made not in tools:
         return made

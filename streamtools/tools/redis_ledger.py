@@ -29,8 +29,8 @@ from streamtools.tools.redis_client import RedisClient, Word, open_client
 from streamtools.tools.results import ToolOutcome
 
 _START = """
--- KEYS calls by their start, ended calls by their expiry, epochs of runs, runs by the time of their epoch, a call, the
--- calls of its run, and the hash with the token of the driving process; ARGV now, keep, arguments of the operation
+-- KEYS: [1] calls by start, [2] ended calls by expiry, [3] epochs by run, [4] runs by the time of their epoch,
+-- [5] a call, [6] calls of its run, [7] hash with the token of the driving process. ARGV: now, keep, other arguments
 local now, keep = tonumber(ARGV[1]), tonumber(ARGV[2])
 if not now then
   local time = redis.call('TIME')
@@ -70,7 +70,7 @@ if not raise_epoch(scope, tonumber(ARGV[5]), KEYS[7]) then return 'fenced' end
 local fields = redis.call('HGETALL', KEYS[5])
 if #fields > 0 then
   local kept = redis.call('HMGET', KEYS[5], 'holder', 'ended')
-  if holder ~= '' and kept[1] == holder and not kept[2] then return false end
+  if holder ~= '' and kept[1] == holder and not kept[2] then return false end  -- repeated: the first answer was lost
   return {digits(now), {{member, fields}}}
 end
 expires = expires > 0 and math.max(now, math.min(expires, now + keep) + tonumber(ARGV[9])) or now
@@ -102,11 +102,11 @@ close_call(KEYS[5], ARGV[3])
 return 1
 """
 _LIST = """
--- KEYS[5] the calls of one run, or absent; ARGV start of the last call, the last call, limit, owner, call key prefix
+-- KEYS[5] the calls of one run, or absent; ARGV start of the previous page's last call, its name, limit, owner, prefix
 local index, found = KEYS[5] or KEYS[1], {}
-local start = redis.call('ZRANK', index, ARGV[4])
-start = start and start + 1 or ARGV[4] == '' and 0 or redis.call('ZCOUNT', index, '-inf', '(' .. ARGV[3])
-local page, limit, last = redis.call('ZRANGE', index, start, start + 999, 'WITHSCORES'), tonumber(ARGV[5]), 0
+local first = redis.call('ZRANK', index, ARGV[4])
+first = first and first + 1 or ARGV[4] == '' and 0 or redis.call('ZCOUNT', index, '-inf', '(' .. ARGV[3])
+local page, limit, last = redis.call('ZRANGE', index, first, first + 999, 'WITHSCORES'), tonumber(ARGV[5]), 0
 for i = 1, #page, 2 do
   local call = ARGV[7] .. page[i]
   local owner = redis.call('HGET', call, 'owner')
@@ -167,7 +167,7 @@ class RedisLedger(OwnerViews):
         self._prefix = f"{prefix}:ledger:"
         self._call_prefix, self._run_prefix = self._prefix + "call:", self._prefix + "run:"
         self._clock = clock
-        self._clients: list[RedisClient] = []  # one client while open, else none; shared with the results of `of`
+        self._clients: list[RedisClient] = []  # one client while open, else none; shared with the views of owners
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:

@@ -1,8 +1,8 @@
 """Defines the results of tools and the outcomes of calls, and serializes results.
 
-A result has a value for the interface and a text for the model. It is serialized to JSON once, and the JSON is parsed
-to plain values. So the values share no objects with the tool, and the interface and the model get the same data. If a
-result cannot be serialized, only its call fails. The stream continues.
+A result has a value for the interface and a text for the model. It is serialized to JSON, and the JSON is parsed to
+plain values. So the values share no objects with the tool. The interface and the model get the same data, unless the
+tool returns a `ToolResult`. If a result cannot be serialized, only its call fails. The stream continues.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
     """A return value of a tool that has different results for the model and the interface.
 
     `model` is the result for the model, and `ui` the result for the interface. If only one is set, both get it. With
-    `stop=True`, the run ends after the running tools have finished. Calls that have not started by then are reported as
-    pending.
+    `stop=True`, the run ends after the running tools have finished. Calls that have not started when the tool returns
+    are reported as pending.
 
     >>> write(ToolResult(model="3 rows", ui=[1, 2, 3]))
     Written(value=[1, 2, 3], text='3 rows', stop=False)
@@ -95,12 +95,12 @@ class Written(NamedTuple):
 def write(value: Any, type_: TypeAdapter[Any] | None = None) -> Written:
     """Serialize the return value of a tool.
 
-    For the model, a string is used unchanged, and any other value becomes compact JSON. `NaN` and infinities become
-    null. A lone surrogate becomes U+FFFD. `type_` serializes the value by its declared type. Without it, the value is
-    serialized by the type of the value itself. Raises the errors of the serializer.
+    For the model, a value whose JSON is a string (a str, a date, a path) becomes that string. Any other value becomes
+    compact JSON. `NaN` and infinities become null. A lone surrogate becomes U+FFFD. `type_` serializes the value by its
+    declared type, except for a `ToolResult`. Without it, the value's own type is used. Raises the serializer's errors.
     """
     if isinstance(value, ToolResult):
-        given = value.model if value.ui is msgspec.UNSET else value.ui
+        given = value.model if value.ui is msgspec.UNSET else value.ui  # for the interface
         shown = write(None if given is msgspec.UNSET else given)
         return Written(shown.value, shown.text if value.model is msgspec.UNSET else write(value.model).text, value.stop)
     try:

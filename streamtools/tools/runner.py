@@ -1,8 +1,8 @@
 """Executes the calls of a turn concurrently, within limits. Each call gets exactly one outcome.
 
-For each call the interface gets the event `executing`, then progress events, then `executed` or `error`. The closing
-events arrive in the order in which the tools finish. The outcomes are returned in call order. If a tool fails, the
-failure is the outcome of its call.
+For a call that runs, the interface gets the event `executing`, then progress events, then `executed` or `error`. A
+refused, denied or cancelled call may get only `error`. A suspended or pending call gets no closing event. The closing
+events arrive in the order in which the tools finish. The outcomes, which include failures, are returned in call order.
 
 Calls start in order. Each call acquires a lock, `_start_lock`, before it starts. A sequential tool waits until no other
 tool runs, and holds the lock until it has finished.
@@ -61,10 +61,10 @@ class Execution:
     shown: bool = False  # whether the `executing` event or a closing event has been sent
     began: float | None = None  # when the tool started, by `clock`
     thread: Thread | None = None
-    tool: Tool | None = None  # the tool that `need_of` checked, even if the registry has changed since then
+    tool: Tool | None = None  # looked up before the check and after an approval; later registry changes are ignored
     outcome: ToolOutcome | None = None
-    unsent: list[UIEvent] = field(default_factory=list)  # closing events that are not sent yet and have no `seq`
-    slot: object | None = None  # the borrower of a slot of the concurrency limiter, or None
+    unsent: list[UIEvent] = field(default_factory=list)  # closing events that are not sent yet; their `seq` is 0
+    borrower: object | None = None  # the borrower of a slot of the concurrency limiter, or None
 
     def end(self, outcome: ToolOutcome) -> None:
         """Set the outcome, and add the closing events."""
@@ -93,7 +93,7 @@ class Execution:
     def failed(self, code: Code, text: str, error: ToolCallFailed | None = None) -> ToolOutcome:
         """Return the outcome of a call that failed or never ran.
 
-        `text` is the reason. `error` is the exception, or None if the tool never ran.
+        `text` is the reason. `error` is the exception. It is None for a denied or cancelled call.
         """
         abandoned = self.thread is not None and self.thread.is_abandoned
         if abandoned:
@@ -132,13 +132,14 @@ Send: TypeAlias = Callable[[UIEvent], Awaitable[object]]
 """Delivers one event. An exception means that the event was not delivered."""
 
 OnToolResult: TypeAlias = Callable[[ToolCall, ToolOutcome], object]
-"""A function that receives each outcome before the interface does. May be async. Its exceptions are only logged."""
+"""Receives the outcome of each call that was not cancelled, before the interface. May be async. Errors are logged."""
 
 OnToolError: TypeAlias = Callable[[ToolCall, BaseException], object]
 """A function that receives the exception, with its traceback, of each tool that failed. May be async.
 
-The exception is `ToolTimeout`, the error of serializing the result, or the exception that the tool raised. The function
-is not called for a `ToolError`, or for mistakes of the model such as invalid arguments. Its exceptions are only logged.
+The exception is `ToolTimeout`, the error of serializing the result, the exception that the tool raised, or the error of
+the ledger that prevented the call. The function is not called for a `ToolError`, or for mistakes of the model such as
+invalid arguments. Its exceptions are only logged.
 """
 
 
@@ -155,7 +156,7 @@ class Runner:
 
     - `number` returns the `seq` of the next event. `concurrency` is the maximum number of tools that run at the same
       time.
-    - `timeout` is the time limit, in seconds, of tools that have no timeout. `result_limit` is the maximum number of
+    - `timeout` is the time limit, in seconds, of tools that set no timeout. `result_limit` is the maximum number of
       characters of a result that the model gets. `state` is passed to the tools in their `ToolContext`.
     - `approvals` handles calls that need a decision. `trusted` returns True if the model certainly wrote the call.
     - `ledger` records the calls, if it is not None. `scope` returns the run id under which a call is recorded.
@@ -190,8 +191,8 @@ class Runner:
         """Execute calls, and return their outcomes in call order. `send` gets the events as they happen.
 
         Two kinds of calls have no outcome: suspended calls, and calls that had not started when a tool stopped the run.
-        If `send` raises, the other calls are cancelled, and the exception is raised in an exception group. After an
-        exception or a cancellation, call `close_calls`.
+        If `send` raises, the other calls are cancelled, and the exception is raised, usually in an exception group.
+        After an exception or a cancellation, call `close_calls`.
         """
         executions = [self._add_execution(call) for call in calls]
         try:
@@ -251,9 +252,9 @@ class Runner:
             sequential = execution.tool is not None and execution.tool.sequential
             if sequential:
                 await self._wait_until_idle()
-            slot = object()
-            await self._limiter.acquire_on_behalf_of(slot)
-            execution.slot = slot
+            borrower = object()
+            await self._limiter.acquire_on_behalf_of(borrower)
+            execution.borrower = borrower
             if self.stopped:
                 self._free_slot(execution)  # the next waiting call also sees `stopped` and returns
                 return
@@ -268,7 +269,7 @@ class Runner:
         execution.shown = True
 
     async def _decide(self, execution: Execution, need: Need, tasks: TaskGroup, send: Send, sent: anyio.Event) -> None:
-        """Wait for a decision, then start or end the call. The event `sent` is set when the question has been sent."""
+        """Wait for a decision, then start or end the call. Set `sent` when the question is sent or not needed."""
         call = execution.call
 
         async def show(question: Question) -> None:
@@ -289,7 +290,8 @@ class Runner:
                 return
             if not isinstance(decision, Approve):
                 outcome = await self._run_once(execution, tasks, lambda: self._apply(execution, decision))
-                was_executed = need == "result" or outcome.error is None  # it may have run after an earlier approval
+                # A denied call without an error: the ledger returned the outcome of a run after an earlier approval.
+                was_executed = need == "result" or outcome.error is None
                 if was_executed and not execution.shown:
                     await self._send_executing(execution, send)
                 await self._close(execution, outcome, send)
@@ -316,9 +318,9 @@ class Runner:
             return execution.failed(error.code, str(error), error)
 
     def _free_slot(self, execution: Execution) -> None:
-        if execution.slot is not None:
-            self._limiter.release_on_behalf_of(execution.slot)
-            execution.slot = None
+        if execution.borrower is not None:
+            self._limiter.release_on_behalf_of(execution.borrower)
+            execution.borrower = None
 
     def _release(self, execution: Execution) -> None:
         self._free_slot(execution)
@@ -403,19 +405,16 @@ async def _notify(log_event: str, function: Callable[[ToolCall, Any], object], c
 
 
 def _is_fault(outcome: ToolOutcome) -> bool:
-    """Return whether the failure is a bug of the tool.
+    """Return whether the failure is treated as a bug of the tool.
 
-    Bugs are timeouts, invalid return values, and all exceptions of the tool except `ToolError`.
+    Bugs are timeouts, invalid return values, errors of the ledger, and all exceptions of the tool except `ToolError`.
     """
     at_fault = outcome.error in (Code.TOOL_FAILED, Code.TOOL_TIMEOUT, Code.TOOL_OUTPUT)
     return at_fault and not isinstance(outcome.exception, ToolError | ToolFailed | None)
 
 
 def _logged(outcome: ToolOutcome) -> ToolOutcome:
-    """Log the failure and return the outcome.
-
-    The log record holds the traceback if the failure is a bug of the tool. Arguments and results are never logged.
-    """
+    """Return the outcome, and log it without arguments or results. A bug that is not a timeout has a traceback."""
     assert outcome.error is not None
     values = {"tool": outcome.call.name[:64], "call_id": outcome.call.id, "code": outcome.error.value}
     elapsed = round(outcome.elapsed, 6)

@@ -1,14 +1,14 @@
 """Makes text from a model or a server safe for a terminal.
 
-An attacker can make a model write escape sequences, which rename the window, hide text, type into the shell, or reverse
-the reading order. So control characters are replaced by visible symbols. Line feeds and tabs are kept.
+An attacker can make a model write escape sequences, which rename the window, hide text or type into the shell, or
+characters that reverse the reading order. So control characters become visible symbols. Line feeds and tabs are kept.
 """
 
 from __future__ import annotations
 
 import re
 
-# C0 controls except tab and line feed, DEL and C1 controls, controls of the reading order, lone surrogates
+# C0 controls (without tab and line feed), DEL, C1 controls, controls of the reading order, lone surrogates
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
@@ -36,12 +36,12 @@ class Printable:
 
 
 def printable(text: str) -> str:
-    """Replace the control characters in `text` by symbols."""
+    """Replace the control characters in `text` by symbols or escapes such as `\\x9b`. CR LF becomes LF."""
     return _CONTROL.sub(_symbol, text.replace("\r\n", "\n"))
 
 
 def one_line(text: str) -> str:
-    """Make `text` printable on one line. White space is replaced by single spaces."""
+    """Make `text` printable on one line. Each run of white space becomes one space; none is left at the ends."""
     return printable(" ".join(text.split()))
 
 

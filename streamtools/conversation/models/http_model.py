@@ -55,7 +55,7 @@ class HTTPModel(ABC):
     model sets. `native_tool_calls` says whether the model makes native calls. Its default is True if `base_url` belongs
     to a company whose models all make native calls. Otherwise its default is None, which means unknown. `timeout` is a
     `Timeouts`, a timeout of httpx, a number of seconds for each limit, or None for no limits. `retries` is the number
-    of times that a failed request is sent again. A request is sent again only if no byte of its answer has arrived.
+    of times that a failed request is sent again. It is not sent again once a byte of a successful answer has arrived.
 
     `send_reasoning` says which reasoning a request for chat completions includes: that of exchanges with calls
     (`"with_calls"`), all (`"always"`), that of the last exchange (`"since_user"`), or none (`"never"`). An exchange is
@@ -63,8 +63,8 @@ class HTTPModel(ABC):
     host expects reasoning. It is needed for a history from a front end, and for a host whose field is not known.
     `previous_id` is for providers that store responses. With it, a request names the last response in the history and
     contains only the messages after it. If the provider no longer has this response, the request is sent again with the
-    whole history. `prefill` names a server that can continue the beginning of an answer: `"vllm"`, `"sglang"` or
-    `"llama.cpp"`. If `prefill` is None, known providers are found by their URL. With `""`, prefills are disabled.
+    whole history. `prefill` names a server that can continue the beginning of an answer: `"vllm"`, `"sglang"`,
+    `"llama.cpp"` or another key of `PREFILLS`. By default, the URL decides. With `""`, no prefill is sent.
     `options` are merged into each body. An option of None removes the field from the body.
     """
 
@@ -155,8 +155,8 @@ class HTTPModel(ABC):
         """Send the request on entry, and close the response on exit.
 
         An error status, a lost connection or a timeout is an error event of the source. Raises ValueError for a key
-        that a header cannot contain, and TypeError for options that are not JSON. The HTTP client may raise other
-        exceptions if it is misused.
+        that is missing or that a header cannot contain, and TypeError for options that are not JSON. The HTTP client
+        may raise other exceptions if it is misused.
         """
         return Sending(self._request(ask), self._client)
 
@@ -209,8 +209,8 @@ class HTTPModel(ABC):
         key = self._key() if callable(self._key) else self._key
         if key is None:
             key = next((found for name in self.key_names if (found := os.environ.get(name))), None)
-        is_hosted = self._default_base_url.startswith("https:") and self.url.startswith(self._default_base_url)
-        if key is None and is_hosted and self._client is None and not self._given_headers:
+        at_provider = self._default_base_url.startswith("https:") and self.url.startswith(self._default_base_url)
+        if key is None and at_provider and self._client is None and not self._given_headers:  # these may add a key
             names = " or ".join(self.key_names)
             raise ValueError(f'{self!r} has no API key: set {names}, or pass api_key ("" sends none)')
         key = (key or "").strip()  # a key from a file may end with a line feed

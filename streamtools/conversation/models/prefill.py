@@ -55,11 +55,11 @@ _CLAUDE_BEFORE_4_6 = re.compile(  # claude-sonnet-4-5-20250929, claude-3-5-haiku
 def known_prefill(format: str, url: str, model: str) -> str | None:
     """Return the key in `PREFILLS` for a model at `url`; None if the URL or the model is not known to support prefills.
 
-    vLLM, SGLang and llama.cpp have no fixed URL, so the caller must name them.
+    `format` is the format of the model's requests. vLLM, SGLang and llama.cpp have no fixed URL. The caller names them.
     """
     parts = urlsplit(url)
     if format == "anthropic":
-        name = model.removesuffix("-latest").removesuffix("-0")
+        name = model.removesuffix("-latest").removesuffix("-0")  # claude-3-5-haiku-latest, claude-opus-4-0
         supported = parts.hostname == "api.anthropic.com" and _CLAUDE_BEFORE_4_6.fullmatch(name)
         return "anthropic" if supported else None
     if format != "openai":

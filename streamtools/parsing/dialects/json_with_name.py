@@ -4,8 +4,8 @@
     functools[{"name": "get_weather", "arguments": {"city": "Paris"}}]
     {"name": "get_weather", "parameters": {"city": "Paris"}}
 
-The sources are the chat templates of the models that the docstrings name. Some dialects also read a tag of another
-dialect. These openers or dialects have `auto=False`, so that `"auto"` includes each tag only once.
+If a docstring names a model, the source is its chat template. Some dialects also read a tag of another dialect. The
+opener for this tag, or the whole dialect, then has `auto=False`, so that `"auto"` includes each tag only once.
 """
 
 from __future__ import annotations
@@ -256,9 +256,9 @@ def _tagged(
     """Return a dialect of JSON between two tags, or after one tag.
 
     `layout` holds the texts that the chat template writes before and after a call. The tags are in these texts. `ends`
-    are the tokens that end a message. `firsts` are the characters with which the JSON may begin. `line_feeds`
-    is how many line feeds before the first tag are hidden. `reserved` defaults to
-    the beginnings of the two tags.
+    are the tokens that end a message. `firsts` are the characters with which the JSON may begin. `line_feeds` is how
+    many line feeds before the first tag are hidden. `reserved` and `auto` are fields of `Dialect`. By default, the
+    beginnings of the two tags are reserved.
     """
     opening, close = layout[0].rstrip("[ \n"), layout[1].lstrip("] \n")
     body = json_calls(close, ends=ends)
@@ -287,9 +287,9 @@ def _json_writer(
 
 # Bare JSON is a call without a marker. An answer in JSON looks similar. So bare JSON is a call only at the start of a
 # message, or directly after another call, with white space or a semicolon between them. The tool must be declared. The
-# name must be the first member of the object, so that little text is buffered. Only a type or an id may precede it. The
-# parser recognizes the call when the key of the arguments or the end of the object follows the name. An object that
-# begins with its arguments is text. `"auto"` does not read bare JSON.
+# name must be the first member of the object, so that little text is buffered. Only a type, an id, or the key
+# `function` of an inner object may precede it. The parser recognizes the call when the key of the arguments or the
+# end of the object follows the name. An object that begins with arguments is text. `"auto"` does not read bare JSON.
 
 
 _NAME_KEY = (('"', '(?:name|toolName|tool_name|tool|function)"'),)
@@ -334,7 +334,7 @@ def json_array() -> Dialect:
 
 
 def xlam_json() -> Dialect:
-    """Return the dialect of Salesforce/Llama-xLAM-2-8b-fc-r: bare arrays, and the tags of two other dialects."""
+    """Return the dialect of Salesforce/Llama-xLAM-2-8b-fc-r: `json_array`, and the tags of two other dialects."""
     return Dialect(
         id="xlam_json",
         openers=(
@@ -386,7 +386,7 @@ def _quoted(words: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(json.dumps(word, ensure_ascii=ascii) for word in words for ascii in (True, False)))
 
 
-_GAP = Some(r" \t\r\n", 0, 16)
+_GAP = Some(r" \t\r\n", 0, 16)  # limited, so that little text is buffered
 _ARGUMENTS = OneOf(_quoted(ARGUMENT_FIELDS))
 # '"id": "call_1", ', then '"type": "function", ' and '"function": {'
 _ID_VALUE: tuple[str | Some, ...] = ('"', Some(r'^"\\\n', 0, 64), '"')
