@@ -2,7 +2,7 @@
 
 A finished response is a whole response of a provider, a message, or a list of content blocks, items or calls. SDK
 objects are read as dicts. `sources.finished` and `tools.finished_responses` use this module, so that both find the same
-calls.
+calls in a response or a message. They read a list differently, with `split_blocks` and `split_list`.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class ResponseParts(NamedTuple):
     """The parts of a finished response.
 
     `kind` is the format of the response, "calls" for a list of calls, "call" for one call, or "" for any other object.
-    `written` is the content that the model wrote: a message, blocks or items.
-    `calls` holds the calls in this content before they are parsed.
+    `written` is the content that the model wrote: a message, blocks, items or calls. For "gemini", it is the response.
+    `calls` holds the calls in this content before they are parsed. It is empty for "gemini".
     """
 
     kind: Literal["chat", "ollama", "responses", "anthropic", "gemini", "calls", "call", ""]

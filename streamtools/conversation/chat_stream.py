@@ -70,21 +70,21 @@ class Chat(ToolStream):
     `follow_up="never"`, no results are sent. If `follow_up` is a function, the function reviews the messages that each
     follow-up request adds. If the function raises an exception, the run ends with an error and the exception is raised
     again. A chat has at most `max_steps` steps. If the answer of step number `max_steps` contains calls, they do not
-    run and remain pending. A `tool_choice` that forces a call applies only to the first step. An answer that does not
-    fit the type `output` is requested again up to `OutputOptions.retries` times.
+    run and remain pending. A `tool_choice` applies only to the first step. An answer that does not fit the type
+    `output` is requested again up to `OutputOptions.retries` times.
 
     If the model's `native_tool_calls` is False, the system prompt teaches it a dialect, a notation for calls in text.
-    Other models get the definitions of the tools. By default, the `dialects` are the dialects known for the model's
-    name, followed by the other dialects of `"auto"`. If `native_tool_calls` is None, a native call in the messages sets
-    it to True. In messages from a front end, all calls are marked as native, so only a call with a provider's id has
-    this effect. With a `Fallback`, the next model continues when a model fails.
+    Other models get the definitions of the tools. By default, the `dialects` are those known for the model's name, then
+    the others of `"auto"`. A model whose calls are always native gets none, `teach="always"` the taught dialects, and a
+    `Fallback` `"auto"` or None. If `native_tool_calls` is None, a native call in the messages sets it to True. If they
+    are from a front end, the call needs a provider's id. With a `Fallback`, the next model continues if a model fails.
 
     If `messages` end with pending calls in text, the caller may append a user message with their results, in the form
     of the calls' dialect (`~~~tool_result get_weather`). If the user message contains no results, the model is informed
     that the calls did not run, and then reads the user message. A user message that a review returns after calls in
     text always answers these calls.
 
-    Raises ValueError for a value that is not allowed and for invalid messages, TypeError for an unknown parameter.
+    Raises ValueError for a wrong value or invalid messages, and TypeError for an unknown parameter or a wrong `model`.
     """
 
     def __init__(
@@ -297,7 +297,7 @@ class Chat(ToolStream):
         return self._next_answer()
 
     def _find_complaint(self) -> str | None:
-        """Return why the last answer is not a valid output, or None if the model must not answer again."""
+        """Return why the last answer is not a valid output, or None if it is valid or no retry or step is left."""
         steps, warnings = self.result.steps, self.result.warnings
         if not self._retries_left or not self._steps_left or not steps or steps[-1].results or not warnings:
             return None

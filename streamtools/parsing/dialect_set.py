@@ -75,8 +75,8 @@ class DialectSet:
         calls = [entry for entry in self._entries if _is_call(entry) and not entry.meaning[2]]
         # Whether a line feed at the end of a delta must wait for more text, because markers of calls begin with one.
         self.waits_after_line_feed = any(_is_call(entry) and entry.marker.first == "\n" for entry in self._entries)
-        warned = [entry.marker for entry in calls if entry.marker.where != "start"]
-        self.tags = ReasoningTags(warned, run, reasoning_tags)
+        rehearsable = [entry.marker for entry in calls if entry.marker.where != "start"]
+        self.tags = ReasoningTags(rehearsable, run, reasoning_tags)
         inline = [entry for entry in self._entries if entry.marker.where == "anywhere"]
         lines = [entry for entry in self._entries if entry.marker.where == "line_start"]
         anywhere = starts_of(entry.marker for entry in inline)
@@ -135,7 +135,7 @@ def _find_near_misses(dialects: list[Dialect], calls: list[MarkerEntry], names: 
         for near in dialect.near
     ]
     if any(entry.marker.where == "start" and entry.marker.first in "{[" for entry in calls):
-        names = ()
+        names = ()  # JSON without a marker is then a call, not a near miss
     if calls and names:
         prose.append(unmarked_json(names))
     return NearMisses(prose, code, names)
@@ -154,8 +154,8 @@ def _openers(dialect: Dialect, signatures: Signatures, names: tuple[str, ...]) -
 def _anywhere(opener: Opener) -> Opener:
     """Return an opener that is also recognized after prose, for the option `calls_at="anywhere"`.
 
-    This changes openers that begin with a bracket or a fence, and Python calls on a separate line. An opener that
-    begins with a word or a semicolon is returned unchanged, because such text is usually prose.
+    An opener that begins with a brace or bracket is recognized anywhere, a fence or a Python call at the start of a
+    line. Any other opener, such as a word or a semicolon, is unchanged, because such text is usually prose.
     """
     first = opener.marker.first
     if opener.where == "start" and (first == "`" or "(" in opener.ahead):
@@ -173,11 +173,11 @@ def _run_markers(entries: list[MarkerEntry], closings: set[str]) -> RunMarkers:
     """Return the markers for calls in reasoning that may be executed. `closings` are the tags that end reasoning."""
     openers, tags = list[tuple[Marker, Opener | Tag]](), list[tuple[Marker, Opener | Tag]]()
     for entry in entries:
-        owner, dialect, line_feeds = entry.meaning
+        owner, dialect, spaces = entry.meaning
         if isinstance(owner, Opener):
             if owner.kind == "call" and dialect.in_reasoning == "call" and entry.marker.where == "anywhere":
                 openers.append((entry.marker, owner))
-        elif line_feeds:
+        elif spaces:
             continue
         elif dialect.in_reasoning == "call" and not owner.closings and "".join(map(str, owner.parts)) not in closings:
             tags.append((entry.marker, owner))

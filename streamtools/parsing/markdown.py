@@ -9,8 +9,9 @@ one by one. It reaches `BODY` as soon as the kind of its block is known. In `BOD
 back-slashes and the starts of markers matter. One regular expression finds the next of these characters. The
 expressions of `MarkerStarts` skip lines that begin like ordinary text, with the same result as `step`.
 
-Four things are simpler than in CommonMark. Indentation alone is not code. A line without `>` ends a quote. A code span
-ends with its line. List markers are recognized by their characters alone, without their context.
+Some rules are simpler than in CommonMark. Indentation alone is not code. A line without `>` ends a quote. A code span
+ends with its line, and needs no closing back-ticks. A back-slash escapes a whole run of back-ticks. List markers are
+recognized by their characters alone, without their context.
 """
 
 from __future__ import annotations
@@ -47,9 +48,8 @@ _run_of_ticks = matcher(r"`*")
 class Markdown:
     """The Markdown context of the current position: the block and the code span around it.
 
-    `seek` moves to the next position where a marker may begin. `step` moves over one character. `position_kind` returns
-    the kind of the current position. In the phase `BODY`, `search` returns None for text that does not change the
-    state.
+    `seek` moves to the next position where a marker may begin. `step` moves over a character or run. `position_kind`
+    returns the kind of the position. In `BODY`, `search` returns None for text that does not change the state.
     """
 
     search: Search
@@ -64,8 +64,8 @@ class Markdown:
         self.fence = ""  # the character of the open fence; "" outside of a fence
         self._fence_run = 0  # how many of these characters opened the fence
         self._fence_column = 0  # the indentation of the fence
-        # How many back-ticks at the start of the line open a fence if no other back-tick follows in the line. -1 while
-        # they are read, 0 if they open no fence.
+        # The number of back-ticks at the start of the line, which open a fence unless another back-tick follows in the
+        # line. -1 while they are read, 0 if they open no fence.
         self._opening = 0
         self._run = 0  # the length of the current run of back-ticks or fence characters
         self._digits = 0  # how many digits an ordinal has
@@ -128,7 +128,7 @@ class Markdown:
         return end
 
     def step(self, text: str, at: int) -> int:
-        """Move over the character at `at`, or only end the current phase. Returns the next index."""
+        """Move over a character, or a run of spaces or back-ticks, or only end the phase. Returns the next index."""
         char = text[at]
         phase = self.phase
         if phase == BODY:
@@ -180,7 +180,7 @@ class Markdown:
         starts = self._starts
         if self.fence:
             self.search, self._line_begin = starts.fence_search, starts.fence_line_begin
-            self._may_begin = starts.match_in_code  # also for a line feed, because the next line is in the fence
+            self._may_begin = starts.match_in_code  # a marker that begins with a line feed is in code too
             return
         self._line_begin, self._may_begin = starts.line_begin, starts.match_inline
         if self._quoted:
@@ -284,7 +284,7 @@ class Markdown:
 _RUNS = {ESCAPED: "`", QUOTE: " \t>"}
 """The characters that continue a phase. Any other character begins the phase BODY."""
 
-# The method that reads a character in each phase. `step` itself reads it in BODY and INDENT.
+# The method that reads a character in each phase. `step` itself reads BODY, INDENT, and back-ticks in TICKS.
 _READ = {
     ESCAPE: Markdown._read_escape,
     ESCAPED: Markdown._read_run,

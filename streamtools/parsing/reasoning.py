@@ -9,7 +9,7 @@ is a sequence of calls in the reasoning of such a model. The text after the run 
 closing tag follows, the calls were rehearsed, and their text is reasoning. If the message ends after the run, the calls
 are real: the parser reads them again as text after the reasoning. No event reports the calls before that.
 
-A run is limited to the length of one call. The closing tag also ends a run inside an unfinished call, because that call
+A run has at most `Limits.call` characters. The closing tag also ends a run inside an unfinished call, because that call
 must not hide the answer. A closing tag inside a JSON string is text, if the model completes that JSON.
 """
 
@@ -64,9 +64,9 @@ class ReasoningTags:
     def __init__(self, calls: Iterable[Marker], run: RunMarkers, dialect_tags: Mapping[Tag, bool]) -> None:
         """`calls` are the markers of calls. `run` holds the markers of calls in reasoning that may be executed.
 
-        `dialect_tags` maps each opening tag of a dialect to True if a space may precede the tag. Tags for the start of
-        a message are recognized where the default tags are. `DialectSet` recognizes the other opening tags. Reasoning
-        that the prompt template has opened may end with any of the closing tags.
+        `dialect_tags` maps each opening tag of a dialect to True if a space may precede the tag. Tags with
+        `where="start"` are matched here, like the default tags. `DialectSet` matches the others. Reasoning that the
+        prompt template has opened may end with any of the closing tags.
 
         A closing tag where an opening tag is expected is hidden. Either the template had opened the reasoning, or a
         call had ended the reasoning early.
@@ -190,7 +190,7 @@ class ReasoningEnd:
         return self.find_start if self.call_search is None else _any_of(self._firsts | self.call_search.firsts)
 
     def ends_in_call_marker(self, text: str, at: int) -> bool:
-        """Return whether the text ends after the complete tag of a call, but inside its marker, which begins at `at`.
+        """Return whether the text ends inside the marker of a call that begins at `at`, but after its complete tag.
 
         Only calls that may be executed are searched for.
         """
@@ -280,9 +280,9 @@ class ReasoningText:
         self._call_candidate = seen
 
     def _read(self, delta: str, ended: bool) -> str | None:
-        """Read text up to the closing tag or a run of calls. Returns the text after the tag, or from the run on.
+        """Read text up to an end of the reasoning. Returns the text after a closing tag, or from any other end on.
 
-        Returns None if neither was found.
+        Returns None if no end was found.
         """
         text, pending, rest = self.pending + delta, "", None
         if self._opening is not None:
@@ -438,9 +438,9 @@ class CallRun:
             end = found.end() - len(self._before)
             rest = self._feed(span, text[:end], False) + text[end:]
             tag = self._length - len(found[0])
-            tag_place = self._tag_in_broken_json(span)
-            if tag_place is not None:
-                return self._end_at(tag_place, rest), ""
+            tag_position = self._tag_in_broken_json(span)
+            if tag_position is not None:
+                return self._end_at(tag_position, rest), ""
             if self._span is None:
                 return None, rest
             if span.scanner is None or not span.scanner.in_string:
@@ -450,21 +450,21 @@ class CallRun:
             self._before, text = "", rest
         self._before = (self._before + text)[-_MAX_CLOSING:]
         rest = self._feed(span, text, ended)
-        tag_place = self._tag_in_broken_json(span)
-        return (None, rest) if tag_place is None else (self._end_at(tag_place, rest), "")
+        tag_position = self._tag_in_broken_json(span)
+        return (None, rest) if tag_position is None else (self._end_at(tag_position, rest), "")
 
     def _tag_in_broken_json(self, span: Span) -> int | None:
         """Return the position of a closing tag in a JSON string, if the JSON around it was not completed.
 
         That tag ends the reasoning. Returns None if there is no such tag.
         """
-        json, place = self._tag or (None, 0)
-        return place if json is not None and json is not span.scanner and (json.in_string or json.depth) else None
+        json, position = self._tag or (None, 0)
+        return position if json is not None and json is not span.scanner and (json.in_string or json.depth) else None
 
-    def _end_at(self, place: int, rest: str) -> RunVerdict:
-        """End the run before the closing tag at the position `place`. The text from there on becomes unread."""
-        self.rest = self.text[place:] + rest
-        self._remove_last(self._length - place)
+    def _end_at(self, position: int, rest: str) -> RunVerdict:
+        """End the run before the closing tag at `position`. The text from there on becomes unread."""
+        self.rest = self.text[position:] + rest
+        self._remove_last(self._length - position)
         return RunVerdict.REASONING
 
     def _feed(self, span: Span, text: str, ended: bool) -> str:

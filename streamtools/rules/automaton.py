@@ -14,8 +14,8 @@ rule states that the text since its beginning has reached. A match may begin at 
 candidates, ordered by where they begin.
 
 A rule state belongs only to the first candidate that reaches it. If the state leads to a match, the first candidate
-wins. If it does not, a later candidate could not match with it either. So there are never more candidates than rule
-states.
+wins. If it does not, a later candidate could not match with it either. So rules without a check never have more
+candidates than rule states.
 
 An `AutomatonState` stands for all current candidates and for the class of the last character. The next character leads
 to the next `AutomatonState`. This transition is computed when it is first needed (`Automaton.step`), and then stored.
@@ -60,7 +60,7 @@ class Transition(NamedTuple):
     """What a character does to the candidates, and the next state. Candidates and rules are given by their indexes."""
 
     checks: tuple[Check, ...]
-    """The checks whose results are needed to compute the transition. If there are any, other fields have no meaning."""
+    """The checks whose results are needed to compute the transition. If there are any, only `matches` is also valid."""
     before: tuple[int, int] | None
     """The candidate whose match ends before the character, and the rule of that match. None if there is none."""
     sources: tuple[int, ...]
@@ -121,7 +121,7 @@ class AutomatonState(dict[str, "AutomatonState | Transition"]):
         """
         if not sources:
             self.pieces[piece] = state, (), piece, ""
-        elif sources[0] < 0:  # all candidates are new, because they are in order
+        elif sources[0] < 0:  # new candidates come last, so all are new
             at = ~sources[0]
             self.pieces[piece] = state, [~source for source in sources], piece[:at], piece[at:]
         else:
@@ -138,13 +138,13 @@ class Automaton:
         self._bits: dict[Character, int] = {}  # the bit of each class of characters
         self._tests: list[re.Pattern[str]] = []  # the pattern of each class, in the order of the bits
         self._word = self._bit(_WORD)
-        self._before_classes = 0  # the classes of the last character that assertions use, as bits
+        self._before_classes = 0  # the classes that assertions test on the character before them, as bits
         self._classes: dict[str, int] = {}  # the results of `classes`
         # The rule states, by number. A state in `_reads` reads one character: the value is the class of the character,
-        # the next state and the rule. A state in `_passes` leads to other states without a character, under conditions.
+        # the next state and the rule. A state in `_branches` leads to others without a character, under conditions.
         # A state in `_ends` is the end of a match: the value is the rule.
         self._reads: dict[int, tuple[int, int, int]] = {}
-        self._passes: dict[int, list[tuple[Lookaround | WordBoundary | None, int, int]]] = {}
+        self._branches: dict[int, list[tuple[Lookaround | WordBoundary | None, int, int]]] = {}
         self._ends: dict[int, int] = {}
         self._rule_state_count = 0  # how many rule states there are
         starts = []
@@ -187,25 +187,25 @@ class Automaton:
                     after = self._build(part, after, rule)
                 return after
             case Choice(parts):
-                return self._pass(*((None, 0, self._build(part, after, rule)) for part in parts))
+                return self._add_branch(*((None, 0, self._build(part, after, rule)) for part in parts))
             case Repeat(part, least, most):
                 state = after
                 for count in range(most, 0, -1):
                     state = self._build(part, state, rule)
                     if count > least:
-                        state = self._pass((None, 0, state), (None, 0, after))
+                        state = self._add_branch((None, 0, state), (None, 0, after))
                 return state
             case Lookaround(one, ahead):
                 bit = self._bit(one)
                 self._before_classes |= 0 if ahead else bit
-                return self._pass((tree, bit, after))
+                return self._add_branch((tree, bit, after))
         self._before_classes |= self._word
-        return self._pass((tree, self._word, after))
+        return self._add_branch((tree, self._word, after))
 
-    def _pass(self, *ways: tuple[Lookaround | WordBoundary | None, int, int]) -> int:
+    def _add_branch(self, *ways: tuple[Lookaround | WordBoundary | None, int, int]) -> int:
         """Add a state that reads no character. Each of `ways` has a condition, its class, and the next state."""
         state = self._new()
-        self._passes[state] = list(ways)
+        self._branches[state] = list(ways)
         return state
 
     # Transitions.
@@ -286,7 +286,7 @@ class Automaton:
                 if rule is not None:
                     match_after = len(sources) - 1, rule
                     break
-            at = max(at + 1, last) if match_before is not None else at + 1
+            at = max(at + 1, last) if match_before is not None else at + 1  # after a match, try only a new candidate
         if checks:
             return Transition(tuple(checks), None, (), None, False, True, self.state(key))
         ended = bool(new) and not new[-1]
@@ -301,9 +301,9 @@ class Automaton:
     ) -> tuple[list[tuple[int, int, int]], set[int], bool]:
         """Follow a candidate through all states that read no character.
 
-        Returns the states that read the next character, the rules whose matches end at this position, and whether the
-        candidate may continue. `before` and `now` are the classes of the characters before and after the position.
-        `now` is None if the next character has not arrived.
+        Returns the entries of `_reads` for the states that read the next character, the rules whose matches end at this
+        position, and whether the candidate may continue. `before` and `now` are the classes of the characters before
+        and after the position. `now` is None if the next character has not arrived.
         """
         reads: list[tuple[int, int, int]] = []
         ends: set[int] = set()
@@ -318,7 +318,7 @@ class Automaton:
             elif state in self._ends:
                 ends.add(self._ends[state])
             else:
-                for assertion, bit, after in self._passes[state]:
+                for assertion, bit, after in self._branches[state]:
                     is_true = assertion is None or self._is_true(assertion, bit, before, now)
                     continues |= is_true is None
                     if is_true and after not in seen:
@@ -351,7 +351,7 @@ def _beginnings_of(rules: Sequence[Rule]) -> Callable[..., re.Match[str] | None]
 
 
 def _pattern(tree: Mapping[str, Any]) -> str:
-    """Return a pattern for a tree of characters. It also matches if the text ends after the first character."""
+    """Return a pattern for a tree of characters. It also matches if the text ends after one or more characters."""
     if "" in tree:
         return ""
     ways = ((re.escape(character), _pattern(more)) for character, more in tree.items())

@@ -46,7 +46,7 @@ class FrameError(Exception):
     """A frame that cannot be used. The client receives `answer`, which includes `fields`.
 
     If the client sends too many invalid frames, the websocket is closed with the `close_code` of the last error. An
-    error with the field `call_id` is about a decision or a result for which no call waits. The frame may only be late,
+    error with the field `call_id` is about a decision or a result for which no call waits. Perhaps the frame is late,
     so it is not counted as invalid.
     """
 
@@ -193,17 +193,17 @@ async def serve_websocket(
       `owner` in `runs`. Without `run_id`, the last run of this connection is sent.
     - Any other object is a message. `handler(message, session)` returns the run or the stream that answers it, or None.
 
-    The server sends each event as one frame, except the event types in `exclude`. At most `max_waiting` messages may
-    wait for their answer.
+    The server sends each event as one frame, except the event types in `exclude`. At most `max_waiting` messages and
+    `resume` frames may wait. A further one is dropped with the error `too_many`, and counts as an invalid frame.
 
     An invalid frame is answered with `{"error": {"code": …, "message": …}}`. If no call waits for the decision or the
     result in a frame, the error also has the `call_id`, and the frame is not counted as invalid. The 32nd invalid frame
     closes the connection with the code 1008. If that frame is binary, the code is 1003. If it has more than `max_frame`
     characters or `max_values` JSON values (None: unlimited), the code is 1009. Frames are parsed in the event loop.
 
-    If the handler raises ValueError, LookupError or TypeError, or the stream does so before its first event, the
-    message is treated as invalid. The websocket is closed with the code 1008, and the log reports the type and line of
-    the exception (`message_refused`). Other exceptions close the websocket with 1011 and are raised.
+    If the handler raises ValueError, LookupError, TypeError or RecursionError, or the stream does so before its first
+    event, the websocket is closed with the code 1008, without an error frame. The log reports the type and line of the
+    exception (`message_refused`). Any other exception, or a `StreamToolsError`, closes it with 1011 and is raised.
 
     When `shutdown` begins, the current answer may finish during the drain. Other messages are answered with the error
     code `ending` and the number of seconds `retry_after`. Then the websocket is closed with 1001. When the client
@@ -233,7 +233,7 @@ class _SocketConversation:
     reader: EventReader | None = None  # reads the current answer
     last_run: Run | None = None
     unanswered: int = 0  # number of messages that are not completely answered
-    is_cancelled: bool = False  # whether the client has cancelled the current answer
+    is_cancelled: bool = False  # whether the client has cancelled the current answer, or the drain has ended
     is_ending: bool = False  # whether the shutdown has begun
     answer_has_begun: bool = False  # after that, an exception is not caused by an invalid message
     close_code: int = websockets.NORMAL
@@ -299,9 +299,9 @@ class _SocketConversation:
                         await self._deliver_result(result)
                     case ApprovalFrame() as approval:
                         await self._decide(approval)
-                    case message:
+                    case frame:
                         try:
-                            messages.send_nowait(message)
+                            messages.send_nowait(frame)
                             self.unanswered += 1
                         except anyio.WouldBlock:
                             raise FrameError("too_many", "Too many messages wait; this one is dropped.") from None

@@ -4,7 +4,7 @@ With `execute="eager"`, a call runs in a background task while the model still w
 the turn is complete, and the next source event is read after they have ended. A step ends when all its calls have
 ended. It has one outcome for each call that has started, in call order.
 
-A call that does not start is pending. The reason is a limit of the run, a tool that has ended the run, or a call that
+A call that does not start is pending. Either a limit of the run was reached, a tool has ended the run, or the call
 waits for a decision.
 
 `StepRunner` passes events to `send` or returns them. It has no reference to the stream, which avoids a reference cycle.
@@ -38,8 +38,8 @@ class StepRunner:
 
     With `executes=False`, the stream runs no calls, and the guards do not count failed turns. `resumed` holds the
     pending calls of an earlier run. `make_runner` creates the `Runner` when the first calls run, because most runs have
-    no calls. `record` is called with the outcomes of each step. `dialects` are the dialects in which the history may be
-    neutralized.
+    no calls. `record` is called with the outcomes of each step. The history may contain markers of `dialects` that
+    were made harmless (neutralized).
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class StepRunner:
             group.start_soon(self._run_in_background, runner, calls, send)
             return []
         self._report_answer_end()
-        self._keep(runner, calls, await runner.run(calls, send))
+        self._store_outcomes(runner, calls, await runner.run(calls, send))
         return await self.end() if self._background_tasks else self.end_calls() + self.end_step()
 
     async def end(self) -> list[UIEvent]:
@@ -126,7 +126,7 @@ class StepRunner:
             return []
         known, waiting = self._outcomes, self._approvals.suspended
         if waiting:
-            self._put_back([call for call in self.running if call.id in waiting])
+            self._make_pending([call for call in self.running if call.id in waiting])
         unsent: list[UIEvent] = []
         if len(known) < len(self.running):
             outcomes, unsent = self._runner.close_calls([call for call in self.running if call.id not in known])
@@ -184,21 +184,21 @@ class StepRunner:
             observed.answer_completed()
 
     async def _run_in_background(self, runner: Runner, calls: list[ToolCall], send: Send) -> None:
-        self._keep(runner, calls, await runner.run(calls, send))
+        self._store_outcomes(runner, calls, await runner.run(calls, send))
         self._background_tasks -= 1
         if self._all_ended is not None and not self._background_tasks:
             self._all_ended.set()
 
-    def _keep(self, runner: Runner, calls: list[ToolCall], outcomes: Sequence[ToolOutcome]) -> None:
+    def _store_outcomes(self, runner: Runner, calls: list[ToolCall], outcomes: Sequence[ToolOutcome]) -> None:
         """Store the outcomes of `calls`. A call without an outcome has not started and becomes pending."""
         for outcome in outcomes:
             self._outcomes[outcome.call.id] = outcome
         if runner.stopped:
             self.guards.trip("tool_stop")
         if len(outcomes) < len(calls):
-            self._put_back([call for call in calls if call.id not in self._outcomes])
+            self._make_pending([call for call in calls if call.id not in self._outcomes])
 
-    def _put_back(self, calls: list[ToolCall]) -> None:
+    def _make_pending(self, calls: list[ToolCall]) -> None:
         """Make these calls pending, and remove them from the step."""
         self.machine.leave_pending(calls)
         pending = {call.id for call in calls}

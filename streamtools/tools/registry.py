@@ -205,13 +205,13 @@ class ToolRegistry:
           Ollama's chat response. It may also be that response as a dict, the message in it, or a list of calls. A
           string has no native calls, so it gives an empty list.
         - A failed or malformed call gets an outcome with an `error`, and the other calls still run. With
-          `fail_fast=True`, calls run sequentially, and no call runs after a failure.
+          `fail_fast=True`, calls run sequentially, and no call runs after a failure or after a tool that ends the run.
         - `concurrency` is the maximum number of calls that run at the same time. `timeout` is the time limit in seconds
           for each tool that has no timeout. `state` is passed to the tools in their `ToolContext`.
         - With a `ledger`, a recorded call does not run again. A ledger requires `run_id`, an id that the application
           stores with the response: servers repeat call ids in different responses.
 
-        Raises `UnreadableSource` for any other object, and ValueError for a ledger without `run_id`.
+        Raises `UnreadableSource` for a `response` of another type, and ValueError for a ledger without `run_id`.
         """
         if ledger is not None and run_id is None:
             raise ValueError("ledger= needs a run_id= that identifies this response, so that its calls run once")
@@ -254,10 +254,10 @@ class ToolRegistry:
         raise UnknownTool(name, f"no tool named {name[:64]!r}; {there_are}{hint}")
 
     def accepted_by(self, format: str) -> ToolRegistry:
-        """Return a registry of the tools that a provider accepts.
+        """Return a registry without the tools with a given JSON schema that the provider refuses.
 
-        A refused tool is removed and logged if it was defined with a JSON schema, for example by an MCP server. For any
-        other refused tool, `definitions` raises ValueError.
+        Such a tool, for example one of an MCP server, is logged. For any other refused tool, `definitions` raises
+        ValueError.
         """
         checked = [tool for tool in self if has_given_schema(tool)] if format == "anthropic" else []
         if refused := [tool.name for tool in checked if refused_parameter(tool) is not None]:

@@ -221,7 +221,7 @@ def input_of(function: Callable[..., Any], described: Mapping[str, str]) -> Inpu
     parameters = [parameter for parameter in parameters if parameter.name != context]
     body = body_of(function)
     declared = inspect.signature(getattr(body, "__func__", body)).parameters
-    hidden = set(declared) - {parameter.name for parameter in parameters}
+    hidden = set(declared) - {parameter.name for parameter in parameters}  # the model does not fill them
     if len(parameters) == 1 and _is_record(hints[parameters[0].name]):
         record = _record_input(parameters[0], hints[parameters[0].name])
         if record is not None:
@@ -292,7 +292,7 @@ def _record_input(parameter: inspect.Parameter, hint: Any) -> Input | None:
 def _keyword_input(
     parameters: Sequence[inspect.Parameter], hints: Mapping[str, Any], described: Mapping[str, str], hidden: set[str]
 ) -> Input:
-    """Return an `Input` that reads each parameter by name, and passes only the arguments that the call contains.
+    """Return an `Input` that reads each parameter by name, and passes the call's arguments and defaults of a `Field`.
 
     The fields of the pydantic model have generated names, and the parameter names are their aliases. So a parameter can
     have a name such as `schema` or `_x`, which pydantic refuses for a field. A call must not set a parameter in

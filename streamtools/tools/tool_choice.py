@@ -17,7 +17,7 @@ def parse_choice(value: ToolChoice | str | Mapping[str, Any] | None) -> ToolChoi
     """Parse a `tool_choice` in the format of OpenAI (chat completions and Responses), Anthropic or Gemini.
 
     None means `auto`. A string that is not the name of a mode is the name of a tool. Raises ValueError for any other
-    value.
+    value, and TypeError if its `type` is not hashable.
 
     >>> parse_choice("any")
     ToolChoice(mode='required', name=None)
@@ -61,14 +61,14 @@ def _parse_typed(value: Mapping[str, Any]) -> ToolChoice | None:
     kind = value.get("type", "function" if function else None)
     if kind not in ("function", "tool"):
         return ToolChoice(_MODES[kind]) if kind in _MODES else None
-    name = function.get("name") if isinstance(function, Mapping) else function or value.get("name")
+    name = function.get("name") if isinstance(function, Mapping) else (function or value.get("name"))
     return ToolChoice("tool", name) if isinstance(name, str) and name else None
 
 
 def _parse_gemini(value: Mapping[str, Any]) -> ToolChoice | None:
     """Parse a `functionCallingConfig` of Gemini. Returns None if it is invalid or not supported.
 
-    The mode ANY with one allowed name requires that tool. Several allowed names are not supported.
+    Allowed names are supported only for the mode ANY, and only one name: that tool is then required.
     """
     mode = _GEMINI_MODES.get(str(value["mode"]).upper())
     allowed = value.get("allowedFunctionNames") or value.get("allowed_function_names") or []

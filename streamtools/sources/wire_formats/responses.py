@@ -4,15 +4,15 @@ A response consists of output items, and an item of parts: texts, reasoning or a
 grow by deltas, and each part and then the item is done. The same content may arrive four times: in deltas, in the
 `done` event of its part, in the `done` event of its item, and in the terminal event. The adapter reports each piece of
 content when it first arrives. A later event adds only the content that was missing, because some servers send no deltas
-or lose some. The end of the turn holds the whole text. `StreamMachine` compares it with the reported text.
+or lose some. `ProviderCompleted` holds the whole text, which `StreamMachine` compares with the reported text.
 
-An event of a part is dropped if its sequence number is not higher than all earlier ones. Such events occur when a
-resumed stream starts before the position of the break. No event is dropped if a server sends no sequence numbers, or
-the same number for all events.
+An event is dropped if its sequence number is not higher than all earlier ones, unless it is an error or about a whole
+item or response. Such events occur when a resumed stream starts before the position of the break. No event is dropped
+if a server sends no sequence numbers, or the same number for all events.
 
 Items of hosted tools and of the client's built-in tools (computer, shell, patch) are forwarded unchanged. The next
 request must contain them. Annotations, audio, images and progress events of hosted tools are also forwarded. A refusal
-is reported as text, and the finish reason of its turn is "content_filter".
+is reported as text. If its response is complete, the finish reason is "content_filter".
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class Responses(FrameAdapter):
             if kind in CALLS:
                 self._items.begin(item, data, events)
             elif kind == "message":
-                if self._message_is_open:  # this event marks the end of the previous message
+                if self._message_is_open:  # the empty `SourceRaw` marks the end of the previous message
                     events.append(SourceRaw({}, _FORMAT, "text"))
                 self._message_is_open = True
 
@@ -162,12 +162,12 @@ class Responses(FrameAdapter):
         if kind in CALLS:
             self._items.write(item, item.pair_joiner.join(delta), events)
         else:
-            pairs = self._text if kind == "message" else self._thought
+            joiner = self._text if kind == "message" else self._thought
             self._begin_part(item, event)
-            self._append(item, pairs.join(delta), events)
+            self._append(item, joiner.join(delta), events)
 
     def _finish_part(self, kind: str, refusal: bool, event: dict[str, Any], events: list[SourceEvent]) -> None:
-        """Append the text or the arguments of a finished part that its deltas did not contain.
+        """Append the text of a finished part that its deltas did not contain, or record its arguments.
 
         Appends no text if the deltas contradict the text. `StreamMachine` then reports the mismatch.
         """
@@ -212,7 +212,7 @@ class Responses(FrameAdapter):
     def _finish_message(self, item: OutputItem, data: dict[str, Any], status: str, events: list[SourceEvent]) -> None:
         parts = objects(data.get("content"))
         text, received = text_of(parts), item.text
-        # With a `status`, `StreamMachine` compares the text of the whole response instead.
+        # In the terminal event (with a `status`), no text is added: `StreamMachine` compares the whole text.
         if not status and self._room >= 0 and text.startswith(received):
             self._text.reset()
             self._append(item, text[len(received) :], events)
@@ -306,7 +306,7 @@ _CHANGES = {
 """Maps an event of a part to three values: the kind of its item, whether the part is a refusal, and whether it ends."""
 _ENDS = {
     "response.completed": "completed",
-    "response.done": "completed",  # some gateways send it; the `status` of the response then replaces this value
+    "response.done": "completed",  # some gateways send it; the `status` of the response replaces "completed"
     "response.incomplete": "incomplete",
     "response.failed": "failed",
     "response.cancelled": "cancelled",
