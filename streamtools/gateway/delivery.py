@@ -131,7 +131,7 @@ class Delivery:
                 await self._request_answer(exchange.request)
         if self._deadline.cancelled_caught and not self._sending:
             if exchange.judge is not None:
-                exchange.judge.give_up()
+                exchange.judge.give_up()  # drops the text that waits for approval
             rest = await in_thread(partial(self._end, self._deadline_fault))
             while exchange.request is not None:  # the deadline has passed, so the request is not sent
                 self._begun = False

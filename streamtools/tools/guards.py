@@ -111,7 +111,7 @@ class GuardTracker:
         self.check_tokens(tokens)
         for number, call in enumerate(calls):
             if self.why is None:
-                self._count_call(call)
+                self._count_or_stop(call)
             if self.why is not None:
                 return number
         return len(calls)
@@ -134,7 +134,7 @@ class GuardTracker:
             if self._failed_turns >= (self.guards.failed_turns or math.inf):
                 self.trip("failed_turns")
 
-    def _count_call(self, call: ToolCall) -> None:
+    def _count_or_stop(self, call: ToolCall) -> None:
         guards, fingerprint = self.guards, call.fingerprint()
         self._repetitions = self._repetitions + 1 if fingerprint == self._last_fingerprint else 1
         self._last_fingerprint = fingerprint

@@ -56,13 +56,13 @@ class _Block(OpenCall):
 
     __slots__ = ("data", "kind", "texts")
 
-    def __init__(self, kind: str, key: str, start: dict[str, Any]) -> None:
-        given = start.get("input")  # the whole arguments, or {} if they arrive in deltas
+    def __init__(self, kind: str, key: str, data: dict[str, Any]) -> None:
+        given = data.get("input")  # the whole arguments, or {} if they arrive in deltas
         given = None if given in ("", {}) else given
-        signature = None if key else string(start.get("signature"))
-        super().__init__(key, string(start.get("id")), string(start.get("name")), given, signature)
+        signature = None if key else string(data.get("signature"))
+        super().__init__(key, string(data.get("id")), string(data.get("name")), given, signature)
         self.kind = kind
-        self.data = start  # the JSON object of the block
+        self.data = data  # the JSON object of the block
         self.executed = kind in _SERVER_TOOLS
         self.texts: dict[str, list[str]] = {}  # strings from deltas, by the field that they extend
 

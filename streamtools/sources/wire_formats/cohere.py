@@ -53,7 +53,7 @@ class Cohere(FrameAdapter):
                 self._add_reasoning(message.get("tool_plan"), events)
                 return isinstance(message.get("tool_plan"), str)
             case "tool-call-start" | "tool-call-delta":
-                return self._change_call(index, kind == "tool-call-start", message.get("tool_calls"), events)
+                return self._start_or_extend_call(index, kind == "tool-call-start", message.get("tool_calls"), events)
             case "tool-call-end":
                 if (call := self._calls.pop(index, None)) is not None:
                     call.close(events)
@@ -65,7 +65,7 @@ class Cohere(FrameAdapter):
                 return kind in _IGNORED
         return True
 
-    def _change_call(self, index: int | None, starts: bool, entry: Any, events: list[SourceEvent]) -> bool:
+    def _start_or_extend_call(self, index: int | None, starts: bool, entry: Any, events: list[SourceEvent]) -> bool:
         """Append the start or a piece of a call. Returns False if the event is not understood.
 
         `starts` is True for `tool-call-start`. `entry` is the value of `tool_calls`.
