@@ -63,9 +63,9 @@ async def read_body(
 
     If the body has more than 64 KiB, `read` is called in a thread, so that the event loop can serve other clients. Let
     `read` do everything that takes long with a large body, such as `chat(…)`, which reads the messages. `read` must not
-    wait for anything: it blocks the event loop, or pauses garbage collection. If `read` raises ValueError (as pydantic
-    and msgspec do), LookupError, TypeError or RecursionError, the body is treated as invalid. The log reports the type
-    and line of the exception (`body_refused`), because `read` may have a bug. This package's errors are not changed.
+    wait: during the call, the event loop is blocked or garbage collection is paused. If `read` raises ValueError (as
+    pydantic and msgspec do), LookupError, TypeError or RecursionError, the body is treated as invalid. The log reports
+    the type and line of the exception (`body_refused`), because `read` may have a bug. Package errors pass unchanged.
 
     Raises Starlette's HTTPException, which Starlette and FastAPI turn into a response. The status is 413 if the body
     has more than `max_body` bytes, or has more than 64 KiB and more than `max_values` JSON values. Pass

@@ -44,8 +44,8 @@ class MCPSession(Protocol):
 async def tools_of(session: MCPSession, *, prefix: str = "", **options: Unpack[ToolOptions]) -> list[Tool]:
     """Return the tools of a server, in the order of the server. `options` apply to all of them.
 
-    `prefix` is prepended to each name. A tool is skipped and logged if providers refuse its schema, or if its name with
-    a digest is taken. All tools after the first 1,000 are skipped, and so are all after 1 MiB of JSON of names,
+    `prefix` is prepended to each name. A tool is skipped and logged if providers refuse its schema, or if its name is
+    taken even with a digest. All tools after the first 1,000 are skipped, and so are all after 1 MiB of JSON of names,
     descriptions and schemas. This is logged once. Pages after the first 1,000 are not read. Raises session errors.
     """
     tools: dict[str, Tool] = {}
