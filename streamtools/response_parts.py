@@ -79,14 +79,14 @@ def split_blocks(written: list[Any], stop_reason: object = None) -> ResponsePart
 
 
 def _chat(kind: Literal["chat", "ollama"], message: dict[str, Any], finish_reason: object) -> ResponseParts:
-    listed, legacy = message.get("tool_calls"), legacy_call(message)
+    listed, legacy = message.get("tool_calls"), _legacy_call(message)
     listed = listed if isinstance(listed, list) else [listed] if listed else []
     return ResponseParts(
         kind, message, [to_plain(call) for call in (*listed, *([legacy] if legacy else []))], finish_reason
     )
 
 
-def legacy_call(message: Mapping[str, Any]) -> Any:
+def _legacy_call(message: Mapping[str, Any]) -> Any:
     """Return the `function_call` of a message, or None.
 
     Some servers send a `function_call` without content in every message. It is ignored.

@@ -62,17 +62,17 @@ class Markdown:
         """Begin a new text."""
         self.phase = INDENT
         self.fence = ""  # the character of the open fence; "" outside of a fence
-        self._fence_run = 0  # how many of these characters opened the fence
+        self._fence_length = 0  # how many of these characters opened the fence
         self._fence_column = 0  # the indentation of the fence
         # The number of back-ticks at the start of the line, which open a fence unless another back-tick follows in the
         # line. -1 while they are read, 0 if they open no fence.
-        self._opening = 0
+        self._opening_ticks = 0
         self._run = 0  # the length of the current run of back-ticks or fence characters
         self._digits = 0  # how many digits an ordinal has
         self._column = 0  # the current column, while the indentation is read
         self._listed = False  # whether the line has list markers
         self._quoted = False  # whether the line is a quote
-        self._ticks = 0  # how many back-ticks opened the current code span; 0 outside of one
+        self._span_ticks = 0  # how many back-ticks opened the current code span; 0 outside of one
         self._choose_searches()
 
     def position_kind(self, char: str) -> int:
@@ -81,10 +81,10 @@ class Markdown:
         A line feed has the kind of the next line, because a marker may begin with the line feed.
         """
         if char == "\n":
-            in_code = self.phase not in _AFTER_CLOSING if self.fence else self._opening > 0
+            in_code = self.phase not in _AFTER_CLOSING if self.fence else self._opening_ticks > 0
             return LINE_START | IN_CODE if in_code else LINE_START
         line_start = LINE_START if self.phase == INDENT and not self._listed else 0
-        return line_start | IN_CODE if self.fence or self._ticks or self._quoted else line_start
+        return line_start | IN_CODE if self.fence or self._span_ticks or self._quoted else line_start
 
     def seek(self, text: str, at: int, end: int) -> int:
         """Move over `text` from `at` to the next character that may begin a marker. Returns its index, or `end`."""
@@ -105,10 +105,10 @@ class Markdown:
                     at += 1
                     continue
                 if char == "`" and text[at + 1 : at + 2] not in ("", "`") and not (self.fence or self._quoted):
-                    self._opening = 0  # Fast path for `step`: most code spans begin with a single back-tick
-                    if self._ticks < 2:
-                        self._ticks = 1 - self._ticks
-                        self.search = starts.span_search if self._ticks else starts.text_search
+                    self._opening_ticks = 0  # Fast path for `step`: most code spans begin with a single back-tick
+                    if self._span_ticks < 2:
+                        self._span_ticks = 1 - self._span_ticks
+                        self.search = starts.span_search if self._span_ticks else starts.text_search
                     at += 1
                     continue
             elif phase == INDENT:
@@ -137,7 +137,7 @@ class Markdown:
             elif char == "`" and not (self.fence or self._quoted):
                 self._run = 0
                 return self._step_over_ticks(text, at)
-            elif char == "\\" and not (self.fence or self._quoted or self._ticks):
+            elif char == "\\" and not (self.fence or self._quoted or self._span_ticks):
                 self.phase = ESCAPE
             return at + 1
         if phase == INDENT:
@@ -149,7 +149,7 @@ class Markdown:
                 self._column += end - at
                 return end
             if char == "`" and not self.fence:
-                self._run, self._opening = 0, -1
+                self._run, self._opening_ticks = 0, -1
                 return self._step_over_ticks(text, at)
             return at + self._read_indent(char)
         if phase == TICKS and char == "`":
@@ -167,11 +167,11 @@ class Markdown:
     def end_line(self) -> None:
         """Move over the end of a line."""
         self.phase = INDENT
-        if self._quoted or self._ticks or self._opening:
-            if self._opening > 0:
-                self.fence, self._fence_run, self._fence_column = "`", self._opening, self._column
+        if self._quoted or self._span_ticks or self._opening_ticks:
+            if self._opening_ticks > 0:
+                self.fence, self._fence_length, self._fence_column = "`", self._opening_ticks, self._column
             self._quoted = False
-            self._ticks = self._opening = 0
+            self._span_ticks = self._opening_ticks = 0
             self._choose_searches()
         self._column = 0
         self._listed = False
@@ -186,7 +186,7 @@ class Markdown:
         if self._quoted:
             self.search = starts.quote_search
         else:
-            self.search = starts.span_search if self._ticks else starts.text_search
+            self.search = starts.span_search if self._span_ticks else starts.text_search
 
     # Each method below reads one character, or ends its phase before it. Returns whether it has read the character.
 
@@ -222,11 +222,11 @@ class Markdown:
 
     def _read_ticks(self, char: str) -> bool:
         run = self._run
-        self._opening = run if self._opening < 0 and run >= 3 else 0
-        if not self._ticks:
-            self._ticks = run
-        elif self._ticks == run:
-            self._ticks = 0
+        self._opening_ticks = run if self._opening_ticks < 0 and run >= 3 else 0
+        if not self._span_ticks:
+            self._span_ticks = run
+        elif self._span_ticks == run:
+            self._span_ticks = 0
         self.phase = BODY
         self._choose_searches()
         return False
@@ -257,7 +257,7 @@ class Markdown:
             self._run += 1
             return True
         if self._run >= 3:
-            self.fence, self._fence_run, self._fence_column = "~", self._run, self._column
+            self.fence, self._fence_length, self._fence_column = "~", self._run, self._column
             self._choose_searches()
         self.phase = BODY
         return False
@@ -267,7 +267,7 @@ class Markdown:
             if char == self.fence:
                 self._run += 1
                 return True
-            self.phase = CLOSED if self._run >= self._fence_run else BODY
+            self.phase = CLOSED if self._run >= self._fence_length else BODY
             return False
         if char == "\n":
             self.fence = ""
