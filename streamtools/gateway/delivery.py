@@ -43,6 +43,9 @@ _ABOUT_UPSTREAM = {
 """Headers of the upstream that are not forwarded, because a browser or a proxy would apply them to this server."""
 
 _MAX_JOINED_BYTES = 16384  # if more bytes wait, the reading task sends them immediately
+_PAUSE_S = 0.002
+"""A chunk that arrives this many seconds after the last one is sent immediately: no other chunk waits then. Without
+this, a second task sends it: 12 % more instructions for each delta of a gateway."""
 
 SHORTEST_SECRET = 16
 """The minimum length of a key that is overwritten in answers, in characters.
@@ -175,9 +178,15 @@ class Delivery:
             await self._send(rest, more=exchange.request is not None)
 
     async def _read(self, chunks: AsyncIterator[bytes]) -> None:
-        """Read the upstream's response. Sends the first bytes immediately. Later bytes wait for `_send_joined`."""
+        """Read the upstream's response.
+
+        Sends the first bytes and bytes after a pause immediately. Other bytes wait for `_send_joined`.
+        """
         exchange, pieces = self._exchange, self._pieces
+        received_at = monotonic()
         async for chunk in chunks:
+            now = monotonic()
+            waited, received_at = now - received_at > _PAUSE_S, now
             piece = exchange.feed(chunk)
             if exchange.judge is not None:
                 piece += await exchange.judge.decide()
@@ -186,7 +195,7 @@ class Delivery:
             elif piece:
                 pieces.append(piece)
                 self._size += len(piece)
-                if self._size > _MAX_JOINED_BYTES:
+                if waited or self._size > _MAX_JOINED_BYTES:
                     await self._send_message(self._joined_message)
                 elif len(pieces) == 1:
                     self._has_pieces.set()
