@@ -9,13 +9,11 @@ import subprocess
 import tempfile
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 from urllib.parse import unquote
-
-import anyio
 
 from streamtools.events import UIEvent
 from streamtools.runs import EventLog, RedisStore, Run, Runs
@@ -113,8 +111,10 @@ class _RedisLog:
             run = self.runs[key] = Run(None, run_id, owner, self.store)
             await self.store.begin(run, max_per_owner=None)
         await run.journal._append(event)
-        while self.store.process.leased[key].written < event.seq:  # noqa: ASYNC110
-            await anyio.sleep(0.001)
+        async with aclosing(self.read(key, after=event.seq - 1)) as stored:
+            async for written in stored:
+                if written.seq >= event.seq:
+                    break
         return event.seq
 
 
