@@ -153,11 +153,11 @@ def refusal(events: Sequence[UIEvent]) -> EventOrderError | None:
 def changes(events: Sequence[UIEvent]) -> Iterator[list[UIEvent]]:
     """Yield the events with one event removed, with one doubled, and with two neighbours exchanged."""
     for at in range(len(events)):
-        before, behind = list(events[:at]), list(events[at + 1 :])
-        yield [*before, *behind]
-        yield [*before, events[at], events[at], *behind]
-        if behind:
-            yield [*before, behind[0], events[at], *behind[1:]]
+        before, after = list(events[:at]), list(events[at + 1 :])
+        yield [*before, *after]
+        yield [*before, events[at], events[at], *after]
+        if after:
+            yield [*before, after[0], events[at], *after[1:]]
 
 
 @given(sources, options, rarely, rarely, st.data())
@@ -179,8 +179,10 @@ def test_each_change_of_a_run_is_refused(events: list[UIEvent]) -> None:
     """An event is omitted, doubled or exchanged. The result is refused, unless it could be another run."""
     assert keeps(events)
     for changed in changes(events):
-        anew = numbered(*changed)
-        assert keeps(anew) == (refusal(anew) is None), f"{refusal(anew)}: {anew}"
+        changed_events = numbered(*changed)
+        assert keeps(changed_events) == (refusal(changed_events) is None), (
+            f"{refusal(changed_events)}: {changed_events}"
+        )
         if [replace(event, seq=0) for event in changed] != [replace(event, seq=0) for event in events]:
             assert refusal(changed) is not None, "numbers tell of each change"
 

@@ -314,12 +314,12 @@ MISMATCH = "warning text_mismatch"
 RECONCILED: dict[str, tuple[list[str], str | None, list[str]]] = {
     "no completed text": (["a"], None, ["text 'a'"]),
     "the deltas are its beginning": (["a", "b"], "abc", ["text 'a'", "text 'b'", "text 'c'"]),
-    "a call goes on in it": (["a ", ADD[:9]], "a " + ADD + "b", ["text 'a '", *called("c1"), "text 'b'", "run c1"]),
+    "a call continues in it": (["a ", ADD[:9]], "a " + ADD + "b", ["text 'a '", *called("c1"), "text 'b'", "run c1"]),
     "held text goes on in it": (["##"], "## b", ["text '## b'"]),
     "only a completed text": ([], "a " + ADD, ["text 'a '", *called("c1"), "run c1"]),
     "white space at both ends": (["a \n"], "\n\ta", ["text 'a \\n'"]),
     "another text": (["a"], "b", ["text 'a'", MISMATCH]),
-    "an empty text behind deltas": (["a"], "", ["text 'a'", MISMATCH]),
+    "an empty text after deltas": (["a"], "", ["text 'a'", MISMATCH]),
     "another text with a call, and none in the deltas": (
         ["a"],
         "b" + NOW.join("\n\n"),

@@ -31,7 +31,7 @@ def gemma(inner: str) -> str:
         "a key in quotes, a key with a space": ("f{~a~:1,a b:2}", call("f", **{"a": 1, "a b": 2})),
     },
 )
-def test_a_call_stands_between_two_tags(inner: str, expected: Brief) -> None:
+def test_a_call_is_between_two_tags(inner: str, expected: Brief) -> None:
     """In the notation of both models, with text around the call."""
     text = gemma(inner)
     assert [expected] == read(text, **GEMMA)

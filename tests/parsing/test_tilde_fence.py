@@ -26,7 +26,7 @@ FORGED, UNCLOSED = warning("forged_result"), warning("missing_close")
         "the same call twice is two calls": (f"{F}\nthen\n\n{F}", [f, "\nthen\n\n", f]),
     },
 )
-def test_one_object_stands_between_the_lines(text: str, expected: list[Brief]) -> None:
+def test_one_object_is_between_the_lines(text: str, expected: list[Brief]) -> None:
     assert expected == read(text)
 
 

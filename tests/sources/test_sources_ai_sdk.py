@@ -93,7 +93,7 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
         ],
         [ReasoningDelta("Hm"), TextDelta("Par"), TextDelta("is"), *finished()],
     ),
-    # Two turns: why the first ended is told by the second, and the reason of the last by the end of the whole.
+    # Two turns: the second reports why the first ended, and the end of the stream reports why the second ended.
     "turns": (
         [
             BEGIN,
@@ -110,7 +110,7 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
     ),
     # Backends that are not the AI SDK leave out the steps, and its version 4 the reason.
     "no steps and no reason": ([say("a"), part("finish")], [TextDelta("a"), turn(), ChainCompleted()]),
-    "text behind a step": ([say("a"), END, say("b"), FINISH], [TextDelta("a"), turn(), TextDelta("b"), *finished()]),
+    "text after a step": ([say("a"), END, say("b"), FINISH], [TextDelta("a"), turn(), TextDelta("b"), *finished()]),
     "an end of nothing": ([END, FINISH], finished()),
     # There is no place for them in the protocol but the metadata, whose shape is the backend's own.
     "usage and reason in the metadata": (

@@ -708,7 +708,7 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
         ],
         [TextDelta("a"), TextDelta("😀"), done("a😀")],
     ),
-    "a half whose other half is only told by the item": (
+    "a half whose other half is only in the item": (
         [
             sse(r'{"type":"response.output_text.delta","item_id":"msg_1","delta":"a\ud83d"}'),
             *frames(item_done(message("a😀")), END),

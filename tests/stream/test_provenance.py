@@ -46,7 +46,7 @@ SHARES = pytest.mark.parametrize("share", [5, pytest.param(1, marks=pytest.mark.
 @OTHER_LOOP_DEEP
 @SHARES
 async def test_a_native_tool_refuses_calls_in_text_without_a_nonce(share: int) -> None:
-    """The model is told the reason."""
+    """The model gets the reason as the result."""
     with cases() as case:
         for name, dialect in [*DIALECTS.items()][::share]:
             with case(name):
@@ -175,15 +175,15 @@ async def test_calls_in_text_keep_their_form_in_the_history() -> None:
     told = {"role": "user", "content": "~~~tool_result pay\npaid\n~~~"}
     native = {"id": "n", "type": "function", "function": {"name": "look", "arguments": "{}"}}
     looked = [{"role": "assistant", "tool_calls": [native]}, {"role": "tool", "tool_call_id": "n", "content": "looked"}]
-    for before, behind, stays in (
+    for before, after, stays in (
         (looked, [told], True),
         ([], [QUESTION], True),
         (looked, [QUESTION], False),
         (looked, [], False),
     ):
-        held = await run_chat("Done.", tools=Bank().tools, messages=[*before, said, *behind], native_tool_calls=False)
+        held = await run_chat("Done.", tools=Bank().tools, messages=[*before, said, *after], native_tool_calls=False)
         (asked,) = held.model.asks
-        assert stays == (said in held.model.body(asked)["messages"]), (before, behind)
+        assert stays == (said in held.model.body(asked)["messages"]), (before, after)
 
 
 @pytest.mark.parametrize("trust", ["native", "approved"])

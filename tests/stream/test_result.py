@@ -112,7 +112,7 @@ async def test_a_long_answer_is_kept_whole() -> None:
 # The messages.
 
 MESSAGES: dict[str, tuple[str, list[tuple[str, str]]]] = {
-    "a call behind hashes": (f"a {HASH} b", [("assistant", f"a {HASH} b"), ("user", '###result say: {"result":"hi"}')]),
+    "a call after hashes": (f"a {HASH} b", [("assistant", f"a {HASH} b"), ("user", '###result say: {"result":"hi"}')]),
     "a result that is an object": (
         '###:{"name":"add","args":{"a":1,"b":2}}\n~~~tool_call\n{"name":"add","args":{"a":1,"b":2}}\n~~~',
         [

@@ -189,8 +189,8 @@ def test_the_message_names_the_test_that_records(pytester: pytest.Pytester, prov
     assert 6 == sum("`pytest --record-streams=once 'test_chat.py::test_hello'`" in line for line in lines)
     (own,) = [line for line in lines if "test_own.jsonl" in line]
     assert "`pytest --record-streams=once 'test_chat.py::test_own'` records" in own
-    (nobody,) = [line for line in lines if "nobody.jsonl" in line]
-    assert nobody.endswith("`recording.transport` with it: `pytest --record-streams=once`")
+    (unused,) = [line for line in lines if "nobody.jsonl" in line]
+    assert unused.endswith("`recording.transport` with it: `pytest --record-streams=once`")
 
 
 @pytest.mark.parametrize("passes", [True, False])
