@@ -160,7 +160,7 @@ def _rule_cases(writer: _Writer) -> Iterator[RuleCase]:
     yield RuleCase("values", "Values have the types in the schema of the tool.", writer.around(values))
     for content in (_CODE, "", " a ", "null", "12", '{"a": 1}', "a, b=[1]) 'x'", "\\u00e9 \\\\ \\"):
         arguments = {"path": "a b.py", "content": content}
-        if "\u2060" not in writer.call("write_file", arguments).text:  # the writer did not have to neutralise it
+        if "\u2060" not in writer.call("write_file", arguments).text:  # the writer did not have to neutralize it
             why = "A string arrives exactly as written, whatever it looks like."
             yield RuleCase("strings", why, writer.around(writer.call("write_file", arguments)))
     long = writer.call("write_file", {"path": "long.py", "content": _LONG})

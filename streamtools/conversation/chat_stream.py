@@ -23,14 +23,14 @@ from streamtools.conversation.request_writer import RequestOptions, RequestWrite
 from streamtools.errors import Code, check_word
 from streamtools.events import FollowUp, SourceWarning, Thinking
 from streamtools.history import Assistant, CallResult, Format, Message, Results, User, read_messages, write_messages
-from streamtools.history.calls_in_text import close_answered_calls, neutralise_quotations
+from streamtools.history.calls_in_text import close_answered_calls, neutralize_quotations
 from streamtools.history.formats import write_continuation
 from streamtools.history.pairing import pair_results
 from streamtools.history.parts import steps_to_history
 from streamtools.logs import Logger
 from streamtools.machine.state_machine import StreamMachine
 from streamtools.parsing.dialects import TAUGHT_DIALECTS, for_model
-from streamtools.parsing.dialects.neutralising import neutralise
+from streamtools.parsing.dialects.neutralizing import neutralize
 from streamtools.sources import events
 from streamtools.stream.options import OutputOptions, StreamOptions, output_type, parser_keywords, refuse_unknown
 from streamtools.stream.reading import EventSource
@@ -189,7 +189,7 @@ class Chat(ToolStream):
         self._steps_left -= 1
         self._guards.last_turn = self._steps_left == 0
         dialects, mode = self._writer.dialects, self._emulation.mode
-        history = neutralise_quotations(pair_results(self._messages, "cancelled"), dialects)
+        history = neutralize_quotations(pair_results(self._messages, "cancelled"), dialects)
         ask = Ask(tuple(history), tuple(self._registry), self._choice, self._body, dialects, mode != "off")
         if mode == "off" and self._fallback is not None:
             write = partial(self._write, ask)
@@ -269,7 +269,7 @@ class Chat(ToolStream):
         new = steps_to_history(steps)
         if complaint:
             self._retries_left -= 1
-            complaint = neutralise(complaint, self._writer.dialects)  # it may contain names that the model chose
+            complaint = neutralize(complaint, self._writer.dialects)  # it may contain names that the model chose
             new.append(User(f"{complaint}. Answer again, with the JSON value alone."))
         resumed = () if self._sent else self.result.resumed  # the first follow-up has the results of resumed calls
         messages = write_continuation(resumed, new, "openai", dialects=self._writer.dialects)

@@ -22,11 +22,11 @@ from streamtools.conversation.models.model import AUTO, Ask
 from streamtools.errors import Code
 from streamtools.events import SourceError
 from streamtools.history import System, calls_as_text
-from streamtools.history.calls_in_text import neutralise_quotations
+from streamtools.history.calls_in_text import neutralize_quotations
 from streamtools.json_values import Rejected, compact, decode_json
 from streamtools.parsing import parse
 from streamtools.parsing.dialects import Dialect
-from streamtools.parsing.dialects.neutralising import neutralise_all, restore
+from streamtools.parsing.dialects.neutralizing import neutralize_all, restore
 from streamtools.parsing.dialects.writing import write_json
 from streamtools.tools import Tool, ToolChoice
 
@@ -81,7 +81,7 @@ class ModelDecision(NamedTuple):
 def write_question(tools: Sequence[Tool], choice: ToolChoice, quoted: str = "") -> str:
     """Return the system prompt of a decision request. `quoted` is the application's system prompt to quote, or ""."""
     defined = [{"name": tool.name, "description": tool.description, "parameters": tool.parameters} for tool in tools]
-    described = neutralise_all(defined, [_DECISIONS])
+    described = neutralize_all(defined, [_DECISIONS])
     lines = [
         "You decide whether tools have to be called before the conversation below can be answered.",
         "Ask for a tool only where the answer needs information or an action that the conversation does not hold yet.",
@@ -120,7 +120,7 @@ def ask_for_decision(ask: Ask, *, quote_system: bool, options: Mapping[str, Any]
     """
     system = "\n\n".join(message.text for message in ask.history if isinstance(message, System))
     question = write_question(ask.tools, ask.tool_choice, system if quote_system else "")
-    history = neutralise_quotations(ask.history, [_DECISIONS])
+    history = neutralize_quotations(ask.history, [_DECISIONS])
     history = calls_as_text(history, reserved=[_DECISIONS])
     kept = without(ask.options, _TOOL_OPTIONS + _ANSWER_OPTIONS)
     return Ask(

@@ -18,7 +18,7 @@ from streamtools.history import Message, System, read_messages
 from streamtools.history.content import string_at
 from streamtools.json_values import compact as compact_json
 from streamtools.parsing.dialects import Dialect, choose_dialects
-from streamtools.parsing.dialects.neutralising import neutralise, neutralise_all
+from streamtools.parsing.dialects.neutralizing import neutralize, neutralize_all
 from streamtools.tools import Tool, ToolRegistry
 from streamtools.tools.definitions import write_line
 from streamtools.tools.registry import ToolsLike
@@ -137,7 +137,7 @@ def _write_section(registry: ToolRegistry, enabled: list[Dialect], *, short: boo
     parts = [
         "You can use these tools:",
         "\n".join(describe(tool, enabled) for tool in registry),
-        enabled[0].instructions(first.name, neutralise_all(sample_arguments(first)[0], enabled)).rstrip("\n"),
+        enabled[0].instructions(first.name, neutralize_all(sample_arguments(first)[0], enabled)).rstrip("\n"),
     ]
     if examples:
         parts += ["This is how it goes:", *(_transcript(example, registry, enabled) for example in examples)]
@@ -151,13 +151,13 @@ def _write_section(registry: ToolRegistry, enabled: list[Dialect], *, short: boo
 
 def _describe(tool: Tool, enabled: list[Dialect]) -> str:
     described = {"description": tool.description, "parameters": tool.parameters}
-    written = compact_json({"name": tool.name, **neutralise_all(described, enabled)})
-    return neutralise(written, [replace(dialect, reserved_patterns=()) for dialect in enabled])
+    written = compact_json({"name": tool.name, **neutralize_all(described, enabled)})
+    return neutralize(written, [replace(dialect, reserved_patterns=()) for dialect in enabled])
 
 
 def _describe_in_line(tool: Tool, enabled: list[Dialect]) -> str:
     line, name_end = write_line(tool), len(f"- {tool.name}(")
-    return line[:name_end] + neutralise(line[name_end:], enabled)
+    return line[:name_end] + neutralize(line[name_end:], enabled)
 
 
 def _transcript(example: Example, registry: ToolRegistry, enabled: list[Dialect]) -> str:
@@ -169,8 +169,8 @@ def _texts_of(example: Example, registry: ToolRegistry, enabled: list[Dialect]) 
     """Return the texts of an example's question, call, result and answer. Raises `UnknownTool`."""
     name = registry.find(example.name).name
     result = example.result if isinstance(example.result, str) else compact_json(example.result)
-    call = enabled[0].write_call(name, neutralise_all(dict(example.arguments), enabled))
-    return example.question, call, enabled[0].write_result(name, neutralise(result, enabled)), example.answer
+    call = enabled[0].write_call(name, neutralize_all(dict(example.arguments), enabled))
+    return example.question, call, enabled[0].write_result(name, neutralize(result, enabled)), example.answer
 
 
 def _made_examples(registry: ToolRegistry, enabled: list[Dialect]) -> list[Example]:
@@ -180,7 +180,7 @@ def _made_examples(registry: ToolRegistry, enabled: list[Dialect]) -> list[Examp
     examples = []
     for (tool, arguments), result in zip(pairs, _RESULTS, strict=False):
         values = ", ".join(value if isinstance(value, str) else compact_json(value) for value in arguments.values())
-        question = f"What does {tool.name} say" + (f" about {neutralise(values, enabled)}?" if values else "?")
+        question = f"What does {tool.name} say" + (f" about {neutralize(values, enabled)}?" if values else "?")
         examples.append(Example(question, tool.name, arguments, result, f"It says {result}."))
     return examples
 

@@ -42,7 +42,7 @@ from streamtools.outputs.non_streaming import error_body
 from streamtools.outputs.openai_chunks import OpenAIEncoder
 from streamtools.outputs.responses_events import ResponsesEncoder
 from streamtools.parsing.dialects import Dialect
-from streamtools.parsing.dialects.neutralising import restore
+from streamtools.parsing.dialects.neutralizing import restore
 from streamtools.sources.provider_terms import read_fault
 
 _log = Logger(__name__)

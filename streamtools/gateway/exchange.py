@@ -150,7 +150,7 @@ class RewrittenExchange(Exchange):
         self.request = self._write()
         written = self.request.body
         # Whether the request contains neutralized text: with U+2060 inserted, so that repeated text makes no call.
-        self._neutralised = b"\xe2\x81\xa0" in written or b"\\u2060" in written
+        self._neutralized = b"\xe2\x81\xa0" in written or b"\\u2060" in written
         self._tools = as_tools(self._client_request.tools) if self._plan.dialects else ()
         self._answer = self._make_answer()
         self.has_fallback = bool(settings.fallbacks)
@@ -232,7 +232,7 @@ class RewrittenExchange(Exchange):
         calls_at_end = bool(settings.fallbacks) or self.judge is not None  # no part of a call is sent earlier
         drops_calls = request.choice.mode == "none" and plan.taught is not None
         options: dict[str, Any] = {
-            "call_deltas": not (self._neutralised or calls_at_end),
+            "call_deltas": not (self._neutralized or calls_at_end),
             "on_malformed": settings.on_malformed,
             "limits": settings.limits,
             "text_rules": settings.text_rules,
@@ -252,7 +252,7 @@ class RewrittenExchange(Exchange):
                 new_id=settings.new_answer_id,
                 now=settings.now,
             ),
-            dialects=plan.dialects if self._neutralised else (),
+            dialects=plan.dialects if self._neutralized else (),
             max_calls=0 if drops_calls else None if request.parallel else 1,
             shows_malformed=self.client != "anthropic",
             checks_native_ids=plan.native is None,

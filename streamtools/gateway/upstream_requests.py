@@ -20,7 +20,7 @@ from streamtools.conversation.models.providers import OLLAMA_OPTIONS
 from streamtools.conversation.prompts import Example, add_teaching, augment_system_prompt, few_shot
 from streamtools.gateway.client_requests import ClientRequest, as_tools, cached, definitions_of, tools_of
 from streamtools.history import Assistant, Message, Origin, User, calls_as_text, write_messages
-from streamtools.history.calls_in_text import neutralise_turn
+from streamtools.history.calls_in_text import neutralize_turn
 from streamtools.history.pairing import pair_results
 from streamtools.limits import DEFAULT_LIMITS
 from streamtools.logs import Logger
@@ -34,7 +34,7 @@ from streamtools.parsing.dialects import (
     for_model,
     tilde_fence,
 )
-from streamtools.parsing.dialects.neutralising import neutralise, neutralise_all
+from streamtools.parsing.dialects.neutralizing import neutralize, neutralize_all
 from streamtools.tools.schemas import inline
 
 _log = Logger(__name__)
@@ -169,7 +169,7 @@ def write_request(
         _append_instructions(body["messages"], instructions_for(request, plan))
     body["messages"] += more
     if plan.taught is None:
-        body |= neutralise_all(_tools(request), plan.dialects) if plan.dialects else _tools(request)
+        body |= neutralize_all(_tools(request), plan.dialects) if plan.dialects else _tools(request)
     if api == "openai":
         body |= request.options | {"stream": request.streamed}
         requested = request.body.get("stream_options") if request.client == "openai" else None
@@ -235,14 +235,14 @@ def _history_for(request: ClientRequest, plan: CallPlan, examples: bool | Sequen
     """
     history = request.history
     if plan.dialects:
-        history = [_neutralised(message, plan.dialects) for message in history]
+        history = [_neutralized(message, plan.dialects) for message in history]
     if plan.taught is None:
         return history
     taught = _teach(pair_results(history, "cancelled"), request, plan.dialects, examples)
     return calls_as_text(taught, plan.taught, reserved=plan.dialects)
 
 
-def _neutralised(message: Message, dialects: Sequence[Dialect]) -> Message:
+def _neutralized(message: Message, dialects: Sequence[Dialect]) -> Message:
     """Return `message` with neutralized text: text that makes no call if the model repeats it.
 
     Results are not changed, because `calls_as_text` and `write_messages` neutralize them.
@@ -250,12 +250,12 @@ def _neutralised(message: Message, dialects: Sequence[Dialect]) -> Message:
     if isinstance(message, User):
         content = message.content
         if isinstance(content, str):
-            return replace(message, content=neutralise(content, dialects))
+            return replace(message, content=neutralize(content, dialects))
         texts = [(part, part.get("text")) for part in content]
-        parts = [part | {"text": neutralise(text, dialects)} if isinstance(text, str) else part for part, text in texts]
+        parts = [part | {"text": neutralize(text, dialects)} if isinstance(text, str) else part for part, text in texts]
         return replace(message, content=parts)
     if isinstance(message, Assistant):
-        return neutralise_turn(message, dialects)
+        return neutralize_turn(message, dialects)
     return message
 
 

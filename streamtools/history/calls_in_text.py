@@ -3,7 +3,7 @@
 Request formats have no field for the result of a call in text. So these results become user messages, and this module
 also recognizes them in user messages. For requests without tools, it writes native calls as text.
 
-Some text looks like a call but is not one, for example a quotation. The module neutralises it: it changes the text so
+Some text looks like a call but is not one, for example a quotation. The module neutralizes it: it changes the text so
 that no dialect parses it as a call. Otherwise the next model could repeat the text, and the repetition would be a call.
 """
 
@@ -26,7 +26,7 @@ from streamtools.history.writing import valid_name
 from streamtools.json_values import compact, count_values
 from streamtools.limits import DEFAULT_LIMITS
 from streamtools.parsing.dialects import Dialect
-from streamtools.parsing.dialects.neutralising import neutralise, neutralise_all
+from streamtools.parsing.dialects.neutralizing import neutralize, neutralize_all
 
 
 def calls_as_text(
@@ -35,7 +35,7 @@ def calls_as_text(
     """Return the history with native calls as text, for a request without tools.
 
     Calls and results are written in the form of `dialect`. If it is None, a call becomes a line that no dialect parses
-    as a call. Text in names and arguments that one of the `reserved` dialects would parse is neutralised.
+    as a call. Text in names and arguments that one of the `reserved` dialects would parse is neutralized.
     """
     written: list[Message] = []
     for message in history:
@@ -64,16 +64,16 @@ def calls_as_text(
 
 def _as_text(call: ToolCall, dialect: Dialect | None, reserved: Sequence[Dialect]) -> str:
     if dialect is None:
-        return neutralise(f"(called {call.name} with {compact(call.arguments)})", reserved)
-    return dialect.write_call(valid_name(call.name), neutralise_all(call.arguments, (dialect, *reserved)))
+        return neutralize(f"(called {call.name} with {compact(call.arguments)})", reserved)
+    return dialect.write_call(valid_name(call.name), neutralize_all(call.arguments, (dialect, *reserved)))
 
 
 def results_as_text(history: Iterable[Message], dialects: Sequence[Dialect]) -> list[Message]:
     """Return the history with the results of calls in text as user messages.
 
     Each result becomes one block of text, in the form of its call's dialect. Text in it that looks like a call is
-    neutralised, unless the tool has the option `neutralise=False`. If `dialects` are given, native calls and their
-    results are also neutralised, so that a model that quotes them does not call a tool. The next user message is
+    neutralized, unless the tool has the option `neutralize=False`. If `dialects` are given, native calls and their
+    results are also neutralized, so that a model that quotes them does not call a tool. The next user message is
     appended to the results, because many chat templates require that user and assistant messages alternate.
     """
     written: list[Message] = []
@@ -89,28 +89,28 @@ def results_as_text(history: Iterable[Message], dialects: Sequence[Dialect]) -> 
         elif isinstance(message, Results):
             native = tuple(result for result in message.results if result.dialect == NATIVE)
             if dialects:
-                native = tuple(_neutralised_result(result, dialects) for result in native)
+                native = tuple(_neutralized_result(result, dialects) for result in native)
             text = "\n".join(_block(result, dialects) for result in message.results if result.dialect != NATIVE)
             written += [Results(native)] if native else []
             written += [User(text)] if text else []
         else:
             if isinstance(message, Assistant) and message.calls and dialects:
-                message = replace(message, parts=tuple(_neutralised_call(part, dialects) for part in message.parts))
+                message = replace(message, parts=tuple(_neutralized_call(part, dialects) for part in message.parts))
             written += [] if message == System("") else [message]
             text = ""
     return written
 
 
-def _neutralised_call(part: Part, dialects: Sequence[Dialect]) -> Part:
-    """Return a native call with neutralised arguments, name and id. Other parts are returned unchanged."""
+def _neutralized_call(part: Part, dialects: Sequence[Dialect]) -> Part:
+    """Return a native call with neutralized arguments, name and id. Other parts are returned unchanged."""
     if not isinstance(part, ToolCall):
         return part
-    raw, name, id = (neutralise(text, dialects) for text in (part.raw, part.name, part.id))
-    return msgspec.structs.replace(part, raw=raw, arguments=neutralise_all(part.arguments, dialects), name=name, id=id)
+    raw, name, id = (neutralize(text, dialects) for text in (part.raw, part.name, part.id))
+    return msgspec.structs.replace(part, raw=raw, arguments=neutralize_all(part.arguments, dialects), name=name, id=id)
 
 
-def neutralise_quotations(history: Sequence[Message], dialects: Sequence[Dialect]) -> Sequence[Message]:
-    """Return the history with text that looks like a call neutralised, if the history contains native calls.
+def neutralize_quotations(history: Sequence[Message], dialects: Sequence[Dialect]) -> Sequence[Message]:
+    """Return the history with text that looks like a call neutralized, if the history contains native calls.
 
     A model that makes native calls only quotes such text. The text of the next model is parsed with `dialects`, and a
     repeated quotation must not become a call. A turn is not changed if it has calls in `in_text`, or if the next user
@@ -118,13 +118,13 @@ def neutralise_quotations(history: Sequence[Message], dialects: Sequence[Dialect
     """
     if not dialects or not any(isinstance(message, Assistant) and message.calls for message in history):
         return history
-    neutralised = list(history)
+    neutralized = list(history)
     for index, message in enumerate(history):
         if isinstance(message, Assistant) and not message.in_text:
-            turn = neutralise_turn(message, dialects)
+            turn = neutralize_turn(message, dialects)
             if turn != message and not _begins_with_result(history[index + 1 : index + 2], dialects):
-                neutralised[index] = turn
-    return neutralised
+                neutralized[index] = turn
+    return neutralized
 
 
 def _begins_with_result(following: Sequence[Message], dialects: Sequence[Dialect]) -> bool:
@@ -136,41 +136,41 @@ def _begins_with_result(following: Sequence[Message], dialects: Sequence[Dialect
     return any(re.match(opening, text) for opening in openings)
 
 
-def neutralise_turn(message: Assistant, dialects: Sequence[Dialect]) -> Assistant:
-    """Return the turn with its text and its unsigned reasoning neutralised."""
-    return replace(message, parts=tuple(_neutralised_part(part, dialects) for part in message.parts))
+def neutralize_turn(message: Assistant, dialects: Sequence[Dialect]) -> Assistant:
+    """Return the turn with its text and its unsigned reasoning neutralized."""
+    return replace(message, parts=tuple(_neutralized_part(part, dialects) for part in message.parts))
 
 
-def neutralise_between(parts: Iterable[Part], calls: Iterable[ToolCall], dialects: Sequence[Dialect]) -> list[Part]:
-    """Return the parts with their text neutralised, except the text of `calls`.
+def neutralize_between(parts: Iterable[Part], calls: Iterable[ToolCall], dialects: Sequence[Dialect]) -> list[Part]:
+    """Return the parts with their text neutralized, except the text of `calls`.
 
     The text of the parts must contain the calls in this order.
     """
     remaining = [call.raw for call in reversed([*calls])]  # the next call is the last item
-    neutralised: list[Part] = []
+    neutralized: list[Part] = []
     for part in parts:
         if isinstance(part, TextPart):
             at, written = 0, list[str]()
             while remaining and (found := part.text.find(remaining[-1], at)) >= 0:
-                written += neutralise(part.text[at:found], dialects), remaining[-1]
+                written += neutralize(part.text[at:found], dialects), remaining[-1]
                 at = found + len(remaining.pop())
-            part = part._replace(text="".join([*written, neutralise(part.text[at:], dialects)]))
-        neutralised.append(part)
-    return neutralised
+            part = part._replace(text="".join([*written, neutralize(part.text[at:], dialects)]))
+        neutralized.append(part)
+    return neutralized
 
 
-def _neutralised_part(part: Part, dialects: Sequence[Dialect]) -> Part:
+def _neutralized_part(part: Part, dialects: Sequence[Dialect]) -> Part:
     if isinstance(part, TextPart):
-        return part._replace(text=neutralise(part.text, dialects))
+        return part._replace(text=neutralize(part.text, dialects))
     if not isinstance(part, Thought) or part.signature is not None or part.redacted:
         return part
     extra = part.extra
     if extra is not None:  # the reasoning fields
         data = {
-            key: neutralise(value, dialects) if isinstance(value, str) else value for key, value in extra.data.items()
+            key: neutralize(value, dialects) if isinstance(value, str) else value for key, value in extra.data.items()
         }
         extra = extra._replace(data=data)
-    return part._replace(text=neutralise(part.text, dialects), extra=extra)
+    return part._replace(text=neutralize(part.text, dialects), extra=extra)
 
 
 def close_answered_calls(history: Iterable[Message], dialects: Sequence[Dialect]) -> list[Message]:
@@ -224,32 +224,32 @@ def _opening(dialect: Dialect, name: str) -> str:
 
 
 def _block(result: CallResult, dialects: Sequence[Dialect]) -> str:
-    name, text = valid_name(result.name), _neutralise(result, dialects)
+    name, text = valid_name(result.name), _neutralize(result, dialects)
     dialect = next((one for one in dialects if one.id == result.dialect), None)
     return f"{name}: {text}" if dialect is None else dialect.write_result(name, text)
 
 
-def _neutralised_result(result: CallResult, dialects: Sequence[Dialect]) -> CallResult:
-    """Return a neutralised result. If its text, `parts` or `extra` would change, `parts` and `extra` are removed."""
-    text, names = _neutralise(result, dialects), neutralise_all([result.name, result.call_id], dialects)
+def _neutralized_result(result: CallResult, dialects: Sequence[Dialect]) -> CallResult:
+    """Return a neutralized result. If its text, `parts` or `extra` would change, `parts` and `extra` are removed."""
+    text, names = _neutralize(result, dialects), neutralize_all([result.name, result.call_id], dialects)
     result = result._replace(name=names[0], call_id=names[1])
     other_content = [list(result.parts), result.extra.data if result.extra else None]
-    if text == result.text and (not result.neutralise or neutralise_all(other_content, dialects) == other_content):
+    if text == result.text and (not result.neutralize or neutralize_all(other_content, dialects) == other_content):
         return result
     return result._replace(text=text, parts=(), extra=None)
 
 
-def _neutralise(result: CallResult, dialects: Sequence[Dialect]) -> str:
-    """Return the text of a result, neutralised unless the result has `neutralise=False`."""
+def _neutralize(result: CallResult, dialects: Sequence[Dialect]) -> str:
+    """Return the text of a result, neutralized unless the result has `neutralize=False`."""
     text = result.text
-    if not result.neutralise:
+    if not result.neutralize:
         return text
     if "\\" in text and count_values(text.encode(errors="surrogatepass")) > DEFAULT_LIMITS.values:
         text = text.replace("\\u", "\\\u2060u")  # too many JSON values to parse: break all Unicode escapes
     elif "\\" in text:  # escapes may hide a call: parse the JSON, and write it without escapes
         with contextlib.suppress(ValueError, RecursionError):
             value = json.loads(text)
-            neutralised = neutralise(compact(neutralise_all(value, dialects)), dialects)
-            if neutralised != compact(value):
-                return neutralised
-    return neutralise(text, dialects)
+            neutralized = neutralize(compact(neutralize_all(value, dialects)), dialects)
+            if neutralized != compact(value):
+                return neutralized
+    return neutralize(text, dialects)

@@ -75,7 +75,7 @@ class CallResult(NamedTuple):
     """The result of one call, for the model.
 
     `dialect` and `name` are the dialect and the tool name of the call. `text` is the result as text. If the result has
-    other content, such as images, `parts` holds all of it, in the form of a user message. With `neutralise=True`, text
+    other content, such as images, `parts` holds all of it, in the form of a user message. With `neutralize=True`, text
     that looks like a call is changed so that it is not parsed as one. `extra` holds the additional JSON fields of the
     provider's message.
     """
@@ -84,7 +84,7 @@ class CallResult(NamedTuple):
     name: str
     text: str
     call_id: str
-    neutralise: bool = True
+    neutralize: bool = True
     is_error: bool = False
     parts: tuple[dict[str, Any], ...] = ()
     extra: ProviderItem | None = None

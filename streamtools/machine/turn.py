@@ -18,7 +18,7 @@ from streamtools.machine.output_text import OutputText
 from streamtools.parsing import DIALECTS, Parser
 from streamtools.parsing.call_events import BROKEN_OFF
 from streamtools.parsing.dialects import Dialects, auto_as_near_misses, enabled_dialects, is_default
-from streamtools.parsing.dialects.neutralising import neutralise
+from streamtools.parsing.dialects.neutralizing import neutralize
 from streamtools.parsing.options import Options, ParserKeywords
 from streamtools.typed import OutputType
 
@@ -285,7 +285,7 @@ class Turn:
         # Without the calls that were in it, the text may look like a call that the model did not make.
         if len(parser.calls) != len(calls) or any(isinstance(event, Thinking) and not calls for event in read):
             parser = Parser(self._dialects, self._tools, **options)
-            written = neutralise(written, self._enabled)
+            written = neutralize(written, self._enabled)
         parser.calls[:] = calls
         self._set_parser(parser)
         self._continues = True

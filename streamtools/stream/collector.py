@@ -163,7 +163,7 @@ class Collector:
         self.result.outcomes += outcomes
         for outcome in outcomes:
             failed = outcome.error is not None
-            self._results[outcome.call.id] = _result(outcome.call, outcome.text, outcome.neutralise, is_error=failed)
+            self._results[outcome.call.id] = _result(outcome.call, outcome.text, outcome.neutralize, is_error=failed)
 
     def _add(self, event: Event) -> None:
         result = self.result
@@ -280,8 +280,8 @@ class Collector:
         self._results[error.call_id] = CallResult(error.dialect, "error", text, error.call_id, is_error=True)
 
 
-def _result(call: ToolCall, text: str, neutralise: bool = True, *, is_error: bool) -> CallResult:
-    return CallResult(call.dialect, call.name, text, call.id, neutralise, is_error)
+def _result(call: ToolCall, text: str, neutralize: bool = True, *, is_error: bool) -> CallResult:
+    return CallResult(call.dialect, call.name, text, call.id, neutralize, is_error)
 
 
 class StepParts:
@@ -369,9 +369,9 @@ class StepParts:
             if call.dialect != NATIVE and call.raw:
                 _remove_raw(parts, call.raw)
         if self._has_gaps:
-            from streamtools.history.calls_in_text import neutralise_between
+            from streamtools.history.calls_in_text import neutralize_between
 
-            parts = neutralise_between(parts, calls, dialects)
+            parts = neutralize_between(parts, calls, dialects)
         return parts
 
     def _end_text(self, extra: ProviderItem | None = None) -> None:

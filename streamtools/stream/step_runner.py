@@ -24,7 +24,7 @@ from streamtools.calls import ToolCall
 from streamtools.events import UIEvent
 from streamtools.machine.state_machine import StreamMachine
 from streamtools.parsing.dialects import Dialect
-from streamtools.parsing.dialects.neutralising import restore
+from streamtools.parsing.dialects.neutralizing import restore
 from streamtools.tools import ToolOutcome
 from streamtools.tools.approvals import Approvals, Resumption, Suspension
 from streamtools.tools.guards import GuardTracker

@@ -29,7 +29,7 @@ from streamtools.machine.state_machine import StreamMachine
 from streamtools.parsing import Parser, parse
 from streamtools.parsing.declared import Declared
 from streamtools.parsing.dialects import Dialect, choose_dialects
-from streamtools.parsing.dialects.neutralising import restore
+from streamtools.parsing.dialects.neutralizing import restore
 from streamtools.parsing.markers import LineEnd, Maybe, OneOf
 
 if TYPE_CHECKING:

@@ -51,7 +51,7 @@ class ToolOutcome(msgspec.Struct, frozen=True, kw_only=True):
     - `elapsed` is the duration of the call, in seconds.
     - `stop` is True if the tool ends the run. `abandoned` is True if the thread of the tool could not be stopped and
       still runs.
-    - `neutralise` is True if `text` must be neutralised before it is sent to the model as part of a user message. Text
+    - `neutralize` is True if `text` must be neutralized before it is sent to the model as part of a user message. Text
       that looks like a call is then changed so that it is not parsed as one.
     - `exception` is the exception that the tool raised, with its traceback, or the error that replaces it, such as
       `ToolTimeout`. It is available in this process only: events and stored runs do not contain it.
@@ -65,7 +65,7 @@ class ToolOutcome(msgspec.Struct, frozen=True, kw_only=True):
     elapsed: float
     stop: bool = False
     abandoned: bool = False
-    neutralise: bool = True
+    neutralize: bool = True
     exception: BaseException | None = None
 
     def __repr__(self) -> str:

@@ -87,7 +87,7 @@ class Execution:
             message=message if isinstance(message, str) and message else None,
             elapsed=self._elapsed(),
             stop=written.stop,
-            neutralise=tool.neutralise,
+            neutralize=tool.neutralize,
         )
 
     def failed(self, code: Code, text: str, error: ToolCallFailed | None = None) -> ToolOutcome:

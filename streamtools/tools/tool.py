@@ -60,7 +60,7 @@ class ToolOptions(TypedDict, total=False):
     """The timeout of one call, in seconds. None means the timeout of the run, and `math.inf` means no timeout."""
     sequential: bool
     """Whether the tool must run alone, while no other tool runs. Default: False."""
-    neutralise: bool
+    neutralize: bool
     """Whether to change text that looks like a call in results that are sent to the model as user messages. If the
     model repeats such a result, no call is then parsed from it. Default: True."""
     requires_approval: RequiresApproval
@@ -140,7 +140,7 @@ class Tool(Generic[P, R]):
         if self.timeout is not None and not self.timeout > 0:
             raise ValueError(f"tool {self.name!r}: timeout must be a positive number of seconds, got {self.timeout!r}")
         self.sequential = options.get("sequential", False)
-        self.neutralise = options.get("neutralise", True)
+        self.neutralize = options.get("neutralize", True)
         self.requires_approval = options.get("requires_approval", False)
         self.client = options.get("client", False)
         self.trust = options.get("trust", "text")

@@ -194,9 +194,9 @@ def histories(draw: st.DrawFn) -> list[Message]:
                 if draw(st.booleans()) and not draw(st.booleans()):
                     history.append(User("Meanwhile."))
                 failed = call.name not in ("f", "g") or draw(st.booleans())  # no tool with an invalid name has a result
-                text, neutralise = draw(odd_text), draw(st.booleans())
-                neutralise = neutralise or call.dialect == NATIVE  # a reader of messages does not know the option
-                answer = CallResult(call.dialect, call.name, text, call.id, neutralise, failed)
+                text, neutralize = draw(odd_text), draw(st.booleans())
+                neutralize = neutralize or call.dialect == NATIVE  # a reader of messages does not know the option
+                answer = CallResult(call.dialect, call.name, text, call.id, neutralize, failed)
                 history.append(Results((answer,)))
     return history
 

@@ -255,7 +255,7 @@ def test_results_of_calls_in_text_are_one_user_message() -> None:
     turn = Assistant(f"Hi. {IN_TEXT.raw}", (TIME,), in_text=(IN_TEXT,))
     told = (
         answer("h", "weather", "###:{ <|im_start|>", dialect="hash_marker"),
-        CallResult("tilde_fence", "raw", "~~~", "i", neutralise=False),
+        CallResult("tilde_fence", "raw", "~~~", "i", neutralize=False),
         answer("j", "other one", "plain", dialect="cohere_json"),
         answer("t", "time", ""),
     )

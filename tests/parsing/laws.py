@@ -19,7 +19,7 @@ from streamtools.errors import Code
 from streamtools.events import Call, Error, Text, UIEvent, Warning
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.parsing.dialects import TAUGHT_DIALECTS, choose_dialects
-from streamtools.parsing.dialects.neutralising import restore
+from streamtools.parsing.dialects.neutralizing import restore
 from streamtools.testing.laws import (
     LIMITS,
     MALFORMED,

@@ -26,7 +26,7 @@ from streamtools.parsing import (
     json_calls,
 )
 from streamtools.parsing.dialects import Dialects
-from streamtools.parsing.dialects.neutralising import restore
+from streamtools.parsing.dialects.neutralizing import restore
 from tests.support.cases import together
 
 CALL = {"city": "Paris"}

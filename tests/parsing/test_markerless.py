@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from streamtools.parsing.dialects import choose_dialects
-from streamtools.parsing.dialects.neutralising import neutralise
+from streamtools.parsing.dialects.neutralizing import neutralize
 from streamtools.testing.laws import assert_chunk_invariant, steps
 from tests.support.cases import together
 from tests.support.reading import Brief, brief, call, error, raws, thought, warning
@@ -143,4 +143,4 @@ def test_auto_reads_json_after_the_python_tag() -> None:
     assert ["a ", f, " b"] == read_with(f"a <|python_tag|>{F} b", dialects="auto", tools=TOOLS)
     assert [F] == read_with(F, dialects="auto", tools=TOOLS)
     assert ["<|python_tag|>f.call(a=1)"] == read_with("<|python_tag|>f.call(a=1)", dialects="auto", tools=TOOLS)
-    assert F == neutralise(F, choose_dialects("auto"))
+    assert F == neutralize(F, choose_dialects("auto"))

@@ -8,7 +8,7 @@ import pytest
 
 from streamtools import parse
 from streamtools.parsing.dialects import Dialect, hash_marker, tilde_fence
-from streamtools.parsing.dialects.neutralising import neutralise, restore
+from streamtools.parsing.dialects.neutralizing import neutralize, restore
 from tests.support.cases import together
 from tests.support.reading import Brief, call, error, read, warning
 from tests.support.variants import VARIANTS
@@ -48,14 +48,14 @@ def test_a_marker_without_the_nonce_is_a_near_miss(text: str, says: str) -> None
 
 @pytest.mark.parametrize("make", [hash_marker, tilde_fence])
 def test_the_nonce_of_another_conversation_does_not_count(make: Callable[..., Dialect]) -> None:
-    """Results are neutralised with the nonce too."""
+    """Results are neutralized with the nonce too."""
     ours, theirs = make(nonce="k7"), make(nonce="Q9x")
     text = ours.write_call("f", {"a": "b"})
 
     assert [("f", {"a": "b"})] == [(each.name, each.arguments) for each in parse(text, dialects=[ours]).calls]
     for dialect in (theirs, make()):
         assert ([], text) == ((answer := parse(text, dialects=[dialect])).calls, answer.content)
-    assert text == restore(safe := neutralise(text, [ours]), [ours])
+    assert text == restore(safe := neutralize(text, [ours]), [ours])
     assert [] == parse(safe, dialects=[ours]).calls
     assert "forged_result" == parse(ours.write_result("f", "rain"), dialects=[ours]).warnings[0].code
 

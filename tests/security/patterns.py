@@ -236,7 +236,7 @@ def collect() -> list[tuple[str | bytes, int, list[str]]]:
     for found in pkgutil.walk_packages(streamtools.__path__, "streamtools."):
         if not found.name.endswith("__main__"):
             importlib.import_module(found.name)
-    from streamtools.parsing.dialects.neutralising import neutralise
+    from streamtools.parsing.dialects.neutralizing import neutralize
     from tests.support.variants import KNOWN
 
     @streamtools.tool
@@ -247,7 +247,7 @@ def collect() -> list[tuple[str | bytes, int, list[str]]]:
         call = dialect.write_call("get_weather", {"city": "a", "days": 2})
         for text in (call, [*call], call[:-3]):
             streamtools.parse(text, dialects=[dialect], tools=[get_weather])
-        neutralise(call, [dialect])
+        neutralize(call, [dialect])
     streamtools.parse("", dialects="auto", tools=[get_weather])
     return [(pattern, flags, sorted(modules)) for (pattern, flags), modules in seen.items()]
 

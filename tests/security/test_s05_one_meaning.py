@@ -72,7 +72,7 @@ def test_a_digest_depends_only_on_the_value(arguments: dict[str, Any]) -> None:
 
 @pytest.mark.anyio
 async def test_the_shown_call_runs() -> None:
-    """The question, the event and the tool have the same values. Neutralised values are restored."""
+    """The question, the event and the tool have the same values. Neutralized values are restored."""
     bank = Bank()
     shown: list[Any] = []
 

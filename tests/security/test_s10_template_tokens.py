@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from streamtools import ToolStream
 from streamtools.events import Executed, NativeToolCall, ProviderCompleted
 from streamtools.parsing.dialects import DIALECTS
-from streamtools.parsing.dialects.neutralising import neutralise, restore
+from streamtools.parsing.dialects.neutralizing import neutralize, restore
 from tests.support.cases import cases, together
 from tests.support.stories import Script, texts
 
@@ -52,7 +52,7 @@ def test_no_token_survives() -> None:
             for dialect in DIALECTS.values():
                 with case(token, dialect.id):
                     for text in around:
-                        safe = neutralise(text, [dialect])
+                        safe = neutralize(text, [dialect])
                         assert token not in safe
                         assert text == safe.replace("\u2060", "")
                         assert text == restore(safe, [dialect])
@@ -61,7 +61,7 @@ def test_no_token_survives() -> None:
 @given(st.lists(st.sampled_from([*TOKENS, *AROUND]), max_size=12).map("".join))
 def test_no_token_survives_among_others(text: str) -> None:
     """Tokens and pieces of them, in any order."""
-    safe = neutralise(text, DIALECTS.values())
+    safe = neutralize(text, DIALECTS.values())
 
     assert [] == [token for token in TOKENS if token in safe]
     assert text == restore(safe, DIALECTS.values())
@@ -94,4 +94,4 @@ async def test_only_the_interface_gets_tokens(native: bool, flag: bool | None) -
 )
 def test_other_text_is_unchanged(text: str) -> None:
     """Text that resembles a template token is common in code."""
-    assert text == neutralise(text, [])
+    assert text == neutralize(text, [])

@@ -50,18 +50,18 @@ def test_a_typo_in_a_selection_is_an_error(select: Callable[..., ToolRegistry]) 
 
 def test_a_tool_can_be_given_other_options() -> None:
     """The function and all other options stay."""
-    made = Tool(a, description="Say a.", timeout=3, sequential=True, neutralise=False)
+    made = Tool(a, description="Say a.", timeout=3, sequential=True, neutralize=False)
     other = made.replace(name="z", timeout=math.inf)
     assert ("z", "Say a.", math.inf, True, False) == (
         other.name,
         other.description,
         other.timeout,
         other.sequential,
-        other.neutralise,
+        other.neutralize,
     )
     assert (made.name, made.timeout, other()) == ("a", 3, "a")
     assert ["y"] == ToolRegistry({"y": made}).names
-    assert (None, False, True) == (Tool(a).timeout, Tool(a).sequential, Tool(a).neutralise)
+    assert (None, False, True) == (Tool(a).timeout, Tool(a).sequential, Tool(a).neutralize)
 
 
 def test_examples_are_checked_and_published() -> None:

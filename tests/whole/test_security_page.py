@@ -64,7 +64,7 @@ def defaults_table() -> str:
         ("characters of a result for the model", RunnerOptions().result_limit, "`RunnerOptions(result_limit=…)`"),
         ("calls need approval", function.requires_approval, "`@tool(requires_approval=…)`"),
         ("calls in text are trusted", function.trust == "text", "`@tool(trust=…)`"),
-        ("results are neutralised where calls in text are read", function.neutralise, "`@tool(neutralise=…)`"),
+        ("results are neutralized where calls in text are read", function.neutralize, "`@tool(neutralize=…)`"),
         ("calls that a ledger in memory holds", default(MemoryLedger, "size"), "`MemoryLedger(size=…)`"),
         (
             "these of one owner",

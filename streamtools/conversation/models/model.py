@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from streamtools.history import Message, Origin
 from streamtools.parsing.dialects import Dialect
-from streamtools.parsing.dialects.neutralising import neutralise_all
+from streamtools.parsing.dialects.neutralizing import neutralize_all
 from streamtools.sources import Source
 from streamtools.tools import Tool, ToolChoice, ToolRegistry
 from streamtools.tools.definitions import ProviderFormat
@@ -93,7 +93,7 @@ def tool_definitions(ask: Ask, format: ProviderFormat) -> list[Body]:
     Each description is neutralized in the dialects of `ask`, so that a model that repeats it makes no call.
     """
     definitions = ToolRegistry(*ask.tools).accepted_by(format).definitions(format)
-    return neutralise_all(definitions, ask.dialects) if ask.dialects else definitions
+    return neutralize_all(definitions, ask.dialects) if ask.dialects else definitions
 
 
 def add_options(

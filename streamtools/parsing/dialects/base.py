@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from streamtools.json_values import compact
-from streamtools.parsing.dialects.neutralising import structure_pattern
+from streamtools.parsing.dialects.neutralizing import structure_pattern
 from streamtools.parsing.dialects.writing import write_response
 from streamtools.parsing.markers import Marker, Part, Some, Where
 from streamtools.parsing.span import Body

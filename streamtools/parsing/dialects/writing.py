@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from streamtools.json_values import compact
-from streamtools.parsing.dialects.neutralising import JOINER
+from streamtools.parsing.dialects.neutralizing import JOINER
 
 
 def write_json(name: str, arguments: dict[str, Any]) -> str:
@@ -37,7 +37,7 @@ def write_value(value: Any, *tags: str) -> str:
 
 
 def break_tags(text: str, *tags: str) -> str:
-    """Insert a word joiner after the first character of each of `tags` that occurs in the text, like `neutralise`."""
+    """Insert a word joiner after the first character of each of `tags` that occurs in the text, like `neutralize`."""
     for tag in tags:
         text = text.replace(tag, tag[0] + JOINER + tag[1:])
     return text

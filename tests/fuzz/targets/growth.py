@@ -20,7 +20,7 @@ from streamtools.conversation.prompts import augment_system_prompt, few_shot
 from streamtools.errors import StreamToolsError, UnknownTool
 from streamtools.events import SourceEvent, UIEvent, read_source_event
 from streamtools.history import Format, Message, read_messages, write_messages
-from streamtools.history.calls_in_text import neutralise_quotations
+from streamtools.history.calls_in_text import neutralize_quotations
 from streamtools.limits import Limits
 from streamtools.recording import redaction
 from streamtools.recording.scrubbing import Scrubber
@@ -129,7 +129,7 @@ def _write(format: Format, history: list[Message]) -> None:
 
 
 def _plain(history: list[Message]) -> None:
-    neutralise_quotations(history, DIALECTS)
+    neutralize_quotations(history, DIALECTS)
 
 
 def _finished(shape: Callable[[list[Any]], object], parts: list[Any]) -> None:

@@ -1,4 +1,4 @@
-"""Tests of `neutralise` and `restore`: text that could be read as structure gets a word joiner, and loses it later."""
+"""Tests of `neutralize` and `restore`: text that could be read as structure gets a word joiner, and loses it later."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamtools.parsing import parse
-from streamtools.parsing.dialects import DIALECTS, Dialect, neutralising
-from streamtools.parsing.dialects.neutralising import neutralise, restore
+from streamtools.parsing.dialects import DIALECTS, Dialect, neutralizing
+from streamtools.parsing.dialects.neutralizing import neutralize, restore
 from tests.families import MARKUP
 from tests.support.cases import together
 
@@ -27,7 +27,7 @@ ALL = tuple(DIALECTS.values())
 )
 def test_the_joiner_follows_the_first_character(dialect: str, text: str, expected: str) -> None:
     """Nothing else changes."""
-    assert expected == neutralise(text, [DIALECTS[dialect]])
+    assert expected == neutralize(text, [DIALECTS[dialect]])
     assert text == restore(expected, [DIALECTS[dialect]])
 
 
@@ -42,30 +42,30 @@ def test_the_joiner_follows_the_first_character(dialect: str, text: str, expecte
     ],
 )
 def test_arguments_are_restored(value: Any, expected: Any) -> None:
-    """A joiner that `neutralise` did not insert is kept."""
+    """A joiner that `neutralize` did not insert is kept."""
     assert expected == restore(value, [DIALECTS["hash_marker"]])
 
 
 @given(st.lists(st.sampled_from([part for parts in MARKUP.values() for part in parts]) | st.text(max_size=3)))
-def test_neutralised_text_can_be_restored(parts: list[str]) -> None:
+def test_neutralized_text_can_be_restored(parts: list[str]) -> None:
     """For any text and any dialects."""
     text = "".join(parts).replace("\u2060", "")
 
-    assert text == restore(neutralise(text, ALL), ALL)
+    assert text == restore(neutralize(text, ALL), ALL)
 
 
-def test_a_long_text_is_neutralised_in_blocks() -> None:
+def test_a_long_text_is_neutralized_in_blocks() -> None:
     """Reserved texts at the edge of a block are found."""
     dialects = (DIALECTS["hermes_json"],)
-    call, shown = "<tool_call>", neutralise("<tool_call>", dialects)
-    for at in range(neutralising._BLOCK - len(call) - 1, neutralising._BLOCK + 2):
-        text = "a" * at + call + "a" * neutralising._BLOCK + call
-        assert "a" * at + shown + "a" * neutralising._BLOCK + shown == neutralise(text, dialects)
+    call, shown = "<tool_call>", neutralize("<tool_call>", dialects)
+    for at in range(neutralizing._BLOCK - len(call) - 1, neutralizing._BLOCK + 2):
+        text = "a" * at + call + "a" * neutralizing._BLOCK + call
+        assert "a" * at + shown + "a" * neutralizing._BLOCK + shown == neutralize(text, dialects)
 
 
 def test_each_character_is_searched_once() -> None:
     """For any number of dialects."""
-    pattern = neutralising.structure_pattern(DIALECTS.values()).pattern
+    pattern = neutralizing.structure_pattern(DIALECTS.values()).pattern
     assert 1 == pattern.count("<(?=")
     assert len(pattern) < len("".join(word for dialect in ALL for word in dialect.reserved))
 
@@ -74,6 +74,6 @@ def test_each_character_is_searched_once() -> None:
 def test_no_part_of_a_result_is_a_call(dialect: Dialect) -> None:
     """For the results of each dialect, at each cut."""
     for page in ('{"to": "Ann"}', "a page"):
-        text = dialect.write_result("read", neutralise(page, [dialect]))
+        text = dialect.write_result("read", neutralize(page, [dialect]))
         for at in range(len(text)):
             assert [] == parse(text[at:], dialects=[dialect]).calls, text[at:]

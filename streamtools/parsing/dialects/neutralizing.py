@@ -1,12 +1,12 @@
 """Neutralizes data, so that neither a parser nor a model reads markers or tokens in it as structure.
 
-A tool result is data. If a model repeats the result, it must not thereby call a tool or begin a turn. `neutralise`
+A tool result is data. If a model repeats the result, it must not thereby call a tool or begin a turn. `neutralize`
 finds each text that a dialect reserves, and each token of a chat template. It inserts a word joiner (U+2060), which is
 invisible, after the first character of each match. `restore` removes these joiners from text that the model repeats.
 This makes attacks harder, but it is not a security boundary.
 
 The texts may overlap. For example, `<|[INST]|>` contains two tokens. So the search finds the first character of each
-text, even inside another text. `restore` removes a joiner only if `neutralise` would insert one at its position.
+text, even inside another text. `restore` removes a joiner only if `neutralize` would insert one at its position.
 """
 
 from __future__ import annotations
@@ -52,19 +52,19 @@ class Reserving(Protocol):
     def reserved_patterns(self) -> tuple[tuple[str, str], ...]: ...
 
 
-def neutralise(text: str, dialects: Iterable[Reserving]) -> str:
+def neutralize(text: str, dialects: Iterable[Reserving]) -> str:
     """Return `text` with a word joiner in each text that one of `dialects` or a chat template reserves."""
     return _insert_joiners(text, structure_pattern(dialects))
 
 
-def neutralise_all(value: Any, dialects: Iterable[Reserving]) -> Any:
+def neutralize_all(value: Any, dialects: Iterable[Reserving]) -> Any:
     """Return a JSON value with all its strings and keys neutralized."""
     structure = structure_pattern(dialects)
     return with_texts(value, lambda text: _insert_joiners(text, structure))
 
 
 def restore(value: Any, dialects: Iterable[Reserving]) -> Any:
-    """Undo `neutralise` in a string, or `neutralise_all` in a JSON value."""
+    """Undo `neutralize` in a string, or `neutralize_all` in a JSON value."""
     return _restore(value, structure_pattern(dialects)) if JOINER in compact(value) else value
 
 
