@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streamtools import events
-from streamtools.coalescing import coalesce
+from streamtools.events import coalesce
 from streamtools.errors import Code, StreamToolsError
 from streamtools.loading import load_later
 from streamtools.calls import ToolCall

@@ -19,8 +19,7 @@ from streamtools.serving.event_reader import OnDisconnect, Readable
 from streamtools.serving.event_response import AnyRequest, EventStreamResponse, event_stream_response, last_event_id
 from streamtools.serving.requests import exception_handlers, read_body
 from streamtools.serving.shutdown import Shutdown, shutdown_signal
-from streamtools.serving.websocket_conversation import Handler, Session, serve_websocket
-from streamtools.serving.websockets import AnyWebSocket, send_events
+from streamtools.serving.websockets import AnyWebSocket, Handler, Session, send_events, serve_websocket
 
 __all__ = [
     "AnyRequest",

@@ -1,26 +1,45 @@
-"""Sends frames over a websocket of Starlette, FastAPI or Litestar, and notices when the client leaves.
+"""Serves websockets of Starlette, FastAPI or Litestar: the events of one run, or a conversation.
 
-If the framework raises any exception from `send` or `receive`, the client is treated as disconnected.
+`send_events` sends the events of a run or a stream. With `serve_websocket`, the client sends messages, and the server
+answers them in order. If the framework raises any exception from `send` or `receive`, the client is treated as
+disconnected.
+
+In a conversation, each frame of the client is a text that contains one JSON object. A control frame has one of the keys
+`cancel`, `resume`, `tool_result` and `approval`. Any other object is a message for the application. The server answers
+an invalid frame with an error, and closes the connection after too many of them.
+
+One task reads the frames of the client, even while an answer is being sent. A second task calls the handler for each
+message and sends the answer.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Awaitable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterable, Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from inspect import iscoroutine
+from typing import Annotated, Any, NamedTuple, Protocol, TypeAlias
 
 import anyio
 import anyio.lowlevel
 import msgspec
 from anyio.abc import TaskGroup
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from starlette.websockets import WebSocketState
 
+from streamtools.errors import DecisionRefused, Draining, OwnerUnreachable, RunNotFound, StreamToolsError
 from streamtools.events import UIEvent
+from streamtools.json_values import count_values
+from streamtools.logs import Logger, loggable
 from streamtools.outputs.sse import HIDDEN, read_exclude
 from streamtools.serving.event_reader import EventReader, OnDisconnect, Readable
+from streamtools.serving.requests import CLIENT_ERRORS
 from streamtools.serving.response_writer import ResponseWriter
+from streamtools.serving.run import Run
+from streamtools.serving.runs import Runs
 from streamtools.serving.shutdown import RETRY_AFTER, Shutdown
+from streamtools.tools.approvals import Approve, Decidable, Deny
 
 _CLOSE_TIMEOUT_S = 5.0
 
@@ -172,3 +191,374 @@ async def send_events(
     await socket.close(INTERNAL_ERROR if error is not None else GOING_AWAY if is_ending else NORMAL)
     if error is not None:
         raise error
+
+
+# Conversations.
+
+_log = Logger(__name__)
+
+_MAX_INVALID_FRAMES = 32
+
+Id: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=1024)]
+"""An id of a run or a call. Ids of this package have about 24 characters, and ids of providers fewer than 100."""
+
+
+class FrameError(Exception):
+    """A frame that cannot be used. The client receives `answer`, which includes `fields`.
+
+    If the client sends too many invalid frames, the websocket is closed with the `close_code` of the last error. An
+    error with the field `call_id` is about a decision or a result for which no call waits. Perhaps the frame is late,
+    so it is not counted as invalid.
+    """
+
+    def __init__(self, code: str, message: str, close_code: int = 1008, **fields: Any) -> None:
+        super().__init__(message)
+        self.answer = {"code": code, "message": message, **fields}
+        self.code = code
+        self.close_code = close_code
+
+
+class CancelFrame(msgspec.Struct, forbid_unknown_fields=True):
+    """`{"cancel": true}`: stop the run or the stream that is being sent."""
+
+    cancel: bool
+
+    def __post_init__(self) -> None:
+        if not self.cancel:
+            raise ValueError("`cancel` must be true")
+
+
+class ResumeFrame(msgspec.Struct, forbid_unknown_fields=True):
+    """`{"resume": seq, "run_id": id}`: send the events of a run after the one with this `seq`."""
+
+    after: Annotated[int, msgspec.Meta(ge=0)] = msgspec.field(name="resume")
+    run_id: Id | None = None
+
+
+class ResultFrame(msgspec.Struct, forbid_unknown_fields=True):
+    """`{"tool_result": {"call_id": id, "result": …}}`: the result of a call, or its `"error"` as text."""
+
+    call_id: Id
+    result: Any = msgspec.UNSET
+    error: str | None = None
+
+    def __post_init__(self) -> None:
+        if (self.result is msgspec.UNSET) == (self.error is None):
+            raise ValueError("pass either a result or an error")
+        if self.error is not None:
+            self.result = None
+
+
+class ApprovalFrame(msgspec.Struct, forbid_unknown_fields=True):
+    """`{"approval": {"call_id": id, "approved": true}}`: a decision about a call.
+
+    An approval may have the `digest` of the call. With `"approved": false`, the call is denied, and the frame may have
+    a `reason`.
+    """
+
+    call_id: Id
+    approved: bool
+    reason: str | msgspec.UnsetType = msgspec.UNSET
+    digest: str | msgspec.UnsetType = msgspec.UNSET
+
+    def __post_init__(self) -> None:
+        if self.approved and self.reason is not msgspec.UNSET:
+            raise ValueError("`reason` is allowed only when a call is denied")
+
+    @property
+    def decision(self) -> Approve | Deny:
+        digest = None if self.digest is msgspec.UNSET else self.digest
+        return Approve(digest) if self.approved else Deny(self.reason or "")
+
+
+class MessageFrame(NamedTuple):
+    """A JSON object that is not a control frame: a message for the application."""
+
+    message: dict[str, Any]
+
+
+Frame: TypeAlias = CancelFrame | ResumeFrame | ResultFrame | ApprovalFrame | MessageFrame
+# Frames with one key, whose value has the fields of the frame: {"approval": {"call_id": …}}.
+_NESTED_FRAMES: dict[str, type[ResultFrame | ApprovalFrame]] = {"tool_result": ResultFrame, "approval": ApprovalFrame}
+_CONTROL_FRAMES: dict[str, type[Frame]] = {"cancel": CancelFrame, "resume": ResumeFrame, **_NESTED_FRAMES}
+
+
+def read_frame(text: str | None, max_characters: int, max_values: int | None = None) -> Frame:
+    """Parse the text of a frame. `text` is None for a binary frame. Raises `FrameError` for an invalid frame.
+
+    A frame with more than `max_characters` characters or `max_values` JSON values is invalid, and is not parsed.
+    """
+    if text is None:
+        raise FrameError("not_text", "The frame is binary; send text.", 1003)
+    if len(text) > max_characters:
+        raise FrameError("too_large", f"The frame has {len(text)} characters; the limit is {max_characters}.", 1009)
+    try:
+        if max_values is not None and len(text) > max_values and count_values(text.encode()) > max_values:
+            raise FrameError("too_large", f"The frame has more than {max_values} values.", 1009)
+        value = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        raise FrameError("not_json", "The frame is not valid JSON.") from None
+    if not isinstance(value, dict):
+        raise FrameError("not_an_object", "The frame is not a JSON object.")
+    key = next((key for key in _CONTROL_FRAMES if key in value), None)
+    if key is None:
+        return MessageFrame(value)
+    if key in _NESTED_FRAMES and len(value) > 1:
+        raise FrameError("wrong_type", f"A frame with {key!r} must not have other members.")
+    try:
+        return msgspec.convert(value[key] if key in _NESTED_FRAMES else value, _CONTROL_FRAMES[key])
+    except msgspec.ValidationError as error:
+        raise FrameError("wrong_type", f"{key}: {str(error)[:200]}") from None
+
+
+class Session:
+    """The connection on which a message arrived, for the handler of the message and the tools of its answer."""
+
+    def __init__(self, websocket: AnyWebSocket, socket: Socket) -> None:
+        self.websocket = websocket
+        """The websocket object of the framework, with the headers, the user and the state."""
+        self._socket = socket
+
+    async def send(self, message: Mapping[str, Any]) -> None:
+        """Send the client a JSON object. It must not have the key `type`, which only events may have."""
+        await self._socket.send_object(message)
+
+
+Handler: TypeAlias = Callable[[dict[str, Any], Session], "Coroutine[Any, Any, Readable | None] | Readable | None"]
+"""A function that receives a message and its session. It returns the run or the stream that answers the message, or
+None for no answer. It may be asynchronous."""
+
+
+async def serve_websocket(
+    websocket: AnyWebSocket,
+    handler: Handler,
+    *,
+    runs: Runs | None = None,
+    owner: str | None = None,
+    exclude: Collection[str] = HIDDEN,
+    on_disconnect: OnDisconnect | None = None,
+    max_frame: int = 1 << 20,
+    max_values: int | None = 10_000,
+    max_waiting: int = 8,
+    send_timeout: float | None = 60.0,
+    shutdown: Shutdown | None = None,
+) -> None:
+    """Answer the messages of a websocket client until the client leaves. Accepts the websocket if necessary.
+
+    Each frame of the client is a JSON object:
+
+    - `{"cancel": true}` stops the run or the stream that is being sent.
+    - `{"approval": …}` approves or denies one of its calls.
+    - `{"tool_result": …}` is the result of a call that the client runs.
+    - `{"resume": seq, "run_id": id}` requests the events of a run after `seq`. The run must be a run of the user
+      `owner` in `runs`. Without `run_id`, the last run of this connection is sent.
+    - Any other object is a message. `handler(message, session)` returns the run or the stream that answers it, or None.
+
+    The server sends each event as one frame, except the event types in `exclude`. At most `max_waiting` messages and
+    `resume` frames may wait. A further one is dropped with the error `too_many`, and counts as an invalid frame.
+
+    An invalid frame is answered with `{"error": {"code": …, "message": …}}`. If no call waits for the decision or the
+    result in a frame, the error also has the `call_id`, and the frame is not counted as invalid. The 32nd invalid frame
+    closes the connection with the code 1008. If that frame is binary, the code is 1003. If it has more than `max_frame`
+    characters or `max_values` JSON values (None: unlimited), the code is 1009. Frames are parsed in the event loop.
+
+    If the handler raises ValueError, LookupError, TypeError or RecursionError, or the stream does so before its first
+    event, the websocket is closed with the code 1008, without an error frame. The log reports the type and line of the
+    exception (`message_refused`). Any other exception, or a `StreamToolsError`, closes it with 1011 and is raised.
+
+    When `shutdown` begins, the current answer may finish during the drain. Other messages are answered with the error
+    code `ending` and the number of seconds `retry_after`. Then the websocket is closed with 1001. When the client
+    leaves, a stream is stopped. A run continues, unless `on_disconnect` is `"stop"`.
+    """
+    if runs is not None and owner is None:
+        raise ValueError("`runs` needs `owner`, whose runs the client may resume.")
+    if max_frame < 1 or max_waiting < 1 or (max_values is not None and max_values < 1):
+        raise ValueError("max_frame, max_values and max_waiting must be at least 1.")
+    socket = Socket(websocket, send_timeout=send_timeout)
+    excluded = read_exclude(exclude)
+    limits = max_frame, max_values
+    conversation = _SocketConversation(websocket, socket, handler, runs, owner or "", excluded, on_disconnect, limits)
+    await conversation.serve(max_waiting, shutdown)
+
+
+@dataclass
+class _SocketConversation:
+    websocket: AnyWebSocket
+    socket: Socket
+    handler: Handler
+    runs: Runs | None
+    owner: str
+    exclude: Collection[str]
+    on_disconnect: OnDisconnect | None
+    frame_limits: tuple[int, int | None]  # maximum numbers of characters and of JSON values
+    reader: EventReader | None = None  # reads the current answer
+    last_run: Run | None = None
+    unanswered: int = 0  # number of messages that are not completely answered
+    is_cancelled: bool = False  # whether the client has cancelled the current answer, or the drain has ended
+    is_ending: bool = False  # whether the shutdown has begun
+    answer_has_begun: bool = False  # after that, an exception is not caused by an invalid message
+    close_code: int = NORMAL
+
+    async def serve(self, max_waiting: int, shutdown: Shutdown | None) -> None:
+        if shutdown is not None and shutdown.begun:
+            await self.socket.refuse()
+            return
+        sender, receiver = anyio.create_memory_object_stream[MessageFrame | ResumeFrame](max_waiting)
+
+        async def end_on_shutdown(shutdown: Shutdown) -> None:
+            await shutdown.wait()
+            self.close_code = GOING_AWAY
+            self.is_ending = True
+            sender.close()  # the task that answers messages must not wait for another one
+
+        async def listen(group: TaskGroup) -> None:
+            if shutdown is not None:
+                group.start_soon(end_on_shutdown, shutdown)
+            await self._read_frames(sender, group)
+
+        async def stop() -> None:
+            self.is_cancelled = True
+            if self.reader is not None:
+                await self.reader.stop()
+
+        def leave() -> None:
+            if self.reader is not None:
+                self.reader.leave()
+
+        await self.socket.accept()
+        with sender, receiver:
+            error = await self.socket.writer.deliver(
+                partial(self._answer_messages, receiver),
+                listen=listen,
+                on_disconnect=leave,
+                shutdown=shutdown,
+                on_shutdown=stop,
+            )
+        if isinstance(error, CLIENT_ERRORS) and not (self.answer_has_begun or isinstance(error, StreamToolsError)):
+            _log.warning("message_refused", **loggable(error))
+            await self.socket.close(POLICY_VIOLATION, "Invalid message.")
+            return
+        await self.socket.close(self.close_code if error is None else INTERNAL_ERROR)
+        if error is not None:
+            raise error
+
+    # Frames of the client.
+
+    async def _read_frames(
+        self, messages: MemoryObjectSendStream[MessageFrame | ResumeFrame], group: TaskGroup
+    ) -> None:
+        invalid_frames = 0
+        while (received := await self.socket.receive()) is not None:
+            try:
+                match read_frame(received[0], *self.frame_limits):
+                    case CancelFrame():
+                        if self.unanswered and not self.is_cancelled:
+                            self.is_cancelled = True
+                            if self.reader is not None:
+                                group.start_soon(self.reader.stop)
+                    case ResultFrame() as result:
+                        await self._deliver_result(result)
+                    case ApprovalFrame() as approval:
+                        await self._decide(approval)
+                    case frame:
+                        try:
+                            messages.send_nowait(frame)
+                            self.unanswered += 1
+                        except anyio.WouldBlock:
+                            raise FrameError("too_many", "Too many messages wait; this one is dropped.") from None
+                        except anyio.ClosedResourceError:
+                            raise _shutdown_error() from None
+            except FrameError as error:
+                await self._send_error(error)
+                invalid_frames += "call_id" not in error.answer
+                if invalid_frames >= _MAX_INVALID_FRAMES:
+                    self.close_code = error.close_code
+                    return
+
+    async def _send_error(self, error: FrameError) -> None:
+        await self.socket.send_object({"error": error.answer})
+
+    @property
+    def _decidable(self) -> Run | Decidable | None:
+        return self.reader.decidable if self.reader is not None else None
+
+    async def _decide(self, approval: ApprovalFrame) -> None:
+        """Approve or deny a call. Raises `FrameError` if the call does not wait for a decision."""
+        call_id = approval.call_id
+        decidable = self._decidable
+        try:
+            if decidable is None:
+                raise DecisionRefused(f"Call {call_id[:64]!r} does not wait for a decision: no run is being sent.")
+            decided = decidable.decide(call_id, approval.decision)
+            if decided is not None:
+                await decided
+        except (DecisionRefused, OwnerUnreachable) as error:
+            raise FrameError("decision_refused", str(error), call_id=call_id) from None
+
+    async def _deliver_result(self, frame: ResultFrame) -> None:
+        """Deliver the result of a call that the client runs. Raises `FrameError` if no call waits for it."""
+        call_id = frame.call_id
+        decidable = self._decidable
+        questions = await decidable.questions() if isinstance(decidable, Run) else decidable and decidable.questions
+        if not decidable or not any(each.call.id == call_id and not each.approval for each in questions or ()):
+            raise FrameError("unknown_call", f"no call with this id waits for a result: {call_id}", call_id=call_id)
+        answered = decidable.answer(call_id, frame.result, error=frame.error)
+        if answered is not None:
+            await answered
+
+    # Answers of the server.
+
+    async def _answer_messages(self, messages: MemoryObjectReceiveStream[MessageFrame | ResumeFrame]) -> None:
+        async for frame in messages:
+            try:
+                if self.is_ending:
+                    raise _shutdown_error()
+                await self._answer(frame)
+            except FrameError as error:
+                await self._send_error(error)
+            self.unanswered -= 1
+            self.is_cancelled = False
+
+    async def _answer(self, frame: MessageFrame | ResumeFrame) -> None:
+        after = 0
+        self.answer_has_begun = isinstance(frame, ResumeFrame)
+        if isinstance(frame, ResumeFrame):
+            readable: Readable | None = await self._find_run(frame.run_id)
+            after = frame.after
+        else:
+            try:
+                answer: Any = self.handler(frame.message, Session(self.websocket, self.socket))
+                readable = await answer if iscoroutine(answer) else answer
+            except Draining:
+                raise _shutdown_error() from None
+        if readable is None:
+            return
+        if isinstance(readable, Run):
+            self.last_run = readable
+        self.reader = reader = EventReader(readable, after=after, on_disconnect=self.on_disconnect)
+        try:
+            if self.is_cancelled:
+                await reader.stop()
+            await reader.read(SocketSink(self.socket, self.exclude))
+        finally:
+            if self.socket.closed:
+                reader.leave()
+            self.answer_has_begun = self.answer_has_begun or reader.last is not None
+            self.reader = None
+            await reader.close()
+
+    async def _find_run(self, run_id: str | None) -> Run:
+        if run_id is None and self.last_run is not None:
+            return self.last_run
+        if self.runs is None:
+            raise FrameError("run_not_found", "Only the last run of this connection can be resumed.")
+        if run_id is None:
+            raise FrameError("run_not_found", "This connection has no run to resume; name a run with run_id.")
+        try:
+            return await self.runs.find(run_id, owner=self.owner)
+        except RunNotFound:
+            raise FrameError("run_not_found", "There is no such run.") from None
+
+
+def _shutdown_error() -> FrameError:
+    return FrameError("ending", "The server is shutting down.", retry_after=RETRY_AFTER)

@@ -17,8 +17,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
-from streamtools.coalescing import coalesce
-from streamtools.events import Error, Event, UIEvent, read_ui_event
+from streamtools.events import Error, Event, UIEvent, coalesce, read_ui_event
 from streamtools.recording.matching import common_prefix_length
 from streamtools.sources.adapter import Frame, LineDecoder, SSEDecoder
 

@@ -19,9 +19,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from streamtools import events as ui_events
-from streamtools.coalescing import coalesce
 from streamtools.errors import Code, EventOrderError
-from streamtools.events import ProviderCompleted, TextDelta, UIEvent
+from streamtools.events import ProviderCompleted, TextDelta, UIEvent, coalesce
 from streamtools.json_values import Draft
 from streamtools.limits import Limits
 from streamtools.machine.event_order import validate

@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from streamtools.apps.web import Answerer, PageAnswer
-from streamtools.apps.web.conversations import Conversations
+from streamtools.apps.web.app import Conversations
 from streamtools.conversation import Ask, ScriptedModel, chat
 from streamtools.errors import TooManyRuns
 from streamtools.history import Message, User

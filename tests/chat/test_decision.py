@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from streamtools.conversation.decision import DecidedCall, read_decision, write_question
+from streamtools.conversation.emulation import DecidedCall, read_decision, write_question
 from streamtools.tools import Tool, ToolChoice
 from tests.support.cases import together
 

@@ -10,7 +10,7 @@ import pytest
 
 from streamtools import Emulation, RunnerOptions, chat
 from streamtools.conversation import RequestOptions, ScriptedModel
-from streamtools.conversation.decision import refuses_tools, write_question
+from streamtools.conversation.emulation import refuses_tools, write_question
 from streamtools.errors import Code
 from streamtools.events import Done, Error, SourceError, Usage
 from streamtools.tools.tool_choice import parse_choice

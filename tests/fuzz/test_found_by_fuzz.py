@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from streamtools.conversation.decision import read_decision
+from streamtools.conversation.emulation import read_decision
 from tests.support.cases import together
 
 

@@ -11,7 +11,7 @@ import pytest
 import structlog
 
 from streamtools import Parser, StreamMachine
-from streamtools.conversation import decision
+from streamtools.conversation import emulation
 from streamtools.errors import RecordingError
 from streamtools.events import Done, UIEvent
 from streamtools.history import formats, history_reader
@@ -100,13 +100,13 @@ def a_run_is_done_twice(patch: pytest.MonkeyPatch) -> None:
 
 def a_decision_without_arguments(patch: pytest.MonkeyPatch) -> None:
     """Raise for it."""
-    read = decision._read_call
+    read = emulation._read_call
 
     def insist(value: Any) -> Any:
         wanted = read(value)
         return value["arguments"] and wanted if wanted is not None else None
 
-    patch.setattr(decision, "_read_call", insist)
+    patch.setattr(emulation, "_read_call", insist)
 
 
 def a_message_without_content(patch: pytest.MonkeyPatch) -> None:

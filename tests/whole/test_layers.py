@@ -33,7 +33,6 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     "calls": VALUES,
     "response_parts": {"calls", "json_values"},
     "events": {"errors", "json_values", "calls"},
-    "coalescing": {"errors", "calls", "events"},
     "rules": (),
     # stages without imports of each other
     "sources": {*VOCABULARY, "logs", "response_parts"},
@@ -80,13 +79,13 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     },
     "apps": (),
     "testing": {
-        *("errors", "limits", "json_values", "calls", "events", "coalescing", "sources", "parsing", "tools"),
+        *("errors", "limits", "json_values", "calls", "events", "sources", "parsing", "tools"),
         *("machine", "recording", "recording.event_replay"),
     },
     # the public package
     "__init__": {
         *("errors", "limits", "calls", "events", "rules", "sources", "parsing", "tools", "machine", "stream"),
-        *("coalescing", "conversation", "loading", "outputs", "recording.event_replay"),
+        *("conversation", "loading", "outputs", "recording.event_replay"),
     },
     "__main__": {"apps.cli"},
 }
@@ -102,7 +101,6 @@ MAY_USE: dict[str, Collection[str]] = {
     "calls": {"msgspec"},
     "response_parts": {"msgspec"},
     "events": {"msgspec", "pydantic", "pydantic_core"},
-    "coalescing": {"msgspec"},
     "rules": (),
     "sources": {"anyio", "msgspec"},
     "typed": {"pydantic"},
@@ -134,7 +132,7 @@ MAY_USE: dict[str, Collection[str]] = {
 """For each row, the packages of others that it may import."""
 
 LOOSE = {
-    *("__init__", "__main__", "errors", "calls", "coalescing", "events", "response_parts", "json_values", "limits"),
+    *("__init__", "__main__", "errors", "calls", "events", "response_parts", "json_values", "limits"),
     *("loading", "logs", "observing"),
 }
 """The files of the top floor: the two doors and the vocabulary."""

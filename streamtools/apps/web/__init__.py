@@ -4,8 +4,7 @@ Each answer is a run (`streamtools.runs`). So a reloaded page, a second tab or a
 Conversations are kept in memory. The page loads no files from other hosts.
 """
 
-from streamtools.apps.web.app import make_app
-from streamtools.apps.web.conversations import Answerer, PageAnswer, Suggestion
+from streamtools.apps.web.app import Answerer, PageAnswer, Suggestion, make_app
 from streamtools.apps.web.dissection import question_of
 
 __all__ = ["Answerer", "PageAnswer", "Suggestion", "make_app", "question_of"]

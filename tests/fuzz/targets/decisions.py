@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Iterator
 
-from streamtools.conversation.decision import ModelDecision, read_decision
+from streamtools.conversation.emulation import ModelDecision, read_decision
 from tests.chat.test_decision import READ, UNREADABLE
 from tests.fuzz.target import Input, Target, encode, seeds
 

@@ -16,7 +16,7 @@ from streamtools.errors import UnreadableSource
 from streamtools.history import Assistant, Format, Message, ProviderItem, Results, User, read_messages, write_messages
 from streamtools.outputs import validate
 from streamtools.parsing.dialects import hash_marker, tilde_fence
-from streamtools.serving.websocket_conversation import Frame, FrameError, MessageFrame, ResumeFrame, read_frame
+from streamtools.serving.websockets import Frame, FrameError, MessageFrame, ResumeFrame, read_frame
 from streamtools.sources.finished import finished
 from tests.fuzz import loose
 from tests.fuzz.target import Input, Target, encode, seeds

@@ -24,7 +24,7 @@ from streamtools.history.calls_in_text import neutralize_quotations
 from streamtools.limits import Limits
 from streamtools.recording import redaction
 from streamtools.recording.scrubbing import Scrubber
-from streamtools.serving.websocket_conversation import FrameError, read_frame
+from streamtools.serving.websockets import FrameError, read_frame
 from streamtools.sources import ADAPTERS
 from streamtools.sources.adapter import LineDecoder, SSEDecoder
 from streamtools.stream.collector import Collector
