@@ -37,10 +37,10 @@ from streamtools.json_values import decode
 from streamtools.logs import Logger
 from streamtools.machine.state_machine import StreamMachine
 from streamtools.outputs.anthropic_events import AnthropicEncoder
-from streamtools.outputs.encoder import Encoder
 from streamtools.outputs.non_streaming import error_body
 from streamtools.outputs.openai_chunks import OpenAIEncoder
 from streamtools.outputs.responses_events import ResponsesEncoder
+from streamtools.outputs.sse import Encoder
 from streamtools.parsing.dialects import Dialect
 from streamtools.parsing.dialects.neutralizing import restore
 from streamtools.sources.provider_terms import read_fault

@@ -13,11 +13,10 @@ from streamtools.machine.event_order import Grammar, validate
 from streamtools.outputs.ag_ui_events import AGUIEncoder
 from streamtools.outputs.ai_sdk_parts import AISDKEncoder
 from streamtools.outputs.anthropic_events import AnthropicEncoder
-from streamtools.outputs.encoder import Encoder
 from streamtools.outputs.openai_chunks import OpenAIEncoder
 from streamtools.outputs.plain_text import TextEncoder
 from streamtools.outputs.responses_events import ResponsesEncoder
-from streamtools.outputs.sse import NativeEncoder
+from streamtools.outputs.sse import Encoder, NativeEncoder
 
 __all__ = [
     "FORMATS",

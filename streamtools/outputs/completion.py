@@ -26,8 +26,7 @@ from streamtools import events
 from streamtools.calls import NATIVE, ToolCall
 from streamtools.errors import Code
 from streamtools.json_values import compact
-from streamtools.outputs.encoder import closed_error
-from streamtools.outputs.sse import EVENT_STREAM, EVENT_STREAM_HEADERS, KEEP_ALIVE
+from streamtools.outputs.sse import EVENT_STREAM, EVENT_STREAM_HEADERS, KEEP_ALIVE, closed_error
 
 MAX_WHITE_SPACE = 1024
 """Maximum number of white space characters that are buffered. Longer white space is intended, and is sent."""

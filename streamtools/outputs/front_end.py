@@ -21,10 +21,9 @@ from typing import Any, Literal, TypeAlias, assert_never
 from streamtools import events
 from streamtools.calls import ToolCall
 from streamtools.errors import Code
-from streamtools.outputs.encoder import closed_error
 from streamtools.outputs.provider_files import files_of
 from streamtools.outputs.signatures import Signature, reasoning_signature, text_signature
-from streamtools.outputs.sse import EVENT_STREAM, EVENT_STREAM_HEADERS, KEEP_ALIVE, to_json
+from streamtools.outputs.sse import EVENT_STREAM, EVENT_STREAM_HEADERS, KEEP_ALIVE, closed_error, to_json
 
 Channel: TypeAlias = Literal["text", "reasoning"]
 

@@ -10,8 +10,7 @@ from collections.abc import Callable, Mapping
 
 from streamtools.events import Done, StepStart, Text, UIEvent
 from streamtools.json_values import well_formed
-from streamtools.outputs.encoder import closed_error
-from streamtools.outputs.sse import EVENT_STREAM_HEADERS
+from streamtools.outputs.sse import EVENT_STREAM_HEADERS, closed_error
 
 
 class TextEncoder:

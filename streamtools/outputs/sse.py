@@ -1,4 +1,9 @@
-"""Writes JSON as server-sent events, and UI events in the native format. Sans-IO.
+"""Defines the interface of all encoders, and writes server-sent events and the native format. Sans-IO.
+
+An encoder converts UI events to the bytes of one response. The server sends the `headers` of the encoder, then the
+result of `encode` for each event, and finally the result of `close`. Some clients fail if a message, a call or a step
+has no end. So the encoder closes open items: `encode(done)` writes the end of the body that fits the run, and `close`
+ends a body without `done`.
 
 A line break in the data of an event would start another field or another event, so text of the model could insert
 events. To prevent this, all data is JSON on one line, with all characters escaped that a client might read as a line
@@ -9,14 +14,57 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import msgspec
 
-from streamtools.errors import check_word
+from streamtools.errors import ClosedError, check_word
 from streamtools.events import UI_EVENTS, Done, UIEvent
 from streamtools.json_values import writable
-from streamtools.outputs.encoder import Encoder, closed_error
+
+
+class Encoder(Protocol):
+    """Writes the events of one run for one client. The properties may be plain attributes.
+
+    Set the attribute `replaces = True` if the format can report that a step is superseded.
+    """
+
+    @property
+    def content_type(self) -> str:
+        """The content type of the response."""
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The headers of the response other than the content type. Their names are in lower case."""
+
+    @property
+    def keep_alive(self) -> bytes:
+        """Bytes that clients ignore. The server sends them when no event arrives, so that proxies keep the connection.
+
+        They are `b""` if the format has no such bytes.
+        """
+
+    @property
+    def resumable(self) -> bool:
+        """Whether a client that reconnects can continue after the last event that it received.
+
+        Then the bytes of an event contain its `seq` and do not depend on other events. With False, a client that
+        reconnects needs all events from the start.
+        """
+
+    def encode(self, event: UIEvent) -> bytes:
+        """Return the bytes for `event`, which may be `b""`. The bytes for `done` complete the body.
+
+        Raises `ClosedError` after `done` and after `close`.
+        """
+
+    def close(self) -> bytes:
+        """Return the bytes that end a body without `done`. Returns `b""` if the body has already ended."""
+
+
+def closed_error() -> ClosedError:
+    return ClosedError("The body has ended. Make a new encoder for another response.")
+
 
 EVENT_STREAM = "text/event-stream"
 EVENT_STREAM_HEADERS: Mapping[str, str] = MappingProxyType({"cache-control": "no-cache", "x-accel-buffering": "no"})

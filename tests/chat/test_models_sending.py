@@ -24,9 +24,9 @@ from streamtools.conversation.models import (
     OpenAIChat,
     OpenAIResponses,
     Timeouts,
-    sending,
+    http_model,
 )
-from streamtools.conversation.models.sending import BetweenBytesTimeout
+from streamtools.conversation.models.http_model import BetweenBytesTimeout
 from streamtools.errors import Code, UnreadableSource
 from streamtools.events import ProviderCompleted, SourceError, SourceEvent, TextDelta
 from streamtools.history import User
@@ -53,7 +53,7 @@ def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.lower(), raising=False)
-    monkeypatch.setattr(sending, "BACKOFF", 0.0)
+    monkeypatch.setattr(http_model, "BACKOFF", 0.0)
 
 
 def says(message: str, status: int | None = None, cause: str | None = None) -> list[SourceEvent]:
@@ -314,13 +314,13 @@ async def test_retry_after(wait: dict[str, str], seconds: float) -> None:
             assert EVENTS == await ask(model(server))
 
     again = {"event": "request_sent_again", "log_level": "info", "attempt": 1, "status": 429, "wait": seconds}
-    assert [{**again, "logger": "streamtools.conversation.models.sending"}] == logs
+    assert [{**again, "logger": "streamtools.conversation.models.http_model"}] == logs
 
 
 async def test_back_off(monkeypatch: pytest.MonkeyPatch) -> None:
     """The wait doubles up to a limit, with a random part."""
-    monkeypatch.setattr(sending, "BACKOFF", 0.002)
-    monkeypatch.setattr(sending, "LONGEST_BACKOFF", 0.005)
+    monkeypatch.setattr(http_model, "BACKOFF", 0.002)
+    monkeypatch.setattr(http_model, "LONGEST_BACKOFF", 0.005)
     async with Provider(busy(Retry_After="")) as server:
         with capture_logs() as logs:
             await ask(model(server, retries=4))

@@ -12,7 +12,7 @@ import pytest
 
 from streamtools import tool
 from streamtools.conversation.models import Ask, BedrockConverse
-from streamtools.conversation.models.sending import ModelRequest, Timeouts
+from streamtools.conversation.models.http_model import ModelRequest, Timeouts
 from streamtools.history import System, User, read_messages
 from streamtools.tools import ToolChoice
 from tests.sdks.judge import shape_faults

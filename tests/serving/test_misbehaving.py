@@ -21,7 +21,7 @@ from starlette.routing import Route
 
 from streamtools import ToolStream, chat, sources
 from streamtools.conversation.models import OpenAIChat
-from streamtools.conversation.models.sending import NOT_ACCEPTED
+from streamtools.conversation.models.http_model import NOT_ACCEPTED
 from streamtools.errors import Code
 from streamtools.events import LARGE, Warning, weigh
 from streamtools.limits import Limits

@@ -1,7 +1,7 @@
 """Models: one class for each provider, and `ScriptedModel` for tests."""
 
 from streamtools.conversation.models.bedrock import BedrockConverse
-from streamtools.conversation.models.http_model import HTTPModel
+from streamtools.conversation.models.http_model import HTTPModel, Timeouts
 from streamtools.conversation.models.model import Ask, Model
 from streamtools.conversation.models.providers import (
     AnthropicMessages,
@@ -14,7 +14,6 @@ from streamtools.conversation.models.providers import (
     latitude_request,
 )
 from streamtools.conversation.models.scripted import ScriptedModel, ScriptedReply
-from streamtools.conversation.models.sending import Timeouts
 
 __all__ = [
     "AnthropicMessages", "Ask", "BedrockConverse", "CohereChat", "GeminiChat", "GeminiInteractions", "HTTPModel",

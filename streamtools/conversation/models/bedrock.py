@@ -19,9 +19,8 @@ from urllib.parse import quote
 
 import anyio.to_thread
 
-from streamtools.conversation.models.http_model import HTTPModel
+from streamtools.conversation.models.http_model import HTTPModel, ModelRequest, Sending
 from streamtools.conversation.models.model import Ask, Body, add_options, tool_definitions
-from streamtools.conversation.models.sending import ModelRequest, Sending
 from streamtools.history import Assistant, system_prompt, write_messages
 from streamtools.sources import Source
 
