@@ -11,7 +11,7 @@ import pytest
 
 from streamtools.apps.cli import main
 from streamtools.apps.cli.arguments import parse
-from streamtools.apps.cli.gateway import FallbackConfig, read_config
+from streamtools.apps.cli.servers import FallbackConfig, read_config
 from streamtools.conversation.prompts import Example
 from tests.apps.test_cli_bad_input import error_line
 from tests.apps.test_serve import serve

@@ -20,6 +20,8 @@ from streamtools.apps.cli.arguments import parse
 from streamtools.apps.cli.errors import CommandError, ErrorOutput, reason_of
 
 _THREAD_TIMEOUT_S = 0.5
+_MODULES = {"replay": "recordings", "record": "recordings", "serve": "servers", "gateway": "servers"}
+"""Maps a command to its module. A command that is missing here has the name of its module."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -66,9 +68,9 @@ def _run(argv: Sequence[str] | None, output: TextIO | None, errors: ErrorOutput)
         else:
             output.reconfigure(errors="replace")
     with contextlib.redirect_stdout(sys.stderr), errors.capture_logs():
-        # Import only the module of this command, because commands need different optional packages.
-        command = importlib.import_module(f"{__name__}.{args.command}")
-        status: int = command.run(args, output, errors)
+        # Import only the module of this command, because modules need different optional packages.
+        module = importlib.import_module(f"{__name__}.{_MODULES.get(args.command, args.command)}")
+        status: int = getattr(module, f"run_{args.command}")(args, output, errors)
         return status
 
 

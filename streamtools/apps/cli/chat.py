@@ -37,7 +37,7 @@ if TYPE_CHECKING:  # this import needs rich, which is optional
 _QUIT = "/quit"
 
 
-def run(args: Namespace, output: TextIO, errors: ErrorOutput) -> int:
+def run_chat(args: Namespace, output: TextIO, errors: ErrorOutput) -> int:
     """Run the command, and return its exit status."""
     if args.once is not None and not args.once.strip():
         raise CommandError("--once must not be empty")

@@ -65,7 +65,7 @@ FEATURED = ("tilde-call", "hash-call", "headings")
 beginning of a call."""
 
 
-def run(args: Namespace, output: TextIO, errors: ErrorOutput) -> int:
+def run_demo(args: Namespace, output: TextIO, errors: ErrorOutput) -> int:
     """Run the command, and return its exit status."""
     transcript = open_transcript(output, errors)
     names = dict.fromkeys([*FEATURED, *(shipped() if args.all else ())])

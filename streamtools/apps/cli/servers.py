@@ -1,15 +1,29 @@
-"""Opens a socket and runs an application with uvicorn, for the commands `serve` and `gateway`."""
+"""The commands `streamtools serve` and `streamtools gateway`, which run an application with uvicorn.
+
+`serve` runs the page of `streamtools.apps.web` with a model or with recorded answers. `gateway` runs the application in
+`streamtools.gateway.service`.
+"""
 
 from __future__ import annotations
 
 import errno
+import os
 import socket
+import tomllib
+from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager
 from ipaddress import ip_address
-from typing import Any, TextIO
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Literal, TextIO
+from urllib.parse import urlencode
 
-from streamtools.apps.cli.errors import CommandError
+import msgspec
+
+from streamtools.apps.cli.arguments import GATEWAY_PORT
+from streamtools.apps.cli.errors import CommandError, ErrorOutput, reason_of
+from streamtools.conversation.prompts import Example
 
 _SHUTDOWN_TIMEOUT_S = 20
 
@@ -68,3 +82,148 @@ def run_server(
     output.write(f"{banner}\n")
     output.flush()
     uvicorn.Server(config).run(sockets=[listener])
+
+
+def run_serve(args: Namespace, output: TextIO, errors: ErrorOutput) -> int:
+    """Run the server until a signal ends the process, and return the exit status."""
+    with require_web_extra("the page"):
+        from streamtools.apps.cli.answerers import ModelAnswerer, RecordedAnswers
+        from streamtools.apps.web import make_app
+    with TemporaryDirectory(prefix="streamtools-", ignore_cleanup_errors=True) as directory:
+        recorded = RecordedAnswers(args.files, speed=args.speed) if args.model is None else None
+        answerer = recorded or ModelAnswerer(args, Path(directory))
+        with listen(args.host, args.port) as listener:
+            port = listener.getsockname()[1]
+            hosts = [host.lower() for host in (args.host, *args.allowed_hosts)]
+            app = make_app(answerer, cookie=f"streamtools_{port}", hosts=hosts)
+            if not is_loopback(listener):
+                everyone = f"everyone who can connect to {url_host(args.host)}"
+                errors.write(f"{everyone} can talk to the model and run the tools")
+            page = f"debugger?{urlencode({'of': answerer.suggestions[0].name})}" if args.files else ""
+            banner = f"{answerer.label}: http://{url_host(args.host)}:{port}/{page} (Ctrl-C ends it)"
+            run_server(app, listener, banner, output)
+    return 0
+
+
+class FallbackConfig(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """A fallback upstream. It is called if the upstream and the fallbacks before it fail."""
+
+    url: str
+    model: str | None = None
+    prefill: Literal["", "vllm", "sglang", "llama.cpp", "deepseek", "mistral"] = ""
+    key_env: str | None = None
+    key_file: str | None = None
+
+
+class GatewayConfig(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    """The options of the gateway from the TOML file and the command line. None means the default of the gateway."""
+
+    upstream: str = ""
+    mode: Literal["text", "native", "auto"] | dict[str, Literal["text", "native", "auto"]] | None = None
+    api: Literal["openai", "ollama", "llama.cpp", "vllm"] | None = None
+    dialects: list[str] | None = None
+    few_shot: bool | list[Example] | None = None
+    on_malformed: Literal["text", "error"] | None = None
+    fallbacks: list[FallbackConfig] = []
+    hosts: list[str] = []
+    """The host names under which clients may reach the gateway, in addition to `host`."""
+    origins: list[str] | None = None
+    record: str | None = None
+    max_body: int | None = None
+    max_running: int | None = None
+    timeout: float | None = None
+    longest: float | None = None
+    """The maximum time for a whole answer, in seconds."""
+    keep_alive: float | None = None
+    send_timeout: float | None = None
+    drain: float = 10.0
+    host: str = "127.0.0.1"
+    """The address to listen on."""
+    port: int = GATEWAY_PORT
+    key_env: str | None = None
+    key_file: str | None = None
+    client_key_env: str | None = None
+    client_key_file: str | None = None
+
+
+_COMMAND_FIELDS = {"fallbacks", "host", "port", "key_env", "key_file", "client_key_env", "client_key_file"}
+"""The fields of `GatewayConfig` that are not passed to the application as they are. The others are its parameters."""
+
+
+def run_gateway(args: Namespace, output: TextIO, errors: ErrorOutput) -> int:
+    """Run the gateway until a signal ends the process, and return the exit status."""
+    with require_web_extra("the gateway"):
+        from streamtools.gateway import FallbackUpstream
+        from streamtools.gateway.service import app
+    config = read_config(args)
+    key = _read_key(config.key_env, config.key_file)
+    client_key = _read_key(config.client_key_env, config.client_key_file)
+    fallback_keys = [_read_key(fallback.key_env, fallback.key_file) for fallback in config.fallbacks]
+    options: dict[str, Any] = {
+        name: value
+        for name in config.__struct_fields__
+        if name not in _COMMAND_FIELDS and (value := getattr(config, name)) is not None
+    }
+    options["hosts"] = [host.lower() for host in (config.host, *config.hosts)]
+    with listen(config.host, config.port) as listener:
+        is_open = client_key is None and not is_loopback(listener)
+        if is_open and any([key, *fallback_keys]):
+            raise CommandError(
+                f"everyone who can connect to {url_host(config.host)} could use the gateway's key: set a key for "
+                "clients with --client-key-env, or listen on 127.0.0.1"
+            )
+        try:
+            options["fallbacks"] = [
+                FallbackUpstream(url=fallback.url, model=fallback.model, prefill=fallback.prefill, key=fallback_key)
+                for fallback, fallback_key in zip(config.fallbacks, fallback_keys, strict=True)
+            ]
+            gateway = app(**options, key=key, client_key=client_key)
+        except (ValueError, OSError) as error:
+            raise CommandError(str(error)) from None
+        if is_open:
+            errors.write(f"everyone who can connect to {url_host(config.host)} can use the model")
+        url = f"http://{url_host(config.host)}:{listener.getsockname()[1]}/"
+        banner = f"gateway to {config.upstream}: {url} (Ctrl-C ends it)"
+        run_server(gateway, listener, banner, output, shutdown_timeout=config.drain + 10)
+    return 0
+
+
+def read_config(args: Namespace) -> GatewayConfig:
+    """Read the configuration file. Options of the command line take precedence.
+
+    Raises CommandError for an invalid configuration.
+    """
+    from_file: dict[str, Any] = {}
+    from_args = {
+        name: value for name, value in vars(args).items() if value is not None and name not in ("command", "config")
+    }
+    if args.config is not None:
+        try:
+            from_file = tomllib.loads(Path(args.config).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise CommandError(f"{args.config} cannot be read: {reason_of(error)}") from None
+    try:
+        config = msgspec.convert(from_file | from_args, GatewayConfig)
+    except msgspec.ValidationError as error:
+        raise CommandError(f"invalid configuration: {error}") from None
+    if not config.upstream:
+        raise CommandError("the gateway needs an --upstream, such as http://127.0.0.1:8080/v1")
+    return config
+
+
+def _read_key(variable: str | None, file: str | None) -> str | None:
+    """Read the key from an environment variable or a file. Returns None if neither is configured.
+
+    Raises CommandError if the key cannot be read.
+    """
+    if variable is not None:
+        key = os.environ.get(variable, "").strip()
+        if not key:
+            raise CommandError(f"the environment variable {variable} is not set")
+        return key
+    if file is None:
+        return None
+    try:
+        return Path(file).read_text(encoding="utf-8").strip()
+    except (OSError, ValueError) as error:
+        raise CommandError(f"the key cannot be read: {error}") from None

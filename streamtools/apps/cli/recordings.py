@@ -1,4 +1,7 @@
-"""The command `streamtools record`. It records the response of a provider, and shows it."""
+"""The commands `streamtools replay` and `streamtools record`.
+
+`replay` shows all exchanges of a recording in order. `record` records the response of a provider, and shows it.
+"""
 
 from __future__ import annotations
 
@@ -6,27 +9,66 @@ import sys
 import time
 from argparse import Namespace
 from pathlib import Path
-from typing import BinaryIO, TextIO
+from typing import BinaryIO, TextIO, Unpack
 
 import anyio
 import httpx
 
 from streamtools import sources
 from streamtools.apps.cli.errors import CommandError, ErrorOutput, reason_of
-from streamtools.apps.cli.model_options import proxy_for
+from streamtools.apps.cli.model_options import import_tools, proxy_for
 from streamtools.apps.cli.views import JsonLines, View, open_recording_file, open_transcript
+from streamtools.errors import RecordingError
 from streamtools.recording import RecordingTransport
-from streamtools.recording.reader import DETECT
+from streamtools.recording.event_replay import ReplayOptions, open_replay
+from streamtools.recording.reader import DETECT, RecordedExchange, find_exchanges
 from streamtools.recording.redaction import redact_url
 from streamtools.stream.result import TurnResult
 from streamtools.stream.tool_stream import ToolStream
+from streamtools.tools import ToolRegistry
+
+
+def run_replay(args: Namespace, output: TextIO, errors: ErrorOutput) -> int:
+    """Run the command, and return its exit status."""
+    view: View = JsonLines(output) if args.json else open_transcript(output, errors)
+    tools = import_tools(args.tools) if args.tools is not None else None
+    return show_file(args.file, tools, view, errors, speed=args.speed, cut=args.cut, dialects=args.dialects)
+
+
+def show_file(
+    path: str, tools: ToolRegistry | None, view: View, errors: ErrorOutput, **options: Unpack[ReplayOptions]
+) -> int:
+    """Show all exchanges of a file, and return the exit status. Raises CommandError for an invalid file."""
+    try:
+        # A pipe can be read only once, so its exchanges cannot be counted first.
+        exchanges: list[RecordedExchange | None] = [*find_exchanges(path)] if Path(path).is_file() else [None]
+    except RecordingError as error:
+        raise CommandError(str(error)) from None
+
+    async def show(exchange: RecordedExchange | None) -> int:
+        stream, failure, start = None, None, time.perf_counter()
+        try:
+            async with open_replay(path, exchange, tools, options) as stream:
+                async for event in stream:
+                    view.show(event)
+        except RecordingError as error:
+            failure = error
+        if stream is None:
+            raise CommandError(str(failure))
+        view.summarize(stream.result, time.perf_counter() - start)
+        if failure is not None:
+            raise CommandError(str(failure), status=1)
+        return errors.report_result(str(exchange or path), stream.result)
+
+    return max(anyio.run(show, exchange) for exchange in exchanges)
+
 
 _CONNECT_TIMEOUT_S = 30
 """The timeout in seconds for connecting. Reading has no timeout, because a model may think for minutes. The user can
 stop the command with Ctrl-C."""
 
 
-def run(args: Namespace, output: TextIO, errors: ErrorOutput) -> int:
+def run_record(args: Namespace, output: TextIO, errors: ErrorOutput) -> int:
     """Run the command, and return its exit status."""
     screen = None if args.json else open_transcript(output, errors)
     view: View = screen or JsonLines(output)
