@@ -82,10 +82,6 @@ class LineReader:
         """Call a function that opens or reads the file, and convert its errors to RecordingError."""
         try:
             return function(*args)
-        except FileNotFoundError:
-            raise RecordingError(f"{self.name} does not exist") from None
-        except IsADirectoryError:
-            raise RecordingError(f"{self.name} is a directory, not a recording") from None
         except OSError as error:
             raise RecordingError(f"{self.name} cannot be read: {error.strerror}") from None
         except ValueError as error:  # a null character in the path

@@ -33,7 +33,7 @@ def error_line(capsys: pytest.CaptureFixture[str]) -> str:
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (None, "does not exist"),
+        (None, "cannot be read: No such file or directory"),
         (b"", "is empty"),
         (bytes(range(256)), "is a binary file, not a recording"),
         (b"Dear diary,\n", "is not a recording: line 1 is not the head of a recording"),
@@ -58,7 +58,7 @@ def test_a_file_that_is_not_a_recording_is_named(
 
 def test_control_characters_of_a_file_name_are_replaced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert 2 == main(["replay", str(tmp_path / "a\nb\x1b[2J")])
-    assert error_line(capsys).endswith("/a b␛[2J does not exist")
+    assert error_line(capsys).endswith("/a b␛[2J cannot be read: No such file or directory")
 
 
 @pytest.mark.parametrize("options", [(), ("--json",)])

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import pytest
 
 from streamtools import ToolCall, ToolOutcome, TurnResult
-from streamtools.apps.cli.printable import Printable, printable
+from streamtools.apps.cli.printable import printable
 from streamtools.apps.cli.transcript import Terminal, Transcript, summarize
 from streamtools.errors import Code
 from streamtools.events import (
@@ -204,7 +204,7 @@ def test_control_characters_of_a_model_are_shown_as_symbols(terminal: bool) -> N
     shown.summarize(TurnResult(reason="failed", finish_reason=_EVIL), 1.0)
     text = re.sub(r"\x1b\[[0-9;]*m", "", file.getvalue()) if terminal else file.getvalue()
     assert {"\n"} == {character for character in text if not character.isprintable()}
-    assert "␛]0;title␇\\x9b2J␍␛[31m␡\ufffd" in text
+    assert "␛]0;title␇\\x9b2J␛[31m␡\ufffd" in text
 
 
 def test_long_values_are_shortened() -> None:
@@ -218,15 +218,13 @@ def test_text_continues_after_end_line() -> None:
     shown.show(Text("Hello\r"))
     shown.end_line()
     shown.end_line()
-    assert "Hello␍\n" == file.getvalue()
+    assert "Hello\n" == file.getvalue()
     shown.show(Text("\nworld"))
-    assert "Hello␍\nworld" == file.getvalue()
+    assert "Hello\nworld" == file.getvalue()
 
 
-def test_a_carriage_return_is_shown_unless_a_line_feed_follows() -> None:
-    assert "a\nb␍c\n" == written(Text("a\r"), Text("\nb\rc\r\n"))
-    text = Printable()
-    assert ("", "␍␍", "␍", "") == (text.feed("\r"), text.feed("\r\r"), text.close(), text.close())
+def test_carriage_returns_are_removed() -> None:
+    assert "a\nbc\n" == written(Text("a\r"), Text("\nb\rc\r\n"))
     assert "a\tb\nc␀" == printable("a\tb\r\nc\0")
 
 

@@ -63,7 +63,7 @@ async def test_a_directory_is_read_in_name_order(tmp_path: Path) -> None:
     assert [b"one", b"two"] == [await post(transport, ask("x")) for _ in range(2)]
     with pytest.raises(RecordingError, match=r"holds no recording: no file there ends in .jsonl"):
         ReplayTransport(tmp_path / "c.jsonl")
-    with pytest.raises(RecordingError, match="does not exist"):
+    with pytest.raises(RecordingError, match="cannot be read: No such file"):
         ReplayTransport(tmp_path / "d.jsonl")
 
 

@@ -1,7 +1,8 @@
 """Makes text from a model or a server safe for a terminal.
 
 An attacker can make a model write escape sequences, which rename the window, hide text or type into the shell, or
-characters that reverse the reading order. So control characters become visible symbols. Line feeds and tabs are kept.
+characters that reverse the reading order. So control characters become visible symbols. Line feeds and tabs are kept,
+and carriage returns are removed.
 """
 
 from __future__ import annotations
@@ -12,32 +13,13 @@ import re
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
-class Printable:
-    """Makes a stream of texts printable. A carriage return before a line feed is removed.
-
-    >>> text = Printable()
-    >>> text.feed("red: \\x1b[31m\\r"), text.feed("\\nnext"), text.close()
-    ('red: ␛[31m', '\\nnext', '')
-    """
-
-    def __init__(self) -> None:
-        self._pending = ""  # a carriage return at the end of the text, because a line feed may follow
-
-    def feed(self, text: str) -> str:
-        """Add text. Return the text that can be printed now."""
-        text = self._pending + text
-        self._pending = "\r" if text.endswith("\r") else ""
-        return printable(text[:-1] if self._pending else text)
-
-    def close(self) -> str:
-        """Return the pending text."""
-        pending, self._pending = self._pending, ""
-        return printable(pending)
-
-
 def printable(text: str) -> str:
-    """Replace the control characters in `text` by symbols or escapes such as `\\x9b`. CR LF becomes LF."""
-    return _CONTROL.sub(_symbol, text.replace("\r\n", "\n"))
+    """Replace the control characters in `text` by symbols or escapes such as `\\x9b`. Carriage returns are removed.
+
+    >>> printable("red: \\x1b[31m\\r\\nnext")
+    'red: ␛[31m\\nnext'
+    """
+    return _CONTROL.sub(_symbol, text.replace("\r", ""))
 
 
 def one_line(text: str) -> str:

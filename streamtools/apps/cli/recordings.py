@@ -9,7 +9,7 @@ import sys
 import time
 from argparse import Namespace
 from pathlib import Path
-from typing import BinaryIO, TextIO, Unpack
+from typing import BinaryIO, TextIO
 
 import anyio
 import httpx
@@ -25,20 +25,14 @@ from streamtools.recording.reader import DETECT, RecordedExchange, find_exchange
 from streamtools.recording.redaction import redact_url
 from streamtools.stream.result import TurnResult
 from streamtools.stream.tool_stream import ToolStream
-from streamtools.tools import ToolRegistry
 
 
 def run_replay(args: Namespace, output: TextIO, errors: ErrorOutput) -> int:
-    """Run the command, and return its exit status."""
+    """Show all exchanges of the file, and return the exit status. Raises CommandError for an invalid file."""
+    path: str = args.file
     view: View = JsonLines(output) if args.json else open_transcript(output, errors)
     tools = import_tools(args.tools) if args.tools is not None else None
-    return show_file(args.file, tools, view, errors, speed=args.speed, cut=args.cut, dialects=args.dialects)
-
-
-def show_file(
-    path: str, tools: ToolRegistry | None, view: View, errors: ErrorOutput, **options: Unpack[ReplayOptions]
-) -> int:
-    """Show all exchanges of a file, and return the exit status. Raises CommandError for an invalid file."""
+    options: ReplayOptions = {"speed": args.speed, "cut": args.cut, "dialects": args.dialects}
     try:
         # A pipe can be read only once, so its exchanges cannot be counted first.
         exchanges: list[RecordedExchange | None] = [*find_exchanges(path)] if Path(path).is_file() else [None]

@@ -19,7 +19,7 @@ from rich.style import Style
 from rich.text import Text as Line
 
 from streamtools import events
-from streamtools.apps.cli.printable import Printable, crop, one_line, printable
+from streamtools.apps.cli.printable import crop, one_line, printable
 from streamtools.calls import ToolCall
 from streamtools.errors import Code
 from streamtools.outputs.ui_texts import UiTexts
@@ -53,7 +53,6 @@ class Transcript:
     def __init__(self, console: Console, *, raw: bool = False) -> None:
         self._console = console
         self._shows_raw_calls = raw
-        self._printable = Printable()
         self._block: _Block | None = None
         self._line_feeds = 2  # number of line feeds at the end of the output; 2 prevents a blank line at the top
         self._added_line_feeds = 0  # number of added line feeds; the next text skips as many of its leading line feeds
@@ -66,12 +65,12 @@ class Transcript:
         match event:
             case events.Text(text):
                 self._enter("text")
-                self._write_model_text(self._printable.feed(text))
+                self._write_model_text(printable(text))
             case events.Reasoning(text):
                 if text and self._enter("reasoning"):
                     self._write_model_text("💭 ", _DIM_ITALIC)
                     self._added_line_feeds = 2
-                self._write_model_text(self._printable.feed(text), _DIM_ITALIC)
+                self._write_model_text(printable(text), _DIM_ITALIC)
             case events.Thinking(active):
                 if active:
                     self._notice("text", _text_of(event), "dim")
@@ -162,7 +161,6 @@ class Transcript:
 
     def end_line(self) -> None:
         """End the current line, so that other code can write to the same terminal."""
-        self._put(self._printable.close())
         if not self._line_feeds:
             self._put("\n")
             self._added_line_feeds = 1
@@ -173,7 +171,6 @@ class Transcript:
         """Begin a block, with a blank line before it. Returns False if `block` is already the current block."""
         if block == self._block:
             return False
-        self._put(self._printable.close())
         if self._line_feeds < 2:
             self._put("\n" * (2 - self._line_feeds))
         self._added_line_feeds = 0 if self._block is None else 2

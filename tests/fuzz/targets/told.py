@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from streamtools.apps.cli.printable import Printable, one_line
+from streamtools.apps.cli.printable import one_line, printable
 from streamtools.events import UIEvent
 from streamtools.history import User, write_messages
 from streamtools.history.parts import steps_to_history
@@ -63,8 +63,7 @@ def _check_terminal(given: Input) -> Iterator[object]:
     text = given.text
     shown: list[str] = []
     for deltas in ([text], list(text), cut(text, given.places(len(text)))):
-        screen = Printable()
-        shown.append("".join(map(screen.feed, deltas)) + screen.close())
+        shown.append("".join(map(printable, deltas)))
     assert shown[0] == shown[1] == shown[2]
     assert not _OBEYED.search(shown[0])
     line = one_line(text)
