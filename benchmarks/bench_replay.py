@@ -27,9 +27,9 @@ import msgspec
 
 from benchmarks.measure import Result, Work, interleave, main, timed
 from streamtools.recording import ExchangeHead, RecordedRequest, ReplayBytes, ReplayTransport
+from streamtools.recording.files import open_recording
 from streamtools.recording.format import Chunk, RecordedResponse, StreamEnd, encode_chunk, encode_end, encode_head
 from streamtools.recording.playback import Cut
-from streamtools.recording.reader import open_recording
 
 FRAME = 'data: {"id":"c1","choices":[{"index":0,"delta":{"content":" naïve"},"finish_reason":null}]}\n\n'.encode()
 SIZES = (256, 4096, 16384)

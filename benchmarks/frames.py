@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from streamtools.recording import ExchangeHead
-from streamtools.recording.writer import RecordingWriter
+from streamtools.recording.files import RecordingWriter
 
 BLOCK = """## A heading of the {}th part
 

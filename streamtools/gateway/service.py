@@ -48,7 +48,7 @@ from streamtools.gateway.settings import RewriteOptions
 from streamtools.gateway.upstream_requests import Upstream
 from streamtools.outputs.non_streaming import error_body
 from streamtools.recording import RecordingTransport
-from streamtools.recording.writer import RecordingTarget
+from streamtools.recording.files import RecordingTarget
 from streamtools.serving.guard import Guard, is_local
 from streamtools.serving.requests import read_body
 from streamtools.serving.shutdown import RETRY_AFTER, Shutdown, shutdown_signal

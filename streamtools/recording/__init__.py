@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from streamtools.recording.files import RecordedExchange, read_recording, read_recordings
 from streamtools.recording.format import ExchangeHead, RecordedRequest, Recording
 from streamtools.recording.playback import Playback, PlaybackOptions, ReplayBytes, VirtualClock
-from streamtools.recording.reader import RecordedExchange, read_recording, read_recordings
-from streamtools.recording.recorder import record
-from streamtools.recording.scrubbing import Secret
-from streamtools.recording.transports import RecordingTransport, ReplayTransport
+from streamtools.recording.redaction import Secret
+from streamtools.recording.transports import RecordingTransport, ReplayTransport, record
 
 __all__ = [
     "ExchangeHead",

@@ -11,8 +11,8 @@ from typing import Any, Self, Unpack
 from streamtools import sources
 from streamtools.errors import RecordingError
 from streamtools.events import UIEvent
+from streamtools.recording.files import DETECT, OpenExchange, RecordedExchange, open_exchange
 from streamtools.recording.playback import PLAYBACK_OPTIONS, PlaybackOptions, ReplayBytes
-from streamtools.recording.reader import DETECT, OpenExchange, RecordedExchange, open_exchange
 from streamtools.stream.options import StreamOptions
 from streamtools.stream.tool_stream import ToolStream
 from streamtools.tools.registry import ToolsLike

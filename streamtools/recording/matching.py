@@ -10,8 +10,8 @@ import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
+from streamtools.recording.files import RecordedExchange
 from streamtools.recording.format import RecordedRequest
-from streamtools.recording.reader import RecordedExchange
 
 FIELDS = ("method", "url", "body")
 Match: TypeAlias = Collection[str] | Callable[[RecordedRequest, RecordedRequest], bool]

@@ -19,8 +19,8 @@ from typing import Literal, Self, TypeAlias, TypedDict, Unpack
 import anyio.lowlevel
 
 from streamtools.errors import RecordingError
+from streamtools.recording.files import OpenExchange
 from streamtools.recording.format import Chunk, Recording, StreamEnd
-from streamtools.recording.reader import OpenExchange
 
 Cut: TypeAlias = Literal["recorded", "byte", "frame", "whole"] | int | random.Random | Sequence[int]
 """How to split the bytes into chunks.

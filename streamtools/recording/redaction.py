@@ -1,29 +1,347 @@
-"""Redacts the head of an exchange before it is written.
+r"""Removes secrets from recordings, which are committed and shared.
 
-Recordings are committed and shared, so they must not hold credentials:
+The head of an exchange is redacted before it is written:
 
 - Only headers of an allow-list are recorded.
 - A request body is recorded only with `record_body=True`. Otherwise only its size is recorded.
 - In URLs, user names and passwords are removed. The value of a parameter whose name suggests a credential is replaced.
 - In the text of the head, keys of known formats, the caller's secrets, and the credentials in the headers and URL of
-  the request are overwritten. The module `scrubbing` overwrites them in the bytes of the response, because a server
-  that refuses a key often repeats it.
+  the request are overwritten. They are also overwritten in the bytes of the response, because a server that refuses a
+  key often repeats it.
 
 A replay redacts a new request in the same way, to compare it with the recorded requests.
+
+In the bytes of a stream, a `Scrubber` overwrites keys, even if chunk boundaries split a key. A response can contain a
+key, because an error message repeats it or because the model writes it. Each byte after the prefix of a key is replaced
+by `*`, as in `sk-****************`. This keeps all lengths. Other secrets, which the caller passes, are overwritten
+completely.
+
+The bytes are searched twice. First the raw bytes are searched for whole keys. In a key, `\/` may stand for `/`. A key
+may follow an escape of JSON or a URL directly, as in `\nsk-…` or `%20sk-…`. Second, the values of all JSON fields with
+the same name (`"content":"…"`) are joined and searched. A model writes only a few characters of a key in each event.
+Text in other encodings is not searched. A secret without a known format is found only if it is passed as a `Secret`.
+
+A key never contains a line end. So whole lines are searched, and an unfinished line is buffered. A line of more than
+`MAX_LINE` bytes is searched in parts. A part or a joined value may end with the beginning of a key. This end, at most
+`MAX_SECRET` bytes, is then searched again together with the next data. Events that contain the possible beginning of a
+key are buffered until it is complete or excluded, at most `MAX_BUFFERED` bytes.
 """
 
 from __future__ import annotations
 
 import base64
+import json
 import re
-from collections.abc import Iterable
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple, TypeAlias
 from urllib.parse import quote, unquote, unquote_plus, urlsplit, urlunsplit
 
 import msgspec
 
 from streamtools.json_values import fits, with_texts
 from streamtools.recording.format import ExchangeHead, RecordedRequest, RecordedResponse
-from streamtools.recording.scrubbing import MAX_SECRET, EncodedSecrets, Secret, Secrets, encode_secrets, scrub
+from streamtools.rules.key_formats import FORMATS
+
+MAX_SECRET = 4096
+"""The maximum length in bytes of a secret text, of a match of a secret pattern, and of the head of a JWT."""
+
+MAX_LINE = 64 * 1024
+"""The length in bytes up to which the fields of a line are joined. Events with text of a model are shorter."""
+
+MAX_BUFFERED = 16 * 1024
+"""The maximum number of bytes that are buffered because a joined field may end with the beginning of a key."""
+
+_TOKEN = rb"[A-Za-z0-9_-]"
+_WIDE = rb"(?:[A-Za-z0-9._~+/=-]|\\/)"
+# A key does not begin inside a word. It may follow the end of an escape: "\n", "\u00e9" or "%20".
+_BOUNDARY = rb"(?:(?<![A-Za-z0-9_-])|(?<=\\[bfnrt])|(?<=\\u[0-9A-Fa-f]{4})|(?<=%[0-9A-Fa-f]{2}))"
+# Known key formats: the pattern of a character after the prefix, the minimum number of these characters, and the
+# prefixes. The last row finds the values of Authorization headers, which may be inside JSON.
+_FORMATS: list[tuple[bytes, int, list[bytes]]] = [
+    *(
+        (character.encode(), minimum, [prefix.encode() for prefix in prefixes])
+        for character, minimum, prefixes in FORMATS
+    ),
+    (_WIDE, 16, [b"[Bb]earer ", b"BEARER ", b"[Bb]earer%20"]),
+]
+# A JWT such as "eyJhbGciOi….eyJzdWIiOi…", and the rest of an incomplete JWT after "eyJ"
+_JWT = rb"eyJ(?=[A-Za-z0-9_-]{8,%d}\.[A-Za-z0-9_-]{8})([A-Za-z0-9_.-]*)" % (MAX_SECRET - 16)
+_PARTIAL_JWT = rb"[A-Za-z0-9_-]*(?:(?<=[A-Za-z0-9_-]{8})\.[A-Za-z0-9_-]{0,7})?"
+
+
+def _whole_key(character: bytes, minimum: int, prefix: bytes) -> bytes:
+    """Return a pattern of whole keys. Its group is the part of the key to overwrite."""
+    return rb"%s(?=%s{%d})(%s*)" % (prefix, character, minimum, _WIDE if character == _WIDE else _TOKEN)
+
+
+def _key_beginning(prefix: bytes, rest: bytes) -> bytes:
+    """Return a pattern that matches any beginning of `prefix`, or the whole prefix followed by the pattern `rest`."""
+    pattern = rb"(%s\\?)" % rest  # a trailing backslash may begin an escaped slash
+    for atom in reversed(re.findall(rb"\[[^]]*\]|.", prefix)):
+        pattern = rb"%s(?:%s)?" % (atom, pattern)
+    return pattern
+
+
+def _compile_any(patterns: Iterable[bytes]) -> re.Pattern[bytes]:
+    return re.compile(_BOUNDARY + b"(?:" + b"|".join(patterns) + b")")
+
+
+_ROWS = [(character, minimum, prefix) for character, minimum, prefixes in _FORMATS for prefix in prefixes]
+_KEY = _compile_any([*(_whole_key(*row) for row in _ROWS), _JWT])
+# Patterns of the beginnings of keys. They are sorted, so that `hf_` precedes `hf_oauth_`: "hf_oa" may begin either key.
+_BEGINNINGS = sorted((prefix, b"%s{0,%d}" % (character, minimum - 1)) for character, minimum, prefix in _ROWS)
+_PARTIAL_KEY = _compile_any(b"(?:%s)\\Z" % _key_beginning(*row) for row in [*_BEGINNINGS, (b"eyJ", _PARTIAL_JWT)])
+_HINTS = {max(re.sub(rb"\[.*?\]", b"|", prefix).split(b"|"), key=len) for _, _, prefix in _ROWS} | {b"eyJ"}
+"""Each key contains one of these texts. Fast path: a search for them is 20 times as fast as a search for patterns."""
+
+Secret: TypeAlias = str | re.Pattern[str]
+"""A secret text, or a compiled pattern that matches secrets. The pattern is applied to bytes, so `\\w` matches only
+ASCII characters, and `.` matches one byte. Matches that contain a line end or more than `MAX_SECRET` bytes are not
+found.
+"""
+
+
+class EncodedSecrets(NamedTuple):
+    """Secrets in bytes. `texts` holds every encoding of each secret text."""
+
+    texts: list[bytes]
+    patterns: list[re.Pattern[bytes]]
+
+
+Secrets: TypeAlias = Iterable[Secret] | EncodedSecrets
+"""Secrets, or the result of `encode_secrets`. With the result, the secrets are encoded only once for many searches."""
+
+# JSON fields in which providers send pieces of a model's text or arguments
+_FIELDS = (
+    *("content", "text", "delta", "arguments", "partial_json", "thinking", "reasoning", "reasoning_content"),
+    *("reasoning_text", "refusal", "response", "input", "output", "textDelta", "inputTextDelta", "argsTextDelta"),
+)
+# "content": "a piece of text". The groups are the name of the field and its value.
+_PIECE = re.compile(rb'"(%s)"[ ]*:[ ]*"(?!")([^"\\]*+(?:\\.[^"\\]*+)*+)"' % "|".join(_FIELDS).encode())
+_SHORTEST_KEY = 15  # the minimum length of a key in bytes
+_LOOKBEHIND = 16  # the maximum number of bytes before a match that the patterns read
+_MAX_SHOWN = 4  # if the stream ends within a secret text, up to this many bytes of the secret are not overwritten
+_ASTERISK = ord("*")
+
+
+class Scrubber:
+    """Overwrites secrets in a stream of bytes.
+
+    `feed` returns the bytes that are decided: it is known whether they belong to a secret. `close` returns the rest.
+
+    Keys of known formats are always overwritten. `secrets` holds additional secrets. Patterns are applied to the raw
+    bytes, but not to joined fields. Raises ValueError for an invalid secret.
+    """
+
+    def __init__(self, secrets: Secrets = ()) -> None:
+        encoded = encode_secrets(secrets)
+        self._texts, patterns = encoded
+        # After a secret is overwritten, the bytes after it may begin a word and match a key format. Search again.
+        self._second_pass = Scrubber() if any(encoded) else None
+        self._raw = _SearchedText(self._texts, patterns, joined=False)
+        self._fields: dict[bytes, _SearchedText] = {}  # by field name: the joined values of the field
+        self._buffer = bytearray()  # the bytes that were fed and not returned
+        self._buffer_start = 0  # the position of the first byte in the buffer; positions count from the first byte fed
+        self._searched = 0  # the position of the first byte that was not searched
+        self._line_start = 0  # the position at which the unfinished line begins
+
+    def feed(self, data: bytes) -> bytes:
+        """Add `data`. Return the decided bytes that were not returned before."""
+        self._buffer += data
+        end = self._buffer_start + len(self._buffer)
+        whole_lines = self._buffer.rfind(b"\n", len(self._buffer) - len(data)) + 1
+        stop = max(self._buffer_start + whole_lines, self._searched)
+        stop = end if end - stop > MAX_LINE else stop
+        if stop > self._searched:
+            self._search(stop)
+        texts = (self._raw, *self._fields.values())
+        decided = self._take(min(text.first_undecided(self._searched) for text in texts))
+        return decided if self._second_pass is None else self._second_pass.feed(decided)
+
+    def close(self, *, complete: bool) -> bytes:
+        """Return the remaining bytes. With `complete=False`, overwrite the possible beginning of a key at the end."""
+        end = self._buffer_start + len(self._buffer)
+        self._search(end, is_last=True)
+        for text in () if complete else (self._raw, *self._fields.values()):
+            self._overwrite(text.find_cut_secret())
+        rest = self._take(end)
+        if self._second_pass is None:
+            return rest
+        return self._second_pass.feed(rest) + self._second_pass.close(complete=complete)
+
+    def _search(self, stop: int, *, is_last: bool = False) -> None:
+        data = bytes(self._buffer[self._searched - self._buffer_start : stop - self._buffer_start])
+        self._overwrite(self._raw.add(data, self._searched, is_last=is_last))
+        for line in re.findall(rb"[^\n]*\n|[^\n]+", data):
+            if self._searched + len(line) - self._line_start <= MAX_LINE:
+                for piece in _PIECE.finditer(line):
+                    field = self._fields.setdefault(piece[1], _SearchedText(self._texts, [], joined=True))
+                    self._overwrite(field.add(piece[2], self._searched + piece.start(2)))
+            self._searched += len(line)
+            self._line_start = self._searched if line.endswith(b"\n") else self._line_start
+            for name in () if is_last else list(self._fields):
+                if self._searched - self._fields[name].first_undecided(self._searched) > MAX_BUFFERED:
+                    del self._fields[name]  # no key is that long, so stop buffering for this field
+
+    def _overwrite(self, positions: Iterable[int]) -> None:
+        for position in positions:
+            self._buffer[position - self._buffer_start] = _ASTERISK
+
+    def _take(self, stop: int) -> bytes:
+        data = bytes(self._buffer[: stop - self._buffer_start])
+        del self._buffer[: stop - self._buffer_start]
+        self._buffer_start = stop
+        return data
+
+
+class _SearchedText:
+    """A growing text that is searched for secrets: the raw bytes, or the joined values of a field.
+
+    An index is an offset in this text, a position is an offset in the stream. All keys and matches of patterns that
+    start before the index `_search_from` have been found, and all secret texts that start before `_decided`.
+    """
+
+    def __init__(self, texts: list[bytes], patterns: list[re.Pattern[bytes]], *, joined: bool) -> None:
+        self._text = bytearray()  # the undecided text, and before it the context that lookbehinds read
+        self._positions = array("q") if joined else range(0)  # the position in the stream of each byte of the text
+        self._search_from = 0
+        self._decided = 0
+        self._texts = texts
+        self._patterns = patterns
+
+    def first_undecided(self, default: int) -> int:
+        """Return the position of the first undecided byte. Returns `default` if all bytes are decided."""
+        return self._positions[self._decided] if self._decided < len(self._positions) else default
+
+    def add(self, data: bytes, position: int, *, is_last: bool = False) -> list[int]:
+        """Append `data`, which starts at `position` in the stream. Return the positions of the bytes of secrets.
+
+        A match of a pattern is decided at the end of its line. With `is_last=True`, the line ends after `data`.
+        """
+        self._forget(self._search_from + MAX_SECRET, self._decided)  # drop the middle of a very long key
+        self._forget(0, min(self._search_from, self._decided) - _LOOKBEHIND)
+        self._text += data
+        stop = position + len(data)
+        if isinstance(self._positions, array):
+            self._positions += array("q", range(position, stop))
+        else:
+            self._positions = range(stop - len(self._text), stop)
+        text, start, decided, size = self._text, self._search_from, self._decided, len(self._text)
+        has_hint = size - start >= _SHORTEST_KEY and any(text.find(hint, start) >= 0 for hint in _HINTS)
+        keys = list(_KEY.finditer(text, start)) if start < decided or has_hint else []
+        partial = self._find_partial_key()
+        # The bytes before the index `tail` are decided, except for secret texts.
+        self._search_from = tail = partial.start() if partial else size
+        # A key at the end of the text may continue in the next data, so it is searched again from its beginning. A
+        # backslash after it may begin an escaped slash.
+        for key in keys:
+            if key.start() < tail:
+                continues = text[key.end() : key.end() + 2] in (bytearray(), bytearray(b"\\"))
+                tail = max(tail, key.end())
+                self._search_from = key.start() if continues else tail
+        if self._patterns and not is_last:
+            line_start = self._unfinished_line()
+            self._search_from, tail = min(self._search_from, line_start), min(tail, line_start)
+        spans = [key.span(key.lastindex or 0) for key in keys]
+        spans += [*self._find_texts(), *self._find_patterns(start, size if is_last else tail)]
+        self._decided = min(tail, self._find_partial_text())
+        return [item for first, last in spans for item in self._positions[max(first, decided) : last]]
+
+    def find_cut_secret(self) -> Sequence[int]:
+        """Return the positions of an incomplete secret at the end of the text."""
+        size, text_start, partial = len(self._text), self._find_partial_text(), self._find_partial_key()
+        key_start = partial.start(partial.lastindex) if partial and partial.lastindex else size
+        return self._positions[min(key_start, text_start) if size - text_start > _MAX_SHOWN else key_start :]
+
+    def _forget(self, start: int, stop: int) -> None:
+        """Delete the text from the index `start` to the index `stop`, if that is greater."""
+        if start < stop:
+            del self._text[start:stop]
+            if isinstance(self._positions, array):
+                del self._positions[start:stop]
+            self._decided -= stop - start
+            self._search_from -= 0 if start else stop
+
+    def _unfinished_line(self) -> int:
+        """Return the index at which the unfinished line begins.
+
+        Of a long line, return the index of its last part, in which a match may continue.
+        """
+        return max(self._decided, self._text.rfind(b"\n") + 1, len(self._text) - MAX_SECRET)
+
+    def _find_partial_key(self) -> re.Match[bytes] | None:
+        return _PARTIAL_KEY.search(self._text, self._unfinished_line())
+
+    def _find_texts(self) -> Iterator[tuple[int, int]]:
+        """Yield the spans of the secret texts. Overlapping spans are cut, so that they do not overlap."""
+        for text in self._texts:
+            start, index = 0, self._text.find(text, self._decided)
+            while index >= 0:
+                yield max(start, index), index + len(text)
+                start, index = index + len(text), self._text.find(text, index + 1)
+
+    def _find_partial_text(self) -> int:
+        """Return the index at which an incomplete secret text at the end begins. Without one, return the length."""
+        partial = size = len(self._text)
+        for text in self._texts:
+            index = self._text.find(text[:1], max(self._decided, size - len(text) + 1))
+            while 0 <= index < partial and not text.startswith(self._text[index:]):
+                index = self._text.find(text[:1], index + 1)
+            partial = index if 0 <= index < partial else partial
+        return partial
+
+    def _find_patterns(self, start: int, tail: int) -> Iterator[tuple[int, int]]:
+        """Yield the spans of the matches of patterns that begin before `tail`. Each line is searched separately."""
+        for line in re.finditer(rb"[^\n]+", self._text[start:]) if self._patterns else ():
+            for pattern in self._patterns:
+                matches = pattern.finditer(self._text, start + line.start(), start + line.end())
+                yield from (match.span() for match in matches if match.start() < tail)
+
+
+def scrub(data: bytes, secrets: Secrets = ()) -> bytes:
+    """Return `data` with its secrets overwritten. `data` must be complete."""
+    encoded = encode_secrets(secrets)
+    clean = bytearray(data)
+    for position in _SearchedText(*encoded, joined=False).add(data, 0, is_last=True):
+        clean[position] = _ASTERISK
+    return scrub(bytes(clean)) if any(encoded) else bytes(clean)
+
+
+def encode_secrets(secrets: Secrets) -> EncodedSecrets:
+    """Encode secrets for searching. Raises ValueError for a secret that is empty, too long, or an invalid pattern."""
+    if isinstance(secrets, EncodedSecrets):
+        return secrets
+    secrets = list(secrets)
+    texts = {encoded for secret in secrets if isinstance(secret, str) for encoded in _encodings(secret)}
+    return EncodedSecrets(list(texts), [_to_bytes(secret) for secret in secrets if isinstance(secret, re.Pattern)])
+
+
+def _encodings(secret: str) -> set[bytes]:
+    """Return the encodings of a secret text: plain, as a JSON string, and as a JSON string inside a JSON string.
+
+    Both JSON encodings are returned with and without ASCII escapes.
+    """
+    texts = {secret}
+    for ensure_ascii in (False, True):
+        escaped = secret
+        for _ in range(2):
+            escaped = json.dumps(escaped, ensure_ascii=ensure_ascii)[1:-1]
+            texts.add(escaped)
+    encoded = {text.encode(errors="surrogatepass") for text in texts}
+    if not secret or max(map(len, encoded)) > MAX_SECRET:
+        raise ValueError(f"a secret text must have 1 to {MAX_SECRET} bytes, also when it is escaped in JSON")
+    return encoded
+
+
+def _to_bytes(pattern: re.Pattern[str]) -> re.Pattern[bytes]:
+    try:
+        return re.compile(pattern.pattern.encode(), pattern.flags & ~re.UNICODE)
+    except (re.error, ValueError) as error:
+        raise ValueError(f"the pattern {pattern.pattern!r} cannot be applied to bytes: {error}") from None
+
+
+# The heads of exchanges.
 
 HEADERS = frozenset(
     {

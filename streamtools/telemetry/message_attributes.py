@@ -14,7 +14,7 @@ import msgspec
 from streamtools.calls import ToolCall
 from streamtools.history import Assistant, Message, Results, System, TextPart, Thought
 from streamtools.json_values import writable
-from streamtools.recording.scrubbing import scrub
+from streamtools.recording.redaction import scrub
 
 Clean: TypeAlias = Callable[[Any], Any]
 """A function that applies the text rules of a run, which replace matches, to plain data. Returns the changed data."""

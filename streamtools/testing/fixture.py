@@ -17,11 +17,10 @@ from streamtools.errors import RecordingError, UnrecordedRequest, check_word
 from streamtools.parsing.options import ParserOptions
 from streamtools.recording import Playback, PlaybackOptions, Recording, Secret, read_recordings
 from streamtools.recording.event_replay import EventReplay, ReplayOptions, replay
+from streamtools.recording.files import DETECT, create_private_file
 from streamtools.recording.matching import FIELDS, Match
 from streamtools.recording.playback import Cut
-from streamtools.recording.reader import DETECT
 from streamtools.recording.transports import ClientTransport, RecordingTransport, ReplayTransport, library_of
-from streamtools.recording.writer import create_private_file
 from streamtools.tools.registry import ToolsLike
 
 Mode: TypeAlias = Literal["replay", "record", "extend"]

@@ -8,8 +8,8 @@ import pytest
 
 from streamtools.apps.cli import main
 from streamtools.recording import ExchangeHead, RecordedRequest, Recording, shipped
+from streamtools.recording.files import RecordingWriter
 from streamtools.recording.format import Chunk, EndKind, RecordedResponse, StreamEnd
-from streamtools.recording.writer import RecordingWriter
 
 _BODY = {"model": "m", "messages": [{"role": "user", "content": "Why?"}], "stream": True}
 

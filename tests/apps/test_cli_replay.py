@@ -18,8 +18,8 @@ from streamtools.apps.cli import main
 from streamtools.apps.cli.demo import TOOLS
 from streamtools.events import UIEvent, read_ui_event
 from streamtools.recording import ExchangeHead, shipped
+from streamtools.recording.files import RecordingWriter
 from streamtools.recording.format import EndKind
-from streamtools.recording.writer import RecordingWriter
 from tests.support.command import run
 
 _SHIPPED = shipped()

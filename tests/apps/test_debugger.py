@@ -16,10 +16,9 @@ from streamtools.apps.cli.answerers import RecordedAnswers
 from streamtools.apps.web.dissection import MAX_STEPS, Dissection, TooManySteps, dissect
 from streamtools.events import read_ui_event
 from streamtools.recording import ExchangeHead, read_recording, shipped
+from streamtools.recording.files import RecordingWriter, open_recording
 from streamtools.recording.format import Chunk, StreamEnd
 from streamtools.recording.playback import Cut
-from streamtools.recording.reader import open_recording
-from streamtools.recording.writer import RecordingWriter
 from tests.apps.test_cli_bad_input import error_line
 from tests.apps.test_cli_chat import serving
 from tests.apps.test_serve import serve, start_server

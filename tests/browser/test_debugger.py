@@ -8,7 +8,7 @@ import pytest
 
 from streamtools.apps.cli.answerers import RecordedAnswers
 from streamtools.recording import ExchangeHead
-from streamtools.recording.writer import RecordingWriter
+from streamtools.recording.files import RecordingWriter
 from tests.browser.conftest import Browsing
 from tests.browser.looking import expect
 from tests.browser.test_hostile import SCRIPTS

@@ -17,7 +17,7 @@ from streamtools.events import Done, UIEvent
 from streamtools.history import formats, history_reader
 from streamtools.json_values import well_formed
 from streamtools.outputs.sse import NativeEncoder
-from streamtools.recording import reader as recordings
+from streamtools.recording import files as recordings
 from streamtools.sources import FrameAdapter, SSEDecoder
 from tests.fuzz import plain, running
 from tests.fuzz.__main__ import main

@@ -9,8 +9,8 @@ from typing import Any
 import httpx
 
 from streamtools.recording import ExchangeHead, RecordedRequest, ReplayTransport
+from streamtools.recording.files import RecordingWriter
 from streamtools.recording.format import EndKind, RecordedResponse
-from streamtools.recording.writer import RecordingWriter
 
 URL = "https://api.example.org/v1/chat/completions"
 ANSWERED = RecordedResponse(status=200, headers={"content-type": "text/event-stream", "x-request-id": "r1"})

@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 import httpx
 
 from streamtools.recording import ExchangeHead
+from streamtools.recording.files import RecordingWriter
 from streamtools.recording.format import EndKind
 from streamtools.recording.redaction import describe_request, describe_response
-from streamtools.recording.writer import RecordingWriter
 
 Shots = tuple[tuple[str, str], ...]
 

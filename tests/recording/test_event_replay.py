@@ -15,8 +15,8 @@ from streamtools import ParserOptions, coalesce, replay
 from streamtools.errors import RecordingError
 from streamtools.events import Done, Error, UIEvent
 from streamtools.recording import ExchangeHead, shipped
+from streamtools.recording.files import RecordingWriter
 from streamtools.recording.format import EndKind, RecordedResponse
-from streamtools.recording.writer import RecordingWriter
 from streamtools.tools import ToolRegistry
 from tests.support.loops import other_loop_deep
 from tests.support.options import grouped

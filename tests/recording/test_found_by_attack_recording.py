@@ -12,8 +12,7 @@ import pytest
 
 from streamtools.errors import RecordingError
 from streamtools.recording import ReplayTransport, Secret
-from streamtools.recording.redaction import describe_request
-from streamtools.recording.scrubbing import Scrubber, scrub
+from streamtools.recording.redaction import Scrubber, describe_request, scrub
 
 KEY = "sk-acme-9f8e7d6c5b4a3f2e1d0c"
 END = '{"at":1,"end":"end"}\n'

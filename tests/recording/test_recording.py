@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 
 from streamtools.errors import ClosedError, RecordingError
 from streamtools.recording import ExchangeHead, RecordedRequest, Recording, read_recording, read_recordings, shipped
-from streamtools.recording import reader as lines_module
+from streamtools.recording import files as lines_module
+from streamtools.recording.files import RecordingWriter, open_recording
 from streamtools.recording.format import Chunk, EndKind, RecordedResponse, StreamEnd
-from streamtools.recording.reader import open_recording
-from streamtools.recording.writer import RecordingWriter
 
 HEAD = ExchangeHead(
     source="openai",

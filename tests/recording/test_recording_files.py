@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from streamtools.recording.reader import find_exchanges, load_exchanges, read_recordings
-from streamtools.recording.writer import create_private_file
+from streamtools.recording.files import create_private_file, find_exchanges, load_exchanges, read_recordings
 
 
 @pytest.mark.parametrize("name", ["answer.jsonl", "link.jsonl"])

@@ -11,10 +11,10 @@ import httpx
 import pytest
 
 from streamtools.recording import ExchangeHead, RecordingTransport, Secret, read_recording
+from streamtools.recording.files import RecordingWriter
 from streamtools.recording.format import Chunk, RecordedResponse
-from streamtools.recording.recorder import ExchangeFile
 from streamtools.recording.redaction import describe_request, redact_text
-from streamtools.recording.writer import RecordingWriter
+from streamtools.recording.transports import ExchangeFile
 from tests.recording.test_recording_transport import Pieces, answering, in_memory
 from tests.support.loops import ONE_LOOP
 from tests.support.planted import KEYS, found

@@ -13,10 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamtools.recording import ExchangeHead, Recording, ReplayBytes
+from streamtools.recording.files import RecordingWriter, open_recording
 from streamtools.recording.format import Chunk, EndKind, StreamEnd
 from streamtools.recording.playback import Cut, recut
-from streamtools.recording.reader import open_recording
-from streamtools.recording.writer import RecordingWriter
 
 HEAD = ExchangeHead(source="openai")
 FRAMES = (b"data: a\n\n", b": b\r\n\r\n", b"data: c\r\r", b"data: d\r\ndata: e\n\r\n", b"data: [DONE]")

@@ -16,7 +16,7 @@ from streamtools.conversation.models import OpenAIChat
 from streamtools.errors import RecordingError, UnrecordedRequest
 from streamtools.events import Done, Executed, UIEvent
 from streamtools.recording import RecordingTransport, ReplayBytes, ReplayTransport, shipped
-from streamtools.recording.reader import open_exchange
+from streamtools.recording.files import open_exchange
 from tests.recording.exchanges import request, write
 from tests.recording.test_event_replay import ANSWER, now
 from tests.support.provider import Provider

@@ -15,8 +15,8 @@ import httpx
 import pytest
 
 from streamtools.recording import ExchangeHead, RecordedRequest, ReplayBytes, ReplayTransport
+from streamtools.recording.files import open_recording
 from streamtools.recording.format import Chunk, RecordedResponse, StreamEnd, encode_chunk, encode_end, encode_head
-from streamtools.recording.reader import open_recording
 
 pytestmark = pytest.mark.deep
 

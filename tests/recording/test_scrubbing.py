@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from streamtools.recording.scrubbing import MAX_BUFFERED, MAX_LINE, MAX_SECRET, Scrubber, Secret, scrub
+from streamtools.recording.redaction import MAX_BUFFERED, MAX_LINE, MAX_SECRET, Scrubber, Secret, scrub
 from tests.support.cases import cases, together
 from tests.support.planted import KEYS, core
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamtools.recording import scrubbing as deltas
-from streamtools.recording.scrubbing import Scrubber
+from streamtools.recording import redaction as deltas
+from streamtools.recording.redaction import Scrubber
 from tests.support.cases import cases, together
 from tests.support.planted import KEYS, core
 

@@ -18,7 +18,7 @@ import pytest
 from streamtools import ToolStream
 from streamtools.events import NativeToolCall, ProviderCompleted
 from streamtools.recording import ExchangeHead, RecordingTransport, record
-from streamtools.recording.writer import RecordingWriter
+from streamtools.recording.files import RecordingWriter
 from tests.support.stories import Script
 
 pytestmark = pytest.mark.anyio

@@ -16,8 +16,8 @@ import pytest
 from streamtools import RunnerOptions, ToolCall, ToolOutcome, ToolStream
 from streamtools.events import ProviderCompleted
 from streamtools.recording import ExchangeHead
+from streamtools.recording.files import RecordingWriter
 from streamtools.recording.redaction import describe_request
-from streamtools.recording.writer import RecordingWriter
 from streamtools.tools import Tool
 from streamtools.tools.context import ToolContext
 from tests.support.stories import Script, texts

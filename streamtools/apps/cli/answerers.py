@@ -24,7 +24,7 @@ from streamtools.events import ProviderCompleted, SourceEvent, TextDelta
 from streamtools.history import Message, User
 from streamtools.recording import ExchangeHead, RecordingTransport, ReplayBytes, shipped
 from streamtools.recording.event_replay import adapter_of
-from streamtools.recording.reader import open_exchange
+from streamtools.recording.files import open_exchange
 from streamtools.sources import Source
 
 MAX_RECORDINGS = 100

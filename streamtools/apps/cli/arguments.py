@@ -12,7 +12,7 @@ from typing import Any, NoReturn, get_args
 from streamtools import __version__
 from streamtools.apps.cli.errors import CommandError
 from streamtools.parsing.dialects import DIALECTS, Dialect, choose_dialects
-from streamtools.recording.reader import DETECT
+from streamtools.recording.files import DETECT
 from streamtools.sources import ADAPTERS
 from streamtools.tools.definitions import ProviderFormat
 

@@ -21,7 +21,7 @@ from streamtools.apps.cli.views import JsonLines, View, open_recording_file, ope
 from streamtools.errors import RecordingError
 from streamtools.recording import RecordingTransport
 from streamtools.recording.event_replay import ReplayOptions, open_replay
-from streamtools.recording.reader import DETECT, RecordedExchange, find_exchanges
+from streamtools.recording.files import DETECT, RecordedExchange, find_exchanges
 from streamtools.recording.redaction import redact_url
 from streamtools.stream.result import TurnResult
 from streamtools.stream.tool_stream import ToolStream

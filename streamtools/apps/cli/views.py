@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, TypeAlias
 
 from streamtools.apps.cli.errors import CommandError, ErrorOutput, reason_of
 from streamtools.events import UIEvent
-from streamtools.recording.writer import create_private_file
+from streamtools.recording.files import create_private_file
 from streamtools.stream.result import TurnResult
 
 if TYPE_CHECKING:  # this import needs rich, which is optional

@@ -54,7 +54,7 @@ from streamtools.history import Assistant, Message, User
 from streamtools.history.pairing import pair_results
 from streamtools.history.parts import steps_to_history
 from streamtools.outputs.asgi import Shutdown, event_stream_response, read_body, shutdown_signal
-from streamtools.recording.reader import find_exchanges, open_exchange
+from streamtools.recording.files import find_exchanges, open_exchange
 from streamtools.runs import MemoryEventLog, Run, Runs
 from streamtools.serving.guard import Guard, refuse
 

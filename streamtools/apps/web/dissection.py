@@ -24,8 +24,8 @@ from streamtools.events import SourceEvent, UIEvent
 from streamtools.machine.state_machine import StreamMachine
 from streamtools.recording import ExchangeHead
 from streamtools.recording.event_replay import adapter_of
+from streamtools.recording.files import DETECT, OpenExchange
 from streamtools.recording.playback import Cut, recut
-from streamtools.recording.reader import DETECT, OpenExchange
 
 Kind: TypeAlias = Literal["call", "error", "warning", "markup", "reasoning", "near", "native"]
 """The kinds of marks. `error` is a malformed or skipped call. `warning` is an invented tool result, or text that is

@@ -23,7 +23,7 @@ from streamtools.history import Format, Message, read_messages, write_messages
 from streamtools.history.calls_in_text import neutralize_quotations
 from streamtools.limits import Limits
 from streamtools.recording import redaction
-from streamtools.recording.scrubbing import Scrubber
+from streamtools.recording.redaction import Scrubber
 from streamtools.serving.websockets import FrameError, read_frame
 from streamtools.sources import ADAPTERS
 from streamtools.sources.adapter import LineDecoder, SSEDecoder

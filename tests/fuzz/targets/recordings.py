@@ -10,7 +10,7 @@ from typing import Any
 
 from streamtools.errors import RecordingError
 from streamtools.recording import shipped
-from streamtools.recording.reader import find_exchanges, open_recording, read_recordings
+from streamtools.recording.files import find_exchanges, open_recording, read_recordings
 from tests.fuzz.target import Input, Target, encode, seeds
 from tests.support.provider_streams import PROVIDERS
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from streamtools.apps.web.dissection import dissect
 from streamtools.conversation.failover_rules import Continuation
+from streamtools.recording.files import Chunks, OpenExchange
 from streamtools.recording.format import Chunk, ExchangeHead, StreamEnd
-from streamtools.recording.reader import Chunks, OpenExchange
 from tests.fuzz.growth import LONG, NUMBER, Grammar
 from tests.fuzz.target import encode, pieces
 
