@@ -9,6 +9,7 @@ from typing import NamedTuple, TypeAlias
 
 from streamtools.parsing.declared import Signatures
 from streamtools.parsing.dialects import Dialect, Opener, Tag, others_as_near_misses
+from streamtools.parsing.dialects.base import ENDS_OF_TURN
 from streamtools.parsing.markdown import IN_CODE, LINE_START
 from streamtools.parsing.marker_starts import MarkerStarts, starts_of
 from streamtools.parsing.markers import Marker, Markers
@@ -71,6 +72,8 @@ class DialectSet:
                 if calls_at == "anywhere":
                     opener = _anywhere(opener)
                 self._add(opener, dialect, even_in_code, first_space)
+        for tag in ENDS_OF_TURN if dialects else ():
+            self._add(tag, dialects[0], any((in_code or dialect.in_code) == "call" for dialect in dialects), "")
         run = _run_markers(self._entries, {*TAGS.values(), *(end for tag in reasoning_tags for end in tag.closings)})
         calls = [entry for entry in self._entries if _is_call(entry) and not entry.meaning[2]]
         # Whether a line feed at the end of a delta must wait for more text, because markers of calls begin with one.
@@ -179,9 +182,9 @@ def _run_markers(entries: list[MarkerEntry], closings: set[str]) -> RunMarkers:
                 openers.append((entry.marker, owner))
         elif spaces:
             continue
-        elif dialect.in_reasoning == "call" and not owner.closings and "".join(map(str, owner.parts)) not in closings:
+        elif owner.ends_turn or (dialect.in_reasoning == "call" and not owner.closings):
             tags.append((entry.marker, owner))
-    return [*tags, *openers]
+    return [*((marker, tag) for marker, tag in tags if "".join(map(str, tag.parts)) not in closings), *openers]
 
 
 def _is_call(entry: MarkerEntry) -> bool:

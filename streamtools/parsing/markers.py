@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import takewhile
-from typing import Generic, Literal, TypeAlias, TypeVar
+from typing import Final, Generic, Literal, TypeAlias, TypeVar
 
 T = TypeVar("T")
 Search: TypeAlias = Callable[..., re.Match[str] | None]
@@ -56,6 +56,14 @@ class Maybe:
 BLANKS = Some(r" \t", 0, 32)  # white space within a line
 SPACES = Some(r" \t\r\n", 0, 32)  # white space with line ends
 LINE_END = LineEnd()
+TURN_ENDS: Final = (
+    *("<|im_end|>", "<|end|>", "<|eot_id|>", "<|eom_id|>", "<|eot|>", "<|eom|>", "<|EOT|>", "<|eos|>", "</s>"),
+    *("<|end_of_text|>", "<|endoftext|>", "<|endofturn|>", "<|stop|>", "<|END_OF_TURN_TOKEN|>", "<|assistant_end|>"),
+    *("<end_of_turn>", "<turn|>", "<|tool_response>", "<|user|>", "<|observation|>", "<|role_end|>", "[e~["),
+    *("<｜end▁of▁sentence｜>", "<|end▁of▁sentence|>", "<seed:eos>", "</longcat_s>", "<SPECIAL_12>"),
+    *("<|content_model_end_sampling|>", "<|end_of_msg|>"),
+)
+"""The tokens with which models end a message. A server may not remove them."""
 
 Part: TypeAlias = str | Some | LineEnd | OneOf | Maybe
 PartPattern: TypeAlias = "Callable[[Part, Part | None], str]"

@@ -264,9 +264,8 @@ class Parser:
                 self._span = None
                 if span.calls.has_results and not prose.direct:  # with `direct`, `Visible` is not used
                     visible.end_call()
-                at, text = span.at, span.text
-                prose.resume(text[at - 1] if at else span.last, several_lines=span.several_lines)
-                text = text[at:]
+                prose.resume(span.last, several_lines=span.several_lines)
+                text = span.text[span.at :] + span.rest
                 if len(text) > _REREAD_BLOCK:
                     text = self._reread(text)
                 text = text or None
@@ -318,7 +317,7 @@ class Parser:
         while len(text) > span.room and span.stores:
             room = span.room
             if not span.read(text[:room], self._body):
-                span.text += text[room:]
+                span.rest += text[room:]
                 return False
             text = text[room:]
             if span.stores and not span.room:  # no other limit was exceeded, and no `finish` has renewed the room

@@ -18,7 +18,7 @@ from collections.abc import Callable, Generator, Iterable
 from functools import cached_property
 from typing import TypeAlias, cast
 
-from streamtools.parsing.markers import SPACES, Marker, Maybe, Part, Pattern, Search
+from streamtools.parsing.markers import SPACES, TURN_ENDS, Marker, Maybe, Part, Pattern, Search
 
 Ending: TypeAlias = "str | tuple[Part, ...] | Marker"
 """A way to describe the end of a section: a literal text, a sequence of parts, or a marker.
@@ -108,6 +108,9 @@ def _marker(end: Ending) -> Marker:
     return Marker((end,) if isinstance(end, str) else end)
 
 
+_turn_end = Closing(*TURN_ENDS)
+
+
 class Word:
     """A word: at most `most` of the `characters`, which have the syntax inside `[...]` of a regular expression."""
 
@@ -132,6 +135,7 @@ always: Callable[[str], object] = str.__len__
 It is the cheapest function for this purpose.
 """
 
+_TURN_END_WINDOW = 128  # characters; more than the beginning of a tag and a token that ends the message
 LOOK_BACK = 320  # after a limit was exceeded, this many characters before the newest piece stay stored
 _MAX_REWIND = 256  # how far a grammar can go back then; the rest of LOOK_BACK is room for a tag before that position
 
@@ -149,7 +153,8 @@ class Reader:
         self.text = marker
         self.at = len(marker)
         self.base = 0  # the position where `text` begins
-        self.ended = False  # whether the stream has ended
+        self.ended = False  # whether the stream or the message has ended
+        self.rest = ""  # text after the end of the message, which is not part of the span
         self.find_change: Callable[[str], object] = always  # returns None for text that `take` may receive
         self.take: Callable[[str], None] | None = None  # receives text while the grammar stays paused
         self.waits: Search | None = None  # while it matches at `at`, but its group does not, more text is needed
@@ -218,17 +223,41 @@ class Reader:
     # Reads.
 
     def peek(self) -> Generator[None, None, str]:
-        """Skip white space. Return the next character without reading it, or "" at the end of the stream."""
+        """Skip white space. Return the next character without reading it, or "" at the end of the message."""
         while True:
             text, at = self.text, self.at
             if at < len(text):
                 if (char := text[at]) not in " \t\r\n":
-                    return char
+                    return "" if char in "<[" and (yield from self.at_turn_end()) else char
                 self.at = white_space(text, at).end()
             elif self.ended:
                 return ""
             else:
                 yield
+
+    def at_turn_end(self) -> Generator[None, None, bool]:
+        """Return True if a token that ends the message follows. The token acts like the end of the stream.
+
+        The token and the text after it become `rest`.
+        """
+        return (yield from self._find_turn_end(lambda text: not text))
+
+    def _find_turn_end(self, allows: Callable[[str], object]) -> Generator[None, None, bool]:
+        """Do the same as `at_turn_end`, also with text before the token for which `allows` returns True."""
+        while True:
+            text = self.text[self.at : self.at + _TURN_END_WINDOW]
+            found = _turn_end.search(text)
+            if found is None or not allows(text[: found.start()]):
+                return False
+            if found.lastindex:
+                end = self.at + found.start()
+                self.text, self.rest, self.ended = self.text[:end], self.text[end:], True
+                self.parts = ["".join(self.parts)[: -len(self.rest)]]
+                self.room += len(self.rest)
+                return True
+            if self.ended or len(text) == _TURN_END_WINDOW:
+                return False
+            yield
 
     def accept(self, pattern: Pattern) -> Generator[None, None, bool]:
         """Read `pattern` if it matches at the current position. Return whether it matched."""
@@ -257,6 +286,7 @@ class Reader:
                     self.waits = pattern.partial
                     break
             else:
+                yield from self._find_turn_end(lambda text: any(text and tag.startswith(text) for tag in patterns))
                 return -1
             yield
             self.waits = None

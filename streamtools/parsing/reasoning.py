@@ -472,7 +472,7 @@ class CallRun:
         span.ended = ended
         self._output.events = []
         continues = span.read(text, self._body)
-        rest = "" if continues else span.text[span.at :]
+        rest = "" if continues else span.text[span.at :] + span.rest
         self._take(text)
         if not continues:
             self._span = None

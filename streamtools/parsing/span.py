@@ -313,6 +313,8 @@ class Span(Reader):
             else:
                 break
         self.scanner = self.call_id = self.take = None
+        if state is BROKEN and not scanner.in_string and (yield from self.at_turn_end()):
+            state = OPEN
         self._broken = scanner if state is BROKEN else None
         return state
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 
-from tests.families.base import CLOSED_AGAIN, Family, Marker, Tag, ends_of_turn
+from tests.families.base import CLOSED_AGAIN, ENDS_OF_TURN, Family, Marker, Tag, after_call
 
 _FAMILIES: list[Family] = [
     importlib.import_module(f"{__name__}.{module.name}").FAMILY
@@ -23,7 +23,7 @@ MARKERS: dict[str, tuple[Marker, ...]] = {id: markers for family in _FAMILIES fo
 """The markers of each dialect, by its id."""
 
 TEMPLATE_TAGS: dict[str, tuple[Tag, ...]] = {
-    key: (*ends_of_turn(*CLOSED_AGAIN.get(key, ())), *family.tags.get(key, ()))
+    key: (*after_call(*ENDS_OF_TURN, *CLOSED_AGAIN.get(key, ())), *family.tags.get(key, ()))
     for family in _FAMILIES
     for key in family.markers
 }

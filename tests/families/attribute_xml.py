@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.families.base import SPACES, Either, Family, Marker, Run, Tag, ends_of_turn
+from tests.families.base import SPACES, Either, Family, Marker, Run, Tag
 
 _GAP = Run(" \t\r\n", 1, 32)
 _NAMED = Run("<>", 1, 160, others=True)
@@ -87,11 +87,10 @@ FAMILY = Family(
         ),
     },
     tags={
-        "deepseek_dsml": (Tag(("</", *_MARK, _WRAPPER, ">")), *ends_of_turn("<｜end▁of▁sentence｜>")),
-        "gigachat35": (Tag(("</｜GCML｜tool_calls>",)), *ends_of_turn("</s>")),
+        "deepseek_dsml": (Tag(("</", *_MARK, _WRAPPER, ">")),),
+        "gigachat35": (Tag(("</｜GCML｜tool_calls>",)),),
         "dots_xml": (Tag(("</dots_function_call>",)),),
-        "minimax_m2_xml": (Tag(("</minimax:tool_call>",)), *ends_of_turn("[e~[")),
-        "minicpm5_xml": ends_of_turn("<|im_end|>"),
+        "minimax_m2_xml": (Tag(("</minimax:tool_call>",)),),
         "atem_xml": (
             Tag(("to=self<|message|>",), closings=_ATEM_ENDS, where="start"),
             Tag(("to=user<|message|>",), where="start"),

@@ -68,8 +68,18 @@ SPACE_AT_START = frozenset({"harmony", "atem_xml"})
 """The dialects that hide a space before the first marker or tag of a message."""
 
 
-def ends_of_turn(*tokens: str) -> tuple[Tag, ...]:
-    """Return tags for tokens that end a message. They are hidden after a call."""
+ENDS_OF_TURN = (
+    *("<|im_end|>", "<|end|>", "<|eot_id|>", "<|eom_id|>", "<|eot|>", "<|eom|>", "<|EOT|>", "<|eos|>", "</s>"),
+    *("<|end_of_text|>", "<|endoftext|>", "<|endofturn|>", "<|stop|>", "<|END_OF_TURN_TOKEN|>", "<|assistant_end|>"),
+    *("<end_of_turn>", "<turn|>", "<|tool_response>", "<|user|>", "<|observation|>", "<|role_end|>", "[e~["),
+    *("<｜end▁of▁sentence｜>", "<|end▁of▁sentence|>", "<seed:eos>", "</longcat_s>", "<SPECIAL_12>"),
+    *("<|content_model_end_sampling|>", "<|end_of_msg|>"),
+)
+"""The tokens that end a message. In every dialect, they are hidden after a call."""
+
+
+def after_call(*tokens: str) -> tuple[Tag, ...]:
+    """Return tags that are hidden after a call."""
     return tuple(Tag((token,), where="after_call") for token in tokens)
 
 

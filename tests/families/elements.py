@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.families.base import SPACES, Either, Family, Marker, Part, Tag, ends_of_turn
+from tests.families.base import SPACES, Either, Family, Marker, Part, Tag
 
 _TOKEN = "]<]minimax[>["
 _NAMES = ("f", "get_weather", "météo", "a.b-c")
@@ -54,7 +54,7 @@ FAMILY = Family(
     },
     tags={
         "minimax_m3_xml": (
-            Tag((f"{_TOKEN}</tool_call>",)), Tag(("<mm:think>",), closings=("</mm:think>",)), *ends_of_turn("[e~[")
+            Tag((f"{_TOKEN}</tool_call>",)), Tag(("<mm:think>",), closings=("</mm:think>",))
         ),
     },
     plain=frozenset({"minimax_m3_xml", "morph_xml"}),

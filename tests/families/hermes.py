@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.families.base import SPACES, Family, Marker, Tag, ends_of_turn
+from tests.families.base import SPACES, Family, Marker, Tag
 
 FAMILY = Family(
     markup={
@@ -20,7 +20,7 @@ FAMILY = Family(
     },
     tags={
         "hermes_json": (
-            Tag(("<|role_end|>",)), *ends_of_turn("<|im_end|>", "<|eot_id|>", "<|end_of_text|>", "</s>"),
+            Tag(("<|role_end|>",)),
         )
     },
     envelopes=frozenset({"hermes_json"}),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.families.base import SPACES, Either, Family, Marker, Part, Tag, ends_of_turn
+from tests.families.base import SPACES, Either, Family, Marker, Part, Tag
 
 
 def _begun(*parts: Part, firsts: str = "{[", line_feeds: int = 0) -> tuple[Marker, ...]:
@@ -102,35 +102,24 @@ FAMILY = Family(
                 where="start",
             ),
             Tag(("<|/tool_call|>",)), Tag(("<response>",)), Tag(("</response>",)),
-            *ends_of_turn("<|end_of_text|>"),
         ),
-        "granite20b_function_call": ends_of_turn("<|endoftext|>"),
-        "internlm2": ends_of_turn("<|im_end|>"),
-        "interns1": ends_of_turn("<|im_end|>"),
         "tool_calls_list": (
             Tag(("Here are my reasoning steps:",), closings=("[BEGIN FINAL RESPONSE]",), where="start"),
             Tag(("[BEGIN FINAL RESPONSE]",)), Tag(("[END FINAL RESPONSE]",), line_feeds=1),
-            *ends_of_turn("<|end|>"),
         ),
-        "toolcall_list": ends_of_turn("<SPECIAL_12>"),
-        "functools_list": ends_of_turn("<|end|>", "<|endoftext|>", "<|eot_id|>"),
-        "cohere_legacy_action": ends_of_turn("<|END_OF_TURN_TOKEN|>"),
-        "hunyuan_a13b_list": (*_on_lines("<answer>", "</answer>"), *ends_of_turn("<|eos|>")),
+        "hunyuan_a13b_list": _on_lines("<answer>", "</answer>"),
         "ernie45_json": (
             *_on_lines("<response>", "</response>"), Tag(("<|role_end|>",)),
-            *ends_of_turn("<|im_end|>", "<|eot_id|>", "<|end_of_text|>", "</s>"),
         ),
         "hyperclovax_think": (
             Tag(("/think\n",), closings=("<|im_end|>",), where="start"),
             Tag(("<|im_start|>assistant/think\n",), closings=("<|im_end|>",)),
             Tag(("<|im_start|>assistant\n",)),
             Tag(("<|im_end|>",)),
-            *ends_of_turn("<|stop|>", "<|endofturn|>"),
         ),
-        "longcat_json": (Tag(("<longcat_think>",), closings=("</longcat_think>",)), *ends_of_turn("</longcat_s>")),
+        "longcat_json": (Tag(("<longcat_think>",), closings=("</longcat_think>",)),),
         "apertus_list": (
             Tag(("<|inner_prefix|>",), closings=("<|inner_suffix|>",)), Tag(("<|inner_suffix|>",)),
-            *ends_of_turn("<|assistant_end|>"),
         ),
     },
     envelopes=frozenset(

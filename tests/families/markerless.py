@@ -6,7 +6,7 @@ import itertools
 import json
 from collections.abc import Iterator
 
-from tests.families.base import DECLARED, SPACES, Either, Family, Marker, Part, Run, ends_of_turn
+from tests.families.base import DECLARED, SPACES, Either, Family, Marker, Part, Run
 
 _GAP = Run(" \t\r\n", 0, 16)
 _NAMES = Either(tuple({json.dumps(name, ensure_ascii=escaped) for name in DECLARED.words for escaped in (True, False)}))
@@ -72,7 +72,5 @@ FAMILY = Family(
         ),
     },
     tags={
-        "llama3_json": ends_of_turn("<|eot_id|>", "<|eom_id|>"),
-        "xlam_json": ends_of_turn("<|eot_id|>", "<|im_end|>"),
     },
 )  # fmt: skip

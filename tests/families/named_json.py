@@ -2,19 +2,7 @@
 
 from __future__ import annotations
 
-from tests.families.base import (
-    AFTER_WRAPPER,
-    BLANKS,
-    DECLARED,
-    PROSE,
-    SPACES,
-    Either,
-    Family,
-    Marker,
-    Run,
-    Tag,
-    ends_of_turn,
-)
+from tests.families.base import AFTER_WRAPPER, BLANKS, DECLARED, PROSE, SPACES, Either, Family, Marker, Run, Tag
 
 NAME = Run(' \t\r\n<>{}[]"`', 1, 96, others=True)
 WORD_FIRST = Run(' \t\r\n<>{}[]"`' + PROSE, 1, 1, others=True), Run(' \t\r\n<>{}[]"`', 0, 95, others=True)
@@ -209,15 +197,14 @@ FAMILY = Family(
         ),
     },
     tags={
-        "mistral_list": (Tag(("[/TOOL_CALLS]",)), *ends_of_turn("</s>")),
+        "mistral_list": (Tag(("[/TOOL_CALLS]",)),),
         "mistral_args": (
-            Tag(("[THINK]",), closings=("[/THINK]",)), Tag(("[/TOOL_CALLS]",)), *ends_of_turn("</s>"),
+            Tag(("[THINK]",), closings=("[/THINK]",)), Tag(("[/TOOL_CALLS]",)),
         ),
         "deepseek_v3": _DEEPSEEK_TAGS,
         "deepseek_v31": _DEEPSEEK_TAGS,
         "kimi_k2": (
             Tag(_END_OF_SECTION), Tag(("<|tool_call_end|>",)), Tag(("<|tool_call_argument_begin|>",)),
-            *ends_of_turn("<|im_end|>"),
         ),
         "plamo3": (
             Tag(("<|plamo:begin_think:plamo|>",), closings=("<|plamo:end_think:plamo|>",)),
@@ -233,9 +220,8 @@ FAMILY = Family(
             *(Tag((end,)) for end in _SOLAR_ENDS),
         ),
         "functionary_v32": (
-            Tag((">>>all", LINE_END)), Tag(("all", LINE_END), where="start"), *ends_of_turn("<|eot_id|>", "<|eom_id|>"),
+            Tag((">>>all", LINE_END)), Tag(("all", LINE_END), where="start"),
         ),
-        "gigachat3": ends_of_turn("</s>"),
         "inkling": (
             Tag(("<|message_model|><|content_text|>",)),
             Tag(("<|content_text|>",)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.families.base import BLANKS, SPACES, Either, Family, Marker, Run, Tag, ends_of_turn
+from tests.families.base import BLANKS, SPACES, Either, Family, Marker, Run, Tag
 
 NAME = Run(" \t\r\n()[]{}<>\"'`=,;", 1, 128, others=True)
 GEMMA_NAME = Run(" \t\r\n(){}[]<>\"'`=,;:", 1, 128, others=True)
@@ -39,7 +39,6 @@ _LLAMA = (
     Marker(("<|python_start|>", SPACES, "{")),
     Marker(("<|python_start|>", SPACES, "[", SPACES, "{")),
 )
-_LLAMA_ENDS = ends_of_turn("<|eot|>", "<|eom|>", "<|eot_id|>", "<|eom_id|>")
 
 FAMILY = Family(
     markup={
@@ -117,25 +116,19 @@ FAMILY = Family(
     tags={
         "gemma4": (
             Tag(("<|channel>", Either(("thought\n", ""))), closings=("<channel|>",)),
-            Tag(("<channel|>",)), Tag(("<tool_call|>",)), Tag(("<|tool_response>",)), *ends_of_turn("<turn|>"),
+            Tag(("<channel|>",)), Tag(("<tool_call|>",)), Tag(("<|tool_response>",)),
         ),
         "functiongemma": (
-            Tag(("<end_function_call>",)), Tag(("<start_function_response>",)), *ends_of_turn("<end_of_turn>")
+            Tag(("<end_function_call>",)), Tag(("<start_function_response>",))
         ),
         "minicpm4_python": (
-            Tag(("<|thought_start|>",), closings=("<|thought_end|>",)), *ends_of_turn("<|im_end|>"),
+            Tag(("<|thought_start|>",), closings=("<|thought_end|>",)),
         ),
-        "tool_code": ends_of_turn("<end_of_turn>"),
-        "granite_lines": ends_of_turn("<|end_of_text|>"),
-        "pythonic": _LLAMA_ENDS,
-        "pythonic_llama4": _LLAMA_ENDS,
-        "olmo3_pythonic": ends_of_turn("<|im_end|>", "<|endoftext|>"),
         "lfm2_pythonic": (
             *(
                 Tag(("<|tool_call_start|>", SPACES, *inside, "<|tool_call_end|>"))
                 for inside in ((), ("[", SPACES, "]", SPACES))
             ),
-            *ends_of_turn("<|im_end|>"),
         ),
     },
     plain=frozenset(

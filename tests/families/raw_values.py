@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.families.base import AFTER_WRAPPER, PROSE, SPACES, WORD, Either, Family, Marker, Part, Run, Tag, ends_of_turn
+from tests.families.base import AFTER_WRAPPER, PROSE, SPACES, WORD, Either, Family, Marker, Part, Run, Tag, after_call
 
 _ANY_NAME = Run("<>{}\r\n", 1, 96, others=True)
 _WORD_NAME = Run(' \t\r\n<>{}[]"`', 1, 96, others=True)
@@ -68,7 +68,7 @@ _QWEN = (
         ends_reasoning=True,
     ),
 )
-_QWEN_TAGS = (Tag(("</tool_call>",), where="after_call", line_feeds=1), *ends_of_turn("<|im_end|>", "<|endoftext|>"))
+_QWEN_TAGS = (Tag(("</tool_call>",), where="after_call", line_feeds=1),)
 
 FAMILY = Family(
     markup={
@@ -155,25 +155,21 @@ FAMILY = Family(
     },
     tags={
         "step3_xml": (
-            Tag((_STEP_TOKENS[1], Either(("\n", "")))), Tag((_STEP_TOKENS[2],)), *ends_of_turn("<|EOT|>"),
+            Tag((_STEP_TOKENS[1], Either(("\n", "")))), Tag((_STEP_TOKENS[2],)),
         ),
         "k2_horizon": (
             Tag(("</ifm|tool_calls>",)),
             *(Tag((f"<ifm|{each}>",), closings=(f"</ifm|{each}>",), where="start") for each in _K2_THOUGHTS),
         ),
-        "glm_xml": (Tag(("<|role_end|>",)), *ends_of_turn("<|observation|>", "<|user|>", "<|endoftext|>")),
+        "glm_xml": (Tag(("<|role_end|>",)),),
         "hunyuan_xml": (
             Tag(("<think:opensource>",), closings=("</think:opensource>",), where="start"),
-            *ends_of_turn("</tool_call>", "</tool_calls>"),
+            *after_call("</tool_call>", "</tool_calls>"),
             *(Tag((end, *_SUFFIXES[1]), where="after_call") for end in ("</tool_call", "</tool_calls")),
         ),
         "qwen3_coder_xml": _QWEN_TAGS,
         "k_exaone2_xml": _QWEN_TAGS,
-        "cwm_tool": ends_of_turn("<|eot_id|>"),
-        "llama31_function_tag": ends_of_turn("<|eom_id|>", "<|eot_id|>"),
-        "seed_oss_xml": (
-            Tag(("<seed:think>",), closings=("</seed:think>",), where="start"), *ends_of_turn("<seed:eos>")
-        ),
+        "seed_oss_xml": (Tag(("<seed:think>",), closings=("</seed:think>",), where="start"),),
     },
     plain=frozenset({"llama31_function_tag", "cwm_tool"}),
 )  # fmt: skip

@@ -2,75 +2,121 @@
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from collections.abc import Iterator
 
+import pytest
+
+from streamtools import Parser
 from streamtools.parsing.dialects import DIALECTS
+from streamtools.parsing.reader import Reader
+from streamtools.testing.laws import cut
+from tests.families.base import ENDS_OF_TURN
 from tests.support.cases import together
-from tests.support.reading import call, error, read, warning
+from tests.support.reading import Brief, brief, call, error, read, warning
 
-f = call("f")
-BROKEN, UNCLOSED = error("invalid_json"), warning("missing_close")
+f = call("f", a="x", n=3)
+CUT, UNCLOSED = error("truncated"), warning("missing_close")
+TOOLS = [{"name": "f", "parameters": {"properties": {"a": {"type": "string"}, "n": {"type": "integer"}}}}]
 
-CLOSED = {
-    "hermes_json": ("</tool_call>", "<|im_end|>"),
-    "ernie45_json": ("</tool_call>", "</s>"),
-    "internlm2": ("<|action_end|>", "<|im_end|>"),
-    "longcat_json": ("</longcat_tool_call>", "</longcat_s>"),
-    "tool_calls_list": ("</tool_calls>", "<|end|>"),
-    "toolcall_list": ("</TOOLCALL>", "<SPECIAL_12>"),
-    "hunyuan_a13b_list": ("</tool_calls>", "<|eos|>"),
-    "apertus_list": ("<|tools_suffix|>", "<|assistant_end|>"),
-}
-"""Dialects whose calls are JSON: the tag that closes them, and the token of their templates."""
-OTHERS = {
-    "granite_list": "<|end_of_text|>",
-    "granite20b_function_call": "<|endoftext|>",
-    "functools_list": "<|end|>",
-    "cohere_legacy_action": "<|END_OF_TURN_TOKEN|>",
-    "llama3_json": "<|eom_id|>",
-    "llama31_function_tag": "<|eot_id|>",
-    "mistral_list": "</s>",
-    "mistral_args": "</s>",
-    "kimi_k2": "<|im_end|>",
-    "functionary_v32": "<|eot_id|>",
-    "gigachat3": "</s>",
-    "xlam_json": "<|eot_id|>",
-    "qwen3_coder_xml": "<|im_end|>",
-    "k_exaone2_xml": "<|endoftext|>",
-    "seed_oss_xml": "<seed:eos>",
-    "glm_xml": "<|observation|>",
-    "step3_xml": "<|EOT|>",
-    "deepseek_dsml": "<｜end▁of▁sentence｜>",
-    "minimax_m2_xml": "[e~[",
-    "minimax_m3_xml": "[e~[",
-    "minicpm5_xml": "<|im_end|>",
-    "pythonic": "<|eom_id|>",
-    "pythonic_llama4": "<|eot|>",
-    "olmo3_pythonic": "<|endoftext|>",
-    "lfm2_pythonic": "<|im_end|>",
-    "gemma4": "<turn|>",
-    "functiongemma": "<end_of_turn>",
-}
+# Brackets and tags at the end of a call.
+_ends_of_call = re.compile(
+    r"(?:\]<\]minimax\[>\[|[ \n\]})]|<\|close\|>\w+<\|sep\|>|<(?!\|sep)[^<>]*>|\[[A-Z_/]+\]|```|~~~|JSON_END)*"
+).fullmatch
 
 
-@together(("dialect", "token"), [*((dialect, token) for dialect, (_, token) in CLOSED.items()), *OTHERS.items()])
-def test_an_end_token_after_a_call_is_hidden(dialect: str, token: str) -> None:
+@together("dialect", DIALECTS)
+def test_an_end_token_after_a_call_is_hidden(dialect: str) -> None:
     """Only white space may precede it. Elsewhere it is text."""
-    options: dict[str, Any] = {"dialects": [dialect], "tools": [{"name": "f"}]}
-    text = DIALECTS[dialect].write_call("f", {})
+    text = DIALECTS[dialect].write_call("f", {"a": "x", "n": 3}).rstrip("\n")
+    line_feed = "\n" if dialect != "granite_lines" else ""
 
-    assert [f] == read(text + token, **options)
-    assert [f, "\n a"] == read(f"{text}\n{token} a", **options)
-    assert [f, f" a{token}"] == read(f"{text} a{token}", **options)
-    assert [f"a{token}"] == read(f"a{token}", **options)
+    for token in _tokens(dialect)[:: 1 if dialect == "hermes_json" else 9]:
+        for whole, expected in ((text + token, [f]), (f"{text}\n{token} a", [f, f"{line_feed} a"])):
+            assert expected == _joined(_events([whole], dialect)) == _joined(_events(list(whole), dialect))
 
 
-@together(("dialect", "tokens"), CLOSED.items())
-def test_an_end_token_may_replace_the_closing_tag(dialect: str, tokens: tuple[str, str]) -> None:
-    """A call with malformed JSON is still an error."""
-    closing, token = tokens
-    text = DIALECTS[dialect].write_call("f", {}).removesuffix(closing)
+def test_an_end_token_without_a_call_is_text() -> None:
+    for token in ENDS_OF_TURN:
+        assert [f"a{token}"] == read(f"a{token}", dialects=["tilde_fence"])
 
-    assert [f, UNCLOSED] == read(text + token, dialects=[dialect])
-    assert [f, UNCLOSED] == read(f"{text}\n{token}", dialects=[dialect])
-    assert [BROKEN] == read(text.rstrip("\n]}") + token, dialects=[dialect])
+
+def _tokens(dialect: str) -> list[str]:
+    """Return the tokens that end no message of another kind, and no list."""
+    lists = () if "minimax" in dialect else ("[e~[",)
+    return [token for token in ENDS_OF_TURN if token not in ("<|end|>", *lists) or "minimax" in dialect]
+
+
+def _unclosed(dialect: str) -> Iterator[str]:
+    """Yield a call without some of its closing tags, where the end of the stream completes it."""
+    for arguments in ({"a": "x", "n": 3}, {"a": "<b>&</b>"}, {}):
+        text = DIALECTS[dialect].write_call("f", arguments)
+        yield from (text[:at] for at in range(len(text), 0, -1) if _ends_of_call(text, at))
+
+
+def _events(deltas: list[str], dialect: str) -> list[Brief]:
+    parser = Parser(dialects=[dialect], tools=TOOLS)
+    return brief([event for delta in deltas for event in parser.feed(delta)] + parser.close())
+
+
+def _joined(events: list[Brief]) -> list[Brief]:
+    """Return the events, with all texts as one text at the end."""
+    text = "".join(event for event in events if isinstance(event, str))
+    return [event for event in events if not isinstance(event, str)] + ([text] if text else [])
+
+
+def _failures(dialect: str, tokens: list[str]) -> list[str]:
+    """Return the texts in which a token does not act like the end of the stream."""
+    failed = []
+    for text in _unclosed(dialect):
+        expected = _events([text], dialect)
+        complete = any(event[0] == "call" for event in expected)
+        for token in tokens if complete else tokens[:1]:
+            whole = text + token
+            ways = [whole], list(whole), [text, token], cut(whole, [*range(3, len(whole), 3)])
+            for events in (_events(way, dialect) for way in ways):
+                if events != expected if complete else any(event[0] == "call" for event in events):
+                    failed.append(whole)
+    return failed
+
+
+@together("dialect", DIALECTS)
+def test_an_end_token_acts_like_the_end_of_the_stream(dialect: str) -> None:
+    """A call that needs more than its closing tags never runs."""
+    tokens = _tokens(dialect)
+    assert [] == _failures(dialect, tokens[:: len(tokens) // 3])
+
+
+@pytest.mark.deep
+@together("dialect", DIALECTS)
+def test_each_end_token_acts_like_the_end_of_the_stream(dialect: str) -> None:
+    assert [] == _failures(dialect, _tokens(dialect))
+
+
+def test_the_law_catches_a_reader_without_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    def not_found(_: Reader) -> Iterator[None]:
+        yield from ()
+
+    monkeypatch.setattr(Reader, "at_turn_end", not_found)
+
+    assert [] == [
+        each for each in ("hermes_json", "kimi_k2", "gemma4", "qwen3_coder_xml") if not _failures(each, ["</s>"])
+    ]
+
+
+def test_an_end_token_in_a_value_is_content() -> None:
+    token = "<|im_end|>"
+    for dialect in DIALECTS.values():
+        text = dialect.write_call("f", {"a": f"{token} {token}", "n": 3})
+        assert [call("f", a=f"{token} {token}", n=3)] == read(text, dialects=[dialect.id], tools=TOOLS)
+
+
+def test_malformed_json_before_an_end_token_is_cut() -> None:
+    assert [CUT] == read('<tool_call>{"name": "f", "arguments": {<|im_end|>', dialects=["hermes_json"])
+
+
+def test_text_after_an_end_token_is_read() -> None:
+    """Also a second call."""
+    unclosed = '<tool_call>{"name": "f", "arguments": {}}<|im_end|>'
+    expected: list[Brief] = [call("f"), UNCLOSED, call("f"), UNCLOSED, " So."]
+    assert expected == read(f"{unclosed}\n{unclosed} So.", dialects=["hermes_json"])

@@ -71,7 +71,7 @@ def read_json_call(span: Span, close: Pattern, tag: str) -> Generator[None, None
     if end is not None:
         return end
     yield from span.peek()
-    if (yield from span.accept(close)):
+    if (yield from span.choose(close)) == 0:
         return CallEnd.CLOSED
     return CallEnd.UNCLOSED if span.at_end_in(tag) else CallEnd.BROKEN
 

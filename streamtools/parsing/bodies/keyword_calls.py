@@ -155,7 +155,7 @@ class ArgumentReader:
             span.unread(literals.unread)
         if literals.fault is not None:
             span.fail_call(*literals.fault)
-        return literals.state
+        return OPEN if literals.state is BROKEN and (yield from span.at_turn_end()) else literals.state
 
 
 def give_up(span: Span, state: ScanState, literals: ArgumentReader, closing: Closing) -> Generator[None, None, None]:
@@ -245,7 +245,7 @@ def call_line(span: Span) -> Generator[None, None, None]:
         yield from give_up(span, state, literals, _BLANK_LINE)
         return
     span.end_call()
-    if (yield from span.accept(_REST_OF_LINE)):
+    if (yield from span.accept(_REST_OF_LINE)) or (yield from span.at_turn_end()):
         span.close()
         return
     yield from span.until(_BLANK_LINE)

@@ -167,7 +167,7 @@ _NAME = Some(r"\w.:\-", 1, 128)
 _AFTER_NAME = Some(r" \t\r\n/>", 1, 1)
 _ITEM: Final = "item"
 _SPACE = " \t\r\n"
-_BRACKET = Pattern(SPACES, "[")
+_SPACES, _BRACKET = Pattern(SPACES), Pattern(SPACES, "[")
 _CONTAINERS: Final = frozenset({"object", "array"})
 
 
@@ -212,7 +212,8 @@ class Elements:
         stack = [_Container(root, schema, array=False)]
         while True:
             container = stack[-1]
-            yield from span.peek()
+            # `</s>` ends the message, unless it closes an element.
+            yield from (span.peek() if container.name != "s" else span.accept(_SPACES))
             place = span.place
             found = yield from span.choose(self._open, self._close)
             name = self._tag_name(span.read_since(place))

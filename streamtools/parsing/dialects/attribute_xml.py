@@ -19,7 +19,7 @@ from streamtools.parsing.bodies import forged_result, wrapper
 from streamtools.parsing.bodies.invocations import Invocations, xtml_call
 from streamtools.parsing.bodies.json_bodies import json_calls
 from streamtools.parsing.bodies.xml import ElementCall, write_attribute, write_content
-from streamtools.parsing.dialects.base import AFTER_WRAPPER, Dialect, Opener, Tag, closing_tags, ends_of_turn
+from streamtools.parsing.dialects.base import AFTER_WRAPPER, Dialect, Opener, Tag, closing_tags
 from streamtools.parsing.dialects.writing import as_text, both_tags, break_tags
 from streamtools.parsing.markers import SPACES, Maybe, OneOf, Part, Some
 
@@ -98,7 +98,7 @@ def minicpm5_xml() -> Dialect:
         openers=_bare_openers(calls, "<param", "</function"),
         write_call=_writer(invoke="function", parameter="param", xml=True, line=""),
         reserved=both_tags("function", "param", "tool_response"),
-        tags=(*closing_tags("</function>"), *ends_of_turn(end)),
+        tags=closing_tags("</function>"),
     )
 
 
@@ -138,7 +138,7 @@ def _with_mark(id: str, word: str, end: str, *wrappers: str, line_feeds: int) ->
         ),
         write_call=_writer(f"<{mark}tool_calls>\n", f"\n</{mark}tool_calls>", prefix=mark, end=f"</{mark}", typed=True),
         reserved=both_tags(mark, "tool_response"),
-        tags=(Tag(calls.unwrap), *ends_of_turn(end)),
+        tags=(Tag(calls.unwrap),),
     )
 
 
@@ -177,7 +177,7 @@ def step3_xml() -> Dialect:
         ),
         write_call=_writer(begin + begin_call + kind, end_call + end, prefix="steptml:", line=""),
         reserved=("<｜tool_", *both_tags("steptml:")),
-        tags=(Tag((end_call, OneOf(("\n", "")))), Tag((end,)), *ends_of_turn("<|EOT|>")),
+        tags=(Tag((end_call, OneOf(("\n", "")))), Tag((end,))),
     )
 
 
@@ -194,7 +194,7 @@ def minimax_m2_xml() -> Dialect:
         write_call=_writer(f"{opening}\n", f"\n{close}"),
         write_result=_write_minimax_result,
         reserved=both_tags("minimax:", "invoke", "parameter", "response"),
-        tags=(Tag((close,)), *ends_of_turn(_MINIMAX_END)),
+        tags=(Tag((close,)),),
     )
 
 
@@ -219,11 +219,7 @@ def minimax_m3_xml() -> Dialect:
         write_call=write_call,
         write_result=_write_minimax_result,
         reserved=(lead, *both_tags("response"), "</mm:think"),
-        tags=(
-            Tag((f"{lead}</tool_call>",)),
-            Tag(("<mm:think>",), closings=("</mm:think>",)),
-            *ends_of_turn(_MINIMAX_END),
-        ),
+        tags=(Tag((f"{lead}</tool_call>",)), Tag(("<mm:think>",), closings=("</mm:think>",))),
     )
 
 

@@ -16,7 +16,7 @@ from typing import Any, Final, Literal
 from streamtools.json_values import compact
 from streamtools.parsing.dialects.neutralizing import structure_pattern
 from streamtools.parsing.dialects.writing import write_response
-from streamtools.parsing.markers import Marker, Part, Some, Where
+from streamtools.parsing.markers import TURN_ENDS, Marker, Part, Some, Where
 from streamtools.parsing.span import Body
 
 ALONE = "A call is the whole answer: nothing comes before it."
@@ -225,9 +225,8 @@ After a special token that always begins a call, it makes the call malformed.
 """
 
 
-def ends_of_turn(*tokens: str) -> tuple[Tag, ...]:
-    """Return tags for the tokens that end a message. The parser hides them only after a call."""
-    return tuple(Tag((token,), where="after_call", ends_turn=True) for token in tokens)
+ENDS_OF_TURN: Final = tuple(Tag((token,), where="after_call", ends_turn=True) for token in TURN_ENDS)
+"""The tokens that end a message. The parser hides them only after a call."""
 
 
 def closing_tags(*tags: str) -> tuple[Tag, ...]:

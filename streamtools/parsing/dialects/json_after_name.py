@@ -21,7 +21,7 @@ from streamtools.parsing.bodies import forged_result, wrapper
 from streamtools.parsing.bodies.json_bodies import json_calls
 from streamtools.parsing.bodies.named_json import GAP, NAME, WORD_FIRST, Enclosed, Identity, NamedCall, bare
 from streamtools.parsing.declared import Declared
-from streamtools.parsing.dialects.base import AFTER_WRAPPER, NO_JSON, Dialect, Opener, Tag, closing_tags, ends_of_turn
+from streamtools.parsing.dialects.base import AFTER_WRAPPER, NO_JSON, Dialect, Opener, Tag, closing_tags
 from streamtools.parsing.dialects.writing import name_and_json, write_json
 from streamtools.parsing.json_scanner import CallsUnderNames
 from streamtools.parsing.markers import SPACES, Maybe, OneOf, Part, Some
@@ -53,7 +53,7 @@ def mistral_list() -> Dialect:
         write_call=lambda name, arguments: f"{_MISTRAL} [{write_json(name, arguments)}]",
         write_result=lambda name, text: f"[TOOL_RESULTS] {compact({'name': name, 'content': text})}[/TOOL_RESULTS]",
         reserved=_MISTRAL_RESERVED,
-        tags=(Tag(("[/TOOL_CALLS]",)), *ends_of_turn("</s>")),
+        tags=(Tag(("[/TOOL_CALLS]",)),),
     )
 
 
@@ -75,7 +75,7 @@ def mistral_args() -> Dialect:
         write_result=lambda name, text: f"[TOOL_RESULTS]{text}[/TOOL_RESULTS]",
         in_reasoning="call",
         reserved=(*_MISTRAL_RESERVED, "[ARGS]", "[CALL_ID]"),
-        tags=(Tag(("[THINK]",), closings=("[/THINK]",)), Tag(("[/TOOL_CALLS]",)), *ends_of_turn("</s>")),
+        tags=(Tag(("[THINK]",), closings=("[/THINK]",)), Tag(("[/TOOL_CALLS]",))),
     )
 
 
@@ -180,7 +180,7 @@ def kimi_k2() -> Dialect:
         write_result=lambda name, text: f"## Return of functions.{name}:0\n{text}",
         in_reasoning="call",
         reserved=("<|tool_call",),
-        tags=(Tag(end_any), Tag((end,)), Tag((arguments_begin,)), *ends_of_turn("<|im_end|>")),
+        tags=(Tag(end_any), Tag((end,)), Tag((arguments_begin,))),
     )
 
 
@@ -202,9 +202,9 @@ def _read_id(word: str, declared: Declared) -> Identity | None:
 
 def apertus_list() -> Dialect:
     """Return the dialect of swiss-ai/Apertus-8B-Instruct. The model also writes calls inside its reasoning."""
-    begin, end, ends = "<|tools_prefix|>", "<|tools_suffix|>", ("<|assistant_end|>",)
+    begin, end = "<|tools_prefix|>", "<|tools_suffix|>"
     reasoning, end_of_reasoning = "<|inner_prefix|>", "<|inner_suffix|>"
-    calls = json_calls(end, ends=ends, envelope=CallsUnderNames)
+    calls = json_calls(end, envelope=CallsUnderNames)
     return Dialect(
         id="apertus_list",
         openers=(
@@ -214,12 +214,7 @@ def apertus_list() -> Dialect:
         write_call=lambda name, arguments: f"{begin}[{compact({name: arguments})}]{end}",
         in_reasoning="call",
         reserved=(begin, end),
-        tags=(
-            Tag((reasoning,), closings=(end_of_reasoning,)),
-            Tag((end_of_reasoning,)),
-            *closing_tags(end),
-            *ends_of_turn(*ends),
-        ),
+        tags=(Tag((reasoning,), closings=(end_of_reasoning,)), Tag((end_of_reasoning,)), *closing_tags(end)),
     )
 
 
@@ -241,7 +236,6 @@ def gigachat3() -> Dialect:
         ),
         write_call=lambda name, arguments: f"{message}\n\n{word}{role}\n{write_json(name, arguments)}",
         reserved=(message, role, "<|function_call|>"),
-        tags=ends_of_turn("</s>"),
     )
 
 

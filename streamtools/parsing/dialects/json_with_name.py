@@ -19,7 +19,7 @@ from streamtools.calls import ARGUMENT_FIELDS, ID_FIELDS, NAME_FIELDS
 from streamtools.json_values import compact
 from streamtools.parsing.bodies import forged_result
 from streamtools.parsing.bodies.json_bodies import chained_json, from_its_marker, json_calls
-from streamtools.parsing.dialects.base import ALONE, NO_JSON, ROLE_END, Dialect, Opener, Tag, closing_tags, ends_of_turn
+from streamtools.parsing.dialects.base import ALONE, NO_JSON, ROLE_END, Dialect, Opener, Tag, closing_tags
 from streamtools.parsing.dialects.writing import as_object, both_tags
 from streamtools.parsing.json_scanner import CallsInContainer
 from streamtools.parsing.markers import SPACES, Maybe, OneOf, Part, Some
@@ -34,7 +34,6 @@ def hermes_json() -> Dialect:
     return _tagged(
         "hermes_json",
         ("<tool_call>\n", "\n</tool_call>"),
-        ("<|im_end|>", "<|eot_id|>", "<|end_of_text|>", "</s>"),  # the tokens of all models that write this dialect
         reserved=both_tags("tool_call", "tool_response"),
         line_feeds=1,
         tags=(ROLE_END,),
@@ -51,8 +50,8 @@ def ernie45_json() -> Dialect:
 
 def granite20b_function_call() -> Dialect:
     """Return the dialect of ibm-granite/granite-20b-functioncalling."""
-    layout, ends, closing = ("<function_call> ", ""), ("<|endoftext|>",), closing_tags("</function_call>")
-    return _tagged("granite20b_function_call", layout, ends, firsts="{", reserved=("<function_call>",), tags=closing)
+    layout, closing = ("<function_call> ", ""), closing_tags("</function_call>")
+    return _tagged("granite20b_function_call", layout, firsts="{", reserved=("<function_call>",), tags=closing)
 
 
 def granite_list() -> Dialect:
@@ -71,7 +70,6 @@ def granite_list() -> Dialect:
     dialect = _tagged(
         "granite_list",
         ("<|tool_call|>[", "]"),
-        ("<|end_of_text|>",),
         reserved=("<|tool_call|>", "<tool_call"),
         tags=(reasoning, Tag(("<|/tool_call|>",)), *response),
     )
@@ -83,12 +81,12 @@ def longcat_json() -> Dialect:
     """Return the dialect of meituan-longcat/LongCat-Flash-Chat."""
     layout = "<longcat_tool_call>\n", "\n</longcat_tool_call>"
     tags = (Tag(("<longcat_think>",), closings=("</longcat_think>",)),)
-    return _tagged("longcat_json", layout, ("</longcat_s>",), tags=tags)
+    return _tagged("longcat_json", layout, tags=tags)
 
 
 def lm_studio() -> Dialect:
     """Return the dialect that LM Studio teaches to models whose chat template has no tool calls."""
-    return _tagged("lm_studio", ("[TOOL_REQUEST]", "[END_TOOL_REQUEST]"), ())
+    return _tagged("lm_studio", ("[TOOL_REQUEST]", "[END_TOOL_REQUEST]"))
 
 
 def tool_calls_list() -> Dialect:
@@ -99,32 +97,32 @@ def tool_calls_list() -> Dialect:
         Tag((answer,), auto=False),
         Tag((end,), auto=False, line_feeds=1),
     )
-    return _tagged("tool_calls_list", ("<tool_calls>[", "]</tool_calls>"), ("<|end|>",), tags=tags)
+    return _tagged("tool_calls_list", ("<tool_calls>[", "]</tool_calls>"), tags=tags)
 
 
 def hunyuan_a13b_list() -> Dialect:
     """Return the dialect of tencent/Hunyuan-A13B-Instruct."""
     layout, tags = ("<tool_calls>[", "]</tool_calls>"), _answer_tags("<answer>", "</answer>")
-    return _tagged("hunyuan_a13b_list", layout, ("<|eos|>",), tags=tags, auto=False)
+    return _tagged("hunyuan_a13b_list", layout, tags=tags, auto=False)
 
 
 def toolcall_list() -> Dialect:
     """Return the dialect of nvidia/NVIDIA-Nemotron-Nano-9B-v2."""
     layout, reserved = ("<TOOLCALL>[", "]</TOOLCALL>"), both_tags("TOOLCALL", "TOOL_RESPONSE")
-    dialect = _tagged("toolcall_list", layout, ("<SPECIAL_12>",), reserved=reserved)
+    dialect = _tagged("toolcall_list", layout, reserved=reserved)
     return replace(dialect, write_result=lambda name, text: f"<TOOL_RESPONSE>[{text}]</TOOL_RESPONSE>")
 
 
 def internlm2() -> Dialect:
     """Return the dialect of internlm/internlm2_5-7b-chat and internlm/Intern-S1."""
-    begin, end, ends = "<|action_start|>", "<|action_end|>", ("<|im_end|>",)
-    opening, call = (begin, SPACES, "<|plugin|>", SPACES), json_calls(end, ends=ends)
+    begin, end = "<|action_start|>", "<|action_end|>"
+    opening, call = (begin, SPACES, "<|plugin|>", SPACES), json_calls(end)
     return Dialect(
         id="internlm2",
         openers=(Opener(opening, call, ahead=("{",)), Opener(opening, call, ahead=(NO_JSON,), auto=False)),
         write_call=_json_writer(f"{begin}<|plugin|>\n", end, keys=("name", "parameters")),
         reserved=(begin, end),
-        tags=(*closing_tags(end), *ends_of_turn(*ends)),
+        tags=closing_tags(end),
     )
 
 
@@ -140,7 +138,6 @@ def functools_list() -> Dialect:
         openers=(Opener(("functools",), json_calls(), ahead=("[", SPACES, "{"), auto="line_start"),),
         write_call=_json_writer("functools[", "]"),
         reserved=("functools[",),
-        tags=ends_of_turn("<|end|>", "<|endoftext|>", "<|eot_id|>"),
     )
 
 
@@ -152,7 +149,6 @@ def cohere_legacy_action() -> Dialect:
         openers=(Opener(opening, call, ahead=("[",), where="line_start"),),
         write_call=_json_writer("Action:\n```json\n[\n", "\n]\n```", keys=("tool_name", "parameters")),
         reserved=("Action:",),
-        tags=ends_of_turn("<|END_OF_TURN_TOKEN|>"),
         auto=False,  # other agent formats also have this word before JSON
     )
 
@@ -222,7 +218,6 @@ def hyperclovax_think() -> Dialect:
             Tag((header + think,), closings=(end,), auto=False),
             Tag((header + "\n",), auto=False),
             Tag((end,), auto=False),
-            *ends_of_turn("<|stop|>", "<|endofturn|>"),
         ),
     )
 
@@ -245,7 +240,6 @@ def json_begin_end() -> Dialect:
 def _tagged(
     id: str,
     layout: tuple[str, str],
-    ends: tuple[str, ...],
     *,
     firsts: str = "{[",
     line_feeds: int = 0,
@@ -255,13 +249,12 @@ def _tagged(
 ) -> Dialect:
     """Return a dialect of JSON between two tags, or after one tag.
 
-    `layout` holds the texts that the chat template writes before and after a call. The tags are in these texts. `ends`
-    are the tokens that end a message. `firsts` are the characters with which the JSON may begin. `line_feeds` is how
-    many line feeds before the first tag are hidden. `reserved` and `auto` are fields of `Dialect`. By default, the
-    beginnings of the two tags are reserved.
+    `layout` holds the texts that the chat template writes before and after a call. The tags are in these texts.
+    `firsts` are the characters with which the JSON may begin. `line_feeds` is how many line feeds before the first tag
+    are hidden. `reserved` and `auto` are fields of `Dialect`. By default, the beginnings of the two tags are reserved.
     """
     opening, close = layout[0].rstrip("[ \n"), layout[1].lstrip("] \n")
-    body = json_calls(close, ends=ends)
+    body = json_calls(close)
     return Dialect(
         id=id,
         openers=tuple(
@@ -269,7 +262,7 @@ def _tagged(
         ),
         write_call=_json_writer(*layout),
         reserved=reserved or (opening[:-1], close[:-1]),
-        tags=(*tags, *closing_tags(close), *ends_of_turn(*ends)),
+        tags=(*tags, *closing_tags(close)),
         auto=auto,
     )
 
@@ -309,7 +302,6 @@ def llama3_json() -> Dialect:
         write_call=_json_writer("", "", keys=("name", "parameters")),
         reserved=("<|python_tag|>",),
         reserved_patterns=_NAME_KEY,
-        tags=ends_of_turn("<|eot_id|>", "<|eom_id|>"),
         auto="marked",
         notes=ALONE,
     )
@@ -345,7 +337,7 @@ def xlam_json() -> Dialect:
         write_call=_json_writer("[", "]"),
         reserved=(*both_tags("tool_call"), "[TOOL_CALLS]"),
         reserved_patterns=_NAME_KEY,
-        tags=(*closing_tags("</tool_call>"), *ends_of_turn("<|eot_id|>", "<|im_end|>")),
+        tags=closing_tags("</tool_call>"),
         auto=False,
         notes=ALONE,
     )

@@ -15,7 +15,7 @@ from collections.abc import Generator, Iterator
 from streamtools.json_values import compact
 from streamtools.parsing.bodies.json_bodies import json_calls
 from streamtools.parsing.bodies.named_json import GAP, NAME, AddressedCall, Identity, NamedCall, bare
-from streamtools.parsing.dialects.base import Dialect, Opener, Tag, ends_of_turn
+from streamtools.parsing.dialects.base import Dialect, Opener, Tag
 from streamtools.parsing.dialects.writing import name_and_json
 from streamtools.parsing.markers import BLANKS, LINE_END, SPACES, OneOf, Part, Some, Where
 from streamtools.parsing.span import Span
@@ -112,7 +112,7 @@ def inkling() -> Dialect:
     """
     message, end, stop = "<|message_model|>", "<|end_message|>", "<|content_model_end_sampling|>"
     invoke, text, reasoning = "<|content_invoke_tool_json|>", "<|content_text|>", "<|content_thinking|>"
-    call = json_calls(end, ends=(stop, message))
+    call = json_calls(end, ends=(message,))
     begins: tuple[tuple[Part, ...], ...] = ((message, GAP, NAME, GAP), (message, GAP), ())
     return Dialect(
         id="inkling",
@@ -143,11 +143,7 @@ def functionary_v32() -> Dialect:
         write_call=name_and_json(">>>", "\n"),
         reserved=(">>>",),
         reserved_patterns=((r"\n", r"[ \t\r\n]{0,32}\{"),),
-        tags=(
-            Tag((">>>all", LINE_END)),
-            Tag(("all", LINE_END), where="start"),
-            *ends_of_turn("<|eot_id|>", "<|eom_id|>"),
-        ),
+        tags=(Tag((">>>all", LINE_END)), Tag(("all", LINE_END), where="start")),
         auto=False,
     )
 

@@ -19,7 +19,7 @@ from typing import Any
 from streamtools.parsing.bodies.json_bodies import json_calls
 from streamtools.parsing.bodies.named_json import NAME, PROSE, WORD_FIRST, Enclosed, NamedCall
 from streamtools.parsing.bodies.parameter_tags import ArgumentPairs, FunctionTags, NamedTag
-from streamtools.parsing.dialects.base import ROLE_END, Dialect, Opener, Tag, closing_tags, ends_of_turn
+from streamtools.parsing.dialects.base import ROLE_END, Dialect, Opener, Tag, closing_tags
 from streamtools.parsing.dialects.writing import both_tags, name_and_json, write_value
 from streamtools.parsing.markers import SPACES, OneOf, Part, Some
 from streamtools.parsing.span import Span
@@ -44,7 +44,7 @@ def qwen3_coder_xml() -> Dialect:
         write_call=_function_writer("<tool_call>", "</tool_call>", lambda value: f"\n{value}\n"),
         in_reasoning="call",
         reserved=(*both_tags("tool_call", "tool_response"), *_FUNCTION_TAGS),
-        tags=(Tag(("</tool_call>",), where="after_call", line_feeds=1), *ends_of_turn(*ends)),
+        tags=(Tag(("</tool_call>",), where="after_call", line_feeds=1),),
     )
 
 
@@ -70,11 +70,7 @@ def seed_oss_xml() -> Dialect:
             lambda value: f"\n{value}\n" if value.startswith("\n") or value.endswith("\n") else value,
         ),
         reserved=(*both_tags("seed:tool_call"), *_FUNCTION_TAGS),
-        tags=(
-            Tag(("<seed:think>",), closings=("</seed:think>",), where="start"),
-            *closing_tags("</seed:tool_call>"),
-            *ends_of_turn(end),
-        ),
+        tags=(Tag(("<seed:think>",), closings=("</seed:think>",), where="start"), *closing_tags("</seed:tool_call>")),
     )
 
 
@@ -86,7 +82,7 @@ def llama31_function_tag() -> Dialect:
         openers=(Opener(("<function=",), body, ahead=(*WORD_FIRST, ">", SPACES, "{")),),
         write_call=name_and_json("<function=", ">", "</function>"),
         reserved=("<function=", "</function"),
-        tags=(*closing_tags("</function>"), *ends_of_turn("<|eom_id|>", "<|eot_id|>")),
+        tags=closing_tags("</function>"),
     )
 
 
@@ -153,7 +149,7 @@ def glm_xml() -> Dialect:
         write_call=_pairs_writer("<tool_call>", "\n", "</tool_call>"),
         in_reasoning="call",
         reserved=_PAIR_TAGS,
-        tags=(ROLE_END, *closing_tags("</tool_call>"), *ends_of_turn(*ends)),
+        tags=(ROLE_END, *closing_tags("</tool_call>")),
     )
 
 
@@ -262,13 +258,13 @@ def cwm_tool() -> Dialect:
     `<tool: bash>`, a line end, `ls`, a line end and `</tool>`. The content may be text only if the tool has one
     parameter.
     """
-    opening, close, end = "<tool: ", "</tool>", "<|eot_id|>"
+    opening, close = "<tool: ", "</tool>"
     return Dialect(
         id="cwm_tool",
         openers=(Opener((opening, NAME, ">"), NamedTag(opening, close)),),
         write_call=name_and_json(opening, ">\n", f"\n{close}"),
         reserved=(opening.rstrip(), close, *both_tags("tool_response")),
-        tags=(*closing_tags(close), *ends_of_turn(end)),
+        tags=closing_tags(close),
         auto=False,  # in prose, people write `<tool: NAME>` to mention a tool
         notes="The text between the tags is one JSON object with the arguments.",
     )

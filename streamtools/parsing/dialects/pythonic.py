@@ -28,9 +28,9 @@ from streamtools.parsing.bodies.keyword_calls import (
     pythonic_calls,
 )
 from streamtools.parsing.bodies.literals import Syntax
-from streamtools.parsing.dialects.base import ALONE, Dialect, Opener, Tag, closing_tags, ends_of_turn
+from streamtools.parsing.dialects.base import ALONE, Dialect, Opener, Tag, closing_tags
 from streamtools.parsing.dialects.writing import as_object, both_tags
-from streamtools.parsing.markers import BLANKS, LINE_END, SPACES, OneOf
+from streamtools.parsing.markers import BLANKS, LINE_END, SPACES, TURN_ENDS, OneOf
 
 _LITERALS_ONLY = "Arguments are literals and always have names."
 
@@ -57,7 +57,7 @@ def pythonic_llama4() -> Dialect:
     read as in `pythonic`. If the prompt contains calls in JSON, the model writes JSON between the tags.
     """
     opening, close = "<|python_start|>", "<|python_end|>"
-    dialect = _tagged("pythonic_llama4", opening, close, ends=("<|eot|>", "<|eom|>", "<|eot_id|>", "<|eom_id|>"))
+    dialect = _tagged("pythonic_llama4", opening, close)
     return replace(dialect, openers=(*dialect.openers, *_json_openers(opening, close)))
 
 
@@ -67,7 +67,7 @@ def olmo3_pythonic() -> Dialect:
     Each call is on a separate line. The model writes `true`, `false` and `null`, as in JSON.
     """
     opening, close = "<function_calls>", "</function_calls>"
-    dialect = _tagged("olmo3_pythonic", opening, close, ends=("<|im_end|>", "<|endoftext|>"))
+    dialect = _tagged("olmo3_pythonic", opening, close)
     return replace(
         dialect,
         openers_for=None,
@@ -84,7 +84,7 @@ def lfm2_pythonic() -> Dialect:
     """
     opening, close = "<|tool_call_start|>", "<|tool_call_end|>"
     begin, end = "<|tool_response_start|>", "<|tool_response_end|>"
-    dialect = _tagged("lfm2_pythonic", opening, close, ends=("<|im_end|>",), loose=True)
+    dialect = _tagged("lfm2_pythonic", opening, close, loose=True)
     return replace(
         dialect,
         openers=(*dialect.openers, *_json_openers(opening, close), Opener((begin,), forged_result(end), kind="result")),
@@ -110,11 +110,7 @@ def minicpm4_python() -> Dialect:
         ),
         write_call=lambda name, arguments: f"{opening}\n```python\n{_write(name, arguments, _python)}\n```\n{close}",
         reserved=(opening, close),
-        tags=(
-            Tag(("<|thought_start|>",), closings=("<|thought_end|>",)),
-            *closing_tags(close),
-            *ends_of_turn("<|im_end|>"),
-        ),
+        tags=(Tag(("<|thought_start|>",), closings=("<|thought_end|>",)), *closing_tags(close)),
         notes=_LITERALS_ONLY,
     )
 
@@ -138,7 +134,6 @@ def tool_code() -> Dialect:
         write_call=lambda name, arguments: f"```tool_code\n{_write(name, arguments, _python)}\n```",
         write_result=lambda name, text: f"```tool_output\n{text}\n```",
         reserved=("```tool_",),
-        tags=ends_of_turn("<end_of_turn>"),
         auto=False,
         notes=_LITERALS_ONLY,
     )
@@ -160,7 +155,6 @@ def granite_lines() -> Dialect:
         write_call=lambda name, arguments: f"{_write(name, arguments, _python)}\n",
         # The beginning of a call: `get_weather(city=`, or `get_time()`.
         reserved_patterns=((f"(?<![{word}])[{word}]", rf"[{word}]{{0,127}}\([ \t\r\n]{{0,32}}(?:\)|{key}=)"),),
-        tags=ends_of_turn("<|end_of_text|>"),
         auto=False,
         notes=f"{ALONE} Each has a line to itself, and its arguments always have names.",
     )
@@ -174,14 +168,14 @@ def _line_openers(names: tuple[str, ...]) -> tuple[Opener, ...]:
         Opener((first,), call_line, ahead=(rest, "(", SPACES, *following), where="start")
         for first in dict.fromkeys(name[0] for name in known)
         for rest in [OneOf(tuple(name[1:] for name in known if name[0] == first))]
-        for following in ((")", BLANKS, LINE_END), argument)
+        for following in ((")", BLANKS, LINE_END), (")", BLANKS, OneOf(TURN_ENDS)), argument)
     )
 
 
-def _tagged(id: str, opening: str, close: str, *, ends: tuple[str, ...], loose: bool = False) -> Dialect:
+def _tagged(id: str, opening: str, close: str, *, loose: bool = False) -> Dialect:
     """Return a dialect of Python calls between two tags, in a list or alone. Also reads lists without tags.
 
-    `ends` are the tokens that end a message. With `loose=True`, values may deviate from Python, as in LFM2.
+    With `loose=True`, values may deviate from Python, as in LFM2.
     """
     body = pythonic_calls(opening, close, loose=loose)
     return Dialect(
@@ -195,7 +189,7 @@ def _tagged(id: str, opening: str, close: str, *, ends: tuple[str, ...], loose: 
         reserved=(opening, close),
         # The beginning of a list: `[get_weather(`.
         reserved_patterns=((r"\[", r"[ \t\r\n]{0,32}[^\s()\[\]{}<>\"'`=,;]{1,128}\("),),
-        tags=(*closing_tags(close), *ends_of_turn(*ends)),
+        tags=closing_tags(close),
         notes=_LITERALS_ONLY,
     )
 
@@ -241,7 +235,6 @@ def gemma4() -> Dialect:
         ("<|tool_call>", "<tool_call|>", "<|tool_response>", "<tool_response|>"),
         Tag(("<|channel>", OneOf(("thought\n", ""))), closings=("<channel|>",)),
         Tag(("<channel|>",)),
-        *ends_of_turn("<turn|>"),
     )
 
 
@@ -254,7 +247,6 @@ def functiongemma() -> Dialect:
         "functiongemma",
         FUNCTION_GEMMA,
         ("<start_function_call>", "<end_function_call>", "<start_function_response>", "<end_function_response>"),
-        *ends_of_turn("<end_of_turn>"),
     )
 
 
