@@ -41,6 +41,8 @@ REPETITION_WINDOW = 16 * 1024
 """The number of characters at the end of the shown text that are searched for a repetition."""
 RETRYABLE_STATUSES = (408, 429)
 """The HTTP statuses below 500 after which the next model is tried."""
+_ENDS = (ProviderCompleted, ChainCompleted, SourceError)  # the events that end a turn
+_NOT_SHOWN = (SourceUsage, SourceWarning)  # the events that are not a part of the answer
 
 
 @dataclass
@@ -121,16 +123,15 @@ class SharedAnswer:
         for event in events:
             if self.fault is not None:
                 break
-            fault = None if self.complete else failure_of(event)
-            if fault is not None and may_fail:
-                self.fault = fault
-                break
-            if isinstance(event, ProviderCompleted | ChainCompleted):
+            if isinstance(event, _ENDS):
+                fault = None if self.complete else failure_of(event)
+                if fault is not None and may_fail:
+                    self.fault = fault
+                    break
                 self.complete = True
-                self._circuits.record(self.index, failed=fault is not None)
-            elif isinstance(event, SourceError):
-                self.complete = True
-            elif not isinstance(event, SourceUsage | SourceWarning):
+                if not isinstance(event, SourceError):
+                    self._circuits.record(self.index, failed=fault is not None)
+            elif not isinstance(event, _NOT_SHOWN):
                 self.begun = True
             if self._continuation is not None:
                 self._continuation.read(event, read)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, TypeAlias
 
 import msgspec
@@ -91,7 +92,7 @@ class ClientAnswer:
         """Read events of the upstream. Returns bytes for the client."""
         if self.forced_call is not None:
             events = self.forced_call.read(events)
-        return self._write([shown for event in events for shown in self.machine.feed(event)])
+        return self._write(list(chain.from_iterable(map(self.machine.feed, events))))
 
     def close(self) -> bytes:
         """End the answer of the model. Returns the last bytes for the client."""
@@ -136,16 +137,14 @@ class ClientAnswer:
         if self._encoder is None:
             self._encoder = self.make_encoder()
         encode = self._encoder.encode
-        if self.watch is not None:
-            for event in events:
-                if type(event) is not Text:
-                    self.watch(event)
         parts: list[bytes] = []
         for event in events:
             if type(event) is Text:
                 self.shown.append(event.text)
                 parts.append(encode(event))
             else:
+                if self.watch is not None:
+                    self.watch(event)
                 parts += [encode(shown) for shown in self._for_client(event)]
         return b"".join(parts)
 

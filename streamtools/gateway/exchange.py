@@ -268,9 +268,7 @@ class RewrittenExchange(Exchange):
     def _convert(self, events: list[SourceEvent]) -> bytes:
         """Convert events of the upstream to bytes for the client, up to a failure that another upstream may avoid."""
         may_fail = self.has_fallback and self._bytes_left >= 0 and not self._answer.stopped
-        return self._feed_answer(self._failover.answer.read(events, may_fail=may_fail))
-
-    def _feed_answer(self, events: list[SourceEvent]) -> bytes:
+        events = self._failover.answer.read(events, may_fail=may_fail)
         return self._stream_or_keep(self._answer.feed(events)) if events else b""
 
     def _stream_or_keep(self, written: bytes) -> bytes:
@@ -333,7 +331,8 @@ class RewrittenExchange(Exchange):
     def _fail_over(self) -> bytes:
         """Prepare the request to the next upstream. Returns the failed answer's buffered text for the client."""
         self._body.clear()
-        sent = self._feed_answer(self._failover.answer.take_pending_text())
+        pending = self._failover.answer.take_pending_text()
+        sent = self._stream_or_keep(self._answer.feed(pending)) if pending else b""
         written = self._answer.continue_elsewhere(self._client_request.model or "")
         self._failover.move_on(written, begun=bool(self._answer.shown))
         self.has_fallback = self._failover.answer.next is not None

@@ -270,6 +270,8 @@ class TrailingSpace:
             sent = self._pending + body
             self._pending = ""
             self._too_long = self._after_call = False
+        if len(body) == len(text):
+            return sent
         space = text[len(body) :]
         if self._too_long:
             return sent + space

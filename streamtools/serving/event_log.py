@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from operator import attrgetter
 from typing import Protocol, Self
 from urllib.parse import quote
@@ -97,19 +97,27 @@ class MemoryEventLog:
 
         Raises ValueError for an event without a `seq`.
         """
+        self.add(key, event)
+        return event.seq
+
+    def add(self, key: str, event: UIEvent) -> None:
+        """Store an event as `append` does."""
         run = self._runs.get(key)
         if run is None:
             if event.seq < 1:
                 raise ValueError(f"An event of a run must have a seq from 1 on, got {event.seq}.")
             run = self._runs[key] = _RunEvents(event.seq)
         if event.seq > run.last_seq:
-            run.append(event)
+            run.events.append(event)
+            run.last_seq = event.seq
+            size = weigh(event)
+            run.sizes.append(size)
+            run.size += size
             if len(run.events) > self._max_events or run.size > self._max_bytes:
                 run.shrink(self._max_events, self._max_bytes)
             if type(event) is Done:
                 run.ended = True
             run.waiting.wake()
-        return event.seq
 
     def read(self, key: str, /, after: int = 0) -> MemoryReader:
         """Return an iterator over the events after `after`; see `EventLog.read`. Raises `RunNotFound`."""
@@ -130,19 +138,21 @@ class WaitingReaders:
     """Lets the readers of one run wait for its next event."""
 
     def __init__(self) -> None:
-        self._semaphore = anyio.Semaphore(0, fast_acquire=True)  # `wake` releases it once for each waiting reader
-        self._has_waiting = False
+        self._semaphore = anyio.Semaphore(0, fast_acquire=True)
+        self._count = 0  # the number of waits since the last `wake`, including cancelled waits
 
-    async def wait(self) -> None:
-        """Wait until another task calls `wake`."""
-        self._has_waiting = True
-        await self._semaphore.acquire()
+    def wait(self) -> Awaitable[None]:
+        """Wait until `wake` is called."""
+        while self._semaphore.value:  # released for cancelled waits
+            self._semaphore.acquire_nowait()
+        self._count += 1
+        return self._semaphore.acquire()
 
     def wake(self) -> None:
-        if self._has_waiting:
-            self._has_waiting = False
-            for _ in range(self._semaphore.statistics().tasks_waiting):
-                self._semaphore.release()
+        """Wake all waiting readers."""
+        while self._count:
+            self._count -= 1
+            self._semaphore.release()
 
 
 class _RunEvents:
@@ -157,13 +167,6 @@ class _RunEvents:
         self.last_seq = 0  # the seq of the last event
         self.ended = False  # whether no more events follow: `done` was stored, or the run was forgotten
         self.waiting = WaitingReaders()
-
-    def append(self, event: UIEvent) -> None:
-        self.events.append(event)
-        self.last_seq = event.seq
-        size = weigh(event)
-        self.sizes.append(size)
-        self.size += size
 
     def shrink(self, max_events: int, max_bytes: float) -> None:
         """Drop the oldest events until the run is an eighth below each exceeded limit, so that this happens rarely."""

@@ -47,7 +47,9 @@ class Journal:
         None if no other process may take the run over.
         """
         self.shared_frames = SharedFrames()
-        self.in_memory = type(event_log) is MemoryEventLog  # then writing never fails and never waits
+        self.in_memory = type(event_log) is MemoryEventLog
+        self.never_waits = self.in_memory
+        """Whether `write_now` may be called. Otherwise, `write` waits until the log has the event."""
         self._run_id = run_id
         self._closed = False
         self._last_missing = 0  # the seq of the last event that could not be written; 0 if the last write succeeded
@@ -59,13 +61,17 @@ class Journal:
         Sets the `seq` of the event to one above the last `seq`. A run starts with a `start` that has its id: if the
         first event has another type, a `start` is written before it.
         """
-        if event.seq != self.last + 1 or not self.last:
-            event = await self._number(event)
-        self.last = event.seq
-        if type(event) is Done:
-            self.done = event
-        await self._append(event)
+        if self.never_waits:
+            self.write_now(event)
+        else:
+            for numbered in self._number(event):
+                await self._append_and_wait(numbered)
         return type(event) is Done
+
+    def write_now(self, event: UIEvent) -> None:
+        """Write an event as `write` does, without waiting. Call this only if `never_waits` is True."""
+        for numbered in self._number(event):
+            self._append(numbered)
 
     async def flush(self) -> TurnResult | None:
         """Wait until the log has all events. Here, each `write` has waited for the log, so this returns immediately.
@@ -89,36 +95,49 @@ class Journal:
         has_gap = max(after, self.logged) < self.done.seq - 1
         return [*([resync(self.done.seq - 1)] if has_gap else []), self.done]
 
-    async def _number(self, event: UIEvent) -> UIEvent:
-        if not self.last:
-            if isinstance(event, Start):
-                return replace(event, run_id=self._run_id, seq=1)
-            await self.write(Start(self._run_id, seq=1))
-        return replace(event, seq=self.last + 1)
+    def _number(self, event: UIEvent) -> Sequence[UIEvent]:
+        """Return the event with its `seq`, after a `start` if the run has none. The caller must write both."""
+        events: tuple[UIEvent, ...]
+        if self.last:
+            events = (event if event.seq == self.last + 1 else replace(event, seq=self.last + 1),)
+        elif isinstance(event, Start):
+            events = (replace(event, run_id=self._run_id, seq=1),)
+        else:
+            events = (Start(self._run_id, seq=1), replace(event, seq=2))
+        last = events[-1]
+        self.last = last.seq
+        if type(last) is Done:
+            self.done = last
+        return events
 
-    async def _append(self, event: UIEvent) -> None:
+    def _append(self, event: UIEvent) -> None:
+        cast("MemoryEventLog", self.event_log).add(self.key, event)
+        self._set_logged(event.seq)
+
+    async def _append_and_wait(self, event: UIEvent) -> None:
         event_log = cast("EventLog", self.event_log)
-        if self.in_memory:
-            await event_log.append(self.key, event)
-        elif anyio.current_time() < self._retry_at and type(event) is not Done:
+        if anyio.current_time() < self._retry_at and type(event) is not Done:
             self._last_missing = event.seq
             return
-        else:
-            try:
-                with anyio.fail_after(_LOG_TIMEOUT_S, shield=True):  # a cancelled call could store half an event
-                    if self._last_missing:
-                        await event_log.append(self.key, resync(self._last_missing))
-                    await event_log.append(self.key, event)
-            except Exception as error:
-                if not self._last_missing:
-                    log.warning("events_not_logged", run_id=self._run_id, **loggable(error))
-                self._last_missing = event.seq
-                if isinstance(error, TimeoutError):
-                    self._retry_at = anyio.current_time() + _LOG_TIMEOUT_S
-                return
+        try:
+            with anyio.fail_after(_LOG_TIMEOUT_S, shield=True):  # a cancelled call could store half an event
+                if self._last_missing:
+                    await event_log.append(self.key, resync(self._last_missing))
+                await event_log.append(self.key, event)
+        except Exception as error:
+            if not self._last_missing:
+                log.warning("events_not_logged", run_id=self._run_id, **loggable(error))
+            self._last_missing = event.seq
+            if isinstance(error, TimeoutError):
+                self._retry_at = anyio.current_time() + _LOG_TIMEOUT_S
+            return
         self._last_missing = 0
-        self.logged = event.seq
-        self.readable.set()
+        self._set_logged(event.seq)
+
+    def _set_logged(self, seq: int) -> None:
+        if not self.logged:
+            self.readable.set()
+        self.logged = seq
 
 
 class Attachment:

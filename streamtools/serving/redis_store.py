@@ -11,7 +11,7 @@ derives the last events of the run from the events in the log.
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeAlias
 
@@ -315,6 +315,7 @@ class RedisJournal(Journal):
     def __init__(self, store: RedisStore, run: Run, leased: LeasedRun, events: Iterable[UIEvent] = ()) -> None:
         super().__init__(store, run.owner, run.id)
         self.driven = leased
+        self.never_waits = True
         self.last = leased.written
         self._leased = leased
         # The types of the events that the crashed process wrote. If the stream starts with the same types, skip them.
@@ -323,13 +324,13 @@ class RedisJournal(Journal):
         self._run = run
         self.readable.set()
 
-    async def write(self, event: UIEvent) -> bool:
+    def _number(self, event: UIEvent) -> Sequence[UIEvent]:
         if self._logged_kinds and type(event) is self._logged_kinds.pop(0):
-            return False
+            return ()
         self._logged_kinds.clear()
-        return await super().write(event)
+        return super()._number(event)
 
-    async def _append(self, event: UIEvent) -> None:
+    def _append(self, event: UIEvent) -> None:
         data = event.to_json().encode()
         if type(event) is Done:
             self._leased.final = event.seq, data, self._dump_result()

@@ -12,7 +12,7 @@ bytes of the remaining events are counted.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import anyio
 
@@ -41,6 +41,7 @@ class EventBuffer:
         self._room: anyio.Event | None = None  # set when the writer may continue; None if the writer does not wait
         self._resume_at = 0  # the writer continues when at most this many events are buffered
         self._error: Exception | None = None
+        self._write: Callable[[UIEvent], object] | None = None  # set by `forward`
 
     def open(self) -> None:
         """Allow `get` to wait for events. Call this inside an event loop."""
@@ -86,6 +87,10 @@ class EventBuffer:
 
         The writer must then call `wait_for_room`.
         """
+        if self._write is not None:
+            for event in events:
+                self._write(event)
+            events, size = (), 0
         self._bytes = self._bytes + size if self._events else size
         self._events += events
         if events or self.is_closed:
@@ -96,6 +101,12 @@ class EventBuffer:
                 self._woken += 1
                 self._readable.release()
         return self._bytes >= MAX_BYTES or len(self._events) >= MAX_EVENTS
+
+    def forward(self, write: Callable[[UIEvent], object]) -> None:
+        """Pass all events to `write` instead of buffering them. Readers then receive no events and wait for the end."""
+        while self._events:
+            write(self._events.popleft())
+        self._write = write
 
     async def wait_for_room(self) -> None:
         """If the buffer is full, wait until half of its events have been read."""

@@ -13,7 +13,7 @@ The iterator is a class and not an asynchronous generator, because the event loo
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -275,6 +275,10 @@ class ToolStream(Decidable):
     def take_ready(self) -> Sequence[UIEvent]:
         """Return the buffered events without waiting, up to a limit of bytes."""
         return self._buffer.take_ready()
+
+    def forward(self, write: Callable[[UIEvent], object]) -> None:
+        """Pass all events to `write`. Iteration then yields no events, and ends when the stream ends."""
+        self._buffer.forward(write)
 
     async def __aenter__(self) -> Self:
         if self._tasks is not None or self._buffer.is_closed:
