@@ -14,7 +14,7 @@ from streamtools.parsing.markdown import IN_CODE, LINE_START
 from streamtools.parsing.marker_starts import MarkerStarts, starts_of
 from streamtools.parsing.markers import Marker, Markers
 from streamtools.parsing.near_misses import NearMisses, unmarked_json
-from streamtools.parsing.reasoning import TAGS, ReasoningEnd, ReasoningTags, RunMarkers
+from streamtools.parsing.reasoning import ReasoningEnd, ReasoningTags, RunMarkers
 
 Meaning: TypeAlias = tuple[Opener | Tag, Dialect, int]
 """The meaning of a marker: its opener or tag, its dialect, and the number of white-space characters at its beginning.
@@ -74,7 +74,7 @@ class DialectSet:
                 self._add(opener, dialect, even_in_code, first_space)
         for tag in ENDS_OF_TURN if dialects else ():
             self._add(tag, dialects[0], any((in_code or dialect.in_code) == "call" for dialect in dialects), "")
-        run = _run_markers(self._entries, {*TAGS.values(), *(end for tag in reasoning_tags for end in tag.closings)})
+        run = _run_markers(self._entries)
         calls = [entry for entry in self._entries if _is_call(entry) and not entry.meaning[2]]
         # Whether a line feed at the end of a delta must wait for more text, because markers of calls begin with one.
         self.waits_after_line_feed = any(_is_call(entry) and entry.marker.first == "\n" for entry in self._entries)
@@ -172,19 +172,19 @@ def _is_recognized(entry: MarkerEntry, kind: int) -> bool:
     return here and (entry.in_code or not kind & IN_CODE) and (_is_call(entry) or not kind & CALLS_ONLY)
 
 
-def _run_markers(entries: list[MarkerEntry], closings: set[str]) -> RunMarkers:
-    """Return the markers for calls in reasoning that may be executed. `closings` are the tags that end reasoning."""
+def _run_markers(entries: list[MarkerEntry]) -> RunMarkers:
+    """Return the markers for calls in reasoning that may be executed."""
     openers, tags = list[tuple[Marker, Opener | Tag]](), list[tuple[Marker, Opener | Tag]]()
     for entry in entries:
-        owner, dialect, spaces = entry.meaning
-        if isinstance(owner, Opener):
-            if owner.kind == "call" and dialect.in_reasoning == "call" and entry.marker.where == "anywhere":
-                openers.append((entry.marker, owner))
-        elif spaces:
-            continue
-        elif owner.ends_turn or (dialect.in_reasoning == "call" and not owner.closings):
-            tags.append((entry.marker, owner))
-    return [*((marker, tag) for marker, tag in tags if "".join(map(str, tag.parts)) not in closings), *openers]
+        (owner, dialect, spaces), marker = entry.meaning, entry.marker
+        if isinstance(owner, Tag):
+            if owner.ends_turn or (dialect.in_reasoning == "call" and not (owner.closings or spaces)):
+                tags.append((marker, owner))
+        elif owner.kind == "call" and dialect.in_reasoning == "call" and not (spaces and marker.where == "start"):
+            if marker.where != "anywhere":  # such a call begins at the start of a line
+                marker = replace(marker, where="anywhere", not_after=r"[^\n]")
+            openers.append((marker, owner))
+    return [*tags, *openers]
 
 
 def _is_call(entry: MarkerEntry) -> bool:

@@ -4,10 +4,10 @@ Calls in reasoning are not executed, because models rehearse calls there that th
 reasoning holds a call, one warning at the end of the reasoning reports it. The warning helps to find models that write
 calls in the wrong place.
 
-Some dialects are an exception, because their models forget the closing tag before a call. `CallRun` reads a run, which
-is a sequence of calls in the reasoning of such a model. The text after the run decides. If more reasoning or the
-closing tag follows, the calls were rehearsed, and their text is reasoning. If the message ends after the run, the calls
-are real: the parser reads them again as text after the reasoning. No event reports the calls before that.
+A call at the end of a message is an exception, because models forget the closing tag before a call. `CallRun` reads a
+run, which is a sequence of calls in reasoning. The text after the run decides. If more reasoning or the closing tag
+follows, the calls were rehearsed, and their text is reasoning. If the message ends after the run, the calls are real:
+the parser reads them again as text after the reasoning. No event reports the calls before that.
 
 A run has at most `Limits.call` characters. The closing tag also ends a run inside an unfinished call, because that call
 must not hide the answer. A closing tag inside a JSON string is text, if the model completes that JSON.
@@ -138,8 +138,10 @@ class ReasoningEnd:
         """
         self.opening = opening
         self._tags = sorted(set(tags), key=len)  # shortest first: the tag that is complete first is matched
-        self._calls, self._before, self._run = calls, list(dict.fromkeys(before)), run
-        self._run_openers = list(dict.fromkeys(marker for marker, thing in run if isinstance(thing, Opener)))
+        self._calls, self._before = calls, list(dict.fromkeys(before))
+        # A tag of the chat template that also ends this reasoning is not part of a run.
+        self._run = [entry for entry in run if "".join(map(str, entry[0].parts)) not in tags]
+        self._run_openers = list(dict.fromkeys(marker for marker, owner in run if isinstance(owner, Opener)))
         self._ends_before = [*self._before, *self._run_openers]
         self._firsts = {"\n", *(tag[0] for tag in self._tags), *(marker.first for marker in self._ends_before)}
 
@@ -171,7 +173,9 @@ class ReasoningEnd:
             "|".join(marker.search_pattern() for marker in markers) or "(?!)"
             for markers in (self._before, self._run_openers)
         )
-        return re.compile(f"({whole})|(?=({ahead}))|(?=({calling}))|(?:{begun})\\Z").search
+        # The first branch is a fast path: most characters begin no end.
+        begins = "[" + re.escape("".join(sorted(self._firsts))) + "]"
+        return re.compile(rf"(?={begins})(?:({whole})|(?=({ahead}))|(?=({calling}))|(?:{begun})\Z)").search
 
     @cached_property
     def call_search(self) -> CallSearch | None:

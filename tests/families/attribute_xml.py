@@ -62,8 +62,8 @@ FAMILY = Family(
     },
     markers={
         "deepseek_dsml": (
-            Marker(("<", *_MARK, _WRAPPER, ">", SPACES, "<"), line_feeds=2, ends_reasoning=True),
-            Marker(("<", *_MARK, "invoke", _GAP, "name="), line_feeds=2, ends_reasoning=True),
+            Marker(("<", *_MARK, _WRAPPER, ">", SPACES, "<"), line_feeds=2),
+            Marker(("<", *_MARK, "invoke", _GAP, "name="), line_feeds=2),
         ),
         "gigachat35": (
             Marker(("<｜GCML｜tool_calls>", SPACES, "<"), line_feeds=1),

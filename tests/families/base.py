@@ -50,8 +50,6 @@ class Marker(NamedTuple):
     """The number of line feeds that the template puts before it."""
     wraps: bool = False
     """It begins a wrapper, in which calls have their own markers."""
-    ends_reasoning: bool = False
-    """It ends open reasoning."""
 
 
 class Tag(NamedTuple):

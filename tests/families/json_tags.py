@@ -87,7 +87,7 @@ FAMILY = Family(
         "ernie45_json": _begun("<tool_call>", line_feeds=1),
         "longcat_json": _begun("<longcat_tool_call>"),
         "lm_studio": _begun("[TOOL_REQUEST]"),
-        "apertus_list": (Marker(("<|tools_prefix|>", SPACES, "["), ends_reasoning=True),),
+        "apertus_list": (Marker(("<|tools_prefix|>", SPACES, "[")),),
         "hyperclovax_think": (
             Marker(("<|im_start|>assistant -> tool/function_call\n[",)),
             Marker(("-> tool/function_call\n[",), where="start"),

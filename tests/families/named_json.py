@@ -136,7 +136,7 @@ FAMILY = Family(
     markers={
         "mistral_list": (Marker(("[TOOL_CALLS]", SPACES, Either(("[", "{")))),),
         "mistral_args": (
-            Marker(("[TOOL_CALLS]", GAP, *WORD_FIRST, GAP, Either(("[ARGS]", "[CALL_ID]", "{"))), ends_reasoning=True),
+            Marker(("[TOOL_CALLS]", GAP, *WORD_FIRST, GAP, Either(("[ARGS]", "[CALL_ID]", "{")))),
             Marker(("[TOOL_RESULTS]",), kind="result"),
         ),
         "deepseek_v3": (
@@ -165,12 +165,12 @@ FAMILY = Family(
             Marker(("<｜tool▁output▁begin｜>",), kind="result"),
         ),
         "kimi_k2": (
-            Marker(_SECTION, wraps=True, ends_reasoning=True),
-            Marker(("<|tool_call_begin|>", GAP, NAME, GAP, "<|tool_call_argument_begin|>"), ends_reasoning=True),
+            Marker(_SECTION, wraps=True),
+            Marker(("<|tool_call_begin|>", GAP, NAME, GAP, "<|tool_call_argument_begin|>")),
         ),
         "plamo3": (
-            Marker((_PLAMO_ALL, GAP, _PLAMO), ends_reasoning=True),
-            Marker((_PLAMO, GAP, _PLAMO_NAME), ends_reasoning=True),
+            Marker((_PLAMO_ALL, GAP, _PLAMO)),
+            Marker((_PLAMO, GAP, _PLAMO_NAME)),
         ),
         "solar_open": (
             *(Marker((begin + "<|tool_calls|>", *AFTER_WRAPPER), wraps=True) for begin in ("", "<|begin|>assistant")),

@@ -57,16 +57,12 @@ def _wrapped(name: str) -> tuple[str, ...]:
 
 
 _GLM = tuple(
-    Marker(("<tool_call>", SPACES, *_NAMED, SPACES, following), line_feeds=1, ends_reasoning=True)
+    Marker(("<tool_call>", SPACES, *_NAMED, SPACES, following), line_feeds=1)
     for following in ("<arg_key>", "</tool_call>")
 )
 _QWEN = (
-    Marker(("<tool_call>", SPACES, "<function="), line_feeds=2, ends_reasoning=True),
-    Marker(
-        ("<function=", _ANY_NAME, ">", SPACES, Either(("<parameter=", "</function>"))),
-        line_feeds=2,
-        ends_reasoning=True,
-    ),
+    Marker(("<tool_call>", SPACES, "<function="), line_feeds=2),
+    Marker(("<function=", _ANY_NAME, ">", SPACES, Either(("<parameter=", "</function>"))), line_feeds=2),
 )
 _QWEN_TAGS = (Tag(("</tool_call>",), where="after_call", line_feeds=1),)
 

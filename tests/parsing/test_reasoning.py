@@ -10,7 +10,7 @@ from streamtools import parse
 from streamtools.events import Reasoning, Warning
 from streamtools.testing.laws import steps
 from tests.support.cases import together
-from tests.support.reading import Brief, brief, call, markup, read, thought, warning
+from tests.support.reading import Brief, brief, call, error, markup, read, thought, warning
 from tests.support.reference import TAGS
 
 F = '###:{"name":"f"}'
@@ -106,17 +106,20 @@ def test_tags_do_not_depend_on_dialects() -> None:
 
 @together(
     ("text", "alike"),
-    [
-        pytest.param(F, True, id="a call"),
-        pytest.param(f"I could {F} or {F}.", True, id="two are reported once"),
-        pytest.param('###:\n{ "', True, id="only its beginning, up to the character that commits"),
-    ],
+    [pytest.param(F, True, id="a call"), pytest.param(f"I could {F} or {F}.", True, id="two are reported once")],
 )
 def test_a_call_in_reasoning_is_reasoning_with_one_warning(text: str, alike: bool) -> None:
     reported = [ALIKE] if alike else []
 
     assert [thought(text.removesuffix("\n")), *reported, "Answer."] == read(f"<think>{text}</think>Answer.")
-    assert [thought(text), *reported] == read(f"<think>{text}")
+    assert [thought(text + "."), *reported] == read(f"<think>{text}.")
+
+
+def test_the_beginning_of_a_call_in_reasoning_is_reported() -> None:
+    """The beginning ends with the character that commits. If the message ends there, the call is truncated."""
+    begun = '###:\n{ "'
+    assert [thought(begun), ALIKE, "Answer."] == read(f"<think>{begun}</think>Answer.")
+    assert [error("truncated")] == read(f"<think>{begun}")
 
 
 def test_each_section_of_reasoning_has_its_warning_at_its_end() -> None:

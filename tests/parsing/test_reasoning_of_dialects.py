@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from streamtools.testing.laws import assert_chunk_invariant, assert_conserved, f
 from tests.families import MARKERS
 from tests.support.cases import together
 from tests.support.reading import Brief, brief, call, markup, read, thought, warning
+from tests.support.reference import begins_with
 from tests.support.ways_to_cut import usual_ways
 
 ALIKE = warning("call_in_reasoning")
@@ -70,26 +72,37 @@ def test_ambiguous_tags_count_at_the_start_and_after_a_call(text: str, expected:
     assert expected == read(text, dialects=("seed_oss_xml",))
 
 
-ENDING = [each for each in WRITTEN if DIALECTS[each].in_reasoning == "call"]
+AT_LINE_START = frozenset(
+    each
+    for each, text in WRITTEN.items()
+    if not any(marker.where == "anywhere" and begins_with(text, marker.parts) for marker in MARKERS[each])
+)
+"""Dialects whose calls count at the start of a line of reasoning. Those without a marker count only there."""
 
 
-@together("dialect", ENDING)
+@together("dialect", WRITTEN)
 def test_a_call_at_the_end_of_a_message_ends_reasoning(dialect: str) -> None:
-    """In dialects whose models forget the closing tag."""
-    text = WRITTEN[dialect]
+    """In each dialect, because models forget the closing tag before a call."""
+    text, line = WRITTEN[dialect], "\n" if dialect in AT_LINE_START else ""
+    options: dict[str, Any] = {"dialects": (dialect,), "tools": [{"name": "f"}]}
 
-    assert [thought("I will."), f] == read(f"<think>I will.{text}", dialects=(dialect,))
-    assert [thought(f"I will.\n{text}b"), ALIKE] == read(f"<think>I will.\n{text}b", dialects=(dialect,))
-    assert [thought("I will."), f] == read(f"I will.{text}", dialects=(dialect,), in_reasoning=True)
-    assert [thought("a"), f] == read(f"<think>a</think>{text}", dialects=(dialect,))
-    assert [f] == read(f"<think>{text}", dialects=(dialect,))
+    assert [thought(f"I will.{line}"), f] == read(f"<think>I will.{line}{text}", **options)
+    assert [thought(f"I will.\n{text}b"), ALIKE] == read(f"<think>I will.\n{text}b", **options)
+    assert [thought(f"I will.\n{text}b"), ALIKE, "c"] == read(f"<think>I will.\n{text}b</think>c", **options)
+    assert [thought(f"I will.{line}"), f] == read(f"I will.{line}{text}", in_reasoning=True, **options)
+    assert [thought("a"), f] == read(f"<think>a</think>{text}", **options)
+    assert [f] == read(f"<think>{text}", **options)
+    if line:
+        assert [thought(f"I will.{text}")] == [
+            each for each in read(f"<think>I will.{text}", **options) if each != ALIKE
+        ]
 
 
 def test_each_dialect_decides_if_its_calls_end_reasoning() -> None:
-    dialects = ("hash_marker", "kimi_k2")
+    dialects = (replace(DIALECTS["hash_marker"], in_reasoning="text"), "kimi_k2")
     text = f"<think>{WRITTEN['hash_marker']}{WRITTEN['kimi_k2']}"
 
-    assert [thought(WRITTEN["hash_marker"]), ALIKE, f] == read(text, dialects=dialects)
+    assert [thought(WRITTEN["hash_marker"]), ALIKE, f] == read_anew(text, dialects=dialects)
 
 
 def read_anew(text: str, **options: Any) -> list[Brief]:

@@ -98,6 +98,41 @@ def test_a_kimi_id_without_a_name_means_the_only_tool(id: str) -> None:
     )
 
 
+def _read_id(id: str, *names: str) -> list[Brief]:
+    text = f"<|tool_call_begin|>{id}<|tool_call_argument_begin|>{{}}<|tool_call_end|>"
+    return read(text, dialects=["kimi_k2"], tools=[{"name": name} for name in names])
+
+
+@pytest.mark.parametrize("name", ["get_weather", "read-file", "a.b", "mcp__fs__read", "f", "web_search_2", "météo"])
+@pytest.mark.parametrize(
+    "form", ["functions.{}:0", "functions_{}_1", "functions.{}5", "{}:7", "{}_12", "{}3", "functions-{}-1", "{}"]
+)
+def test_the_name_in_a_kimi_id_is_the_only_declared_tool_that_fits(form: str, name: str) -> None:
+    """Clients replace the punctuation of ids, and models copy these ids from their history."""
+    names = ("get_weather", "read-file", "a.b", "mcp__fs__read", "f", "web_search_2", "météo")
+
+    assert [call(name)] == _read_id(form.format(name), *names)
+    assert [call(name)] == _read_id(form.format(name.replace("-", "_").replace(".", "_")), *names)
+
+
+@pytest.mark.parametrize(
+    ("id", "names", "expected"),
+    [
+        ("functions_read_2", ("read", "read_2"), error("unrecognised_tool_call")),
+        ("functions_a_b_0", ("a.b", "a-b"), error("unrecognised_tool_call")),
+        ("functions.a_b:0", ("a.b", "a-b"), error("unrecognised_tool_call")),
+        ("functions.a-b:0", ("a.b", "a-b"), call("a-b")),
+        ("functions.read_2:0", ("read", "read_2"), call("read_2")),
+        ("functions_reader_0", ("read", "write"), error("unrecognised_tool_call")),
+        ("call_abc", ("read", "write"), error("unrecognised_tool_call")),
+        ("functions.unknown:0", ("read", "write"), call("unknown")),
+    ],
+)
+def test_an_ambiguous_kimi_id_is_an_error(id: str, names: tuple[str, ...], expected: Brief) -> None:
+    """An id as the template writes it keeps its name, also if the tool is unknown."""
+    assert [expected] == _read_id(id, *names)
+
+
 @pytest.mark.parametrize(
     ("dialect", "text", "expected"),
     [

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from streamtools.errors import Code
-from streamtools.events import Call, CallStart, Error, Markup, Text, Thinking, UIEvent, Warning
+from streamtools.events import Call, CallStart, Error, Markup, Reasoning, Text, Thinking, UIEvent, Warning
 from streamtools.limits import DEFAULT_LIMITS
 from streamtools.parsing.dialects import DIALECTS
 from streamtools.testing.laws import LIMITS, MALFORMED, FeedStep, InputSection, Kind, sections, steps
@@ -73,7 +73,7 @@ def _read(found: Iterable[InputSection], options: dict[str, Any], *, strays: boo
     start, called, after_call = True, False, False
     markers, tags = _markers(options), _tags(options)
     at_start = any(marker.where == "start" for marker in markers)
-    enders = tuple(marker for marker in markers if marker.ends_reasoning)
+    enders = tuple(marker for marker in markers if marker.kind == "call")
     prefilled = [each for tag in tags for each in (*tag.closings, *tag.before)]
     ends: tuple[str | Marker, ...] = ()
     opened = False  # True after an opening tag, to which a line feed may belong
@@ -212,7 +212,8 @@ def _is_hidden(pending: str, events: list[UIEvent], options: dict[str, Any]) -> 
     ):
         return True
     begun = pending.lstrip("\n")
-    if any(marker.ends_reasoning and begins_with(begun, marker.parts[:1]) for marker in _markers(options)):
+    reasons = isinstance(reports[-1], Reasoning | Markup) if reports else options.get("in_reasoning")
+    if reasons and any(marker.kind == "call" and begins_with(begun, marker.parts[:1]) for marker in _markers(options)):
         return True  # the next text decides if it is a part of the reasoning
     reported = [event for event in reports if not isinstance(event, Markup)]
     if options.get("on_malformed") == "text" and reported and isinstance(reported[-1], Text):

@@ -53,9 +53,9 @@ an error. It ends with the last closing tag in the value, and the rest is text o
 the names of values, as in `morph_xml`, the first closing tag ends the value. A closing tag that is repeated after a
 call is hidden.
 
-**Calls in reasoning.** Some models forget to end their reasoning. In their dialects, the text after a run of calls
-decides. If the answer ends there, they are calls. Otherwise they are reasoning. Until that is known, no call is
-reported and none runs.
+**Calls in reasoning.** Models forget to end their reasoning before a call. So the text after a run of calls decides. If
+the answer ends there, they are calls. Otherwise they are reasoning. Until that is known, no call is reported and none
+runs. A call that counts only at the start of a line or a message counts in reasoning at the start of a line.
 
 **White space.** White space that a template writes is hidden. This is a line feed inside each end of reasoning, one
 before it at the start of an answer, and up to two after it. Each dialect below lists more. A space before a call is

@@ -113,7 +113,6 @@ def deepseek_dsml() -> Dialect:
     return replace(
         dialect,
         write_result=lambda name, text: f"<tool_result>{text}</tool_result>",
-        in_reasoning="call",
         reserved=(*dialect.reserved[:2], *both_tags("tool_result")),  # without the tags of `tool_response`
     )
 

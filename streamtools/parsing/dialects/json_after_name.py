@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 
 from streamtools.json_values import compact
 from streamtools.parsing.bodies import forged_result, wrapper
@@ -73,7 +74,6 @@ def mistral_args() -> Dialect:
         ),
         write_call=name_and_json(_MISTRAL, "[ARGS]"),
         write_result=lambda name, text: f"[TOOL_RESULTS]{text}[/TOOL_RESULTS]",
-        in_reasoning="call",
         reserved=(*_MISTRAL_RESERVED, "[ARGS]", "[CALL_ID]"),
         tags=(Tag(("[THINK]",), closings=("[/THINK]",)), Tag(("[/TOOL_CALLS]",))),
     )
@@ -178,26 +178,36 @@ def kimi_k2() -> Dialect:
         ),
         write_call=name_and_json(f"{begins[0]}{call}functions.", f":0{arguments_begin}", end + ends[0]),
         write_result=lambda name, text: f"## Return of functions.{name}:0\n{text}",
-        in_reasoning="call",
         reserved=("<|tool_call",),
         tags=(Tag(end_any), Tag((end,)), Tag((arguments_begin,))),
     )
 
 
-_match_id_without_name = re.compile(r"(?:functions\.)?[0-9]+").fullmatch  # functions.0, or 0
 _match_id = re.compile(r"(?:functions\.)?(.+):[0-9]+").fullmatch  # functions.get_weather:0, or get_weather:0
+_separate = partial(re.compile(r"[\W_]+").sub, "_")
 
 
 def _read_id(word: str, declared: Declared) -> Identity | None:
-    """Return the name in the id `word`, and the id. Returns None if the id names no tool.
+    """Return the name in the id `word`, and the id. Returns None if the id names no tool, or several declared tools.
 
-    The number may be missing from the id of a declared tool. The name may be missing if only one tool is declared.
+    Models copy ids from histories in which a client replaced the punctuation: `functions_get_weather_0`. So a declared
+    tool matches if only separators differ. The number may be missing. The name may be missing if only one tool is
+    declared.
     """
-    if len(declared.names) == 1 and _match_id_without_name(word):
-        return Identity(declared.names[0], word)
     found = _match_id(word)
     name = word.removeprefix("functions.") if found is None else found[1]
-    return Identity(name, word) if found is not None or name in declared else None
+    if name in declared:
+        return Identity(name, word)
+    names = [_separate(tool) for tool in declared.names]
+    optional = "?" if len(names) == 1 else ""
+    tools = [
+        tool
+        for tool, separated in zip(declared.names, names, strict=True)
+        if re.fullmatch(f"(?:functions_?)*(?:{separated}){optional}[_0-9]*", _separate(word))
+    ]
+    if len(tools) == 1:
+        return Identity(tools[0], word)
+    return Identity(name, word) if found is not None and not tools else None
 
 
 def apertus_list() -> Dialect:
@@ -212,7 +222,6 @@ def apertus_list() -> Dialect:
             Opener((begin, SPACES), calls, ahead=(NO_JSON,), auto=False),
         ),
         write_call=lambda name, arguments: f"{begin}[{compact({name: arguments})}]{end}",
-        in_reasoning="call",
         reserved=(begin, end),
         tags=(Tag((reasoning,), closings=(end_of_reasoning,)), Tag((end_of_reasoning,)), *closing_tags(end)),
     )
@@ -256,7 +265,6 @@ def plamo3() -> Dialect:
             Opener((begin,), Enclosed(named, begin, end_json + end), ahead=(GAP, before)),
         ),
         write_call=name_and_json(wrap + begin + before, separator, end_json + end + unwrap),
-        in_reasoning="call",
         reserved=("<|plamo:",),
         tags=(Tag(reasoning[:1], closings=reasoning[1:]), Tag((unwrap,)), Tag(("<|plamo:tag|>",))),
     )

@@ -214,8 +214,8 @@ def hyperclovax_think() -> Dialect:
         write_call=_json_writer(f"{header}{tool}[", f"]{end}"),
         reserved=(header, tool[1:]),
         tags=(
-            Tag((think,), closings=(end,), where="start", auto=False),
-            Tag((header + think,), closings=(end,), auto=False),
+            Tag((think,), closings=(end,), before=(header,), where="start", auto=False),
+            Tag((header + think,), closings=(end,), before=(header,), auto=False),
             Tag((header + "\n",), auto=False),
             Tag((end,), auto=False),
         ),

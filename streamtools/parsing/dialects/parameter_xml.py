@@ -42,7 +42,6 @@ def qwen3_coder_xml() -> Dialect:
             Opener(("<function=",), functions.alone, ahead=alone, line_feeds=2),
         ),
         write_call=_function_writer("<tool_call>", "</tool_call>", lambda value: f"\n{value}\n"),
-        in_reasoning="call",
         reserved=(*both_tags("tool_call", "tool_response"), *_FUNCTION_TAGS),
         tags=(Tag(("</tool_call>",), where="after_call", line_feeds=1),),
     )
@@ -147,7 +146,6 @@ def glm_xml() -> Dialect:
             Opener(("<tool_call>",), pairs.single, ahead=_name_and(tag), line_feeds=1) for tag in pairs.after_name
         ),
         write_call=_pairs_writer("<tool_call>", "\n", "</tool_call>"),
-        in_reasoning="call",
         reserved=_PAIR_TAGS,
         tags=(ROLE_END, *closing_tags("</tool_call>")),
     )
@@ -168,7 +166,6 @@ def poolside_xml() -> Dialect:
         glm_xml(),
         id="poolside_xml",
         openers=(Opener(("<tool_call>",), body, line_feeds=1),),
-        in_reasoning="text",
         tags=closing_tags("</tool_call>"),
         auto=False,
     )
