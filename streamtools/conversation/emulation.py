@@ -29,27 +29,12 @@ from typing import Any, Literal, NamedTuple, Self, TypeAlias
 
 from msgspec.structs import replace
 
+from streamtools import events
 from streamtools.calls import EMULATED as ID_PREFIX
 from streamtools.calls import NAME_FIELDS, read_envelope, unwrap
 from streamtools.conversation.models.model import AUTO, Ask, Model, origin_of
 from streamtools.conversation.reply import Reply
 from streamtools.errors import Code, check_word
-from streamtools.events import (
-    Call,
-    Done,
-    Error,
-    NativeToolCall,
-    ProviderCompleted,
-    ReasoningDelta,
-    SourceError,
-    SourceEvent,
-    SourceUsage,
-    SourceWarning,
-    Text,
-    Thinking,
-    UIEvent,
-    Usage,
-)
 from streamtools.history import Origin, System, calls_as_text
 from streamtools.history.calls_in_text import neutralize_quotations
 from streamtools.json_values import Rejected, compact, decode_json
@@ -194,7 +179,7 @@ _refusal = re.compile(
 )
 
 
-def refuses_tools(error: SourceError) -> bool:
+def refuses_tools(error: events.SourceError) -> bool:
     """Return whether a provider reports that its model or server does not support tools.
 
     >>> refuses_tools(SourceError("registry.ollama.ai/library/phi3:latest does not support tools", status=400))
@@ -327,7 +312,7 @@ UNKNOWN = "unknown tool calls dropped"
 DIFFERENT = "the answer has different decisions; the last one counts, without calls that must be approved or trusted"
 UNREADABLE = "the decision about tools is unreadable; no tool is called"
 
-_BEGIN_TURN = ReasoningDelta("")  # begins the turn without visible output
+_BEGIN_TURN = events.ReasoningDelta("")  # begins the turn without visible output
 
 
 @dataclass(eq=False, repr=False)
@@ -350,9 +335,10 @@ class EmulatedReply:
     def __post_init__(self) -> None:
         self._batches = self._run()
         self._reply: Reply | None = None  # the reply to the current request
-        self._normal_answer: list[SourceEvent] | None = None  # the complete normal answer, if it contains no call
-        self._normal_usage: Usage | None = None
-        self._hidden_usage: Usage | None = None  # usage of answers that are not shown, until it is reported
+        # The complete normal answer, if it contains no call.
+        self._normal_answer: list[events.SourceEvent] | None = None
+        self._normal_usage: events.Usage | None = None
+        self._hidden_usage: events.Usage | None = None  # usage of answers that are not shown, until it is reported
 
     def __aiter__(self) -> Self:
         return self
@@ -362,7 +348,7 @@ class EmulatedReply:
         """The origin of the answer."""
         return origin_of(self.model)
 
-    async def __anext__(self) -> Sequence[SourceEvent]:
+    async def __anext__(self) -> Sequence[events.SourceEvent]:
         return await anext(self._batches)
 
     async def aclose(self) -> None:
@@ -370,7 +356,7 @@ class EmulatedReply:
         if self._reply is not None:
             await self._reply.aclose()
 
-    async def _run(self) -> AsyncGenerator[Sequence[SourceEvent]]:
+    async def _run(self) -> AsyncGenerator[Sequence[events.SourceEvent]]:
         """Send the requests in order, and yield the batches of the turn."""
         ask = self.ask
         if self.normal is not None:
@@ -383,8 +369,8 @@ class EmulatedReply:
                 return
             await reply.aclose()
         yield [_BEGIN_TURN]
-        warnings: list[SourceEvent] = []
-        usage: Usage | None = None
+        warnings: list[events.SourceEvent] = []
+        usage: events.Usage | None = None
         if ask.tool_choice.mode != "none":
             self.think(True)
             try:
@@ -392,29 +378,29 @@ class EmulatedReply:
             finally:
                 self.think(False)
             self._hidden_usage = _sum(self._normal_usage, usage)
-            if isinstance(decision, SourceError):
+            if isinstance(decision, events.SourceError):
                 yield [*self._usage_events(), decision]
                 return
             # Whether a call of the tool may run even if the answer contains different decisions.
             safe = {tool.name: not tool.requires_approval and tool.trust == "text" for tool in ask.tools}
             calls = [call for call in decision.calls if call.name in safe]
-            warnings.append(SourceWarning(Code.EMULATED, EMULATED))
+            warnings.append(events.SourceWarning(Code.EMULATED, EMULATED))
             if len(calls) < len(decision.calls):
-                warnings.append(SourceWarning(Code.UNKNOWN_DROPPED, UNKNOWN))
+                warnings.append(events.SourceWarning(Code.UNKNOWN_DROPPED, UNKNOWN))
             if decision.differs:
-                warnings.append(SourceWarning(Code.DECISIONS_DIFFER, DIFFERENT))
+                warnings.append(events.SourceWarning(Code.DECISIONS_DIFFER, DIFFERENT))
                 calls = [call for call in calls if safe[call.name]]
             if not decision.readable:
-                warnings.append(SourceWarning(Code.DECISION_UNREADABLE, UNREADABLE))
+                warnings.append(events.SourceWarning(Code.DECISION_UNREADABLE, UNREADABLE))
             if calls or ask.tool_choice.mode != "auto":
                 # If the tool choice requires a call and there is none, the state machine reports the violation.
                 prefix = f"{ID_PREFIX}{self.emulation.now()}_"
                 native = [
-                    NativeToolCall(f"emulated {index}", call.name, call.arguments, f"{prefix}{index}", emulated=True)
-                    for index, call in enumerate(calls)
+                    events.NativeToolCall(f"emulated {at}", call.name, call.arguments, f"{prefix}{at}", emulated=True)
+                    for at, call in enumerate(calls)
                 ]
-                end = ProviderCompleted(finish_reason="tool_calls" if native else "stop", usage=self._hidden_usage)
-                yield [*warnings, *native, end]
+                reason: events.FinishReason = "tool_calls" if native else "stop"
+                yield [*warnings, *native, events.ProviderCompleted(finish_reason=reason, usage=self._hidden_usage)]
                 return
         if self._normal_answer is not None and self.emulation.reuse_upstream_answer:
             self._hidden_usage = usage  # the normal answer contains its own usage
@@ -426,17 +412,17 @@ class EmulatedReply:
         async for batch in reply:
             yield [self._with_hidden_usage(event) for event in batch]
 
-    async def _read_until_call(self, reply: Reply, has_tools: bool) -> list[SourceEvent] | None:
+    async def _read_until_call(self, reply: Reply, has_tools: bool) -> list[events.SourceEvent] | None:
         """Read the normal answer until it contains a call or an error, and return the events up to that point.
 
         Returns None if the complete answer contains no call, or if the provider refuses tools.
         """
         machine = self.probe()
-        buffered: list[SourceEvent] = []
+        buffered: list[events.SourceEvent] = []
         async for batch in reply:
             buffered += batch
             for event in batch:
-                if isinstance(event, SourceError):
+                if isinstance(event, events.SourceError):
                     return None if has_tools and refuses_tools(event) else buffered
                 if any(map(_shows_call_or_error, machine.feed(event))):
                     return buffered
@@ -445,48 +431,48 @@ class EmulatedReply:
         self._normal_answer, self._normal_usage = buffered, machine.usage
         return None
 
-    async def _ask_for_decision(self) -> tuple[ModelDecision | SourceError, Usage | None]:
+    async def _ask_for_decision(self) -> tuple[ModelDecision | events.SourceError, events.Usage | None]:
         """Send the decision request. Returns the decision or the error that ends the run, and the request's usage."""
         quote = self.emulation.keep_system == "quote"
         ask = ask_for_decision(self.ask, quote_system=quote, options=self.emulation.decision_options)
         self._reply = reply = Reply(self.model, ask)
         machine = StreamMachine(dialects=(), execute="never", reasoning="off")
-        read: list[UIEvent] = []
+        read: list[events.UIEvent] = []
         async for batch in reply:
             for event in batch:
-                if isinstance(event, SourceError):
+                if isinstance(event, events.SourceError):
                     machine.close()  # updates the usage
                     return event, machine.usage
                 read += machine.feed(event)
         read += machine.close()
         await reply.aclose()
-        fault = next((event for event in read if isinstance(event, Error) and event.call_id is None), None)
+        fault = next((event for event in read if isinstance(event, events.Error) and event.call_id is None), None)
         if fault is not None:
-            return SourceError(fault.message, fault.code), machine.usage
+            return events.SourceError(fault.message, fault.code), machine.usage
         end = read[-1]
-        if isinstance(end, Done) and end.reason == "truncated":  # a call may be incomplete
+        if isinstance(end, events.Done) and end.reason == "truncated":  # a call may be incomplete
             return ModelDecision([], False), machine.usage
-        return read_decision("".join(event.text for event in read if isinstance(event, Text))), machine.usage
+        return read_decision("".join(event.text for event in read if isinstance(event, events.Text))), machine.usage
 
     # The usage of hidden answers is added to the usage of the answer that is shown.
 
-    def _usage_events(self) -> list[SourceEvent]:
-        return [] if self._hidden_usage is None else [SourceUsage(self._hidden_usage)]
+    def _usage_events(self) -> list[events.SourceEvent]:
+        return [] if self._hidden_usage is None else [events.SourceUsage(self._hidden_usage)]
 
-    def _with_hidden_usage(self, event: SourceEvent) -> SourceEvent:
+    def _with_hidden_usage(self, event: events.SourceEvent) -> events.SourceEvent:
         if self._hidden_usage is None:
             return event
-        if isinstance(event, SourceUsage):
-            return SourceUsage(self._hidden_usage + event.usage)
-        if isinstance(event, ProviderCompleted):
+        if isinstance(event, events.SourceUsage):
+            return events.SourceUsage(self._hidden_usage + event.usage)
+        if isinstance(event, events.ProviderCompleted):
             hidden, self._hidden_usage = self._hidden_usage, None  # a later turn must not report it again
             return replace(event, usage=hidden + event.usage) if event.usage is not None else event
         return event
 
 
-def _shows_call_or_error(event: UIEvent) -> bool:
-    return isinstance(event, Call | Error) or (isinstance(event, Thinking) and event.active)
+def _shows_call_or_error(event: events.UIEvent) -> bool:
+    return isinstance(event, events.Call | events.Error) or (isinstance(event, events.Thinking) and event.active)
 
 
-def _sum(one: Usage | None, other: Usage | None) -> Usage | None:
+def _sum(one: events.Usage | None, other: events.Usage | None) -> events.Usage | None:
     return one if other is None else other if one is None else one + other

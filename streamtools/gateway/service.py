@@ -31,18 +31,10 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from streamtools.gateway import http
 from streamtools.gateway.client_requests import Client
 from streamtools.gateway.delivery import SHORTEST_SECRET, Delivery, Route, url_below, without_key
 from streamtools.gateway.exchange import PassThrough, Rewrite
-from streamtools.gateway.http import (
-    CLIENTS,
-    JSON,
-    UNREAD_ANSWER,
-    encode_headers,
-    headers_for,
-    may_return_text,
-    mounted_path,
-)
 from streamtools.gateway.metrics import Metrics
 from streamtools.gateway.settings import RewriteOptions
 from streamtools.gateway.upstream_requests import Upstream
@@ -68,7 +60,7 @@ _RETRY_LATER = {"retry-after": str(RETRY_AFTER)}
 _Read = TypeVar("_Read")
 _Answer: TypeAlias = Callable[[Request, Send], Awaitable[int]]
 _FORMS = UNCHANGED[-2:]  # paths that accept HTML forms with files
-_REWRITTEN: dict[str, Client] = {f"/v1{path.removeprefix('/v1')}": client for path, client in CLIENTS.items()}
+_REWRITTEN: dict[str, Client] = {f"/v1{path.removeprefix('/v1')}": client for path, client in http.CLIENTS.items()}
 _NEED_STORAGE = ("/v1/responses/", "/v1/conversations")
 _MODELS = "/v1/models"
 _MODEL = re.compile(rf"{_MODELS}/(?!(?:.*[/\\])?\.{{1,2}}(?:[/\\;]|\Z)).+")
@@ -196,7 +188,7 @@ class _Gateway:
             await self._lifespan_app(scope, receive, send)
             return
         request = Request(scope, receive)
-        method, path = scope["method"], mounted_path(scope)
+        method, path = scope["method"], http.mounted_path(scope)
         client_api = _REWRITTEN.get(path) if method == "POST" else None
         error_format: Client = "anthropic" if path.startswith("/v1/messages") else client_api or "openai"
         if (method, path) == ("GET", "/health"):
@@ -307,8 +299,8 @@ class _Gateway:
         Raises HTTPException if `text_rules` or a `text_judge` must check answers, and this answer may contain text of a
         model. They cannot check an answer that is forwarded unread.
         """
-        if (self.rewrite.text_rules or self.rewrite.text_judge) and may_return_text(f"/{endpoint}"):
-            raise HTTPException(400, UNREAD_ANSWER)
+        if (self.rewrite.text_rules or self.rewrite.text_judge) and http.may_return_text(f"/{endpoint}"):
+            raise HTTPException(400, http.UNREAD_ANSWER)
         body = await self._read(request, bytes, max_values=None) if request.method == "POST" else b""
         route = self._route(request, "openai")._replace(method=request.method)
         return await self._deliver(Delivery(PassThrough("openai", endpoint, body), route), request, send)
@@ -331,18 +323,19 @@ class _Gateway:
             if (name in _PASSED_HEADERS or name.startswith("openai-"))
             and not (hides_client_key and name in ("authorization", "x-api-key"))
         ]
-        content_type = request.headers.get("content-type", JSON)
-        headers = [header for header in headers_for(client_api, headers) if header[0] != "content-type"]
+        content_type = request.headers.get("content-type", http.JSON)
+        headers = [header for header in http.headers_for(client_api, headers) if header[0] != "content-type"]
         if self.key is not None:
             headers.append(("authorization", f"Bearer {self.key}"))
         headers += [("content-type", content_type), ("accept-encoding", "identity")]
         upstreams = [(self.upstream, headers)]
         upstreams += [(httpx.URL(each.url), each.headers(headers)) for each in self.rewrite.fallbacks]
         first, *others = (
-            Route(self._client, partial(url_below, url), encode_headers(sent), self.longest) for url, sent in upstreams
+            Route(self._client, partial(url_below, url), http.encode_headers(sent), self.longest)
+            for url, sent in upstreams
         )
         return first._replace(fallbacks=others)
 
 
 def _refuse(error_format: str, status: int, message: str) -> Response:
-    return Response(error_body(error_format, status, message), status, media_type=JSON)
+    return Response(error_body(error_format, status, message), status, media_type=http.JSON)

@@ -23,20 +23,8 @@ from inspect import isawaitable
 from types import ModuleType
 from typing import Any, Self, Unpack
 
+from streamtools.gateway import http
 from streamtools.gateway.exchange import Exchange, PassThrough, Rewrite
-from streamtools.gateway.http import (
-    IDEMPOTENCY_KEY,
-    JSON,
-    UNREAD_ANSWER,
-    Headers,
-    client_of,
-    decode_headers,
-    encode_headers,
-    headers_for,
-    is_encoded_twice,
-    may_return_text,
-    path_for,
-)
 from streamtools.gateway.settings import RewriteOptions
 from streamtools.gateway.upstream_requests import Upstream, UpstreamRequest
 from streamtools.outputs.non_streaming import error_body
@@ -70,7 +58,7 @@ class ToolCallTransport(ClientTransport):
         """Return the response to a client's request."""
         library = library_of(request)
         send = self._sender(library, blocking)
-        client_format = client_of(request.method, request.url.path)
+        client_format = http.client_of(request.method, request.url.path)
         if client_format is None:
             return self._refusal(library, request) or await _result(send(request))
         content = request.read() if blocking else await request.aread()
@@ -80,16 +68,16 @@ class ToolCallTransport(ClientTransport):
         if isinstance(exchange, PassThrough):
             return await _result(send(request))
 
-        headers = headers_for(client_format, decode_headers(request.headers.raw))
+        headers = http.headers_for(client_format, http.decode_headers(request.headers.raw))
 
         async def ask(rewritten: UpstreamRequest) -> Any:
             """Send a request of the exchange to the upstream, and return the response after `exchange.begin`."""
             asked = self._upstream_request(library, request, headers, rewritten)
             # Later requests are different, so they must not have the same key.
-            headers[:] = [header for header in headers if header[0] != IDEMPOTENCY_KEY]
+            headers[:] = [header for header in headers if header[0] != http.IDEMPOTENCY_KEY]
             try:
                 response = await _result(send(asked))
-                if is_encoded_twice(decode_headers(response.headers.raw)):
+                if http.is_encoded_twice(http.decode_headers(response.headers.raw)):
                     await _close(response, blocking)
                     message = "the upstream applied several content encodings to its answer"
                     raise library.RemoteProtocolError(message, request=asked)
@@ -98,7 +86,7 @@ class ToolCallTransport(ClientTransport):
                     raise
                 response = library.Response(502)
             response.request = asked
-            exchange.begin(response.status_code, decode_headers(response.headers.raw))
+            exchange.begin(response.status_code, http.decode_headers(response.headers.raw))
             return response
 
         first = await ask(exchange.request)
@@ -114,20 +102,22 @@ class ToolCallTransport(ClientTransport):
     def _refusal(self, library: ModuleType, request: Any) -> Any:
         """Return an error response if text rules or a judge cannot read the request's answer, else None."""
         path = request.url.path
-        if not (self._rewrite.text_rules or self._rewrite.text_judge) or not may_return_text(path):
+        if not (self._rewrite.text_rules or self._rewrite.text_judge) or not http.may_return_text(path):
             return None
-        body = error_body("anthropic" if "/v1/messages" in path else "openai", 400, UNREAD_ANSWER)
-        return library.Response(400, headers=[("content-type", JSON)], content=body)
+        body = error_body("anthropic" if "/v1/messages" in path else "openai", 400, http.UNREAD_ANSWER)
+        return library.Response(400, headers=[("content-type", http.JSON)], content=body)
 
-    def _upstream_request(self, library: ModuleType, request: Any, headers: Headers, rewritten: UpstreamRequest) -> Any:
+    def _upstream_request(
+        self, library: ModuleType, request: Any, headers: http.Headers, rewritten: UpstreamRequest
+    ) -> Any:
         """Return `rewritten` as a request of the HTTP library, with the client's `headers` and the upstream's URL."""
         url = request.url
         if rewritten.at:
             upstream = self._rewrite.fallbacks[rewritten.at - 1]
             url, headers = library.URL(upstream.url + "/chat/completions"), upstream.headers(headers)
-        url = url.copy_with(path=path_for(url.path, rewritten.endpoint))
+        url = url.copy_with(path=http.path_for(url.path, rewritten.endpoint))
         more: dict[str, Any] = {"content": rewritten.body, "extensions": request.extensions}
-        return library.Request("POST", url, headers=encode_headers(headers), **more)
+        return library.Request("POST", url, headers=http.encode_headers(headers), **more)
 
     def _sender(self, library: ModuleType, blocking: bool) -> Any:
         """Return the method of the inner transport that sends a request.
@@ -168,7 +158,7 @@ def _response(library: ModuleType, exchange: Exchange, body: Any, extensions: di
     assert exchange.head is not None
     status, headers = exchange.head
     given = {"content": body} if isinstance(body, bytes) else {"stream": body}
-    return library.Response(status, headers=encode_headers(headers), extensions=extensions, **given)
+    return library.Response(status, headers=http.encode_headers(headers), extensions=extensions, **given)
 
 
 async def _result(returned: Any) -> Any:

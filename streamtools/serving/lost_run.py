@@ -9,21 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
+from streamtools import events
 from streamtools.errors import Code
-from streamtools.events import (
-    ApprovalRequested,
-    Call,
-    Done,
-    Error,
-    Executed,
-    Executing,
-    Start,
-    StepEnd,
-    StepStart,
-    Thinking,
-    UIEvent,
-    Warning,
-)
 from streamtools.tools import ToolOutcome
 
 FindOutcome: TypeAlias = Callable[[str], "ToolOutcome | bool | None"]
@@ -37,10 +24,10 @@ _PROCESS_ENDED = "the process of the run ended"
 
 
 class LostRun:
-    """A run whose process has crashed. `events` are all events in its log."""
+    """A run whose process has crashed. `logged` are all events in its log."""
 
-    def __init__(self, events: Sequence[UIEvent]) -> None:
-        self.is_untouched = all(isinstance(event, Start | StepStart) for event in events)
+    def __init__(self, logged: Sequence[events.UIEvent]) -> None:
+        self.is_untouched = all(isinstance(event, events.Start | events.StepStart) for event in logged)
         """Whether the run has neither output nor calls."""
         # `_thinking`: whether an emulation waits for the decision which calls are needed. `_was_near_miss`: whether
         # the last event says that text which looked like a call was not one. The warning about it is then missing.
@@ -49,77 +36,78 @@ class LostRun:
         self._writing: dict[str, bool] = {}  # unfinished calls; True if the call or its error is logged
         self._approval_requested: set[str] = set()
         self._running: set[str] = set()  # the ids of calls whose execution has started
-        self._calls: dict[str, Call] = {}  # by id: the calls of the current step that have no result
-        self._earlier_calls: list[Call] = []  # calls of earlier steps that have no result
-        for event in events:
+        self._calls: dict[str, events.Call] = {}  # by id: the calls of the current step that have no result
+        self._earlier_calls: list[events.Call] = []  # calls of earlier steps that have no result
+        for event in logged:
             self._feed(event)
 
-    def _feed(self, event: UIEvent) -> None:
+    def _feed(self, event: events.UIEvent) -> None:
         self._has_events = True
         self._was_near_miss = False
         match event:
-            case StepStart(step):
+            case events.StepStart(step):
                 self._step = step
-            case StepEnd():
+            case events.StepEnd():
                 self._step = None
                 self._earlier_calls += self._calls.values()
                 self._calls.clear()
-            case Thinking(active, None):
+            case events.Thinking(active, None):
                 self._thinking = active
-            case Thinking(active, str(id)):
+            case events.Thinking(active, str(id)):
                 if active:
                     self._writing[id] = False
                 else:
                     self._was_near_miss = not self._writing.pop(id, True)
-            case Call(call):
+            case events.Call(call):
                 self._calls[call.id] = event
                 if call.id in self._writing:
                     self._writing[call.id] = True
-            case ApprovalRequested(call):
+            case events.ApprovalRequested(call):
                 self._approval_requested.add(call.id)
-            case Executing(call):
+            case events.Executing(call):
                 self._running.add(call.id)
-            case Executed(call):
+            case events.Executed(call):
                 self._calls.pop(call.id, None)
-            case Error(call_id=None):
+            case events.Error(call_id=None):
                 self._failed = True
-            case Error(call_id=str(id), call=call):
+            case events.Error(call_id=str(id), call=call):
                 self._calls.pop(id, None)
                 if call is None:
                     self._writing[id] = True
 
-    def close(self, run_id: str, find_outcome: FindOutcome) -> list[UIEvent]:
+    def close(self, run_id: str, find_outcome: FindOutcome) -> list[events.UIEvent]:
         """Return the events that end the run. They have no seqs and end with `done`."""
-        end: list[UIEvent] = [] if self._has_events else [Start(run_id)]
+        end: list[events.UIEvent] = [] if self._has_events else [events.Start(run_id)]
         if self._was_near_miss:
-            end.append(Warning(Code.NEAR_MISS, "text that looked like a call was not one"))
+            end.append(events.Warning(Code.NEAR_MISS, "text that looked like a call was not one"))
         for id, is_logged in self._writing.items():
             if not is_logged:
-                end.append(Error(Code.TRUNCATED, _PROCESS_ENDED + " while the call was written", call_id=id))
-            end.append(Thinking(False, id))
+                end.append(events.Error(Code.TRUNCATED, _PROCESS_ENDED + " while the call was written", call_id=id))
+            end.append(events.Thinking(False, id))
         if self._thinking:
-            end.append(Thinking(False))
+            end.append(events.Thinking(False))
         for id in list(self._calls):
             end += self._end_call(id, find_outcome(id))
         if not self._failed:
-            end.append(Error(Code.STREAM_INTERRUPTED, _PROCESS_ENDED))
+            end.append(events.Error(Code.STREAM_INTERRUPTED, _PROCESS_ENDED))
         if self._step is not None:
-            end.append(StepEnd(self._step, None))
+            end.append(events.StepEnd(self._step, None))
         pending = [event.call for event in (*self._earlier_calls, *self._calls.values())]
-        return [*end, Done("failed", None, None, pending)]
+        return [*end, events.Done("failed", None, None, pending)]
 
-    def _end_call(self, id: str, outcome: ToolOutcome | bool | None) -> list[UIEvent]:
+    def _end_call(self, id: str, outcome: ToolOutcome | bool | None) -> list[events.UIEvent]:
         """Return the last events of a call. A call that becomes pending has none, and stays in `_calls`."""
         call = self._calls[id].call
         if isinstance(outcome, ToolOutcome):
             del self._calls[id]
-            start: list[UIEvent] = [] if id in self._running else [Executing(call)]
+            start: list[events.UIEvent] = [] if id in self._running else [events.Executing(call)]
             return [*start, outcome.event(0)]
         if outcome is False or (outcome is None and id in self._approval_requested - self._running):
             if id not in self._running:
                 return []
             del self._calls[id]
-            return [Error(Code.TOOL_CANCELLED, f"{_PROCESS_ENDED} before the tool started", call_id=id, call=call)]
+            text = f"{_PROCESS_ENDED} before the tool started"
+            return [events.Error(Code.TOOL_CANCELLED, text, call_id=id, call=call)]
         del self._calls[id]
         text = f"{_PROCESS_ENDED}, and the effect of the tool is unknown"
-        return [Error(Code.OUTCOME_UNKNOWN, text, call_id=id, call=call)]
+        return [events.Error(Code.OUTCOME_UNKNOWN, text, call_id=id, call=call)]

@@ -13,18 +13,7 @@ from typing import Any, Self
 
 from streamtools.calls import ToolCall
 from streamtools.errors import CallRefused, ClosedError
-from streamtools.tools.ledger import (
-    CLOCK_SLACK,
-    DRIVEN_RUN,
-    NO_LEASE,
-    TAKEN_OVER,
-    Claim,
-    Entry,
-    OwnerViews,
-    call_key,
-    encode,
-    read_entry,
-)
+from streamtools.tools import ledger
 from streamtools.tools.redis_client import RedisClient, Word, open_client
 from streamtools.tools.results import ToolOutcome
 
@@ -134,7 +123,7 @@ return {#page, deleted}
 """
 
 
-class RedisLedger(OwnerViews):
+class RedisLedger(ledger.OwnerViews):
     """A ledger on one server of Redis (6.2 or later) or Valkey. Needs the extra `redis`.
 
     Open it with `async with`. `url_or_client` is a URL, a client of redis-py or a `RedisClient`. All keys start with
@@ -183,20 +172,20 @@ class RedisLedger(OwnerViews):
     async def __aexit__(self, *raised: Any) -> None:
         await self._stack.__aexit__(*raised)
 
-    async def begin(self, scope: str, call: ToolCall, claim: Claim = NO_LEASE) -> Entry | None:
+    async def begin(self, scope: str, call: ToolCall, claim: ledger.Claim = ledger.NO_LEASE) -> ledger.Entry | None:
         """Record that the call starts, or return its entry; see `CallLedger`.
 
         Raises `CallRefused` if the epoch of the claim is too old, or if another process has taken over the run.
         """
         member, keys = self._keys_of(scope, call)
-        driven = DRIVEN_RUN.get()
+        driven = ledger.DRIVEN_RUN.get()
         if driven is not None and driven.run_id == scope:
             keys = [*keys, driven.meta_key]
-        terms = (claim.holder, repr(self.lease), repr(min(claim.until, 1e15)), repr(CLOCK_SLACK), self._owner)
+        terms = (claim.holder, repr(self.lease), repr(min(claim.until, 1e15)), repr(ledger.CLOCK_SLACK), self._owner)
         prefixes = self._call_prefix, self._run_prefix
-        answer = await self._run(_BEGIN, keys, scope, member, claim.epoch, *terms, encode(call), *prefixes)
+        answer = await self._run(_BEGIN, keys, scope, member, claim.epoch, *terms, ledger.encode(call), *prefixes)
         if answer == b"fenced":
-            raise CallRefused(TAKEN_OVER)
+            raise CallRefused(ledger.TAKEN_OVER)
         return None if answer is None else _read_entries(*answer)[0]
 
     async def hold(self, scope: str, call: ToolCall, holder: str, seconds: float) -> None:
@@ -207,7 +196,7 @@ class RedisLedger(OwnerViews):
     async def finish(self, scope: str, outcome: ToolOutcome) -> None:
         """Record the outcome of a call."""
         member, keys = self._keys_of(scope, outcome.call)
-        await self._run(_FINISH, keys, member, encode(outcome), 0, "")
+        await self._run(_FINISH, keys, member, ledger.encode(outcome), 0, "")
 
     async def fence(self, scope: str, epoch: int) -> None:
         """Refuse calls of the run whose claim has an older epoch; see `CallLedger`.
@@ -215,15 +204,17 @@ class RedisLedger(OwnerViews):
         Raises `CallRefused` if the run already has a later epoch.
         """
         if await self._run(_FENCE, [], scope, epoch) == b"fenced":
-            raise CallRefused(TAKEN_OVER)
+            raise CallRefused(ledger.TAKEN_OVER)
 
     async def entries(
-        self, scope: str | None = None, *, unknown: bool = False, after: Entry | None = None, limit: int = 100
-    ) -> list[Entry]:
+        self, scope: str | None = None, *, unknown: bool = False, after: ledger.Entry | None = None, limit: int = 100
+    ) -> list[ledger.Entry]:
         """Return entries, oldest first; see `CallLedger`."""
         keys = [] if scope is None else [self._run_prefix + scope]
-        began, last = ("0", "") if after is None else (repr(after.began), f"{after.scope}\0{call_key(after.call)}")
-        found: list[Entry] = []
+        began, last = "0", ""
+        if after is not None:
+            began, last = repr(after.began), f"{after.scope}\0{ledger.call_key(after.call)}"
+        found: list[ledger.Entry] = []
         while len(found) < limit:
             answer = await self._run(_LIST, keys, began, last, limit, self._owner, self._call_prefix)
             found += [entry for entry in _read_entries(*answer[:2]) if not unknown or entry.is_unknown]
@@ -235,7 +226,7 @@ class RedisLedger(OwnerViews):
     async def resolve(self, scope: str, outcome: ToolOutcome) -> bool:
         """Record the outcome of a call whose outcome was unknown. Returns False if no such call is recorded."""
         member, keys = self._keys_of(scope, outcome.call)
-        return bool(await self._run(_FINISH, keys, member, encode(outcome), 1, self._owner))
+        return bool(await self._run(_FINISH, keys, member, ledger.encode(outcome), 1, self._owner))
 
     async def prune(self, age: float | None = None) -> int:
         """Delete old entries, and return their number; see `CallLedger`."""
@@ -251,7 +242,7 @@ class RedisLedger(OwnerViews):
 
     def _keys_of(self, scope: str, call: ToolCall) -> tuple[str, list[str]]:
         """Return the name of a call in the sorted sets, and a list of the keys of the call and of its run."""
-        member = f"{scope}\0{call_key(call)}"
+        member = f"{scope}\0{ledger.call_key(call)}"
         return member, [self._call_prefix + member, self._run_prefix + scope]
 
     async def _run(self, script: str, keys: list[str], *args: Word) -> Any:
@@ -262,7 +253,7 @@ class RedisLedger(OwnerViews):
         return await self._clients[0].execute("EVAL", _START + script, len(names), *names, now, repr(self.keep), *args)
 
 
-def _read_entries(now: bytes, rows: list[Any]) -> list[Entry]:
+def _read_entries(now: bytes, rows: list[Any]) -> list[ledger.Entry]:
     entries = []
     for member, fields in rows:
         scope, _, key = member.decode().partition("\0")
@@ -271,5 +262,5 @@ def _read_entries(now: bytes, rows: list[Any]) -> list[Entry]:
         ended = float(kept[b"ended"]) if b"ended" in kept else None
         owner, holder = kept[b"owner"].decode(), kept[b"holder"]
         row = (scope, key, owner, kept[b"call"], holder, held, until, began, ended, kept.get(b"outcome"))
-        entries.append(read_entry(row, float(now)))
+        entries.append(ledger.read_entry(row, float(now)))
     return entries

@@ -26,17 +26,7 @@ import anyio.to_thread
 
 from streamtools.calls import ToolCall
 from streamtools.errors import CallRefused
-from streamtools.tools.ledger import (
-    CLOCK_SLACK,
-    NO_LEASE,
-    TAKEN_OVER,
-    Claim,
-    Entry,
-    OwnerViews,
-    call_key,
-    encode,
-    read_entry,
-)
+from streamtools.tools import ledger
 from streamtools.tools.results import ToolOutcome
 
 if TYPE_CHECKING:
@@ -99,7 +89,7 @@ DELETE FROM {prefix}calls WHERE (scope, key) IN (
 """
 
 
-class SQLLedger(OwnerViews):
+class SQLLedger(ledger.OwnerViews):
     """The base class of ledgers in SQL databases.
 
     A subclass creates the tables, provides the current time, and runs the transactions.
@@ -111,22 +101,22 @@ class SQLLedger(OwnerViews):
         self.lease = lease
         self.keep = keep
 
-    async def begin(self, scope: str, call: ToolCall, claim: Claim = NO_LEASE) -> Entry | None:
+    async def begin(self, scope: str, call: ToolCall, claim: ledger.Claim = ledger.NO_LEASE) -> ledger.Entry | None:
         """Record that the call starts, or return its entry; see `CallLedger`.
 
         Raises `CallRefused` if the ledger is full, or if the epoch of the claim is too old.
         """
-        key, written = call_key(call), encode(call)
+        key, written = ledger.call_key(call), ledger.encode(call)
 
-        def begin() -> Transaction[Entry | None]:
+        def begin() -> Transaction[ledger.Entry | None]:
             yield from self._raise_epoch(scope, claim.epoch)
             now = yield from self._now()
             rows, _ = yield self._sql(_SELECT), (scope, key)
             if rows:
-                entry = read_entry(rows[0], now)
+                entry = ledger.read_entry(rows[0], now)
                 return None if claim.holder and rows[0][4] == claim.holder and entry.ended is None else entry
             held = now + self.lease if claim.holder else 0.0
-            until = max(now, min(claim.until, now + self.keep) + CLOCK_SLACK) if claim.until else now
+            until = max(now, min(claim.until, now + self.keep) + ledger.CLOCK_SLACK) if claim.until else now
             yield self._sql(_DELETE_OLD), (now - self.keep, now)
             yield from self._make_room(now)
             yield self._sql(_INSERT), (scope, key, self._owner, written, claim.holder, held, until, now)
@@ -140,7 +130,7 @@ class SQLLedger(OwnerViews):
         def hold() -> Transaction[None]:
             now = yield from self._now()
             statement = _RENEW if seconds > 0 else _ABANDON
-            yield self._sql(statement), (scope, call_key(call), holder, now + max(0.0, seconds))
+            yield self._sql(statement), (scope, ledger.call_key(call), holder, now + max(0.0, seconds))
 
         await self._run(hold)
 
@@ -153,17 +143,17 @@ class SQLLedger(OwnerViews):
         await self._run(lambda: self._raise_epoch(scope, epoch))
 
     async def entries(
-        self, scope: str | None = None, *, unknown: bool = False, after: Entry | None = None, limit: int = 100
-    ) -> list[Entry]:
+        self, scope: str | None = None, *, unknown: bool = False, after: ledger.Entry | None = None, limit: int = 100
+    ) -> list[ledger.Entry]:
         """Return entries, oldest first; see `CallLedger`."""
 
-        def list_entries() -> Transaction[list[Entry]]:
+        def list_entries() -> Transaction[list[ledger.Entry]]:
             now = yield from self._now()
-            found: list[Entry] = []
-            position = (-math.inf, "", "") if after is None else (after.began, after.scope, call_key(after.call))
+            found: list[ledger.Entry] = []
+            position = (-math.inf, "", "") if after is None else (after.began, after.scope, ledger.call_key(after.call))
             while len(found) < limit:
                 rows, _ = yield self._sql(_LIST), (self._owner, scope, *position, limit)
-                page = [read_entry(row, now) for row in rows]
+                page = [ledger.read_entry(row, now) for row in rows]
                 found += [entry for entry in page if not unknown or entry.is_unknown]
                 if len(rows) < limit:
                     break
@@ -189,17 +179,17 @@ class SQLLedger(OwnerViews):
 
         return await self._run(prune)
 
-    async def _finish(self, scope: str, outcome: ToolOutcome, may_finish: Callable[[Entry], bool]) -> bool:
+    async def _finish(self, scope: str, outcome: ToolOutcome, may_finish: Callable[[ledger.Entry], bool]) -> bool:
         """Record the outcome if the call has none and `may_finish` returns True for its entry.
 
         Returns True if the outcome was recorded.
         """
-        primary_key, written = (scope, call_key(outcome.call)), encode(outcome)
+        primary_key, written = (scope, ledger.call_key(outcome.call)), ledger.encode(outcome)
 
         def finish() -> Transaction[bool]:
             now = yield from self._now()
             rows, _ = yield self._sql(_SELECT), primary_key
-            if not rows or (entry := read_entry(rows[0], now)).outcome is not None or not may_finish(entry):
+            if not rows or (entry := ledger.read_entry(rows[0], now)).outcome is not None or not may_finish(entry):
                 return False
             yield self._sql(_FINISH), (*primary_key, written, now)
             return True
@@ -215,7 +205,7 @@ class SQLLedger(OwnerViews):
         yield self._sql(_PRUNE_RUNS), (now - self.keep,)
         _, count = yield self._sql(_RAISE_EPOCH), (scope, epoch, now)
         if not count:
-            raise CallRefused(TAKEN_OVER)
+            raise CallRefused(ledger.TAKEN_OVER)
 
     def _make_room(self, now: float) -> Transaction[None]:
         """Delete entries if the ledger is full. Raises `CallRefused` if it must keep all of them."""
