@@ -644,6 +644,7 @@ class FrameAdapter(Adapter):
     def close(self, cause: str | None = None) -> list[SourceEvent]:
         events = self.feed_frames(self._frames.close())
         if not self._over:
+            self._note_ignored_line()
             self._end(events)
             if not self.ended:
                 fault = self._wrong_format_error(events) if cause is None else interrupted(cause)
@@ -665,14 +666,20 @@ class FrameAdapter(Adapter):
         """Append the last events when the transport ends before a terminator or an error has arrived."""
         self._flush(events)
 
+    def _note_ignored_line(self) -> None:
+        """Record that the stream has another format, if it begins with a line that is not a field of an event.
+
+        This must not happen at a terminator, because the line may come after it, in the same network chunk.
+        """
+        if self._other_format is None and self._frames.ignored:
+            line = bounded(self._frames.ignored.decode(errors="replace"), 60)
+            self._other_format = f"the line `{line}`", None
+
     def _wrong_format_error(self, events: list[SourceEvent]) -> SourceError | None:
         """Return an error if the stream has another format, else None.
 
         It has another format if `_other_format` is set, and neither the earlier data nor `events` were understood.
         """
-        if self._other_format is None and self._frames.ignored:
-            line = bounded(self._frames.ignored.decode(errors="replace"), 60)
-            self._other_format = f"the line `{line}`", None
         if self._other_format is None or self._understood or _is_understood(events):
             return None
         seen, advice = self._other_format
@@ -810,6 +817,7 @@ class FrameAdapter(Adapter):
         """Append a warning or an error for skipped or damaged bytes. Ignores any frame after the end of the run."""
         if type(frame) is Damaged and not self._over:
             if frame.final:
+                self._note_ignored_line()
                 self._fail(self._wrong_format_error(events) or Fault(frame.why, "framing", None), events)
             else:
                 events.append(_bad_frame(frame.why, ""))
@@ -878,6 +886,8 @@ class ReadyEvents(Adapter):
     def take(self, item: object) -> list[SourceEvent]:
         if not isinstance(item, _EVENTS):
             raise UnreadableSource(f"expected a stream of source events, got an item of {type(item)!r}")
+        if self._over:
+            return []
         event: SourceEvent = item  # type: ignore[assignment]  # mypy cannot see what `get_args` returns
         if isinstance(event, ProviderCompleted):
             self._over = event.ends_run

@@ -134,6 +134,8 @@ class Undecided(Adapter):
         try:
             value: Any = decode(frame.data)
         except ValueError:
+            if frame.data.startswith(b"[DONE]"):  # the stream has no event
+                return "openai"
             value = None
         self._has_objects = self._has_objects or isinstance(value, dict)
         return format_of(frame.event, value)

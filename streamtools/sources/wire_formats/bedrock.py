@@ -1,8 +1,8 @@
 """Reads Bedrock's ConverseStream and InvokeModelWithResponseStream, as binary messages or as boto3 events. Sans-IO.
 
 Converse uses one format for all models. Content blocks have an index, grow by deltas, and stop. Only some blocks, such
-as calls, have a start event. The stop reason follows the blocks, and the last message holds the usage. The turn
-therefore ends at the end of the transport. It is complete if a stop reason has arrived.
+as calls, have a start event. The stop reason follows the blocks, and the last message, `metadata`, holds the usage. The
+turn ends there, or at the end of the transport. It is complete if a stop reason has arrived.
 
 InvokeModel sends the stream of the model vendor's API. Each event of that stream is base64 in a `chunk`. The adapter
 for that API reads these events: Anthropic's Messages or chat completions. In both APIs, an exception may arrive instead
@@ -314,6 +314,8 @@ class Bedrock(FrameAdapter):
         self._report_usage(read_usage(value.get("usage"), excludes_cache=True), events)
         if trace := value.get("trace"):
             self._pass_raw({"trace": trace}, events)
+        if self._reason is not None:  # the metadata are the last message
+            self._end(events)
 
     # Methods for InvokeModel.
 
@@ -332,6 +334,7 @@ class Bedrock(FrameAdapter):
             self._pass_not_understood(frame, inner, events)
         else:
             events += self._inner.feed_frames([frame])
+            self._over = self._inner._over
 
     # Methods for the end of the stream.
 

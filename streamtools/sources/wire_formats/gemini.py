@@ -81,7 +81,9 @@ class Gemini(FrameAdapter):
         return self._over or (self._reason or self._blocked or self._status) is not None
 
     def _read(self, frame: Frame, events: list[SourceEvent]) -> None:
-        if frame.data.startswith(b"[DONE]"):  # Gemini never sends it, but a proxy may add it
+        if frame.data.startswith(b"[DONE]"):  # Gemini never sends it after an answer, but a proxy may add it
+            if self.ended:
+                self._end(events)
             return
         value = self._decode(frame, events)
         if value is UNREADABLE:
@@ -227,6 +229,7 @@ class Gemini(FrameAdapter):
             self._status = self._status or text_in(interaction, "status") or "completed"
             for index in [*self._hosted]:
                 self._end_hosted(index, events)
+            self._end(events)
         elif kind == "step.start" and isinstance(step, dict):
             self._start_step(index, step, value, size, events)
         elif kind == "step.delta":

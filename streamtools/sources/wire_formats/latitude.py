@@ -68,11 +68,6 @@ class Latitude(TurnsAdapter):
         self._conversation: str | None = None
         self._turns = 0  # the number of completed turns
         self._fault: Fault | None = None  # the error of an `error` part; a `chain-error` may follow
-        self._tools_requested = False  # `tools-requested` has ended the chain, as in the first v3 servers
-
-    @property
-    def ended(self) -> bool:
-        return self._over or self._tools_requested
 
     def _read(self, frame: Frame, events: list[SourceEvent]) -> None:
         if frame.data.startswith(b"[DONE]"):
@@ -133,9 +128,9 @@ class Latitude(TurnsAdapter):
                 self._complete_chain(event, events)
             case "chain-error" | "stream-error":
                 self._fail_with(event, events)
-            case "tools-requested":  # the service sends no event after it
+            case "tools-requested":  # it ends the chain of the first v3 servers
                 self._add_new(event.get("tools"), events)
-                self._tools_requested = True
+                self._complete_chain({}, events)
             case _:
                 return kind in _IGNORED
         return True
@@ -212,9 +207,7 @@ class Latitude(TurnsAdapter):
         self._pass_raw(value, events)
 
     def _end(self, events: list[SourceEvent]) -> None:
-        if self._tools_requested:
-            self._complete_chain({}, events)
-        elif self._fault is not None:
+        if self._fault is not None:
             self._fail(self._fault, events)
         else:
             self._flush(events)

@@ -120,7 +120,6 @@ class ChatCompletions(FrameAdapter):
                 self._add_text(text, events)
                 return
         if frame.data.startswith(b"[DONE]"):
-            self._frames.ignored = b""  # a non-SSE line after `[DONE]` in the same network chunk is no error
             self._end(events, done=True)
             return
         value = self._decode(frame, events)
