@@ -22,6 +22,7 @@ from streamtools.tools import Guards, Tool, ToolContext, ToolError, ToolOutcome,
 from streamtools.parsing.options import ParserOptions
 from streamtools.stream import (
     ApprovalOptions,
+    InvalidItem,
     OutputOptions,
     RunnerOptions,
     StreamOptions,
@@ -42,8 +43,8 @@ __all__ = [
     "events", "Code", "StreamToolsError", "Limits", "ToolCall", "rules", "sources", "Dialect", "dialects_for", "Parser",
     "parse", "StreamMachine", "extract_tool_calls", "tool", "Tool", "ToolRegistry", "ToolOutcome", "ToolResult",
     "ToolError", "ToolContext", "Guards", "ToolStream", "ParserOptions", "RunnerOptions",
-    "ApprovalOptions", "TextOptions", "OutputOptions", "TextJudge", "StreamOptions", "TurnResult", "conversation",
-    "augment_system_prompt", "Emulation", "chat", "UiTexts", "outputs", "replay", "coalesce",
+    "ApprovalOptions", "TextOptions", "OutputOptions", "InvalidItem", "TextJudge", "StreamOptions", "TurnResult",
+    "conversation", "augment_system_prompt", "Emulation", "chat", "UiTexts", "outputs", "replay", "coalesce",
 ]  # fmt: skip
 
 __version__ = "0.1.0"

@@ -11,12 +11,16 @@ values of a record are part of its message. They are also a dict in its attribut
 from __future__ import annotations
 
 import logging
+import re
 import traceback
 from typing import Any
 
 import structlog
 from pydantic_core import ErrorDetails, ValidationError
 
+_PACKAGE = __file__.removesuffix("logs.py")
+_LONGEST_REASON = 300
+_QUOTED = re.compile(r"""'[^']*'?|"[^"]*"?""")
 _STACK_LEVEL = 3  # the number of stack frames from `logging` to the caller of `Logger`
 
 
@@ -66,6 +70,16 @@ def loggable(error: BaseException) -> dict[str, str]:
         last = last.tb_next
     place = "" if last is None else f"{last.tb_frame.f_code.co_filename}:{last.tb_lineno}"
     return {"error": type(error).__qualname__, "raised_at": place}
+
+
+def reason_of(error: BaseException) -> str:
+    """Return the message of an exception, without values that the message quotes. It is safe to log.
+
+    Messages of this package are returned unchanged, because they quote only names.
+    """
+    if isinstance(error, ValidationError) or loggable(error)["raised_at"].startswith(_PACKAGE):
+        return str(without_inputs(error))[:_LONGEST_REASON]
+    return _QUOTED.sub("…", str(error))[:_LONGEST_REASON]
 
 
 def without_inputs(error: BaseException) -> BaseException:

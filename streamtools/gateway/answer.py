@@ -83,6 +83,8 @@ class ClientAnswer:
     def __post_init__(self) -> None:
         self.shown: list[str] = []
         """The pieces of text that the client got."""
+        self.used_dialect = ""
+        """The dialect of the last call."""
         self._encoder: Encoder | None = None
         self._admitted: dict[str, None] = {}  # the ids of calls that the client gets
         self._named: set[str] = set()  # the ids of calls for which the client got a `CallStart`
@@ -158,6 +160,7 @@ class ClientAnswer:
             case CallDelta(call_id):
                 return (event,) if call_id in self._named else ()
             case Call(call):
+                self.used_dialect = call.dialect
                 return (Call(self._restored(call), event.seq),) if self._admit(call.id) else ()
             case Error(call_id=str() as call_id, call=None):
                 if not self._admit(call_id):

@@ -294,6 +294,7 @@ class RewrittenExchange(Exchange):
         if not self._answer_closed:
             self._answer_closed = True
             sent = self._stream_or_keep(self._answer.close())
+            self._record_dialect()
             if self.judge is not None and self.judge.gate.unjudged:
                 return sent
         if self._client_request.streamed:
@@ -301,6 +302,13 @@ class RewrittenExchange(Exchange):
         status, body = join_stream(self.client, b"".join(self._parts))
         self.head = ResponseHead(status, [*self._headers, ("content-type", JSON)])
         return sent + body
+
+    def _record_dialect(self) -> None:
+        plan, used = self._plan, self._answer.used_dialect
+        if plan.taught is not None and not plan.only_call:
+            for dialect in plan.dialects:
+                if dialect.id == used:
+                    self._settings.record_dialect(self._client_request.model, plan.taught, dialect)
 
     # Further requests.
 
@@ -374,6 +382,7 @@ class Rewrite(Settings):
             for name in request.dropped:
                 self.warn_once("option_dropped", client=client, option=name)
             plan = make_plan(mode_of(self.mode, request.model), self.dialects, request, host)
+            plan = plan._replace(used=self.used_dialects.get(request.model))
             if same_api and not (plan.dialects or plan.taught or reads_text or self.fallbacks):
                 return PassThrough(client, "chat/completions", body)
             refused = _unsupported_option(request.body)

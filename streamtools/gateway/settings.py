@@ -15,7 +15,7 @@ from streamtools.gateway.http import Headers
 from streamtools.gateway.upstream_requests import CallMode, CallModes, Upstream, teaching_plan
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.logs import Logger
-from streamtools.parsing.dialects import Dialects
+from streamtools.parsing.dialects import Dialect, Dialects
 from streamtools.parsing.options import Options
 from streamtools.rules.rule import Rule
 from streamtools.stream.text_judge import TextJudge
@@ -23,6 +23,7 @@ from streamtools.stream.text_judge import TextJudge
 log = Logger(__name__)
 
 _URL = re.compile(r"https?://[^\s/?#@]+(?:/[^\s?#]*)?")
+_MAX_MODELS = 256  # clients choose the names of models
 _HEADERS_FOR_FALLBACKS = ("accept", "accept-encoding", "content-type", "traceparent", "user-agent", "x-request-id")
 
 PrefillServer: TypeAlias = Literal["", "vllm", "sglang", "llama.cpp", "deepseek", "mistral"]
@@ -89,6 +90,8 @@ class Settings:
     """More keyword arguments for the `StreamMachine` that reads an answer."""
     circuits: Circuits = field(init=False, repr=False, compare=False)
     """The circuits of the primary upstream and of the `fallbacks`, in this order."""
+    used_dialects: dict[str, Dialect] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """The dialects in which models made their last call, by the name of the model."""
     _logged: set[tuple[str, ...]] = field(default_factory=set, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -107,6 +110,18 @@ class Settings:
         if "text" in modes or (isinstance(self.mode, Mapping) and "*" not in self.mode):
             teaching_plan(self.dialects)
         object.__setattr__(self, "circuits", Circuits(1 + len(self.fallbacks)))
+
+    def record_dialect(self, model: str, taught: Dialect, used: Dialect) -> None:
+        """Record that `model` made its last call in the dialect `used`. Logs a warning if another dialect was taught.
+
+        Later requests to this model contain calls and results in this dialect.
+        """
+        self.used_dialects[model] = used
+        if used.id != taught.id:
+            advice = f"teach the dialect that the model uses: dialects=[{used.id!r}], or --dialect {used.id}"
+            self.warn_once("other_dialect_used", taught=taught.id, used=used.id, advice=advice)
+        if len(self.used_dialects) > _MAX_MODELS:
+            del self.used_dialects[next(iter(self.used_dialects))]
 
     def warn_once(self, event: str, **fields: str) -> None:
         """Log a warning once for each combination of `event` and `fields`.

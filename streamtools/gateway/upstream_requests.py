@@ -71,7 +71,9 @@ class CallPlan(NamedTuple):
     dialects: tuple[Dialect, ...]
     """The dialects in which calls are read."""
     taught: Dialect | None
-    """The dialect that the prompt teaches, in which calls in the history are written. None for native tools."""
+    """The dialect that the prompt teaches. None for native tools."""
+    used: Dialect | None = None
+    """The dialect in which calls and results in the history are written. None means `taught`."""
     only_call: bool = False
     """Whether a schema makes the upstream answer with only a call, which is plain JSON without a marker."""
 
@@ -239,7 +241,7 @@ def _history_for(request: ClientRequest, plan: CallPlan, examples: bool | Sequen
     if plan.taught is None:
         return history
     taught = _teach(pair_results(history, "cancelled"), request, plan.dialects, examples)
-    return calls_as_text(taught, plan.taught, reserved=plan.dialects)
+    return calls_as_text(taught, plan.used or plan.taught, reserved=plan.dialects)
 
 
 def _neutralized(message: Message, dialects: Sequence[Dialect]) -> Message:

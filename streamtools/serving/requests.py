@@ -19,7 +19,7 @@ from starlette.responses import PlainTextResponse, Response
 
 from streamtools.errors import DecisionRefused, Draining, RunNotFound, StreamToolsError, TooManyRuns
 from streamtools.json_values import count_values
-from streamtools.logs import Logger, loggable
+from streamtools.logs import Logger, loggable, reason_of, without_inputs
 from streamtools.serving.shutdown import RETRY_AFTER
 from streamtools.stream.long_work import IN_THREAD, in_thread
 
@@ -39,6 +39,7 @@ _log = Logger(__name__)
 
 _total_bytes = 0  # number of bytes in the bodies that are being received or parsed
 
+_INVALID = "Invalid request body."
 _RETRY_LATER = {"retry-after": str(RETRY_AFTER), "connection": "close"}  # the rest of the body is not read
 _Read = TypeVar("_Read")
 
@@ -58,6 +59,7 @@ async def read_body(
     max_body: int = MAX_BODY,
     max_values: int | None = MAX_VALUES,
     timeout: float | None = 60.0,
+    debug: bool = False,
 ) -> _Read:
     """Receive the body of a request and return `read(body)`. For example, `read` may be `json.loads`.
 
@@ -65,7 +67,9 @@ async def read_body(
     `read` do everything that takes long with a large body, such as `chat(…)`, which reads the messages. `read` must not
     wait: during the call, the event loop is blocked or garbage collection is paused. If `read` raises ValueError (as
     pydantic and msgspec do), LookupError, TypeError or RecursionError, the body is treated as invalid. The log reports
-    the type and line of the exception (`body_refused`), because `read` may have a bug. Package errors pass unchanged.
+    the type, line and message of the exception (`body_refused`), because `read` may have a bug. Values that the message
+    quotes are left out. With `debug=True`, the response holds the whole message. Package errors pass unchanged.
+
 
     Raises Starlette's HTTPException, which Starlette and FastAPI turn into a response. The status is 413 if the body
     has more than `max_body` bytes, or has more than 64 KiB and more than `max_values` JSON values. Pass
@@ -99,8 +103,8 @@ async def read_body(
     except (HTTPException, StreamToolsError):
         raise
     except CLIENT_ERRORS as error:
-        _log.warning("body_refused", **loggable(error))
-        raise HTTPException(400, "Invalid request body.") from None
+        _log.warning("body_refused", **loggable(error), reason=reason_of(error))
+        raise HTTPException(400, f"Invalid request body: {without_inputs(error)}" if debug else _INVALID) from None
     finally:
         _total_bytes -= len(body)
 

@@ -31,7 +31,7 @@ from starlette.websockets import WebSocketState
 from streamtools.errors import DecisionRefused, Draining, OwnerUnreachable, RunNotFound, StreamToolsError
 from streamtools.events import UIEvent
 from streamtools.json_values import count_values
-from streamtools.logs import Logger, loggable
+from streamtools.logs import Logger, loggable, reason_of
 from streamtools.outputs.sse import HIDDEN, read_exclude
 from streamtools.serving.event_reader import EventReader, OnDisconnect, Readable
 from streamtools.serving.requests import CLIENT_ERRORS
@@ -435,7 +435,7 @@ class _SocketConversation:
                 on_shutdown=stop,
             )
         if isinstance(error, CLIENT_ERRORS) and not (self.answer_has_begun or isinstance(error, StreamToolsError)):
-            _log.warning("message_refused", **loggable(error))
+            _log.warning("message_refused", **loggable(error), reason=reason_of(error))
             await self.socket.close(POLICY_VIOLATION, "Invalid message.")
             return
         await self.socket.close(self.close_code if error is None else INTERNAL_ERROR)

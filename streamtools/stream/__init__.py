@@ -4,9 +4,11 @@ from streamtools.stream.extraction import extract_tool_calls
 from streamtools.stream.options import ApprovalOptions, OutputOptions, RunnerOptions, StreamOptions, TextOptions
 from streamtools.stream.result import TurnResult
 from streamtools.stream.tool_stream import ToolStream
+from streamtools.typed import InvalidItem
 
 __all__ = [
     "ApprovalOptions",
+    "InvalidItem",
     "OutputOptions",
     "RunnerOptions",
     "StreamOptions",

@@ -15,11 +15,11 @@ from streamtools.tools.guards import Guards, GuardTracker
 from streamtools.tools.ledger import CallLedger
 from streamtools.tools.runner import RESULT_LIMIT, OnToolError, OnToolResult
 from streamtools.tools.schemas import check_keywords
+from streamtools.typed import OutputType
 
 if TYPE_CHECKING:
     from streamtools.rules.rule import Rule
     from streamtools.stream.text_judge import TextJudge
-    from streamtools.typed import OutputType
 
 Decisions: TypeAlias = Mapping[str, Decision | bool]
 """A mapping of call ids to decisions. True approves a call, False denies it."""
@@ -144,8 +144,6 @@ def output_type(kind: Any) -> OutputType | None:
         return None
     if isinstance(kind, Mapping):
         check_keywords(kind)
-    from streamtools.typed import OutputType  # few streams have a typed answer, and importing this takes time
-
     return kind if isinstance(kind, OutputType) else OutputType(kind)
 
 

@@ -18,7 +18,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Never, Protocol, Self
+from typing import TYPE_CHECKING, Any, Literal, Never, Protocol, Self, TypeAlias, TypeVar, overload
 
 import anyio
 import anyio.lowlevel
@@ -26,7 +26,7 @@ from anyio.abc import TaskGroup
 
 from streamtools import observing
 from streamtools.calls import ToolChoice
-from streamtools.errors import ClosedError, Code, UnreadableSource
+from streamtools.errors import ClosedError, Code, UnreadableSource, check_word
 from streamtools.events import LARGE, Partial, Progress, SourceError, Text, UIEvent, weigh
 from streamtools.json_values import Draft, compact
 from streamtools.machine.state_machine import StreamMachine
@@ -66,6 +66,7 @@ from streamtools.tools.invocation import Threads
 from streamtools.tools.registry import ToolsLike
 from streamtools.tools.runner import Runner
 from streamtools.tools.tool_choice import check_choice, parse_choice
+from streamtools.typed import InvalidItem, InvalidValue
 
 if TYPE_CHECKING:  # few runs have these stages, and importing them takes time
     from streamtools.stream.argument_rules import ArgumentRules
@@ -76,6 +77,9 @@ LEFT_ELSEWHERE = (
     "generator enters the stream, close the generator in the task that reads it (`async with aclosing(generator)`)"
 )
 _BATCH_TYPES = (list, tuple)
+_Item = TypeVar("_Item")
+_ListPath: TypeAlias = Sequence[str | int] | None
+_Invalid: TypeAlias = Literal["skip", "yield"]
 DEFAULT_PARSER, DEFAULT_RUNNER, DEFAULT_TEXT = ParserOptions(), RunnerOptions(), TextOptions()
 
 
@@ -217,12 +221,24 @@ class ToolStream(Decidable):
         self._run.collector.collect()
         return self._run.collector.draft.value
 
-    async def items(self, kind: Any, *, path: Sequence[str | int] | None = None) -> AsyncIterator[Any]:
+    @overload
+    def items(self, kind: type[_Item], *, path: _ListPath = None) -> AsyncIterator[_Item]: ...
+    @overload
+    def items(
+        self, kind: type[_Item], *, path: _ListPath = None, invalid: _Invalid
+    ) -> AsyncIterator[_Item | InvalidItem]: ...
+    @overload
+    def items(self, kind: object, *, path: _ListPath = None, invalid: _Invalid = "skip") -> AsyncIterator[Any]: ...
+    async def items(self, kind: Any, *, path: _ListPath = None, invalid: _Invalid = "skip") -> AsyncIterator[Any]:
         """Yield the items of a list in the answer. Each item is validated as the type `kind` as soon as it is complete.
 
-        `path` is the path of the list. None means the first list of the answer. This reads all events of the stream,
-        but skips events that complete no item. Invalid items are also skipped; a warning reports them.
+        `path` is the path of the list. None means the first list of the answer. If there is an object at `path`, its
+        members are the items. This reads all events of the stream, but skips events that complete no item.
+
+        Invalid items are skipped; a warning reports them. With `invalid="yield"`, each is an `InvalidItem` with its
+        value and its errors. Items after an invalid item follow in any case.
         """
+        check_word("invalid", invalid, ("skip", "yield"))
         item_type, draft, list_path = output_type(kind), Draft(), None if path is None else list(path)
         async for event in self:
             if type(event) is not Partial or event.call_id is not None or item_type is None:
@@ -233,13 +249,15 @@ class ToolStream(Decidable):
                     list_path = None  # an empty path: another answer starts
                 if list_path is None and type(event.value) is list:
                     list_path = event.path
-            elif list_path is not None and event.path and event.path[:-1] == list_path and type(event.path[-1]) is int:
+            elif list_path is not None and event.path and event.path[:-1] == list_path:
                 item = draft.at(event.path)
                 try:
                     valid = item_type.validate(compact(item))
-                except ValueError:
-                    continue
-                yield valid
+                except InvalidValue as fault:
+                    if invalid == "yield":
+                        yield InvalidItem(event.path, item, fault.errors)
+                else:
+                    yield valid
 
     @property
     def threads(self) -> Threads:

@@ -1,5 +1,5 @@
 """Validates the typed output of a stream: an answer that must have a given type."""
 
-from streamtools.typed.output_type import OutputType
+from streamtools.typed.output_type import InvalidItem, InvalidValue, OutputType
 
-__all__ = ["OutputType"]
+__all__ = ["InvalidItem", "InvalidValue", "OutputType"]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from streamtools.logs import reason_without_input
@@ -11,10 +12,32 @@ from streamtools.logs import reason_without_input
 if TYPE_CHECKING:
     from pydantic import TypeAdapter  # imported on first use: the import is slow, and most streams have no type
 
+_MAX_ERRORS = 100  # a longer message names only the first errors
 _KINDS = {dict: "object", list: "array", str: "string", int: "number", float: "number", bool: "boolean"}
 # Keywords that do not restrict the value.
 _ANNOTATIONS = frozenset(("$defs", "definitions", "title", "description", "default", "examples", "$schema", "$id"))
 _UNCHECKED = frozenset(("$ref", "anyOf", "oneOf", "allOf", "not", "if", "patternProperties", "prefixItems"))
+
+
+class InvalidValue(ValueError):
+    """The value does not have the required type. `errors` names each error and its path."""
+
+    def __init__(self, errors: Iterable[str]) -> None:
+        self.errors = [*errors]
+        more = len(self.errors) - _MAX_ERRORS
+        super().__init__("; ".join(self.errors[:_MAX_ERRORS]) + (f"; and {more} more errors" if more > 0 else ""))
+
+
+@dataclass(frozen=True, slots=True)
+class InvalidItem:
+    """An item of a typed answer that is not valid. `ToolStream.items` yields it with `invalid="yield"`."""
+
+    path: list[str | int]
+    """The path of the item in the answer, such as `["rows", 2]`."""
+    value: Any
+    """The item as plain data."""
+    errors: list[str]
+    """What is wrong. Each error begins with its path in the item: `"n: Input should be a valid integer"`."""
 
 
 class OutputType:
@@ -40,24 +63,23 @@ class OutputType:
     def validate(self, text: str) -> Any:
         """Return the validated instance from the JSON text of an answer.
 
-        Raises ValueError for an invalid answer. The message names the fault and its path, but does not repeat the
-        value, unless a custom validator does.
+        Raises `InvalidValue` for an invalid answer. Its message does not repeat the value, unless a custom validator
+        does.
         """
         if self._adapter is None:
             plain = json.loads(text)
-            fault = _JsonSchema(self.schema).find_fault(self.schema, plain)
-            if fault is not None:
-                raise ValueError(fault)
+            if errors := [*_JsonSchema(self.schema).find_errors(self.schema, plain)]:
+                raise InvalidValue(errors)
             return plain
         from pydantic import ValidationError
 
         try:
             return self._adapter.validate_json(text)
         except ValidationError as error:
-            faults = error.errors(include_url=False, include_input=False)[:5]
+            faults = error.errors(include_url=False, include_input=False)
             paths = [".".join(map(str, fault["loc"])) or "the value" for fault in faults]
-            lines = [f"{path}: {reason_without_input(fault)}" for path, fault in zip(paths, faults, strict=True)]
-            raise ValueError("; ".join(lines)) from None
+            lines = (f"{path}: {reason_without_input(fault)}" for path, fault in zip(paths, faults, strict=True))
+            raise InvalidValue(lines) from None
 
 
 class _JsonSchema:
@@ -69,49 +91,51 @@ class _JsonSchema:
 
     def __init__(self, root: Mapping[str, Any]) -> None:
         self._root = root
-        self._followed: dict[tuple[str, str], str | None] = {}  # the result by reference and path
+        self._followed: dict[tuple[str, str], list[str]] = {}  # the errors by reference and path
 
-    def find_fault(self, schema: Any, value: Any, path: str = "") -> str | None:
-        """Return a message that says why the value at `path` violates the schema. Returns None if it is valid."""
+    def find_errors(self, schema: Any, value: Any, path: str = "") -> Iterator[str]:
+        """Yield a message for each violation of the schema by the value at `path`.
+
+        If no choice of an `anyOf` or `oneOf` allows the value, these are the errors of the choice with the fewest.
+        """
         if not isinstance(schema, Mapping):
-            return None
+            return
         keywords = schema.keys() - _ANNOTATIONS
         if keywords == {"$ref"}:
-            return self._follow(str(schema["$ref"]), value, path)
+            yield from self._follow(str(schema["$ref"]), value, path)
+            return
         if keywords in ({"anyOf"}, {"oneOf"}):
-            faults = [self.find_fault(choice, value, path) for choice in schema[next(iter(keywords))]]
-            return faults[0] if faults and None not in faults else None
+            choices = ([*self.find_errors(choice, value, path)] for choice in schema[next(iter(keywords))])
+            yield from min(choices, key=len, default=())
+            return
         if keywords & _UNCHECKED:
-            return None
+            return
         kind, types = _KINDS.get(type(value), "null"), schema.get("type", ())
         names = [types] if isinstance(types, str) else types
         allowed = {"number" if name == "integer" else name for name in names}
         # Only an enumeration of strings is checked. `[None]` stands for a missing one.
         words = schema.get("enum", [schema["const"]] if "const" in schema else [None])
         if (allowed and kind not in allowed) or (all(isinstance(word, str) for word in words) and value not in words):
-            return f"{path or 'the value'} cannot be this {kind}"
-        if isinstance(value, list):
-            faults = [self.find_fault(schema.get("items"), item, f"{path}[{at}]") for at, item in enumerate(value)]
-            return next(filter(None, faults), None)
-        return self._find_fault_of_members(schema, value, path) if isinstance(value, dict) else None
+            yield f"{path or 'the value'} cannot be this {kind}"
+        elif isinstance(value, list):
+            for index, item in enumerate(value):
+                yield from self.find_errors(schema.get("items"), item, f"{path}[{index}]")
+        elif isinstance(value, dict):
+            properties, rest = schema.get("properties", {}), schema.get("additionalProperties")
+            for key, member in value.items():
+                if key not in properties and rest is False:
+                    yield f"{path or 'the value'} must not have the member {key!r}"
+                yield from self.find_errors(properties.get(key, rest), member, f"{path}.{key}" if path else key)
+            yield from (
+                f"{path or 'the value'} lacks {key!r}" for key in schema.get("required", ()) if key not in value
+            )
 
-    def _find_fault_of_members(self, schema: Mapping[str, Any], value: dict[str, Any], path: str) -> str | None:
-        here, properties, rest = path or "the value", schema.get("properties", {}), schema.get("additionalProperties")
-        for key, member in value.items():
-            if key not in properties and rest is False:
-                return f"{here} must not have the member {key!r}"
-            fault = self.find_fault(properties.get(key, rest), member, f"{path}.{key}" if path else key)
-            if fault is not None:
-                return fault
-        missing = [key for key in schema.get("required", ()) if key not in value]
-        return f"{here} lacks {missing[0]!r}" if missing else None
-
-    def _follow(self, reference: str, value: Any, path: str) -> str | None:
+    def _follow(self, reference: str, value: Any, path: str) -> list[str]:
         key = reference, path
         if key not in self._followed:
-            self._followed[key] = None  # ends the recursion of a schema that refers to itself
+            self._followed[key] = []  # ends the recursion of a schema that refers to itself
             target: Any = self._root
             for part in reference.removeprefix("#/").split("/"):
                 target = target.get(part) if isinstance(target, Mapping) else None
-            self._followed[key] = self.find_fault(target, value, path)
+            self._followed[key] = [*self.find_errors(target, value, path)]
         return self._followed[key]

@@ -158,16 +158,43 @@ def broken_pipe() -> io.TextIOWrapper:
     return open(writing, "w", encoding="utf-8")  # noqa: PTH123 - it is a pipe
 
 
+_GATEWAY = ("gateway", "--upstream", "http://127.0.0.1:9/v1", "--port", "0")
+_UNREACHABLE = ("--url", "http://127.0.0.1:9/v1")
+
+
 @pytest.mark.parametrize(
-    "arguments", [("replay", _NO_CALL, "--speed", "0"), ("replay", _NO_CALL, "--json"), ("demo",), ("--version",)]
+    "arguments",
+    [
+        ("replay", _NO_CALL, "--speed", "0"),
+        ("replay", _NO_CALL, "--json"),
+        ("demo",),
+        ("chat", "--model", "m", *_UNREACHABLE, "--once", "Hi"),
+        ("chat", "--model", "m", *_UNREACHABLE, "--once", "Hi", "--json"),
+        ("serve", "--port", "0"),
+        _GATEWAY,
+        ("--version",),
+        ("replay", "--help"),
+    ],
+    ids=" ".join,
 )
-def test_a_broken_pipe_ends_the_command(
+def test_a_broken_pipe_ends_the_command_quietly(
     arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """A reader such as `head` needs no more output."""
     with broken_pipe() as output:
         monkeypatch.setattr(sys, "stdout", output)
         assert 1 == main(arguments)
-    assert "the output cannot be written: Broken pipe" == error_line(capsys)
+    assert "" == capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [("replay", _NO_CALL, "--speed", "0"), ("demo",), _GATEWAY, ("--version",)])
+def test_another_fault_of_the_output_is_reported(
+    arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with open("/dev/full", "w", encoding="utf-8") as output:  # noqa: PTH123 - it is a device
+        monkeypatch.setattr(sys, "stdout", output)
+        assert 1 == main(arguments)
+    assert "the output cannot be written: No space left on device" == error_line(capsys)
 
 
 def test_a_closed_standard_output_is_reported(
@@ -190,8 +217,6 @@ def test_a_closed_standard_error_is_ignored(
     with broken_pipe() as output:
         monkeypatch.setattr(sys, "stderr", output)
         assert 2 == main(["replay", "no such file", "--json"])
-        with open(os.devnull, "w") as nowhere:  # noqa: PTH123 - it is no path
-            os.dup2(nowhere.fileno(), output.fileno())
     assert "" == capsys.readouterr().out
 
 
@@ -257,8 +282,18 @@ def test_a_process_with_a_broken_pipe_has_status_1() -> None:
     assert b"# Coffee\n" == process.stdout.readline()
     process.stdout.close()
     with process.stderr:
-        assert b"streamtools: the output cannot be written: Broken pipe\n" == process.stderr.read()
+        assert b"" == process.stderr.read()
     assert 1 == process.wait(timeout=120)
+
+
+@pytest.mark.parametrize(("arguments", "status"), [(("--help",), 1), (("replay", "no such file"), 2)])
+def test_a_process_without_readers_has_its_own_status(arguments: tuple[str, ...], status: int) -> None:
+    """Python has status 120 if it cannot flush standard output or standard error at the exit."""
+    with broken_pipe() as nowhere:
+        environment = {name: value for name, value in ENVIRONMENT.items() if name != "PYTHONUNBUFFERED"}
+        done = subprocess.run([*COMMAND, *arguments], stdout=nowhere, stderr=nowhere, env=environment, check=False)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), nowhere.fileno())
+    assert status == done.returncode
 
 
 @pytest.mark.parametrize("sleeping", ["time.sleep(600)", "await anyio.sleep(600)"])

@@ -10,6 +10,7 @@ from structlog.testing import capture_logs
 
 from streamtools import rules
 from streamtools.gateway import Exchange, Rewrite
+from streamtools.parsing.dialects import DIALECTS
 from tests.support.gateway import CLIENTS, SCHEMA, answer, begin, collect, request, stream, whole
 
 CALL = '~~~tool_call\n{"name":"get_weather","arguments":{"city":"Zürich"}}\n~~~'
@@ -400,3 +401,44 @@ def test_a_mode_for_each_model() -> None:
     begin("openai", request("openai"), mode=untaught, dialects=["deepseek_v3"])
     with pytest.raises(ValueError, match="such as 'tilde_fence' first"):
         begin("openai", request("openai"), mode={"gpt": "native"}, dialects=["deepseek_v3"])
+
+
+# Models that answer in another dialect than the taught one.
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("used", sorted(DIALECTS))
+def test_results_have_the_form_of_the_dialect_that_the_model_uses(client: str, used: str) -> None:
+    """The log has one warning. Other models still get the taught dialect."""
+    taught = "hash_marker" if used == "tilde_fence" else "tilde_fence"
+    rewrite = Rewrite(dialects=[taught, used], new_id=lambda: "call_text_1")
+    dialect = DIALECTS[used]
+    made = dialect.write_call("get_weather", {"city": "Zürich"})
+
+    def written(model: str) -> str:
+        exchange = rewrite.begin(client, json.dumps(follow_up(client, model=model)).encode())  # type: ignore[arg-type]
+        return "".join(str(message["content"]) for message in sent(exchange)["messages"][1:])
+
+    with capture_logs() as logs:
+        before = written("m")
+        for _ in range(2):
+            exchange = rewrite.begin(client, json.dumps(request(client, model="m")).encode())  # type: ignore[arg-type]
+            assert collect(client, answer(exchange, stream([made]))).calls
+        after = written("m")
+    warnings = [each for each in logs if each["event"] == "other_dialect_used"]
+    assert [(taught, used)] == [(each["taught"], each["used"]) for each in warnings]
+    assert f"dialects=['{used}']" in warnings[0]["advice"]
+    assert DIALECTS[taught].write_result("get_weather", "Sunny.") in before
+    assert before == written("another")
+    assert dialect.write_result("get_weather", "Sunny.") in after
+    assert made in after
+
+
+def test_a_model_that_uses_the_taught_dialect_causes_no_warning() -> None:
+    rewrite = Rewrite(dialects=["tilde_fence", "hermes_json"])
+    with capture_logs() as logs:
+        for made in (CALL, '<tool_call>{"name": "get_weather", "arguments": {"city": "Zürich"}}</tool_call>', CALL):
+            answer(rewrite.begin("openai", json.dumps(request("openai")).encode()), stream([made]))
+    assert ["other_dialect_used"] == [each["event"] for each in logs]
+    exchange = rewrite.begin("openai", json.dumps(follow_up("openai")).encode())
+    assert CALL in sent(exchange)["messages"][-2]["content"]

@@ -155,12 +155,42 @@ def ask(body: bytes) -> Chat:
 async def test_invalid_bodies_get_400(
     read: Callable[[bytes], Any], body: bytes, length: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The status is 400, and the log names the line that raised."""
+    """The status is 400, and the log names the line that raised and the reason."""
     with caplog.at_level(logging.WARNING, "streamtools"):
         assert 400 == await refused(Posted(body + b" " * length), read)
     told = [vars(each)["streamtools"] for each in caplog.records if each.getMessage().startswith("body_refused ")]
-    assert [{"error", "raised_at"}] == [each.keys() for each in told]
+    assert [{"error", "raised_at", "reason"}] == [each.keys() for each in told]
     assert ":" in told[0]["raised_at"]
+    assert told[0]["reason"]
+
+
+def read_number(body: bytes) -> int:
+    return int(json.loads(body))
+
+
+NO_NUMBER = "invalid literal for int() with base 10: "
+NO_LIST = "Invalid input for Conversation:\nmessages: Input should be a valid array [list_type]"
+
+
+@pytest.mark.parametrize(
+    ("read", "body", "logged", "shown"),
+    [
+        (ask, b'{"messages": [5]}', "message 0: a message must be an object, got int", ""),
+        (Conversation.model_validate_json, b'{"messages": "s3cret"}', NO_LIST, ""),
+        (read_number, b'"s3cret"', f"{NO_NUMBER}…", f"{NO_NUMBER}'s3cret'"),
+        (json.loads, b"{", "Expecting property name enclosed in double quotes: line 1 column 2 (char 1)", ""),
+    ],
+)
+async def test_the_reason_is_in_the_log_and_with_debug_in_the_response(
+    read: Callable[[bytes], Any], body: bytes, logged: str, shown: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The log holds no value of the body. The response has no reason without `debug`."""
+    for debug, detail in ((False, "Invalid request body."), (True, f"Invalid request body: {shown or logged}")):
+        with pytest.raises(HTTPException) as refusal:
+            await asgi.read_body(Posted(body), read, debug=debug)
+        assert detail == refusal.value.detail
+    reasons = [vars(each)["streamtools"]["reason"] for each in caplog.records]
+    assert [logged] * 2 == reasons
 
 
 async def test_errors_that_are_not_the_clients() -> None:

@@ -15,6 +15,7 @@ import streamtools
 import streamtools.gateway
 from streamtools import (
     Code,
+    InvalidItem,
     Tool,
     ToolCall,
     ToolError,
@@ -228,7 +229,20 @@ def refused_by_the_checker(model: conversation.Model) -> None:
     conversation.CohereChat("m", send_reasoning="sometimes")  # type: ignore[arg-type]
     conversation.OpenAIChat("m", reasoning_field="content")  # type: ignore[arg-type]
     telemetry.instrument(tracer_provider="jaeger")  # type: ignore[arg-type]
-    assert_type(chat(model, []).items(int, path=["rows"]), AsyncIterator[Any])
+    chat(model, []).items(int, invalid="raise")  # type: ignore[call-overload]
+
+
+async def show_items(model: conversation.Model) -> None:
+    """Read valid and invalid items. The class is the type of the items; for other types, it is not known."""
+    answer = chat(model, [])
+    assert_type(answer.items(int, path=["rows"]), AsyncIterator[int])
+    assert_type(answer.items(list[int] | None), AsyncIterator[Any])
+    async for trip in answer.items(Trip, invalid="yield"):
+        match trip:
+            case InvalidItem(path, _, errors):
+                assert_type(path, list[str | int]), assert_type(errors, list[str])
+            case _:
+                assert_type(trip, Trip)
 
 
 async def use_context(city: str, context: streamtools.ToolContext[dict[str, str]]) -> str:

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import TextIO
 
 from streamtools.apps.cli.arguments import parse
-from streamtools.apps.cli.errors import CommandError, ErrorOutput, reason_of
+from streamtools.apps.cli.errors import CommandError, ErrorOutput, discard, reason_of
 
 _THREAD_TIMEOUT_S = 0.5
 _MODULES = {"replay": "recordings", "record": "recordings", "serve": "servers", "gateway": "servers"}
@@ -29,30 +29,31 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     None means the arguments of the process. In this case, the process ends even if the thread of a tool still runs.
     """
-    status = _run_reporting_errors(argv)
+    output: TextIO | None = sys.stdout  # None if the process was started without standard output
+    errors = ErrorOutput(sys.stderr)
+    try:
+        status = _run_reporting_errors(argv, output, errors)
+        if output is not None:
+            output.flush()
+    except OSError as error:  # an error of standard output; commands handle all other OSErrors
+        discard(output)
+        if not isinstance(error, BrokenPipeError):  # the reader, such as `head`, needs no more output
+            errors.write(f"the output cannot be written: {reason_of(error)}")
+        status = 1
     if argv is None:
         _exit_despite_threads(status)
     return status
 
 
-def _run_reporting_errors(argv: Sequence[str] | None) -> int:
-    errors = ErrorOutput(sys.stderr)
-    output: TextIO | None = sys.stdout  # None if the process was started without standard output
+def _run_reporting_errors(argv: Sequence[str] | None, output: TextIO | None, errors: ErrorOutput) -> int:
     try:
-        status = _run(argv, output, errors)
-        if output is not None:
-            output.flush()
-        return status
+        return _run(argv, output, errors)
     except CommandError as error:
         errors.write(str(error))
         return error.status
     except KeyboardInterrupt:
         errors.write("interrupted")
         return 130
-    except OSError as error:  # an error of standard output; commands handle all other OSErrors
-        _discard(output)
-        errors.write(f"the output cannot be written: {reason_of(error)}")
-        return 1
 
 
 def _run(argv: Sequence[str] | None, output: TextIO | None, errors: ErrorOutput) -> int:
@@ -81,14 +82,3 @@ def _exit_despite_threads(status: int) -> None:
             thread.join(_THREAD_TIMEOUT_S)
             if thread.is_alive():
                 os._exit(status)
-
-
-def _discard(output: TextIO | None) -> None:
-    """Redirect a closed output to the null device, so that Python reports no error when it flushes at exit."""
-    assert output is not None  # without an output, `_run` raises before it writes
-    with contextlib.suppress(OSError, ValueError):
-        null = os.open(os.devnull, os.O_WRONLY)
-        try:
-            os.dup2(null, output.fileno())
-        finally:
-            os.close(null)

@@ -22,7 +22,8 @@ SERVE_SPEED = 0.4  # slower than recorded, because the model wrote 150 tokens pe
 
 _EXIT_STATUS = """\
 Exit status: 0 on success; 1 if a stream failed, a recording breaks off or the output is closed; 2 if the command line
-or a file is invalid; 130 if interrupted. If it is not 0, one line on standard error says why.
+or a file is invalid; 130 if interrupted. If it is not 0, one line on standard error says why, except for a pipe whose
+reader has ended.
 """
 
 

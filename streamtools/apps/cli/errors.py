@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn, TextIO
 
@@ -28,6 +29,16 @@ class CommandError(Exception):
 def reason_of(error: Exception) -> object:
     """Return the message of the operating system for an error. Without one, return the error."""
     return getattr(error, "strerror", None) or error
+
+
+def discard(stream: Any) -> None:
+    """Redirect a closed stream to the null device, so that Python reports no error when it flushes at exit."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):  # the last: there is no stream
+        null = os.open(os.devnull, os.O_WRONLY)
+        try:
+            os.dup2(null, stream.fileno())
+        finally:
+            os.close(null)
 
 
 class ErrorOutput:
@@ -52,9 +63,11 @@ class ErrorOutput:
         if self.before_line is not None:
             with contextlib.suppress(OSError):
                 self.before_line()
-        with contextlib.suppress(OSError):
+        try:
             self._stream.write(f"streamtools: {one_line(text)}\n")
             self._stream.flush()
+        except OSError:
+            discard(self._stream)
 
     def report_result(self, name: str, result: TurnResult) -> int:
         """Return the exit status of a run. If the run failed, write the reason, with the cause from the log.
