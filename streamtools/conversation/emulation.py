@@ -182,7 +182,7 @@ _refusal = re.compile(
 def refuses_tools(error: events.SourceError) -> bool:
     """Return whether a provider reports that its model or server does not support tools.
 
-    >>> refuses_tools(SourceError("registry.ollama.ai/library/phi3:latest does not support tools", status=400))
+    >>> refuses_tools(events.SourceError("registry.ollama.ai/library/phi3:latest does not support tools", status=400))
     True
     """
     if error.status in _UNRELATED_STATUSES or "schema" in error.message.lower():

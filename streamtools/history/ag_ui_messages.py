@@ -3,7 +3,7 @@
 They are like OpenAI's messages with other field names, and each has an id. All of their content comes from a client and
 is not trusted. Reasoning that its provider has not signed or encrypted is kept as plain text only. Activity
 messages are for the interface and are ignored. An `encryptedValue` that this library wrote contains the format of its
-provider (see `outputs/signatures.py`). Any other `encryptedValue` is ignored: its provider is unknown, and a different
+provider (see `outputs/front_end.py`). Any other `encryptedValue` is ignored: its provider is unknown, and a different
 provider would refuse it in every later request.
 
 Source: the package `ag-ui-protocol` 1.0.0.

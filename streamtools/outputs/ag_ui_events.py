@@ -27,8 +27,7 @@ from typing import Any
 
 from streamtools.calls import ToolCall
 from streamtools.events import Done, Error, Partial
-from streamtools.outputs.front_end import UNNAMED, Channel, FrontEndEncoder, SentCall
-from streamtools.outputs.signatures import Signature, call_signature
+from streamtools.outputs.front_end import UNNAMED, Channel, FrontEndEncoder, SentCall, Signature, call_signature
 from streamtools.outputs.sse import encode_part, present, to_json
 
 PROTOCOL_VERSION = "1.0"

@@ -30,8 +30,7 @@ from typing import Any, Literal, TypeAlias
 from streamtools.calls import ToolCall
 from streamtools.errors import Code, check_word
 from streamtools.events import Call, Done, Error, Partial, Start, UIEvent, Usage
-from streamtools.outputs.front_end import UNNAMED, Channel, FrontEndEncoder, SentCall
-from streamtools.outputs.signatures import Signature, call_signature
+from streamtools.outputs.front_end import UNNAMED, Channel, FrontEndEncoder, SentCall, Signature, call_signature
 from streamtools.outputs.sse import DONE, EVENT_STREAM_HEADERS, encode_json, encode_part, present
 
 Target: TypeAlias = Literal[5, 6, 7]

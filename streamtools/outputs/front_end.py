@@ -9,6 +9,19 @@ until the first visible character. It is dropped if the block has none.
 
 `streamtools.serving` stores the events of a run in a log, which may have dropped the first events. A client that reads
 this log also gets a valid body, although the events start in the middle of the run.
+
+Data that a provider adapter does not interpret becomes a `raw` event. This data may contain files, such as images. A
+file has a media type and a URL: a `data:` URL with the content, or an `https:` URL. Files with other URLs are dropped,
+because an interface must not load them.
+
+A provider requires the signatures of reasoning, text and calls, and encrypted reasoning, in the next request. The
+client may keep them, because it cannot forge them. Other data that the next request must contain is not sent to
+clients. Each signature is sent together with the message format of its provider, because no other provider accepts it.
+The AI SDK has its own names for providers and fields. For AG-UI, a signature is one opaque string.
+
+Source: the references of Gemini, Interactions, Bedrock's Converse, OpenAI's Responses, OpenRouter and Ollama, and the
+part `file` of the AI SDK's stream. For signatures, the AI SDK's packages `@ai-sdk/anthropic`, `amazon-bedrock`,
+`google`, `openai`, `openai-compatible`, and `@openrouter/ai-sdk-provider`.
 """
 
 from __future__ import annotations
@@ -16,14 +29,125 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, assert_never
+from typing import Any, Literal, NamedTuple, TypeAlias, assert_never
 
 from streamtools import events
 from streamtools.calls import ToolCall
 from streamtools.errors import Code
-from streamtools.outputs.provider_files import files_of
-from streamtools.outputs.signatures import Signature, reasoning_signature, text_signature
-from streamtools.outputs.sse import EVENT_STREAM, EVENT_STREAM_HEADERS, KEEP_ALIVE, closed_error, to_json
+from streamtools.outputs.sse import EVENT_STREAM, EVENT_STREAM_HEADERS, KEEP_ALIVE, closed_error, present, to_json
+
+# Files.
+
+_BASE64_STARTS = {"/9j/": "image/jpeg", "R0lG": "image/gif", "UklG": "image/webp"}
+"""Maps the start of Base64 data to the media type of an image. Any other image without a media type is PNG."""
+
+
+def files_of(data: Any) -> list[tuple[str, str]]:
+    """Return the media type and the URL of each file in `data`, the data of a `raw` event.
+
+    >>> files_of({"inlineData": {"mimeType": "image/png", "data": "aGk="}})
+    [('image/png', 'data:image/png;base64,aGk=')]
+    >>> files_of({"groundingMetadata": {}})
+    []
+    """
+    match data:
+        case {"inlineData": {"mimeType": str() as media_type, "data": str() as content}}:  # Gemini
+            return [_data_url(content, media_type)]
+        case {"choices": [{"delta": {"images": [*images]}}]} | {"images": [*images]}:  # OpenRouter, Ollama
+            return [file for image in images for file in _read_image(image)]
+        case {"type": "image_generation_call", "result": str() as content}:  # Responses
+            return [_data_url(content, None)] if content else []
+        case {"type": "model_output", "content": [*parts]}:  # Interactions
+            return [file for part in parts for file in _read_image(part)]
+        case {"image": {"format": str() as name, "source": {"bytes": str() as content}}}:  # Bedrock
+            return [_data_url(content, f"image/{name}")]
+        case {"type": "file", "url": str() as url, "mediaType": str() as media_type}:  # the AI SDK
+            return _if_safe(media_type, url)
+    return []
+
+
+def _read_image(value: Any) -> list[tuple[str, str]]:
+    match value:
+        case {"image_url": {"url": str() as url}}:
+            # The media type is in `data:image/png;base64,…`, but not in an `https:` URL.
+            return _if_safe(url[5:].partition(";")[0] if url.startswith("data:") else "image/*", url)
+        case {"type": "image", "data": str() as content}:
+            media_type = value.get("mime_type")
+            return [_data_url(content, media_type if isinstance(media_type, str) else None)]
+        case str() if value:
+            return [_data_url(value, None)]
+    return []
+
+
+def _data_url(content: str, media_type: str | None) -> tuple[str, str]:
+    media_type = media_type or _BASE64_STARTS.get(content[:4], "image/png")
+    return media_type, f"data:{media_type};base64,{content}"
+
+
+def _if_safe(media_type: str, url: str) -> list[tuple[str, str]]:
+    return [(media_type, url)] if url.startswith(("data:", "https:")) else []
+
+
+# Signatures.
+
+_AI_SDK_PROVIDERS = {"responses": "openai", "gemini": "google", "openai": "openaiCompatible"}
+"""Maps a format to the name of the provider in the AI SDK, if it differs from the format."""
+
+
+class Signature(NamedTuple):
+    """A signature of one part of a turn, or encrypted reasoning.
+
+    `format` is the message format of the provider. `signature` is the signature, or the encrypted text if `redacted` is
+    True. For OpenRouter, `details` holds the signed or encrypted entries of `reasoning_details` instead. `id` is the id
+    of the part, if the provider has sent one. `is_reasoning` is False for the signature of a text or a call.
+    """
+
+    format: str
+    signature: str | None = None
+    id: str | None = None
+    redacted: bool = False
+    details: list[dict[str, Any]] | None = None
+    is_reasoning: bool = False
+
+    def as_metadata(self) -> dict[str, dict[str, Any]]:
+        """Return the signature as `providerMetadata` of the AI SDK."""
+        if self.details is not None:
+            return {"openrouter": {"reasoning_details": self.details}}
+        if self.format == "responses":
+            fields = present(itemId=self.id, reasoningEncryptedContent=self.signature)
+        elif self.redacted:
+            fields = {"redactedData": self.signature}
+        else:
+            name = "signature" if self.is_reasoning and self.format != "gemini" else "thoughtSignature"
+            fields = {name: self.signature}
+        return {_AI_SDK_PROVIDERS.get(self.format, self.format): fields}
+
+    def as_string(self) -> str:
+        """Return the signature and its format as one JSON string."""
+        fields = present(format=self.format, signature=self.signature, id=self.id, reasoning_details=self.details)
+        return to_json(fields | ({"redacted": True} if self.redacted else {})).decode()
+
+
+def reasoning_signature(event: events.Reasoning, format: str | None) -> Signature | None:
+    """Return the signature of a reasoning event, or None. `format` is the message format of the provider, or None."""
+    if event.signature and format:
+        return Signature(format, event.signature, event.id, event.redacted, is_reasoning=True)
+    details = (event.own or {}).get("openai", {}).get("reasoning_details")
+    entries = [entry for entry in details if entry.get("data") or entry.get("signature")] if details else []
+    return Signature("openai", details=entries, is_reasoning=True) if entries else None
+
+
+def text_signature(event: events.Raw) -> Signature | None:
+    """Return the signature in `event` for the text before the event, or None. Only Gemini signs text."""
+    signature = event.data.get("thoughtSignature") if isinstance(event.data, dict) else None
+    return Signature("gemini", signature) if isinstance(signature, str) and signature else None
+
+
+def call_signature(call: ToolCall, format: str | None) -> Signature | None:
+    return Signature(format, call.signature) if call.signature and format else None
+
+
+# The encoder.
 
 Channel: TypeAlias = Literal["text", "reasoning"]
 

@@ -1,4 +1,4 @@
-"""Creates the OpenTelemetry spans of a run.
+"""Creates the OpenTelemetry spans and metrics of runs.
 
 The span `invoke_agent` covers the whole run. It has a child span `chat {model}` for each request, and a child span
 `execute_tool {name}` for each tool call.
@@ -6,32 +6,241 @@ The span `invoke_agent` covers the whole run. It has a child span `chat {model}`
 The parent of each span is set explicitly. A span is the current span only in tasks of the run: the task that drives the
 run, and the tasks or threads of its tools. Logs and HTTP clients in these tasks find it. In the task that iterates over
 the events, the spans of the run are not current.
+
+Some metrics are defined by the semantic conventions for generative AI, version 1.41. This is the latest release, and
+dashboards expect it. The next version is still in development, in the repository `semantic-conventions-genai`. The
+names of all other metrics begin with `streamtools.`. The attributes of metrics are dialects, codes, rules, models and
+tools, which have few distinct values. They never contain text of a model.
+
+With `instrument(content=True)`, span attributes contain messages, arguments and results. The attributes for messages
+are JSON in the schema of the conventions. In all of them, API keys in known formats are overwritten, as in a recording.
+They are truncated after `MAX_ATTRIBUTE` characters.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from time import perf_counter, time_ns
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
+import msgspec
 from opentelemetry import context, metrics, trace
 from opentelemetry.context import Context
+from opentelemetry.metrics import CallbackOptions, Counter, Histogram, Meter, Observation
 from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from streamtools import observing
 from streamtools.calls import ToolCall
 from streamtools.errors import Code
-from streamtools.events import Call, Done, Error, Reasoning, StepEnd, Text, Usage, UsageReport, Warning
+from streamtools.events import Call, Done, Error, Matched, Reasoning, StepEnd, Text, Usage, UsageReport, Warning
+from streamtools.history import Assistant, Message, Results, System, TextPart, Thought
+from streamtools.json_values import writable
 from streamtools.logs import without_inputs
 from streamtools.observing import Redactor
-from streamtools.telemetry.conventions import SCHEMA_URL, provider_name
-from streamtools.telemetry.instruments import Instruments
-from streamtools.telemetry.message_attributes import Clean, as_attribute, input_messages, output_messages
+from streamtools.recording.redaction import scrub
+
+SCHEMA_URL = "https://opentelemetry.io/schemas/1.41.0"
+
+PROVIDERS = {
+    "openai": "openai",
+    "responses": "openai",
+    "anthropic": "anthropic",
+    "gemini": "gcp.gemini",
+    "interactions": "gcp.gemini",
+    "bedrock": "aws.bedrock",
+    "cohere": "cohere",
+    "mistral": "mistral_ai",
+}
+"""Maps a wire format to `gen_ai.provider.name`. The name of a format that is missing here is used unchanged."""
+
+HOSTS = {
+    "deepseek.com": "deepseek",
+    "groq.com": "groq",
+    "mistral.ai": "mistral_ai",
+    "moonshot.ai": "moonshot_ai",
+    "moonshot.cn": "moonshot_ai",
+    "openai.azure.com": "azure.ai.openai",
+    "perplexity.ai": "perplexity",
+    "x.ai": "x_ai",
+    "aiplatform.googleapis.com": "gcp.vertex_ai",
+}
+"""Maps a domain to `gen_ai.provider.name`. Subdomains and regional prefixes also match."""
+
+
+def provider_name(format: str | None, host: str | None) -> str:
+    """Return the `gen_ai.provider.name` of a provider with this wire format and this host name.
+
+    >>> provider_name("openai", "api.groq.com"), provider_name("openai", "127.0.0.1"), provider_name(None, None)
+    ('groq', 'openai', '_OTHER')
+    """
+    for domain, name in HOSTS.items():
+        if host and (host == domain or host.endswith((f".{domain}", f"-{domain}"))):
+            return name
+    return PROVIDERS.get(format or "", format or "_OTHER")
+
+
+# Metrics.
+
+_DURATION_BUCKETS_S = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
+_TOKEN_BUCKETS = tuple(4**power for power in range(14))
+_CHARACTER_BUCKETS = (1, 4, 16, 64, 256, 1024, 4096, 16384, 65536)
+
+_COUNTERS = {
+    "calls": "Calls that models have made.",
+    "errors": "Malformed calls, failed calls, and failed streams.",
+    "cut_calls": "Calls that were cut off by the end of a response.",
+    "near_misses": "Texts that look like a call but are not.",
+    "warnings": "Warnings, except near misses.",
+    "rule_matches": "Matches of rules in the text.",
+    "resumes": "Readers that reconnected to a run.",
+    "fenced_appends": "Runs that another process has taken over, so that this process stopped writing to them.",
+}
+
+
+class Instruments:
+    """The instruments of one meter. `buffered` returns the number of characters that all runs buffer now."""
+
+    def __init__(self, meter: Meter, buffered: Callable[[], int]) -> None:
+        def seconds(name: str, description: str) -> Histogram:
+            return meter.create_histogram(
+                name, "s", description, explicit_bucket_boundaries_advisory=_DURATION_BUCKETS_S
+            )
+
+        def observe(options: CallbackOptions) -> Iterable[Observation]:
+            return [Observation(buffered())]
+
+        self.request_duration = seconds("gen_ai.client.operation.duration", "Duration of a request to a model.")
+        self.first_chunk = seconds("gen_ai.client.operation.time_to_first_chunk", "Time from request to first chunk.")
+        self.output_chunk = seconds("gen_ai.client.operation.time_per_output_chunk", "Time between two chunks.")
+        # Version 1.41 of the conventions has no metrics for the durations of tools and runs. A later version has these.
+        self.tool_duration = seconds("gen_ai.execute_tool.duration", "Duration of a tool execution.")
+        self.agent_duration = seconds("gen_ai.invoke_agent.duration", "Duration of a run.")
+        self.first_text = seconds("streamtools.time_to_first_text", "Time from request to first visible text.")
+        self.longest_buffered = meter.create_histogram(
+            "streamtools.held.longest",
+            "{character}",
+            "Maximum number of characters that a run held back.",
+            explicit_bucket_boundaries_advisory=_CHARACTER_BUCKETS,
+        )
+        meter.create_observable_gauge(
+            "streamtools.held.now", [observe], "{character}", "Characters held back because they may become a call."
+        )
+        self._tokens = meter.create_histogram(
+            "gen_ai.client.token.usage",
+            "{token}",
+            "Tokens of a request.",
+            explicit_bucket_boundaries_advisory=_TOKEN_BUCKETS,
+        )
+        self._counters: dict[str, Counter] = {
+            name: meter.create_counter(f"streamtools.{name}", "1", description)
+            for name, description in _COUNTERS.items()
+        }
+        self._readers = meter.create_up_down_counter("streamtools.readers", "1", "Connections that read runs.")
+
+    def count(self, name: str, by: int) -> None:
+        """Add `by` to the counter `name`. `streamtools.observing.count` defines the names."""
+        (self._readers if name == "readers" else self._counters[name]).add(by)
+
+    def count_events(self, events: Sequence[Any], model: str | None) -> None:
+        """Count the calls, errors, warnings and rule matches in the events of a model's response."""
+
+        def add_one(name: str, **labels: str | None) -> None:
+            attributes = {f"streamtools.{key}": value for key, value in labels.items() if value is not None}
+            if model is not None:
+                attributes["gen_ai.request.model"] = model
+            self._counters[name].add(1, attributes)
+
+        for event in events:
+            kind = type(event)
+            if kind is Call:
+                add_one("calls", dialect=event.call.dialect)
+            elif kind is Error:
+                dialect = event.call.dialect if event.call is not None else event.dialect
+                add_one("errors", code=event.code.value, dialect=dialect)
+                if event.code is Code.TRUNCATED:
+                    add_one("cut_calls", dialect=dialect)
+            elif kind is Warning:
+                if event.code is Code.NEAR_MISS:
+                    add_one("near_misses", dialect=event.dialect)
+                else:
+                    add_one("warnings", code=event.code.value)
+            elif kind is Matched:
+                add_one("rule_matches", rule=event.rule, action=event.action)
+
+    def record_usage(self, usage: Usage, attributes: dict[str, Any]) -> None:
+        for token_type, tokens in (("input", usage.input), ("output", usage.output)):
+            if tokens is not None:
+                self._tokens.record(tokens, attributes | {"gen_ai.token.type": token_type})
+
+
+# Attributes with messages, arguments and results.
+
+Clean: TypeAlias = Callable[[Any], Any]
+"""A function that applies the text rules of a run, which replace matches, to plain data. Returns the changed data."""
+
+MAX_ATTRIBUTE = 64 * 1024
+"""The maximum length of an attribute in characters."""
+
+
+def as_attribute(value: Any) -> str:
+    """Convert a value to an attribute. A string is used directly, any other value is serialized as JSON.
+
+    API keys are overwritten, and the result is truncated after `MAX_ATTRIBUTE` characters.
+    """
+    encoded = value.encode("utf-8", "replace") if isinstance(value, str) else msgspec.json.encode(writable(value))
+    return scrub(encoded).decode("utf-8", "replace")[:MAX_ATTRIBUTE]
+
+
+def input_messages(history: Iterable[Message], clean: Clean) -> str:
+    """Return the value of the attribute `gen_ai.input.messages`."""
+    return as_attribute(clean([_message(message) for message in history]))
+
+
+def output_messages(text: str, reasoning: str, calls: Sequence[ToolCall], finish: str | None, clean: Clean) -> str:
+    """Return the value of the attribute `gen_ai.output.messages`: one response."""
+    parts = [{"type": "reasoning", "content": reasoning}] if reasoning else []
+    parts += [{"type": "text", "content": text}] if text else []
+    message = {"role": "assistant", "parts": [*parts, *map(_call, calls)], "finish_reason": finish or "error"}
+    return as_attribute(clean([message]))
+
+
+def _call(call: ToolCall) -> dict[str, Any]:
+    return {"type": "tool_call", "id": call.id, "name": call.name, "arguments": call.arguments}
+
+
+def _message(message: Message) -> dict[str, Any]:
+    match message:
+        case System(text):
+            return {"role": "system", "parts": [{"type": "text", "content": text}]}
+        case Results(results):
+            parts = [{"type": "tool_call_response", "id": item.call_id, "response": item.text} for item in results]
+            return {"role": "tool", "parts": parts}
+        case Assistant(parts=assistant_parts):
+            return {"role": "assistant", "parts": list(map(_part, assistant_parts))}
+        case _:
+            content = message.content
+            texts = [content] if isinstance(content, str) else [str(part.get("text", "")) for part in content]
+            return {"role": "user", "parts": [{"type": "text", "content": text} for text in texts]}
+
+
+def _part(part: Any) -> dict[str, Any]:
+    match part:
+        case ToolCall():
+            return _call(part)
+        case TextPart(text):
+            return {"type": "text", "content": text}
+        case Thought(text):
+            return {"type": "reasoning", "content": text}
+        case _:
+            return {"type": "provider_item"}
+
+
+# Spans.
 
 _LIBRARY = "streamtools"
 _USAGE_ATTRIBUTES = {

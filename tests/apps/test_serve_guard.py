@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from streamtools.apps.web import PageAnswer
-from streamtools.apps.web.app import MAX_BODY, Conversations
-from streamtools.apps.web.documents import make_documents
+from streamtools.apps.web.app import MAX_BODY, Conversations, make_documents
 from streamtools.history import Message
 from tests.support.answering import ProviderAnswerer, browser, opened, saying
 from tests.support.provider import Provider

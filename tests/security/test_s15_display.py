@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from streamtools import UiTexts, outputs
-from streamtools.apps.web.documents import make_documents
+from streamtools.apps.web.app import make_documents
 from streamtools.calls import ToolCall
 from streamtools.errors import Code
 from streamtools.events import CallStart, Error, Executed, Executing
