@@ -15,7 +15,7 @@ import msgspec
 
 from streamtools.calls import ToolCall, new_call_id
 from streamtools.events import Call, CallDelta, CallStart, Error, Partial, Thinking, UIEvent
-from streamtools.json_values import Rejected
+from streamtools.json_values import Rejected, compact
 from streamtools.parsing.json_repair import MAX_IN_TURN
 from streamtools.parsing.options import Options
 
@@ -123,6 +123,8 @@ class CallEvents:
         """Report that the call is complete. `result` is the parsed call."""
         if not call.started:
             self.start_call(call, result.name)
+            if call.converted and call.name is None and self.call_deltas:  # the model wrote the call as one literal
+                self.report_arguments(call, compact(result.arguments))
         self.calls.append(result)
         self.events += (Call(result), Thinking(False, call.id))
 

@@ -17,7 +17,9 @@ Signatures: TypeAlias = tuple[tuple[str, tuple[str, ...]], ...]
 """The name of each tool, with the names of its parameters."""
 
 _DEPTH = 16  # how deep references and alternatives are followed, because a schema may refer to itself
-_TYPE_OF_CLASS = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object"}
+_TYPE_OF_CLASS: Final = {
+    bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object", type(None): "null",
+}  # fmt: skip
 # A schema may name Python types, such as `str`.
 _TYPE_OF_NAME = {kind.__name__: name for kind, name in _TYPE_OF_CLASS.items()}
 
@@ -160,7 +162,8 @@ def _types(schema: Mapping[str, Any]) -> Iterator[str]:
     if schema.get("nullable") is True:
         yield "null"
     several = schema.get("enum")
-    for value in [*(several if isinstance(several, list | tuple) and kind is None else ()), schema.get("const")]:
+    values = several if isinstance(several, list | tuple) and kind is None else ()
+    for value in (*values, schema["const"]) if "const" in schema else values:
         if type(value) in _TYPE_OF_CLASS:
             yield _TYPE_OF_CLASS[type(value)]
 

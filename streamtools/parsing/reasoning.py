@@ -27,7 +27,7 @@ from streamtools.parsing.call_events import CallEvents
 from streamtools.parsing.declared import Declared
 from streamtools.parsing.dialects import Opener, Tag
 from streamtools.parsing.json_scanner import JsonScanner
-from streamtools.parsing.markers import Group, Marker, Markers, OneOf, Pattern, Search, any_partial, beginning
+from streamtools.parsing.markers import Group, Marker, Markers, OneOf, Part, Pattern, Search, any_partial
 from streamtools.parsing.reader import always, not_white_space
 from streamtools.parsing.span import Span
 
@@ -76,7 +76,7 @@ class ReasoningTags:
         # The tags that a prompt template may have opened.
         prefilled = [*at_start, *(tag for tag in dialect_tags if tag.where != "start")]
         self.firsts = "".join(sorted({*(opening[0] for opening in TAGS), *(tag.marker.first for tag in at_start)}))
-        ends = {tag: self.find_end(tag.closings, tag.before) for tag in at_start}
+        ends = {tag: self.find_end(tag.closings, tag.before, (tag.closing_parts,)) for tag in at_start}
         self._tags: list[tuple[Pattern, ReasoningEnd | None]] = [
             *((Pattern(opening), self.find_end([closing])) for opening, closing in TAGS.items()),
             *((Pattern(*tag.parts), end) for tag, end in ends.items()),
@@ -87,6 +87,7 @@ class ReasoningTags:
         self.any_closing = self.find_end(
             [*TAGS.values(), *(closing for tag in prefilled for closing in tag.closings)],
             [before for tag in prefilled for before in tag.before],
+            [tag.closing_parts for tag in prefilled],
             Pattern(OneOf((*TAGS, *(str(tag.parts[0]) for tag in prefilled if len(tag.parts) == 1)))),
         )
 
@@ -96,9 +97,19 @@ class ReasoningTags:
         tags = (*self._tags, *self._strays, *self._spaced)
         return re.compile(any_partial([pattern.parts for pattern, _ in tags])).match
 
-    def find_end(self, tags: Sequence[str], before: Iterable[str] = (), opening: Pattern | None = None) -> ReasoningEnd:
-        """Return a `ReasoningEnd` for the closing `tags`. The other parameters are those of `ReasoningEnd`."""
-        return ReasoningEnd(tags, self._calls, [Marker((text,)) for text in before], self._run, opening)
+    def find_end(
+        self,
+        tags: Iterable[str],
+        before: Iterable[str] = (),
+        parts: Iterable[tuple[Part, ...]] = (),
+        opening: Pattern | None = None,
+    ) -> ReasoningEnd:
+        """Return a `ReasoningEnd` for the closing `tags`, and for those that consist of `parts`.
+
+        The other parameters are those of `ReasoningEnd`.
+        """
+        closings = [*(Marker((tag,)) for tag in tags), *map(Marker, filter(None, parts))]
+        return ReasoningEnd(closings, self._calls, [Marker((text,)) for text in before], self._run, opening)
 
     def match(
         self, text: str, at: int, ended: bool, *, strays: bool
@@ -125,7 +136,7 @@ class ReasoningEnd:
 
     def __init__(
         self,
-        tags: Sequence[str],
+        tags: Sequence[Marker],
         calls: Sequence[Marker],
         before: Sequence[Marker],
         run: RunMarkers,
@@ -137,13 +148,15 @@ class ReasoningEnd:
         opening tag that a model may repeat, if the template has already written it.
         """
         self.opening = opening
-        self._tags = sorted(set(tags), key=len)  # shortest first: the tag that is complete first is matched
+        # Shortest first: the tag that is complete first is matched.
+        self._tags = sorted(set(tags), key=lambda tag: len(tag.parts_pattern()))
         self._calls, self._before = calls, list(dict.fromkeys(before))
         # A tag of the chat template that also ends this reasoning is not part of a run.
-        self._run = [entry for entry in run if "".join(map(str, entry[0].parts)) not in tags]
+        closings = {tag.parts for tag in tags}
+        self._run = [entry for entry in run if entry[0].parts not in closings]
         self._run_openers = list(dict.fromkeys(marker for marker, owner in run if isinstance(owner, Opener)))
         self._ends_before = [*self._before, *self._run_openers]
-        self._firsts = {"\n", *(tag[0] for tag in self._tags), *(marker.first for marker in self._ends_before)}
+        self._firsts = {"\n", *(marker.first for marker in (*self._tags, *self._ends_before))}
 
     @cached_property
     def run(self) -> Markers[Opener | Tag]:
@@ -153,7 +166,11 @@ class ReasoningEnd:
     @cached_property
     def tags(self) -> re.Pattern[str]:
         """Finds a closing tag."""
-        return re.compile("|".join(map(re.escape, self._tags)) or "(?!)")
+        return re.compile(self._any_tag or "(?!)")
+
+    @property
+    def _any_tag(self) -> str:
+        return "|".join(tag.parts_pattern() for tag in self._tags)
 
     @cached_property
     def search(self) -> Callable[..., re.Match[str] | None]:
@@ -161,10 +178,10 @@ class ReasoningEnd:
 
         The groups are: 1 for a closing tag, 2 for one of the texts `before`, 3 for a call that may be executed.
         """
-        whole = rf"\n?(?:{'|'.join(map(re.escape, self._tags))})"
+        whole = rf"\n?(?:{self._any_tag})"
         begun = "|".join(
             [
-                rf"\n?(?:{'|'.join(map(beginning, self._tags))})",
+                rf"\n?(?:{'|'.join(tag.begun_pattern() for tag in self._tags)})",
                 "\n",
                 *(marker.begun_pattern() for marker in self._ends_before),
             ]

@@ -141,7 +141,7 @@ def markers(dialect: Dialect, tools: dict[str, tuple[str, ...]]) -> list[Parts]:
         whole = (*opener.parts, *opener.ahead)
         found += [whole if not count else ("\n" * count, *whole) for count in range(opener.line_feeds + 1)]
     for tag in dialect.tags:
-        found += [tag.parts, *((closing,) for closing in (*tag.closings, *tag.before))]
+        found += [tag.parts, *((closing,) for closing in (*tag.closings, *tag.before)), tag.closing_parts or tag.parts]
         found += [("\n" * count, *tag.parts) for count in range(1, tag.line_feeds + 1)]
     return [*found, *((" ", *parts) for parts in found)] if dialect.space_at_start else found
 

@@ -34,3 +34,6 @@ ENVELOPES: frozenset[str] = frozenset().union(*(family.envelopes for family in _
 
 PLAIN: frozenset[str] = frozenset().union(*(family.plain for family in _FAMILIES))
 """Dialects in which names and keys have to be plain words."""
+
+WITHOUT_BRACES: frozenset[str] = frozenset().union(*(family.without_braces for family in _FAMILIES))
+"""Dialects in which the name of a tool has no brace."""

@@ -56,7 +56,7 @@ class Tag(NamedTuple):
     """A tag of a template that is no call. With `closings` or `before`, the text after it is reasoning."""
 
     parts: tuple[Part, ...]
-    closings: tuple[str, ...] = ()
+    closings: tuple[str | Marker, ...] = ()
     before: tuple[str, ...] = ()
     where: Literal["anywhere", "line_start", "start", "after_call"] = "anywhere"
     line_feeds: int = 0
@@ -71,7 +71,7 @@ ENDS_OF_TURN = (
     *("<|end_of_text|>", "<|endoftext|>", "<|endofturn|>", "<|stop|>", "<|END_OF_TURN_TOKEN|>", "<|assistant_end|>"),
     *("<end_of_turn>", "<turn|>", "<|tool_response>", "<|user|>", "<|observation|>", "<|role_end|>", "[e~["),
     *("<｜end▁of▁sentence｜>", "<|end▁of▁sentence|>", "<seed:eos>", "</longcat_s>", "<SPECIAL_12>"),
-    *("<|content_model_end_sampling|>", "<|end_of_msg|>"),
+    *("<|content_model_end_sampling|>", "<|end_of_msg|>", "<|im:end|>", "[unused10]"),
 )
 """The tokens that end a message. In every dialect, they are hidden after a call."""
 
@@ -81,8 +81,11 @@ def after_call(*tokens: str) -> tuple[Tag, ...]:
     return tuple(Tag((token,), where="after_call") for token in tokens)
 
 
+_CLOSED_BY_TOOL_CALL = (
+    "hermes_json", "ernie45_json", "xlam_json", "glm_xml", "poolside_xml", "telechat4_xml", "step_audio2", "rwkv_fence",
+)  # fmt: skip
 CLOSED_AGAIN: Mapping[str, tuple[str, ...]] = {
-    **dict.fromkeys(("hermes_json", "ernie45_json", "xlam_json", "glm_xml", "poolside_xml"), ("</tool_call>",)),
+    **dict.fromkeys(_CLOSED_BY_TOOL_CALL, ("</tool_call>",)),
     **dict.fromkeys(("internlm2", "interns1"), ("<|action_end|>",)),
     **dict.fromkeys(("pythonic", "pythonic_llama4"), ("<|python_end|>",)),
     **dict.fromkeys(("lfm2_pythonic", "minicpm4_python"), ("<|tool_call_end|>",)),
@@ -92,8 +95,13 @@ CLOSED_AGAIN: Mapping[str, tuple[str, ...]] = {
     "granite20b_function_call": ("</function_call>",),
     "apertus_list": ("<|tools_suffix|>",),
     "iquest_q1": ("</iquest_tool_call>",),
-    "longcat_json": ("</longcat_tool_call>",),
+    "iquest_coder2": ("</iquestcoder_tool_call>",),
+    **dict.fromkeys(("longcat_json", "longcat_xml"), ("</longcat_tool_call>",)),
     "lm_studio": ("[END_TOOL_REQUEST]",),
+    "pangu_list": ("[unused12]",),
+    "pangu2_list": ("<|tool_call_end|>",),
+    "qwen25_coder_tools": ("</tools>",),
+    "zaya_xml": ("</zyphra_tool_call>",),
     "olmo3_pythonic": ("</function_calls>",),
     "seed_oss_xml": ("</seed:tool_call>",),
     "solar_open2": ("<|tool_call:end|>",),
@@ -112,6 +120,7 @@ class Family:
     tags: Mapping[str, tuple[Tag, ...]] = field(default_factory=dict)
     envelopes: frozenset[str] = frozenset()
     plain: frozenset[str] = frozenset()
+    without_braces: frozenset[str] = frozenset()
 
 
 def line(*parts: Part, kind: Literal["call", "result"]) -> tuple[Marker, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.families.base import SPACES, Either, Family, Marker, Part, Tag
+from tests.families.base import SPACES, Either, Family, Marker, Part, Tag, after_call
 
 
 def _begun(*parts: Part, firsts: str = "{[", line_feeds: int = 0) -> tuple[Marker, ...]:
@@ -19,6 +19,8 @@ def _on_lines(opening: str, close: str) -> tuple[Tag, ...]:
     """Return the tags around an answer, with their line feeds."""
     return Tag((opening, Either(("\n", "")))), Tag((close, Either(("\n", ""))), line_feeds=1)
 
+
+_HERMES = _begun("<tool_call>", line_feeds=1)
 
 FAMILY = Family(
     markup={
@@ -69,6 +71,25 @@ FAMILY = Family(
             "<|im_start|>assistant\n", "-> tool", "<|im_start|>assistant -> tool/func", "/thi", "<|stop|>",
             '<|im_start|>assistant -> tool/function_call\n[{"name":"f"}]', "->",
         ),
+        "pangu_list": (
+            "[unused11]", "[unused11][", "[unused11]\n{", "[unused12]", "[unused1", "[unused16]", "[unused17]", "[un",
+            '[unused11][{"name":"f"},{"name":"f"}][unused12]', "[unused10]", "][unused12]", "[unused11][unused11]",
+        ),
+        "pangu2_list": (
+            "<|tool_call_start|>", "<|tool_call_start|>[", "<|tool_call_start|>\n{", "<|tool_call_end|>",
+            "<|tool_call_",
+            '<|tool_call_start|>[{"name":"f"}]<|tool_call_end|>', "]<|tool_call_end|>", "<|tool_call_start|>f(", "<|",
+        ),
+        "qwen25_coder_tools": (
+            "<tools>", "<tools>\n{", "<tools>[", "</tools>", "\n</tools>", "</too", "<tool", "<tool_call>{",
+            "<|im_end|>",
+            '<tools>{"name":"f"}</tools>', '<tools>{"name":"f"}<tools>', "</tool_call>", "<tools>f", "\n<tool_call>\n",
+        ),
+        "rwkv_fence": (
+            "**Tool Call:**", "**Tool Call:**\n```json\n{", "**Tool Call:** ```json\n[", "**Tool Call:**\n```\n{",
+            "```",
+            '**Tool Call:**\n\n```json\n{"name":"f"}\n```', "**Tool", "**", "\n```", "<tool_call>\n{", "</tool_call>",
+        ),
         "json_begin_end": (
             "JSON_BEGIN", "\nJSON_BEGIN\n{", "JSON_BEGIN\n[", "JSON_END", "JSON_", '{"tools":[', '{"tools":', "]}",
             '{"tools":[{"tool":"f"},{"tool":"f"}]}', '{"tools":[]}', '"tools"',
@@ -92,6 +113,10 @@ FAMILY = Family(
             Marker(("<|im_start|>assistant -> tool/function_call\n[",)),
             Marker(("-> tool/function_call\n[",), where="start"),
         ),
+        "pangu_list": _begun("[unused11]"),
+        "pangu2_list": _begun("<|tool_call_start|>"),
+        "qwen25_coder_tools": (*_begun("<tools>"), *_HERMES),
+        "rwkv_fence": (*_begun("**Tool Call:**", SPACES, "```json"), *_HERMES),
         "json_begin_end": (Marker(("JSON_BEGIN", SPACES, "{"), where="line_start"),),
     },
     tags={
@@ -108,6 +133,8 @@ FAMILY = Family(
             Tag(("[BEGIN FINAL RESPONSE]",)), Tag(("[END FINAL RESPONSE]",), line_feeds=1),
         ),
         "hunyuan_a13b_list": _on_lines("<answer>", "</answer>"),
+        "pangu_list": (Tag(("[unused16]",), closings=("[unused17]",)),),
+        "qwen25_coder_tools": after_call("</tool_call>"),
         "ernie45_json": (
             *_on_lines("<response>", "</response>"), Tag(("<|role_end|>",)),
         ),

@@ -119,6 +119,10 @@ FAMILY = Family(
             '>>>f\n{"a":1,"a":2}', ">>>f\n{\"a\":1e999}", ">>>f \r\n{}", ">>>get_weather\n{}>>>all\nx", ">>>all\n{}",
             '>>>f\n{"a":}', ">>>f\n{'a':1}\n\n", '>>>f\n{"a"\n\n',
         ),
+        "glm4_lines": (
+            "f\n{", "f\n", "f", "\nf\n{}", 'f\n{"a":1,"a":2}', "f \r\n{}", "get_weather\n{}\nf\n{}", "g\n{}", "{", "\n",
+            'f\n{"a":"x"}\n', 'f\n{"a":}', "f\n{'a':1}\n\n", "<|observation|>", "a\nf\n{", "f\n\n{}", "f {}", "<|us",
+        ),
         "gigachat3": (
             "<|message_sep|>", "<|message_sep|>\n\n", "function call", "function call<|role_sep|>", "<|role_sep|>",
             "<|message_sep|>\n\nfunction call<|role_sep|>\n{", "<|function_call|>", "<|function_call|>{", "<|function",
@@ -183,6 +187,9 @@ FAMILY = Family(
         "functionary_v32": (
             Marker((">>>", DECLARED, BLANKS, LINE_END, SPACES, "{")),
             *(Marker((name, BLANKS, LINE_END, SPACES, "{"), where="start") for name in DECLARED.words),
+        ),
+        "glm4_lines": (
+            *(Marker((name, BLANKS, LINE_END, SPACES, "{"), where="line_start") for name in DECLARED.words),
         ),
         "gigachat3": (
             Marker(("<|message_sep|>", SPACES, "function call", Either(("<|role_sep|>", "")), SPACES, "{")),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.families.base import BLANKS, SPACES, Either, Family, Marker, Run, Tag
+from tests.families.base import BLANKS, DECLARED, SPACES, Either, Family, Marker, Run, Tag
 
 NAME = Run(" \t\r\n()[]{}<>\"'`=,;", 1, 128, others=True)
 GEMMA_NAME = Run(" \t\r\n(){}[]<>\"'`=,;:", 1, 128, others=True)
@@ -31,6 +31,8 @@ def _gemma(opening: str, close: str, mark: str) -> tuple[str, ...]:
     )  # fmt: skip
 
 
+_NAME_KEY = Either(("'name'", '"name"'))
+_QUOTED = tuple(f"{quote}{name}{quote}" for name in DECLARED.words for quote in "'\"")
 _BARE = Marker(("[", SPACES, LISTED, "("), where="start")
 _LLAMA = (
     _BARE,
@@ -56,6 +58,14 @@ FAMILY = Family(
             *_tagged("<|tool_call_start|>", "<|tool_call_end|>"), "[f()]", "[f(a='x'), f()]\n",
             "<|tool_call_start|>{", "<|tool_call_start|>[{", '<|tool_call_start|>[{"name":"f"}]<|tool_call_end|>',
             "<|tool_response_start|>", "<|tool_response_end|>", "<|tool_response_start|>x<|tool_response_end|>",
+        ),
+        "sarashina_list": (
+            "<|tool_calls|>", "<|tool_calls|>[", "<|tool_calls|>[{", "<|tool_calls|> [{'name': 'f'}]", "[{'name': 'f'",
+            "[{'name': 'f', 'arguments': {'a': 'x'}}]", ", {'name': 'f'}", "]", "}]", "[", "[{'name': 'nobody'}]", "'",
+            "<|", "},", "<|tool_c",
+            "<|tool_calls|>[{'name': 'f', 'arguments': {'count': x}}]", "<|tool_calls|>[{'name': 'f'}, x]\n\n",
+            "<|tool_calls|>[{'name': 'f', 'arguments': {'a': 1, 'a': 2}}]", '[{"name": "f", "arguments": {}}]', "</s>",
+            "<|tool_calls|>[{'arguments': {}, 'name': 'f'}]", "<|tool_calls|>[{'arguments': {}}]", "[{ 'name' :",
         ),
         "minicpm4_python": (
             *_tagged("<|tool_call_start|>", "<|tool_call_end|>"), "<|tool_call_start|>\n```python\nf(", "```",
@@ -98,6 +108,13 @@ FAMILY = Family(
             ),
             _BARE,
             Marker(("<|tool_response_start|>",), kind="result"),
+        ),
+        "sarashina_list": (
+            Marker(("<|tool_calls|>", SPACES, "[", SPACES, "{")),
+            *(
+                Marker(("[", SPACES, "{", SPACES, _NAME_KEY, SPACES, ":", SPACES, name), where="start")
+                for name in _QUOTED
+            ),
         ),
         "minicpm4_python": (
             Marker(("<|tool_call_start|>", SPACES, "```", Either(("python", "")), SPACES, NAME, "(")),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from tests.families.base import AFTER_WRAPPER, PROSE, SPACES, WORD, Either, Family, Marker, Part, Run, Tag, after_call
 
 _ANY_NAME = Run("<>{}\r\n", 1, 96, others=True)
@@ -9,7 +11,8 @@ _WORD_NAME = Run(' \t\r\n<>{}[]"`', 1, 96, others=True)
 _SPACE = " \t\r\n\x0b\x0c\x1c\x1d\x1e\x1f\x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(
     map(chr, range(0x2000, 0x200B))
 )
-_NAMED: tuple[Part, ...] = (Run("<>{}[]" + PROSE + _SPACE, 1, 1, others=True), Run("<>" + _SPACE, 0, 95, others=True))
+_NAMED: tuple[Part, ...] = (Run("<>{}[]" + PROSE + _SPACE, 1, 1, others=True), Run("<>{" + _SPACE, 0, 95, others=True))
+GAP = Run(" \t\r\n", 0, 4)
 _WORD_FIRST = Run(' \t\r\n<>{}[]"`' + PROSE, 1, 1, others=True), Run(' \t\r\n<>{}[]"`', 0, 95, others=True)
 _SUFFIXES = ((">",), (":", Run(WORD, 1, 32), ">"))
 
@@ -38,9 +41,10 @@ _IFM = tuple(
     for each in _PAIRS
 )
 _K2_CALL, _K2_WRAP = "<ifm|tool_call>", "<ifm|tool_calls>"
-_K2_AFTER_NAME = ("<ifm|arg_key>", "</ifm|tool_call>")
 _K2_THOUGHTS = ("think", "think_fast", "think_faster")
+_ZAYA = "<zyphra_tool_call><function>"
 _SOLAR_CALL = "<|tool_call:start|>"
+_SOLAR_TAGS = ("<|tool_arg:start|>", "<|tool_call:end|>", "<|tool_arg:value|>", "<|tool_arg:end|>")
 
 _STEP_TOKENS = ("<｜tool_calls_begin｜>", "<｜tool_call_end｜>", "<｜tool_calls_end｜>")
 _STEP_CALL = "<｜tool_call_begin｜>function<｜tool_sep｜>"
@@ -56,15 +60,43 @@ def _wrapped(name: str) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-_GLM = tuple(
-    Marker(("<tool_call>", SPACES, *_NAMED, SPACES, following), line_feeds=1)
-    for following in ("<arg_key>", "</tool_call>")
-)
+def _pairs(call: str, *names: str) -> tuple[Part, ...]:
+    """Return the tag `call`, a name, and one of the tags that may follow the name: the end, or a tag of `names`."""
+    after_name = (f"</{call}>", *(f"<{slash}{name}>" for name in names for slash in ("", "/")))
+    return (f"<{call}>", SPACES, *_NAMED, SPACES, Either(after_name))
+
+
+def _renamed(call: str, key: str = "arg_key", value: str = "arg_value") -> tuple[str, ...]:
+    """Return the fragments of pairs, with other names of tags."""
+    names = {"tool_call": call, "arg_key": key, "arg_value": value}
+    return tuple(
+        re.sub("|".join(names), lambda found: names[found[0]], each) for each in (*_PAIRS, f"<{call[:5]}", f"</{call}")
+    )
+
+
+_PARAMETER_TAGS = ("<param_key>", "</param_key>", "<param_value>", "</param_value>")
+_GLM = (Marker(_pairs("tool_call", "arg_key", "arg_value"), line_feeds=1),)
+_LONGCAT = ("longcat_tool_call", "longcat_arg_key", "longcat_arg_value")
+_NAME_AND_JSON = (GAP, *_WORD_FIRST, GAP)
 _QWEN = (
     Marker(("<tool_call>", SPACES, "<function="), line_feeds=2),
     Marker(("<function=", _ANY_NAME, ">", SPACES, Either(("<parameter=", "</function>"))), line_feeds=2),
 )
 _QWEN_TAGS = (Tag(("</tool_call>",), where="after_call", line_feeds=1),)
+
+_HUNYUAN = tuple(
+    Marker(("<tool_calls", *outer, SPACES, "<tool_call", *inner)) for outer in _SUFFIXES for inner in _SUFFIXES
+)
+_HUNYUAN_TAGS = (
+    Tag(("<think:opensource>",), closings=("</think:opensource>",), where="start"),
+    Tag(
+        ("<think", *_SUFFIXES[1]),
+        closings=("</think>", Marker(("</think", *_SUFFIXES[1]), line_feeds=1)),
+        where="start",
+    ),
+    *after_call("</tool_call>", "</tool_calls>"),
+    *(Tag((end, *_SUFFIXES[1]), where="after_call") for end in ("</tool_call", "</tool_calls")),
+)
 
 FAMILY = Family(
     markup={
@@ -75,6 +107,13 @@ FAMILY = Family(
         ),
         "qwen3_coder_xml": (*_FUNCTIONS, *_wrapped("tool_call")),
         "k_exaone2_xml": (*_FUNCTIONS, *_wrapped("tool_call")),
+        "zaya_xml": (
+            *_FUNCTIONS, *_wrapped("zyphra_tool_call"), f"{_ZAYA}f</function>", f"{_ZAYA}f\n<parameter>\n<name>a",
+            "</name>", "<parameter><name>", "<value>", "<name>count</name><value>1</value></parameter>", "</value>",
+            "</value></parameter>", f"{_ZAYA}f<parameter><name>a</name><value>", "<parameter>", f"{_ZAYA}f x",
+            _ZAYA[:-3],
+            f"{_ZAYA}f</function></zyphra_tool_call>", "</value>\n</parameter>\n</function>\n</zyphra_tool_call>",
+        ),
         "seed_oss_xml": (*_FUNCTIONS, *_wrapped("seed:tool_call"), "<seed:think>", "</seed:think>", "</seed:th"),
         "llama31_function_tag": (
             *_FUNCTIONS, '{"a":', '"}</function>', "<function=f>\n{", '<function=f>{"a":1,"a":2}</function>',
@@ -82,6 +121,20 @@ FAMILY = Family(
         ),
         "glm_xml": _PAIRS,
         "iquest_q1": (*(each.replace("tool_call", "iquest_tool_call") for each in _PAIRS), "<iquest_", "</iquest"),
+        "iquest_coder2": _renamed("iquestcoder_tool_call"),
+        "longcat_xml": (
+            *_renamed(*_LONGCAT), "<longcat_tool_call>{", '<longcat_tool_call>[{"name":"f"}]', "<longcat_think>",
+        ),
+        "telechat4_xml": (
+            *_renamed("tool_call", "param_key", "param_value"), '<tool_call>f{"a":"b"}</tool_call>', "<tool_call>f{",
+            '<tool_call>f\n{"', "<tool_call>f{}", '<tool_call>{"name":"f"}</tool_call>', '<tool_call>f{"a":1,"a":2}',
+        ),
+        "step_audio2": (
+            "<tool_call>function\nf\n{}</tool_call>", "<tool_call>function\n", "<tool_call>function\nf\n{", "<tool",
+            '<tool_call>function\nf{"a":x}</tool_call>', "<tool_call>function\nf\n</tool_call>", "<tool_call>func",
+            '<tool_call>function\nf\n{"a":1,"a":2}</tool_call>', "</tool_", "function\n", "<tool_call>", "</tool_call>",
+            '<tool_call>function\nf\n{"a":1}x', '{"a":"b"}', "<tool_call>function\nfunction\n{}</tool_call>",
+        ),
         "k2_horizon": (
             *_IFM, "<ifm|", "</ifm|tool_calls>", "\n</ifm|tool_calls>\n", _K2_WRAP, f"{_K2_WRAP}\n{_K2_CALL}f",
             f"{_K2_WRAP}{_K2_CALL}f<ifm|arg_key>", "<ifm|arg_type>integer</ifm|arg_type>", "<ifm|arg_type>",
@@ -100,6 +153,10 @@ FAMILY = Family(
             f"{_SOLAR_CALL}f\n<|tool_arg:start|>a<|tool_arg:end|>x<|tool_call:end|>",
         ),
         "poolside_xml": (*_PAIRS, '<tool_call>{"name":"f"}', '{"name":"f"}'),
+        "hunyuan4_xml": (
+            *_PAIRS, "<tool_calls>", "<tool_calls><tool_call>f<arg_key>", "</tool_calls>", "</tool_call></tool_calls>",
+            "<tool_calls:6124c78e><tool_call:6124c78e>f", "<think:6124c78e>", "</think:6124c78e>", "<think:",
+        ),
         "hunyuan_xml": (
             *_PAIRS, "<tool_calls>", "<tool_calls>\n<tool_call>", "</tool_calls>", "<tool_sep>", "<tool_calls",
             "<tool_calls:opensource><tool_call:opensource>f<tool_sep:opensource>", "</tool_call:opensource>",
@@ -117,26 +174,35 @@ FAMILY = Family(
     markers={
         "qwen3_coder_xml": _QWEN,
         "k_exaone2_xml": _QWEN,
+        "zaya_xml": (
+            Marker(("<zyphra_tool_call>", SPACES, "<function=")), Marker(("<zyphra_tool_call>", SPACES, "<function>")),
+        ),
         "seed_oss_xml": (Marker(("<seed:tool_call>", SPACES, "<function=")),),
         "llama31_function_tag": (Marker(("<function=", *_WORD_FIRST, ">", SPACES, "{")),),
         "cwm_tool": (Marker(("<tool: ", _WORD_NAME, ">")),),
         "glm_xml": _GLM,
-        "iquest_q1": tuple(
-            Marker(("<iquest_tool_call>", SPACES, *_NAMED, SPACES, following))
-            for following in ("<arg_key>", "</iquest_tool_call>")
+        "iquest_q1": (Marker(_pairs("iquest_tool_call", "arg_key", "arg_value")),),
+        "iquest_coder2": (Marker(_pairs("iquestcoder_tool_call", "arg_key", "arg_value")),),
+        "longcat_xml": (
+            Marker(_pairs(*_LONGCAT)), *(Marker(("<longcat_tool_call>", SPACES, first)) for first in "{["),
+        ),
+        "telechat4_xml": (
+            Marker(("<tool_call>", SPACES, *_NAMED, SPACES, Either(_PARAMETER_TAGS))),
+            *_GLM,
+            Marker(("<tool_call>", *_NAME_AND_JSON, "{", GAP, Either(('"', "}")))),
+            *(Marker(("<tool_call>", SPACES, first)) for first in "{["),
+        ),
+        "step_audio2": (
+            Marker(("<tool_call>", GAP, "function\n", *_WORD_FIRST, GAP, Either(("{", "</tool_call>")))),
         ),
         "k2_horizon": (
             *(
-                Marker((*outer, _K2_CALL, SPACES, *_NAMED, SPACES, following))
+                Marker((*outer, *_pairs("ifm|tool_call", "ifm|arg_key", "ifm|arg_value")))
                 for outer in ((_K2_WRAP, SPACES), ())
-                for following in _K2_AFTER_NAME
             ),
             *(Marker((*outer, _K2_CALL, SPACES, first)) for outer in ((_K2_WRAP, SPACES), ()) for first in "{["),
         ),
-        "solar_open2": tuple(
-            Marker((_SOLAR_CALL, SPACES, *_NAMED, SPACES, following))
-            for following in ("<|tool_arg:start|>", "<|tool_call:end|>")
-        ),
+        "solar_open2": (Marker((_SOLAR_CALL, SPACES, *_NAMED, SPACES, Either(_SOLAR_TAGS))),),
         "poolside_xml": (Marker(("<tool_call>",), line_feeds=1),),
         "step3_xml": (
             Marker(("<｜tool_calls_begin｜>", *AFTER_WRAPPER), wraps=True),
@@ -145,9 +211,8 @@ FAMILY = Family(
                 "<steptml:invoke", Run(" \t\r\n", 1, 32), "name",
             )),
         ),
-        "hunyuan_xml": tuple(
-            Marker(("<tool_calls", *outer, SPACES, "<tool_call", *inner)) for outer in _SUFFIXES for inner in _SUFFIXES
-        ),
+        "hunyuan_xml": _HUNYUAN,
+        "hunyuan4_xml": _HUNYUAN,
     },
     tags={
         "step3_xml": (
@@ -158,14 +223,16 @@ FAMILY = Family(
             *(Tag((f"<ifm|{each}>",), closings=(f"</ifm|{each}>",), where="start") for each in _K2_THOUGHTS),
         ),
         "glm_xml": (Tag(("<|role_end|>",)),),
-        "hunyuan_xml": (
-            Tag(("<think:opensource>",), closings=("</think:opensource>",), where="start"),
-            *after_call("</tool_call>", "</tool_calls>"),
-            *(Tag((end, *_SUFFIXES[1]), where="after_call") for end in ("</tool_call", "</tool_calls")),
-        ),
+        "hunyuan_xml": _HUNYUAN_TAGS,
+        "hunyuan4_xml": _HUNYUAN_TAGS,
+        "longcat_xml": (Tag(("<longcat_think>",), closings=("</longcat_think>",)),),
+        "solar_open2": (Tag(("<|think:start|>",), closings=("<|think:end|>",), where="start"),),
         "qwen3_coder_xml": _QWEN_TAGS,
         "k_exaone2_xml": _QWEN_TAGS,
         "seed_oss_xml": (Tag(("<seed:think>",), closings=("</seed:think>",), where="start"),),
     },
-    plain=frozenset({"llama31_function_tag", "cwm_tool"}),
+    without_braces=frozenset({
+        "glm_xml", "iquest_q1", "iquest_coder2", "longcat_xml", "telechat4_xml", "k2_horizon", "solar_open2",
+    }),
+    plain=frozenset({"llama31_function_tag", "cwm_tool", "step_audio2"}),
 )  # fmt: skip

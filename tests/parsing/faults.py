@@ -189,13 +189,14 @@ def escapes_are_written_twice(patch: pytest.MonkeyPatch) -> None:
 IN_TAGS = frozenset((
     "qwen3_coder_xml", "kimi_k3_xtml", "deepseek_dsml", "glm_xml", "minimax_m2_xml", "minimax_m3_xml", "seed_oss_xml",
     "anthropic_xml", "hunyuan_xml", "step3_xml", "poolside_xml", "minicpm5_xml", "morph_xml", "k_exaone2_xml",
-    "atem_xml", "gigachat35", "dots_xml", "iquest_q1", "k2_horizon", "solar_open2",
+    "atem_xml", "gigachat35", "dots_xml", "iquest_q1", "k2_horizon", "solar_open2", "hunyuan4_xml", "iquest_coder2",
+    "longcat_xml", "telechat4_xml", "zaya_xml",
 ))  # fmt: skip
 """Dialects in which a value is the text between two tags."""
 
 CONVERTED = IN_TAGS | {
     "pythonic", "pythonic_llama4", "olmo3_pythonic", "lfm2_pythonic", "gemma4", "functiongemma", "minicpm4_python",
-    "tool_code", "granite_lines",
+    "tool_code", "granite_lines", "sarashina_list",
 }  # fmt: skip
 """Dialects with arguments that are not JSON."""
 

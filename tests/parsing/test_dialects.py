@@ -74,7 +74,8 @@ def test_a_custom_grammar_is_a_generator() -> None:
 TEXT_VALUES = {
     *("qwen3_coder_xml", "seed_oss_xml", "glm_xml", "hunyuan_xml", "poolside_xml", "k_exaone2_xml", "iquest_q1"),
     *("k2_horizon", "solar_open2", "anthropic_xml", "minicpm5_xml", "atem_xml", "dots_xml", "minimax_m2_xml"),
-    *("minimax_m3_xml", "step3_xml", "morph_xml"),
+    *("minimax_m3_xml", "step3_xml", "morph_xml", "hunyuan4_xml", "iquest_coder2", "longcat_xml", "telechat4_xml"),
+    "zaya_xml",
 }
 """The dialects that write values as text, so that only a schema gives them their types."""
 PLAIN_KEYS = {"deepseek_dsml", "gigachat35", "granite_lines"}

@@ -93,7 +93,8 @@ H = f"<tool_call>f<tool_sep>{A}</tool_call>"
     ("text", "expected"),
     {
         "two calls": (f"a{_hunyuan(H, H)}b", ["a", f, f, "b"]),
-        "no separator": (_hunyuan("<tool_call>f</tool_call>", H) + "b", [broken, f, "b"]),
+        "no separator": (_hunyuan(f"<tool_call>f{A}</tool_call>", H) + "b", [f, f, "b"]),
+        "text after the name": (_hunyuan("<tool_call>f x</tool_call>", H) + "b", [broken, f, "b"]),
         "the end of the wrapper is cut": (f"<tool_calls>{H}</tool_", [f, unclosed]),
         "the second call is cut": (f"<tool_calls>{H}<tool_call>f<tool_sep>", [f, cut]),
     },

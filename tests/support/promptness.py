@@ -16,7 +16,7 @@ from streamtools.limits import DEFAULT_LIMITS
 from streamtools.parsing.dialects import DIALECTS
 from streamtools.testing.laws import LIMITS, MALFORMED, FeedStep, InputSection, Kind, sections, steps
 from tests.families import MARKERS, TEMPLATE_TAGS
-from tests.families.base import SPACE_AT_START, Marker, Tag
+from tests.families.base import SPACE_AT_START, Marker, Part, Tag
 from tests.support.reference import TAGS, Place, begins_with, is_whole, may_become, place_after
 from tests.support.variants import KNOWN
 
@@ -89,7 +89,7 @@ def _read(found: Iterable[InputSection], options: dict[str, Any], *, strays: boo
         opened = False
         if ends:  # the reasoning has ended, with or without a closing tag
             ends, before, since, start, after_call = (), "", "", True, False
-            if kind == "tag" and any(is_whole(text.removeprefix("\n"), (each,)) for each in _closings(tags)):
+            if kind == "tag" and any(is_whole(text.removeprefix("\n"), each) for each in _closings(tags)):
                 continue
         tag = _tag(text, tags) if kind == "tag" else None
         if tag is not None and tag.where == "after_call" and not strays:
@@ -116,8 +116,9 @@ def _openings(tags: Iterable[Tag]) -> list[str]:
     return [*TAGS, *(str(tag.parts[0]) for tag in tags if tag.closings and len(tag.parts) == 1)]
 
 
-def _closings(tags: Iterable[Tag]) -> list[str]:
-    return [*TAGS.values(), *(closing for tag in tags for closing in tag.closings)]
+def _closings(tags: Iterable[Tag]) -> list[tuple[Part, ...]]:
+    closings = [*TAGS.values(), *(closing for tag in tags for closing in tag.closings)]
+    return [closing.parts if isinstance(closing, Marker) else (closing,) for closing in closings]
 
 
 def _tag(text: str, tags: Iterable[Tag]) -> Tag | None:

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from streamtools.limits import Limits
 from streamtools.parsing.dialects import DIALECTS, Dialect
 from streamtools.testing.material import CODE, JSON, MARKDOWN, PROSE, STRINGS, TAGS
-from tests.families import ENVELOPES, MARKERS, MARKUP, PLAIN
+from tests.families import ENVELOPES, MARKERS, MARKUP, PLAIN, WITHOUT_BRACES
 from tests.support.reference import begins_with, examples
 from tests.support.variants import KNOWN, VARIANTS
 
@@ -117,7 +117,8 @@ def arguments(dialect: str, ids: tuple[str, ...]) -> st.SearchStrategy[dict[str,
 @st.composite
 def calls(draw: st.DrawFn, dialect: str, ids: tuple[str, ...]) -> Written:
     """A valid call in one dialect. If the dialect writes JSON, the JSON may have another layout."""
-    name = draw(st.sampled_from(PLAIN_NAMES if dialect in PLAIN else NAMES))
+    names = PLAIN_NAMES if dialect in PLAIN else NAMES[:-1] if dialect in WITHOUT_BRACES else NAMES
+    name = draw(st.sampled_from(names))
     given = draw(arguments(dialect, ids))
     as_dialect = KNOWN[dialect].write_call(name, given)
     style = draw(st.integers(0, 3)) if dialect in ENVELOPES else 0

@@ -165,9 +165,9 @@ fine-tune is known if its name contains the name of its base.
 - **Calls** are "text" if the model writes them into its answer. A server with a parser for the dialect makes them
   native, and any other server passes the text on. Calls are "native" if only the maker serves the model.
 
-Two forms are missing. TeleChat 4 has neither a published chat template nor a server with a parser for its calls.
-`yaml_xml` of the AI SDK's tool parser writes YAML in tags with the name of a tool. Reading it takes a YAML loader for
-text that a model writes, and a small subset of YAML would read other values than the model meant.
+One form is missing. `yaml_xml` of the AI SDK's tool parser writes YAML in tags with the name of a tool. Reading it
+takes a YAML loader for text that a model writes, and a small subset of YAML would read other values than the model
+meant.
 """
 
 _BEGINS = {True: "yes", False: "no", None: "maybe"}

@@ -13,7 +13,7 @@ string is a token, so the string needs no escapes. The models also write strings
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 
 from streamtools.errors import Code
@@ -39,16 +39,20 @@ def is_writable(name: str) -> bool:
     return name != "" and _name.partial(name, 0).end() == len(name)
 
 
-def pythonic_calls(opening: str = "", close: str = "", *, fenced: bool = False, loose: bool = False) -> Body:
+def pythonic_calls(
+    opening: str = "", close: str = "", *, fenced: bool = False, loose: bool = False, dicts: bool = False
+) -> Body:
     """Return the grammar of Python calls between two tags. Without `close`, it reads a list of calls without tags.
 
     With `fenced=True`, the end of a code fence may precede the closing tag. With `loose=True`, numbers may begin with
-    zeros, sets become arrays, and strings may contain unescaped quotes.
+    zeros, sets become arrays, and strings may contain unescaped quotes. With `dicts=True`, each call is a dict with the
+    name and the arguments.
     """
     syntax = replace(PYTHON, loose_until=close) if loose else PYTHON
     tags = (Pattern(close), Pattern(opening))
     closing = Closing(close) if close else _BLANK_LINE
-    return lambda span: _PythonicCalls(span, close, tags, closing, fenced).read(syntax)
+    read_call = _read_dict if dicts else _read_call
+    return lambda span: _PythonicCalls(span, close, tags, closing, fenced, read_call).read(syntax)
 
 
 @dataclass(slots=True)
@@ -60,6 +64,7 @@ class _PythonicCalls:
     _tags: tuple[Pattern, Pattern]
     _closing: Closing
     _fenced: bool
+    _read_call: Callable[[Span, ArgumentReader], Generator[None, None, ScanState]]
     _in_list: bool = False
 
     def read(self, syntax: Syntax) -> Generator[None, None, None]:
@@ -73,7 +78,7 @@ class _PythonicCalls:
         while another:
             span.begin_call(span.place)
             literals = ArgumentReader(span, syntax)
-            state = yield from _read_call(span, literals)
+            state = yield from self._read_call(span, literals)
             if state is not ENDED:
                 yield from give_up(span, state, literals, self._closing)
                 return
@@ -133,14 +138,15 @@ class ArgumentReader:
         self._syntax = syntax
         self.string_begin = -1  # the position at which the last string begins; -1 before the first string
 
-    def read(self, *, depth: int, named: bool = True) -> Generator[None, None, ScanState]:
+    def read(self, *, depth: int, named: bool = True, whole: bool = False) -> Generator[None, None, ScanState]:
         """Read one value, nested up to `depth` levels. Returns the state in which reading stopped.
 
-        With `named=True`, the value is written to the call. Otherwise it is dropped, because it has no key.
+        With `named=True`, the value is written to the call. Otherwise it is dropped, because it has no key. With
+        `whole=True`, the value is the whole call, so it is written without reporting it as arguments.
         """
         span = self._span
         written: list[str] = span.current.pieces if named and span.current is not None else []
-        write = span.write if named else lambda text: written.append(text) if span.stores else None
+        write = span.write if named and not whole else lambda text: written.append(text) if span.stores else None
         literals = Literals(write, self._syntax, depth=depth, written=written)
         while True:
             span.at = literals.scan(span.text, span.at)
@@ -204,6 +210,14 @@ def _read_call(span: Span, literals: ArgumentReader) -> Generator[None, None, Sc
     span.at += 1
     members.end()
     return ENDED
+
+
+def _read_dict(span: Span, literals: ArgumentReader) -> Generator[None, None, ScanState]:
+    """Read a call that is a dict. Returns the same states as `_read_call`."""
+    if (yield from span.peek()) != "{":
+        return _broken_or_open(span)
+    span.convert()
+    return (yield from literals.read(depth=span.depth, whole=True))
 
 
 def _read_argument(span: Span, literals: ArgumentReader, members: Members) -> Generator[None, None, ScanState]:

@@ -271,7 +271,8 @@ class NamedTag:
 
 _TOOL_NAME = Word(r"^<>\s", 256)
 _KEY = Word("^<", 256)
-_SUFFIX = Maybe((":", Some(r"A-Za-z0-9_\-", 1, 32)))
+SUFFIX = ":", Some(r"A-Za-z0-9_\-", 1, 32)
+"""A suffix in the name of a tag, such as `:opensource`."""
 _NO_TAG = ("<>",)
 """A tag that no model writes."""
 _NO_OTHER_SPELLINGS: Final[Mapping[str, str]] = MappingProxyType({})
@@ -281,7 +282,7 @@ class ArgumentPairs:
     """The grammar of a name and pairs of tags. The default tags are `<tool_call>`, `<arg_key>` and `<arg_value>`.
 
     The attributes `opening` and `close` are the tags around one call. `wrapper` and `unwrap` are the tags around all
-    calls. `after_name` holds the tags that may follow the name.
+    calls. `after_name` holds the tags without suffixes. If one of them follows a name, the text is a call.
     """
 
     def __init__(
@@ -290,39 +291,42 @@ class ArgumentPairs:
         separator: str = "",
         wrapper: str = "",
         suffixed: bool = False,
-        spelled: Mapping[str, str] = _NO_OTHER_SPELLINGS,
+        spelled: Mapping[str, str | tuple[Part, ...]] = _NO_OTHER_SPELLINGS,
         ends: tuple[str, ...] = (),
     ) -> None:
         """Configure the tags.
 
-        - `separator`: the name of the tag after the name of the tool. "" for none.
+        - `separator`: the name of a tag that may follow the name of the tool, or a value. "" for none.
         - `wrapper`: the name of the tag around all calls. "" for none.
         - `suffixed`: whether the name of each tag may have a suffix, as in `<arg_key:opensource>`.
-        - `spelled`: maps names of tags to other spellings, or to "" for a tag that does not exist. If it contains
-          `arg_type`, this tag may stand between a key and its value. The schema of the tool takes precedence over it.
+        - `spelled`: maps names of tags to other spellings or parts, or to "" for a tag that does not exist. If it
+          contains `arg_type`, this tag may stand between a key and its value. Its type counts if the schema allows it.
         - `ends`: the tokens that end a message.
         """
 
         def tag(name: str) -> tuple[Part, ...]:
             if name in spelled:
-                return (spelled[name],)
-            return ("<" + name, _SUFFIX, ">") if suffixed else (f"<{name}>",)
+                parts = spelled[name]
+                return (parts,) if isinstance(parts, str) else parts
+            return ("<" + name, Maybe(SUFFIX), ">") if suffixed else (f"<{name}>",)
 
         def start(name: str) -> str:
-            """Return a tag without its last character, because a suffix may precede that character."""
-            return spelled.get(name, f"<{name}>")[:-1]
+            """Return the beginning of a tag, up to a possible suffix."""
+            return str(tag(name)[0]).removesuffix(">")
 
         self.opening, self.close = tag("tool_call"), tag("/tool_call")
         self.wrapper, self.unwrap = tag(wrapper), tag("/" + wrapper) if wrapper else _NO_TAG
-        self.after_name = (tag(separator),) if separator else (tag("arg_key"), self.close)
-        self._close = spelled.get("/tool_call", "</tool_call>")
+        names = ("/tool_call", "arg_key", "/arg_key", "arg_value", "/arg_value")
+        self.after_name = OneOf(tuple(filter(None, (str(tag(name)[0]) for name in names))))
+        self._close = "".join(part for part in self.close if isinstance(part, str))
         self._separator = Pattern(*tag(separator)) if separator else None
         self._tags = [Pattern(*parts) for parts in (tag("arg_key"), self.close, self.opening, self.unwrap)]
         self._end_key = Pattern(*tag("/arg_key"))
         self._begin_value = None if tag("arg_value") == ("",) else Pattern(*tag("arg_value"))
-        self._type_tags = [Pattern(spelled[name]) for name in ("arg_type", "/arg_type") if name in spelled]
+        self._type_tags = [Pattern(*tag(name)) for name in ("arg_type", "/arg_type") if name in spelled]
         self._start_of_end_value = start("/arg_value")
-        after_value = OneOf((start("arg_key"), start("/tool_call"), start("tool_call")))
+        following = ("arg_key", "/tool_call", "tool_call", *filter(None, (separator,)))
+        after_value = OneOf(tuple(map(start, following)))
         self._end_value = Closing(
             Marker(tag("/arg_value"), ahead=(SPACES, after_value)),
             Marker(self.close, ahead=(SPACES, OneOf((start("tool_call"), start("/tool_calls"), *ends)))),
@@ -362,11 +366,10 @@ class ArgumentPairs:
         name = yield from span.word(_TOOL_NAME)
         span.set_name(name)
         members, schema = Members(span), span.declared.arguments(name)
-        yield from span.peek()
-        if self._separator is not None and not (yield from span.accept(self._separator)):
-            return cut_in_tag(span, *self._all_tags)
         while True:
             yield from span.peek()
+            if self._separator is not None and (yield from span.accept(self._separator)):
+                yield from span.peek()
             place = span.place
             found = yield from span.choose(*self._tags)
             if found < 0:
@@ -386,7 +389,8 @@ class ArgumentPairs:
                 yield from span.peek()
                 if self._type_tags and (yield from span.accept(self._type_tags[0])):
                     word = yield from span.word(_KEY)
-                    types = None if key in schema.properties else TYPES.get(word.strip())
+                    marked, allowed = TYPES.get(word.strip()), schema.property(key).types
+                    types = marked if marked is not None and (not allowed or marked <= allowed) else None
                     if not (yield from span.accept(self._type_tags[1])):
                         return cut_in_tag(span, *self._all_tags)
                     yield from span.peek()

@@ -72,6 +72,8 @@ class Tag:
     parts: tuple[Part, ...]
     closings: tuple[str, ...] = ()
     """The tags that end the reasoning which this tag opens. () if this tag does not open reasoning."""
+    closing_parts: tuple[Part, ...] = ()
+    """The parts of another closing tag, which is not a fixed text. () if there is none."""
     before: tuple[str, ...] = ()
     """Texts that also end the reasoning. They are not part of the reasoning, so the parser reads them again."""
     where: Where = "anywhere"

@@ -89,6 +89,42 @@ def lm_studio() -> Dialect:
     return _tagged("lm_studio", ("[TOOL_REQUEST]", "[END_TOOL_REQUEST]"))
 
 
+def pangu_list() -> Dialect:
+    """Return the dialect of openPangu Embedded, as vLLM's parser reads it."""
+    tags = (Tag(("[unused16]",), closings=("[unused17]",)),)
+    return _tagged("pangu_list", ("[unused11][", "][unused12]"), tags=tags)
+
+
+def pangu2_list() -> Dialect:
+    """Return the dialect of openPangu V2, as vLLM's parser reads it."""
+    return _tagged("pangu2_list", ("<|tool_call_start|>[", "]<|tool_call_end|>"), auto=False)
+
+
+def qwen25_coder_tools() -> Dialect:
+    """Return the dialect of Qwen2.5-Coder. It writes the tag with which its prompt lists the tools, or `hermes_json`.
+
+    Source: the reports of its users to inference servers. `"auto"` does not include it, because other text quotes the
+    list of tools.
+    """
+    layout, tags = ("<tools>\n", "\n</tools>"), closing_tags("</tool_call>")
+    dialect = _tagged("qwen25_coder_tools", layout, tags=tags, auto=False)
+    hermes = (replace(opener, unless_enabled="hermes_json") for opener in hermes_json().openers)
+    return replace(dialect, openers=(*dialect.openers, *hermes))
+
+
+def rwkv_fence() -> Dialect:
+    """Return the dialect of RWKV, as vLLM's parser reads it: bold words, and then JSON in a fence of back-ticks."""
+    opening, calls = ("**Tool Call:**", SPACES, "```json", SPACES), json_calls("```")
+    return Dialect(
+        id="rwkv_fence",
+        openers=(*(Opener(opening, calls, ahead=(first,)) for first in "{["), *hermes_json().openers),
+        write_call=_json_writer("**Tool Call:**\n\n```json\n", "\n```"),
+        reserved=("**Tool Call:**", *both_tags("tool_call", "tool_response")),
+        tags=closing_tags("</tool_call>"),
+        auto=False,  # in other models' answers, a heading before an example looks like this
+    )
+
+
 def tool_calls_list() -> Dialect:
     """Return the dialect of ai21labs/AI21-Jamba and ServiceNow-AI/Apriel."""
     reasoning, answer, end = "Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]", "[END FINAL RESPONSE]"

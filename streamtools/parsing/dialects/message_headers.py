@@ -139,7 +139,7 @@ def functionary_v32() -> Dialect:
     return Dialect(
         id="functionary_v32",
         openers=(),
-        openers_for=_recipient_openers,
+        openers_for=lambda names: _addressed(">>>", names) + _named_lines(names, "start"),
         write_call=name_and_json(">>>", "\n"),
         reserved=(">>>",),
         reserved_patterns=((r"\n", r"[ \t\r\n]{0,32}\{"),),
@@ -148,19 +148,38 @@ def functionary_v32() -> Dialect:
     )
 
 
-def _recipient_openers(names: tuple[str, ...]) -> tuple[Opener, ...]:
-    """Return the openers of calls. Names with the same first letter share an opener, because compiling takes time."""
-    known = [name for name in names if name != "all"]
-    begins: list[tuple[str, OneOf, Where]] = [(">>>", OneOf(tuple(known)), "anywhere")] if known else []
-    for first in dict.fromkeys(name[0] for name in known):
-        begins.append((first, OneOf(tuple(name[1:] for name in known if name[0] == first)), "start"))
-    return tuple(
-        Opener((first, rest, BLANKS, LINE_END, SPACES), _read_addressed, ahead=("{",), where=where)
-        for first, rest, where in begins
+def glm4_lines() -> Dialect:
+    """Return the dialect of GLM-4-0414, as mlx-swift-lm reads it: the name of a declared tool on a line, and then JSON.
+
+    Nothing else marks a call. So only names of declared tools are read.
+    """
+    return Dialect(
+        id="glm4_lines",
+        openers=(),
+        openers_for=lambda names: _named_lines(names, "line_start"),
+        write_call=name_and_json("", "\n"),
+        reserved_patterns=((r"\n", r"[ \t\r\n]{0,32}\{"),),
+        auto=False,
     )
+
+
+def _named_lines(names: tuple[str, ...], where: Where) -> tuple[Opener, ...]:
+    """Return the openers of lines with a name. Names with the same first letter share one, to compile fewer markers."""
+    known = [name for name in names if name != "all"]
+    return tuple(
+        opener
+        for first in dict.fromkeys(name[0] for name in known)
+        for opener in _addressed(first, tuple(name[1:] for name in known if name[0] == first), where)
+    )
+
+
+def _addressed(first: str, rests: tuple[str, ...], where: Where = "anywhere") -> tuple[Opener, ...]:
+    """Return the opener of a line that consists of `first` and one of `rests`. Returns () if there are no `rests`."""
+    parts = (first, OneOf(rests), BLANKS, LINE_END, SPACES)
+    return (Opener(parts, _read_addressed, ahead=("{",), where=where),) if rests else ()
 
 
 def _read_addressed(span: Span) -> Generator[None, None, None]:
     """Read one call. The marker contains the name of the tool."""
-    name = span.marker.removeprefix(">>>").rstrip(" \t\r\n")
+    name = span.marker.strip(" \t\r\n").removeprefix(">>>")
     return bare(NamedCall(identify=lambda word, declared: Identity(name)), ">>>")(span)

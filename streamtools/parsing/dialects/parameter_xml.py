@@ -17,9 +17,10 @@ from types import MappingProxyType
 from typing import Any
 
 from streamtools.parsing.bodies.json_bodies import json_calls
-from streamtools.parsing.bodies.named_json import NAME, PROSE, WORD_FIRST, Enclosed, NamedCall
-from streamtools.parsing.bodies.parameter_tags import ArgumentPairs, FunctionTags, NamedTag
+from streamtools.parsing.bodies.named_json import GAP, NAME, PROSE, WORD_FIRST, Enclosed, NamedCall
+from streamtools.parsing.bodies.parameter_tags import SUFFIX, ArgumentPairs, FunctionTags, NamedTag
 from streamtools.parsing.dialects.base import ROLE_END, Dialect, Opener, Tag, closing_tags
+from streamtools.parsing.dialects.json_with_name import longcat_json
 from streamtools.parsing.dialects.writing import both_tags, name_and_json, write_value
 from streamtools.parsing.markers import SPACES, OneOf, Part, Some
 from streamtools.parsing.span import Span
@@ -73,6 +74,34 @@ def seed_oss_xml() -> Dialect:
     )
 
 
+def zaya_xml() -> Dialect:
+    """Return the dialect of Zyphra/ZAYA1, as inference servers read it. It is `qwen3_coder_xml` with another wrapper.
+
+    The model also writes the name of the tool, and the keys and values, as the content of tags.
+    """
+    opening, close, ends = "<zyphra_tool_call>", "</zyphra_tool_call>", ("<|im_end|>",)
+    spelled: dict[str, str | tuple[Part, ...]] = {
+        "tool_call": (opening, SPACES, "<function>"),
+        "/tool_call": close,
+        "arg_key": ("<parameter>", SPACES, "<name>"),
+        "/arg_key": "</name>",
+        "arg_value": "<value>",
+        "/arg_value": ("</value>", SPACES, "</parameter>"),
+    }
+    pairs = ArgumentPairs(separator="/function", spelled=spelled, ends=ends)
+    return Dialect(
+        id="zaya_xml",
+        openers=(
+            Opener((opening, SPACES), FunctionTags("zyphra_tool_call", ends=ends).wrapped, ahead=("<function=",)),
+            Opener(pairs.opening, pairs.single),
+        ),
+        write_call=_function_writer(opening, close, lambda value: f"\n{value}\n"),
+        write_result=lambda name, text: f"<zyphra_tool_response>\n{text}\n</zyphra_tool_response>",
+        reserved=(*both_tags("zyphra_tool_call", "zyphra_tool_response"), *_FUNCTION_TAGS),
+        tags=closing_tags(close),
+    )
+
+
 def llama31_function_tag() -> Dialect:
     """Return the dialect of Llama 3.1's prompt format for custom tools: JSON between `<function=NAME>` tags."""
     body = Enclosed(NamedCall(">"), "<function=", "</function>")
@@ -106,28 +135,29 @@ _PAIR_TAGS = (*both_tags("tool_call", "tool_response"), "<arg_", "</arg_")
 _NO_OTHER_SPELLINGS: Mapping[str, str] = MappingProxyType({})
 
 
-def _name_and(following: tuple[Part, ...]) -> tuple[Part, ...]:
+def _name_and(following: Part) -> tuple[Part, ...]:
     """Return the parts of a name, and then `following`. JSON and `...` do not match as a name."""
-    return (SPACES, Some(rf"^<>{{}}\[\]\s{PROSE}", 1, 1), Some(r"^<>\s", 0, 95), SPACES, *following)
+    return (SPACES, Some(rf"^<>{{}}\[\]\s{PROSE}", 1, 1), Some(r"^<>{\s", 0, 95), SPACES, following)
 
 
 def _pairs_writer(
-    before: str, between: str, after: str, spelled: Mapping[str, str] = _NO_OTHER_SPELLINGS
+    before: str, between: str, after: str, spelled: Mapping[str, str] = _NO_OTHER_SPELLINGS, line: str = "\n"
 ) -> Callable[[str, dict[str, Any]], str]:
     """Return a `write_call` function. It writes `before`, the name, `between`, the pairs of tags, and `after`.
 
+    `line` follows each key and each value.
     `spelled` maps names of tags to other spellings, such as `/tool_call` to `<|tool_call:end|>`, or to "" for no tag.
     """
     names = ("arg_key", "/arg_key", "arg_value", "/arg_value", "/tool_call")
     key_tag, end_key, value_tag, end_value, end = (spelled.get(name, f"<{name}>") for name in names)
-    line_feed = "\n" if value_tag else ""
+    between_pair = end_key + (line + value_tag if value_tag else "")
     # A value must not contain an end tag. The tag may have a suffix before `>`, as in `</arg_value:opensource>`, so the
     # search leaves out `>`. The special tokens of a dialect without a value tag have no suffix.
     stop = -1 if value_tag else None
 
     def write_call(name: str, arguments: dict[str, Any]) -> str:
         values = {key: write_value(value, end_value[:stop], end[:stop]) for key, value in arguments.items()}
-        pairs = (f"{key_tag}{key}{end_key}{line_feed}{value_tag}{text}{end_value}\n" for key, text in values.items())
+        pairs = (key_tag + key + between_pair + text + end_value + line for key, text in values.items())
         return f"{before}{name}{between}{''.join(pairs)}{after}"
 
     return write_call
@@ -142,9 +172,7 @@ def glm_xml() -> Dialect:
     pairs = ArgumentPairs(ends=ends)
     return Dialect(
         id="glm_xml",
-        openers=tuple(
-            Opener(("<tool_call>",), pairs.single, ahead=_name_and(tag), line_feeds=1) for tag in pairs.after_name
-        ),
+        openers=(Opener(("<tool_call>",), pairs.single, ahead=_name_and(pairs.after_name), line_feeds=1),),
         write_call=_pairs_writer("<tool_call>", "\n", "</tool_call>"),
         reserved=_PAIR_TAGS,
         tags=(ROLE_END, *closing_tags("</tool_call>")),
@@ -174,7 +202,8 @@ def poolside_xml() -> Dialect:
 def hunyuan_xml() -> Dialect:
     """Return the dialect of tencent/Hunyuan 3, as its chat template defines it.
 
-    In the published vocabulary, all tags have the suffix `:opensource`, including the tags of reasoning.
+    In the published vocabulary, all tags have the suffix `:opensource`, including the tags of reasoning. Other
+    vocabularies have other suffixes, such as `:6124c78e`.
     """
     pairs = ArgumentPairs(separator="tool_sep", wrapper="tool_calls", suffixed=True)
     return Dialect(
@@ -184,22 +213,88 @@ def hunyuan_xml() -> Dialect:
         reserved=(*both_tags("tool_calls"), "<tool_sep", *_PAIR_TAGS),
         tags=(
             Tag(("<think:opensource>",), closings=("</think:opensource>",), where="start"),
+            Tag(("<think", *SUFFIX, ">"), ("</think>",), ("</think", *SUFFIX, ">"), where="start"),
             Tag(pairs.close, where="after_call"),
             Tag(pairs.unwrap, where="after_call"),
         ),
     )
 
 
-def iquest_q1() -> Dialect:
-    """Return the dialect of IQuest Q1, as SGLang's parser reads it. It is `glm_xml` with other tags around a call."""
-    opening, close = "<iquest_tool_call>", "</iquest_tool_call>"
-    spelled = {"tool_call": opening, "/tool_call": close}
-    pairs = ArgumentPairs(spelled=spelled)
+def hunyuan4_xml() -> Dialect:
+    """Return the dialect of Tencent Hy 4, as vLLM's parser reads it: `hunyuan_xml` without the tag after the name."""
+    write_call = _pairs_writer("<tool_calls><tool_call>", "", "</tool_call></tool_calls>", line="")
+    return replace(hunyuan_xml(), id="hunyuan4_xml", write_call=write_call, auto=False)
+
+
+def _other_tags(
+    id: str, call: str, key: str = "arg_key", value: str = "arg_value", *, ends: tuple[str, ...] = ()
+) -> Dialect:
+    """Return a dialect like `glm_xml` with other tags. `call`, `key` and `value` are the names of the tags."""
+    names = {"tool_call": call, "arg_key": key, "arg_value": value}
+    spelled = {slash + name: f"<{slash}{tag}>" for name, tag in names.items() for slash in ("", "/")}
+    pairs, opening, close = ArgumentPairs(spelled=spelled, ends=ends), f"<{call}>", f"</{call}>"
     return Dialect(
-        id="iquest_q1",
-        openers=tuple(Opener((opening,), pairs.single, ahead=_name_and(tag)) for tag in pairs.after_name),
+        id=id,
+        openers=(Opener((opening,), pairs.single, ahead=_name_and(pairs.after_name)),),
         write_call=_pairs_writer(opening, "\n", close, spelled),
-        reserved=(*both_tags("iquest_tool_call", "tool_response"), "<arg_", "</arg_"),
+        reserved=both_tags(call, "tool_response", key, value),
+        tags=closing_tags(close),
+    )
+
+
+def iquest_q1() -> Dialect:
+    """Return the dialect of IQuest Q1, as SGLang's parser reads it."""
+    return _other_tags("iquest_q1", "iquest_tool_call")
+
+
+def iquest_coder2() -> Dialect:
+    """Return the dialect of IQuest Coder V2, as vLLM's parser reads it."""
+    return _other_tags("iquest_coder2", "iquestcoder_tool_call")
+
+
+def longcat_xml() -> Dialect:
+    """Return the dialect of LongCat 2601, Lite and 2.0, as the parser of mlx-lm reads it.
+
+    Older models write JSON between the same tags, which this dialect reads too.
+    """
+    dialect = _other_tags(
+        "longcat_xml", "longcat_tool_call", "longcat_arg_key", "longcat_arg_value", ends=("</longcat_s>",)
+    )
+    json_openers = (replace(opener, unless_enabled="longcat_json") for opener in longcat_json().openers)
+    return replace(dialect, openers=(*dialect.openers, *json_openers), tags=longcat_json().tags)
+
+
+def telechat4_xml() -> Dialect:
+    """Return the dialect of TeleChat 4, XingChen 4 and Xing 4.0, as vLLM's parsers read it.
+
+    Instead of the pairs, JSON of the arguments may follow the name. A call may also be JSON with the name in it.
+    """
+    opening, close = "<tool_call>", "</tool_call>"
+    dialect = _other_tags("telechat4_xml", "tool_call", "param_key", "param_value")
+    pairs, glm = dialect.openers[0], glm_xml().openers[0]  # `glm_xml` also reads a name without arguments
+    tags = OneOf(tuple(f"{tag}>" for tag in both_tags("param_key", "param_value")))
+    return replace(
+        dialect,
+        openers=(
+            replace(pairs, ahead=_name_and(tags)),
+            replace(glm, body=pairs.body, auto=False, unless_enabled="glm_xml"),
+            Opener((opening,), _NAME_AND_JSON, ahead=(GAP, *WORD_FIRST, GAP, "{", GAP, OneOf(('"', "}")))),
+            *(Opener((opening, SPACES), json_calls(close), ahead=(first,), auto=False) for first in "{["),
+        ),
+    )
+
+
+_NAME_AND_JSON = Enclosed(NamedCall(type_word="function"), "<tool_call>", "</tool_call>")
+
+
+def step_audio2() -> Dialect:
+    """Return the dialect of stepfun-ai/Step-Audio-2, as vLLM's parser reads it: a type, a name and JSON."""
+    opening, close, kind = "<tool_call>", "</tool_call>", "function\n"
+    return Dialect(
+        id="step_audio2",
+        openers=(Opener((opening,), _NAME_AND_JSON, ahead=(GAP, kind, *WORD_FIRST, GAP, OneOf(("{", close)))),),
+        write_call=name_and_json(opening + kind, "\n", close),
+        reserved=both_tags("tool_call", "tool_response"),
         tags=closing_tags(close),
     )
 
@@ -216,8 +311,8 @@ def k2_horizon() -> Dialect:
     return Dialect(
         id="k2_horizon",
         openers=(
-            *(Opener((wrap, SPACES), pairs.wrapped, ahead=(opening, *_name_and(tag))) for tag in pairs.after_name),
-            *(Opener((opening,), pairs.single, ahead=_name_and(tag)) for tag in pairs.after_name),
+            Opener((wrap, SPACES), pairs.wrapped, ahead=(opening, *_name_and(pairs.after_name))),
+            Opener((opening,), pairs.single, ahead=_name_and(pairs.after_name)),
             *(Opener((wrap, SPACES, opening, SPACES), json_body, ahead=(first,)) for first in "{["),
             *(Opener((opening, SPACES), json_body, ahead=(first,)) for first in "{["),
         ),
@@ -241,10 +336,11 @@ def solar_open2() -> Dialect:
     pairs, begin, end = ArgumentPairs(spelled=spelled), spelled["tool_call"], spelled["/tool_call"]
     return Dialect(
         id="solar_open2",
-        openers=tuple(Opener((begin,), pairs.single, ahead=_name_and(tag)) for tag in pairs.after_name),
+        openers=(Opener((begin,), pairs.single, ahead=_name_and(pairs.after_name)),),
         write_call=_pairs_writer(begin, "\n", end, spelled),
-        reserved=("<|tool_call:", "<|tool_arg:", *both_tags("tool_response")),
-        tags=closing_tags(end),
+        write_result=lambda name, text: f"<|tool_response:start|>{text}<|tool_response:end|>",
+        reserved=("<|tool_call:", "<|tool_arg:", "<|tool_response:"),
+        tags=(Tag(("<|think:start|>",), closings=("<|think:end|>",), where="start"), *closing_tags(end)),
     )
 
 

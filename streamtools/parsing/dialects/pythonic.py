@@ -94,6 +94,29 @@ def lfm2_pythonic() -> Dialect:
     )
 
 
+def sarashina_list() -> Dialect:
+    """Return the dialect of SB Intuitions' Sarashina, as smg's parser reads it: a list of Python dicts after a token.
+
+    Servers remove the token. So a list is also read at the start of a message, if it calls a declared tool.
+    """
+    opening, calls = "<|tool_calls|>", pythonic_calls(dicts=True)
+
+    def openers_for(names: tuple[str, ...]) -> tuple[Opener, ...]:
+        quoted = tuple(quote + name + quote for name in names for quote in "'\"")
+        name = (OneOf(("'name'", '"name"')), SPACES, ":", SPACES, OneOf(quoted))
+        return (Opener(("[",), calls, ahead=(SPACES, "{", SPACES, *name), where="start"),)
+
+    return Dialect(
+        id="sarashina_list",
+        openers=(Opener((opening, SPACES), calls, ahead=("[", SPACES, "{")),),
+        openers_for=openers_for,
+        write_call=lambda name, arguments: f"{opening}{[{'name': name, 'arguments': arguments}]}",
+        reserved=(opening,),
+        reserved_patterns=(("['\"]", "name['\"]"),),
+        auto="marked",
+    )
+
+
 def minicpm4_python() -> Dialect:
     """Return the dialect of openbmb/MiniCPM3-4B and MiniCPM4-8B, as their chat templates define it.
 

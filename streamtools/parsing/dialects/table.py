@@ -16,23 +16,25 @@ _FAMILIES = {
     "json_with_name": """
         hermes_json cohere_action_json llama3_json granite_list granite20b_function_call internlm2 interns1
         tool_calls_list toolcall_list functools_list cohere_legacy_action hunyuan_a13b_list ernie45_json
-        xlam_json longcat_json json_begin_end raw_json json_array hyperclovax_think lm_studio
+        xlam_json longcat_json json_begin_end raw_json json_array hyperclovax_think lm_studio pangu_list pangu2_list
+        qwen25_coder_tools rwkv_fence
     """,
     "json_after_name": """
         mistral_list mistral_args deepseek_v3 deepseek_v31 kimi_k2 gigachat3 apertus_list solar_open plamo3
     """,
     "parameter_xml": """
         qwen3_coder_xml llama31_function_tag glm_xml seed_oss_xml hunyuan_xml poolside_xml k_exaone2_xml
-        iquest_q1 k2_horizon solar_open2 cwm_tool
+        hunyuan4_xml iquest_q1 iquest_coder2 longcat_xml telechat4_xml step_audio2 k2_horizon solar_open2 zaya_xml
+        cwm_tool
     """,
     "attribute_xml": """
         kimi_k3_xtml deepseek_dsml minimax_m2_xml minimax_m3_xml anthropic_xml step3_xml minicpm5_xml morph_xml
         atem_xml gigachat35 dots_xml
     """,
-    "message_headers": "harmony functionary_v32 inkling",
+    "message_headers": "harmony functionary_v32 glm4_lines inkling",
     "pythonic": """
-        pythonic pythonic_llama4 olmo3_pythonic lfm2_pythonic gemma4 functiongemma minicpm4_python tool_code
-        granite_lines
+        pythonic pythonic_llama4 olmo3_pythonic lfm2_pythonic gemma4 functiongemma sarashina_list minicpm4_python
+        tool_code granite_lines
     """,
 }
 """Maps each family module to the ids of its dialects. A function with the name of the id creates it."""
