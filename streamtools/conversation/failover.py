@@ -22,8 +22,7 @@ import anyio
 
 from streamtools import observing
 from streamtools.conversation.failover_rules import CONTINUE_PROMPT, Circuits, SharedAnswer
-from streamtools.conversation.models.model import Ask, Model, origin_of
-from streamtools.conversation.models.output_format import with_type_in_prompt
+from streamtools.conversation.models.model import Ask, Model, origin_of, with_type_in_prompt
 from streamtools.conversation.models.prefill import prefill_of
 from streamtools.conversation.reply import Reply
 from streamtools.errors import Code, check_word

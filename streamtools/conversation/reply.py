@@ -12,8 +12,7 @@ from functools import partial
 from typing import Any, Self
 
 from streamtools.conversation.models.http_model import HTTPModel
-from streamtools.conversation.models.model import Ask, Model, origin_of
-from streamtools.conversation.models.output_format import AnswerToolReader
+from streamtools.conversation.models.model import AnswerToolReader, Ask, Model, origin_of
 from streamtools.events import SourceEvent
 from streamtools.history import Message, Origin, User
 from streamtools.stream.long_work import in_thread

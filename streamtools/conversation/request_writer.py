@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from streamtools.conversation.emulation import Emulation, Mode
-from streamtools.conversation.models.model import Ask, Model
-from streamtools.conversation.models.output_format import takes_schema, with_type_in_prompt
+from streamtools.conversation.models.model import Ask, Model, takes_schema, with_type_in_prompt
 from streamtools.conversation.prompts import Example, add_teaching, augment_system_prompt
 from streamtools.conversation.prompts import few_shot as write_examples
 from streamtools.errors import check_word

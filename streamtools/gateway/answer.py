@@ -16,20 +16,9 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from streamtools import events
 from streamtools.calls import NATIVE, IdFactory, ToolCall
 from streamtools.errors import Code
-from streamtools.events import (
-    Call,
-    CallDelta,
-    CallStart,
-    Done,
-    Error,
-    ProviderCompleted,
-    SourceEvent,
-    Text,
-    TextDelta,
-    UIEvent,
-)
 from streamtools.gateway.client_requests import Client, ClientRequest
 from streamtools.gateway.judge import AnswerJudge
 from streamtools.gateway.upstream_requests import TEXT_CALL_ID
@@ -51,7 +40,7 @@ _log = Logger(__name__)
 _CUT = ("length", "content_filter")  # finish reasons of an incomplete answer
 _NOT_MALFORMED = (Code.SUPERSEDED, Code.TOO_MANY_CALLS, Code.TOOL_CHOICE_VIOLATION)  # errors of calls without a fault
 
-OnEvent: TypeAlias = Callable[[UIEvent], object]
+OnEvent: TypeAlias = Callable[[events.UIEvent], object]
 """A function that is called with each event of an answer, except its text."""
 
 
@@ -88,13 +77,13 @@ class ClientAnswer:
         self._encoder: Encoder | None = None
         self._admitted: dict[str, None] = {}  # the ids of calls that the client gets
         self._named: set[str] = set()  # the ids of calls for which the client got a `CallStart`
-        self._malformed: list[Error] = []  # the errors of malformed calls
+        self._malformed: list[events.Error] = []  # the errors of malformed calls
 
-    def feed(self, events: list[SourceEvent]) -> bytes:
+    def feed(self, batch: list[events.SourceEvent]) -> bytes:
         """Read events of the upstream. Returns bytes for the client."""
         if self.forced_call is not None:
-            events = self.forced_call.read(events)
-        return self._write(list(chain.from_iterable(map(self.machine.feed, events))))
+            batch = self.forced_call.read(batch)
+        return self._write(list(chain.from_iterable(map(self.machine.feed, batch))))
 
     def close(self) -> bytes:
         """End the answer of the model. Returns the last bytes for the client."""
@@ -118,11 +107,11 @@ class ClientAnswer:
         Incomplete calls and complete native calls are discarded. Returns the text that the other model must continue.
         """
         shown = None if self.forced_call else "".join(self.shown)  # a forced call has no text to continue
-        events, written = self.machine.switch_model(shown, model)
-        for event in events:
+        batch, written = self.machine.switch_model(shown, model)
+        for event in batch:
             if self.watch is not None:
                 self.watch(event)
-            if isinstance(event, Error) and event.call_id is not None:
+            if isinstance(event, events.Error) and event.call_id is not None:
                 self._admitted.pop(event.call_id, None)
                 self._named.discard(event.call_id)
         self._malformed = []
@@ -130,18 +119,18 @@ class ClientAnswer:
             self.forced_call.begin()
         return written
 
-    def _write(self, events: list[UIEvent]) -> bytes:
+    def _write(self, batch: list[events.UIEvent]) -> bytes:
         """Return the bytes of the events that the client may get now. The judge keeps events after unapproved text."""
         if self.judge is not None:
-            events = self.judge.gate.take(events)
-        if not events:
+            batch = self.judge.gate.take(batch)
+        if not batch:
             return b""
         if self._encoder is None:
             self._encoder = self.make_encoder()
         encode = self._encoder.encode
         parts: list[bytes] = []
-        for event in events:
-            if type(event) is Text:
+        for event in batch:
+            if type(event) is events.Text:
                 self.shown.append(event.text)
                 parts.append(encode(event))
             else:
@@ -150,24 +139,24 @@ class ClientAnswer:
                 parts += [encode(shown) for shown in self._for_client(event)]
         return b"".join(parts)
 
-    def _for_client(self, event: UIEvent) -> Iterable[UIEvent]:
+    def _for_client(self, event: events.UIEvent) -> Iterable[events.UIEvent]:
         """Return the events for the client that replace `event`."""
         match event:
-            case CallStart(call_id):
+            case events.CallStart(call_id):
                 if not self._admit(call_id):
                     return ()
                 self._named.add(call_id)
-            case CallDelta(call_id):
+            case events.CallDelta(call_id):
                 return (event,) if call_id in self._named else ()
-            case Call(call):
+            case events.Call(call):
                 self.used_dialect = call.dialect
-                return (Call(self._restored(call), event.seq),) if self._admit(call.id) else ()
-            case Error(call_id=str() as call_id, call=None):
+                return (events.Call(self._restored(call), event.seq),) if self._admit(call.id) else ()
+            case events.Error(call_id=str() as call_id, call=None):
                 if not self._admit(call_id):
                     return ()
                 if event.code not in _NOT_MALFORMED:
                     self._malformed.append(event)
-            case Done():
+            case events.Done():
                 return self._end(event)
         return (event,)
 
@@ -188,10 +177,10 @@ class ClientAnswer:
             return call
         return msgspec.structs.replace(call, arguments=restore(call.arguments, self.dialects))
 
-    def _end(self, done: Done) -> Iterable[UIEvent]:
+    def _end(self, done: events.Done) -> Iterable[events.UIEvent]:
         """Return the events that end the answer. Its calls do not include incomplete or malformed calls."""
         if self.judge is not None and self.judge.timed_out:
-            return (Error(Code.STREAM_INTERRUPTED, "the text was not judged in time"), done)
+            return (events.Error(Code.STREAM_INTERRUPTED, "the text was not judged in time"), done)
         if self.judge is not None and self.judge.gate.drops and done.reason != "failed":
             return (msgspec.structs.replace(done, finish_reason="content_filter", pending=[]),)
         pending = [self._restored(call) for call in done.pending if call.id in self._admitted]
@@ -200,7 +189,7 @@ class ClientAnswer:
             return (done,)
         return (*self._malformed_call_error(bool(pending)), done)
 
-    def _malformed_call_error(self, has_calls: bool) -> Iterable[UIEvent]:
+    def _malformed_call_error(self, has_calls: bool) -> Iterable[events.UIEvent]:
         """Return an error for the first malformed call that the client must know about.
 
         This is a truncated call, or any call if the client gets neither this call nor a valid call.
@@ -208,7 +197,7 @@ class ClientAnswer:
         for error in self._malformed:
             shown = self.shows_malformed and error.call_id in self._named
             if error.code is Code.TRUNCATED or not (shown or has_calls):
-                return (Error(error.code, f"the model wrote a call that cannot be read: {error.message}"),)
+                return (events.Error(error.code, f"the model wrote a call that cannot be read: {error.message}"),)
         return ()
 
 
@@ -225,18 +214,18 @@ class ForcedCallReader:
         self._begun = False
         self._leading_space: list[str] = []
 
-    def read(self, events: Iterable[SourceEvent]) -> list[SourceEvent]:
+    def read(self, batch: Iterable[events.SourceEvent]) -> list[events.SourceEvent]:
         """Insert the marker if the text begins with a JSON object or array. Returns the resulting events."""
-        result: list[SourceEvent] = []
-        for event in events:
-            if type(event) is TextDelta and not self._begun:
+        result: list[events.SourceEvent] = []
+        for event in batch:
+            if type(event) is events.TextDelta and not self._begun:
                 self._leading_space.append(event.text)
                 if not event.text.strip():
                     continue
-                event, self._begun = TextDelta(self._marked(self._take_space())), True
-            elif type(event) is ProviderCompleted:
+                event, self._begun = events.TextDelta(self._marked(self._take_space())), True
+            elif type(event) is events.ProviderCompleted:
                 if self._leading_space:
-                    result.append(TextDelta(self._take_space()))
+                    result.append(events.TextDelta(self._take_space()))
                 if event.text:
                     event = msgspec.structs.replace(event, text=self._marked(event.text))
                 self._begun = False

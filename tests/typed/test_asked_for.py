@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict
 from streamtools import OutputOptions, chat
 from streamtools.conversation import Ask, Fallback, OpenAIChat, OpenAIResponses, ScriptedModel
 from streamtools.conversation.models import AnthropicMessages
-from streamtools.conversation.models.output_format import ANSWER_TOOL, AnswerToolReader, takes_schema
+from streamtools.conversation.models.model import ANSWER_TOOL, AnswerToolReader, takes_schema
 from streamtools.events import NativeToolCall, ProviderCompleted, SourceEvent, TextDelta, ToolCallDelta, ToolCallStart
 from streamtools.history import User
 from streamtools.typed import OutputType

@@ -34,8 +34,7 @@ import msgspec
 from tenacity import AsyncRetrying, RetryCallState, retry_if_result, stop_after_attempt, wait_exponential, wait_random
 
 from streamtools import observing
-from streamtools.conversation.models.model import Ask, Body, merge
-from streamtools.conversation.models.output_format import schema_fields
+from streamtools.conversation.models.model import Ask, Body, merge, schema_fields
 from streamtools.conversation.models.prefill import PREFILLS, known_prefill, prefill_of
 from streamtools.errors import StreamToolsError, check_word, did_you_mean
 from streamtools.events import SourceError
