@@ -8,7 +8,6 @@ single answer are appended at the end.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -19,9 +18,9 @@ from streamtools.conversation.models.model import place_options
 from streamtools.conversation.models.providers import OLLAMA_OPTIONS
 from streamtools.conversation.prompts import Example, add_teaching, augment_system_prompt, few_shot
 from streamtools.gateway.client_requests import ClientRequest, as_tools, cached, definitions_of, tools_of
-from streamtools.history import Assistant, Message, Origin, User, calls_as_text, write_messages
-from streamtools.history.calls_in_text import neutralize_turn
+from streamtools.history import Assistant, Message, Origin, calls_as_text, write_messages
 from streamtools.history.pairing import pair_results
+from streamtools.history.untrusted import neutralize_body, neutralize_words
 from streamtools.limits import DEFAULT_LIMITS
 from streamtools.logs import Logger
 from streamtools.outputs.sse import to_json
@@ -34,7 +33,6 @@ from streamtools.parsing.dialects import (
     for_model,
     tilde_fence,
 )
-from streamtools.parsing.dialects.neutralizing import neutralize, neutralize_all
 from streamtools.tools.schemas import inline
 
 _log = Logger(__name__)
@@ -171,7 +169,7 @@ def write_request(
         _append_instructions(body["messages"], instructions_for(request, plan))
     body["messages"] += more
     if plan.taught is None:
-        body |= neutralize_all(_tools(request), plan.dialects) if plan.dialects else _tools(request)
+        body |= _tools(request)
     if api == "openai":
         body |= request.options | {"stream": request.streamed}
         requested = request.body.get("stream_options") if request.client == "openai" else None
@@ -182,6 +180,7 @@ def write_request(
             body["stream_options"] = stream_options
     else:
         body |= _ollama_members(request, body)
+    body = neutralize_body(body, plan.dialects)
     return UpstreamRequest("api/chat" if api == "ollama" else "chat/completions", to_json(body))
 
 
@@ -237,28 +236,11 @@ def _history_for(request: ClientRequest, plan: CallPlan, examples: bool | Sequen
     """
     history = request.history
     if plan.dialects:
-        history = [_neutralized(message, plan.dialects) for message in history]
+        history = neutralize_words(history, plan.dialects)
     if plan.taught is None:
         return history
     taught = _teach(pair_results(history, "cancelled"), request, plan.dialects, examples)
     return calls_as_text(taught, plan.used or plan.taught, reserved=plan.dialects)
-
-
-def _neutralized(message: Message, dialects: Sequence[Dialect]) -> Message:
-    """Return `message` with neutralized text: text that makes no call if the model repeats it.
-
-    Results are not changed, because `calls_as_text` and `write_messages` neutralize them.
-    """
-    if isinstance(message, User):
-        content = message.content
-        if isinstance(content, str):
-            return replace(message, content=neutralize(content, dialects))
-        texts = [(part, part.get("text")) for part in content]
-        parts = [part | {"text": neutralize(text, dialects)} if isinstance(text, str) else part for part, text in texts]
-        return replace(message, content=parts)
-    if isinstance(message, Assistant):
-        return neutralize_turn(message, dialects)
-    return message
 
 
 def _teach(

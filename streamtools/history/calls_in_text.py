@@ -9,8 +9,6 @@ that no dialect parses it as a call. Otherwise the next model could repeat the t
 
 from __future__ import annotations
 
-import contextlib
-import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -21,10 +19,10 @@ from typing import Any
 import msgspec
 
 from streamtools.calls import NATIVE, ToolCall
-from streamtools.history.parts import Assistant, CallResult, Message, Part, Results, System, TextPart, Thought, User
+from streamtools.history.parts import Assistant, CallResult, Message, Part, Results, System, TextPart, User
+from streamtools.history.untrusted import neutralize_history, neutralize_words
 from streamtools.history.writing import valid_name
-from streamtools.json_values import compact, count_values
-from streamtools.limits import DEFAULT_LIMITS
+from streamtools.json_values import compact
 from streamtools.parsing.dialects import Dialect
 from streamtools.parsing.dialects.neutralizing import neutralize, neutralize_all
 
@@ -72,13 +70,13 @@ def results_as_text(history: Iterable[Message], dialects: Sequence[Dialect]) -> 
     """Return the history with the results of calls in text as user messages.
 
     Each result becomes one block of text, in the form of its call's dialect. Text in it that looks like a call is
-    neutralized, unless the tool has the option `neutralize=False`. If `dialects` are given, native calls and their
-    results are also neutralized, so that a model that quotes them does not call a tool. The next user message is
-    appended to the results, because many chat templates require that user and assistant messages alternate.
+    neutralized, unless the tool has the option `neutralize=False`. If `dialects` are given, so is the whole history,
+    except the words of the user and of the model. The next user message is appended to the results, because many chat
+    templates require that user and assistant messages alternate.
     """
     written: list[Message] = []
     text = ""  # the text of the results if the last message in `written` holds results, otherwise ""
-    for message in history:
+    for message in neutralize_history(history, dialects) if dialects else history:
         if isinstance(message, User) and text:
             given = message.content
             if isinstance(given, str):
@@ -88,25 +86,13 @@ def results_as_text(history: Iterable[Message], dialects: Sequence[Dialect]) -> 
             text = ""
         elif isinstance(message, Results):
             native = tuple(result for result in message.results if result.dialect == NATIVE)
-            if dialects:
-                native = tuple(_neutralized_result(result, dialects) for result in native)
             text = "\n".join(_block(result, dialects) for result in message.results if result.dialect != NATIVE)
             written += [Results(native)] if native else []
             written += [User(text)] if text else []
         else:
-            if isinstance(message, Assistant) and message.calls and dialects:
-                message = replace(message, parts=tuple(_neutralized_call(part, dialects) for part in message.parts))
             written += [] if message == System("") else [message]
             text = ""
     return written
-
-
-def _neutralized_call(part: Part, dialects: Sequence[Dialect]) -> Part:
-    """Return a native call with neutralized arguments, name and id. Other parts are returned unchanged."""
-    if not isinstance(part, ToolCall):
-        return part
-    raw, name, id = (neutralize(text, dialects) for text in (part.raw, part.name, part.id))
-    return msgspec.structs.replace(part, raw=raw, arguments=neutralize_all(part.arguments, dialects), name=name, id=id)
 
 
 def neutralize_quotations(history: Sequence[Message], dialects: Sequence[Dialect]) -> Sequence[Message]:
@@ -118,13 +104,14 @@ def neutralize_quotations(history: Sequence[Message], dialects: Sequence[Dialect
     """
     if not dialects or not any(isinstance(message, Assistant) and message.calls for message in history):
         return history
-    neutralized = list(history)
-    for index, message in enumerate(history):
-        if isinstance(message, Assistant) and not message.in_text:
-            turn = neutralize_turn(message, dialects)
-            if turn != message and not _begins_with_result(history[index + 1 : index + 2], dialects):
-                neutralized[index] = turn
-    return neutralized
+    return [
+        neutralize_words([message], dialects)[0]
+        if isinstance(message, Assistant)
+        and not message.in_text
+        and not _begins_with_result(history[index + 1 : index + 2], dialects)
+        else message
+        for index, message in enumerate(history)
+    ]
 
 
 def _begins_with_result(following: Sequence[Message], dialects: Sequence[Dialect]) -> bool:
@@ -134,11 +121,6 @@ def _begins_with_result(following: Sequence[Message], dialects: Sequence[Dialect
     text = content if isinstance(content, str) else str(content[0].get("text", "")) if content else ""
     openings = (_opening(dialect, name).replace(name, r"[\w-]{1,64}") for dialect in dialects)
     return any(re.match(opening, text) for opening in openings)
-
-
-def neutralize_turn(message: Assistant, dialects: Sequence[Dialect]) -> Assistant:
-    """Return the turn with its text and its unsigned reasoning neutralized."""
-    return replace(message, parts=tuple(_neutralized_part(part, dialects) for part in message.parts))
 
 
 def neutralize_between(parts: Iterable[Part], calls: Iterable[ToolCall], dialects: Sequence[Dialect]) -> list[Part]:
@@ -157,20 +139,6 @@ def neutralize_between(parts: Iterable[Part], calls: Iterable[ToolCall], dialect
             part = part._replace(text="".join([*written, neutralize(part.text[at:], dialects)]))
         neutralized.append(part)
     return neutralized
-
-
-def _neutralized_part(part: Part, dialects: Sequence[Dialect]) -> Part:
-    if isinstance(part, TextPart):
-        return part._replace(text=neutralize(part.text, dialects))
-    if not isinstance(part, Thought) or part.signature is not None or part.redacted:
-        return part
-    extra = part.extra
-    if extra is not None:  # the reasoning fields
-        data = {
-            key: neutralize(value, dialects) if isinstance(value, str) else value for key, value in extra.data.items()
-        }
-        extra = extra._replace(data=data)
-    return part._replace(text=neutralize(part.text, dialects), extra=extra)
 
 
 def close_answered_calls(history: Iterable[Message], dialects: Sequence[Dialect]) -> list[Message]:
@@ -224,32 +192,6 @@ def _opening(dialect: Dialect, name: str) -> str:
 
 
 def _block(result: CallResult, dialects: Sequence[Dialect]) -> str:
-    name, text = valid_name(result.name), _neutralize(result, dialects)
+    name, text = valid_name(result.name), neutralize(result.text, dialects) if result.neutralize else result.text
     dialect = next((one for one in dialects if one.id == result.dialect), None)
     return f"{name}: {text}" if dialect is None else dialect.write_result(name, text)
-
-
-def _neutralized_result(result: CallResult, dialects: Sequence[Dialect]) -> CallResult:
-    """Return a neutralized result. If its text, `parts` or `extra` would change, `parts` and `extra` are removed."""
-    text, names = _neutralize(result, dialects), neutralize_all([result.name, result.call_id], dialects)
-    result = result._replace(name=names[0], call_id=names[1])
-    other_content = [list(result.parts), result.extra.data if result.extra else None]
-    if text == result.text and (not result.neutralize or neutralize_all(other_content, dialects) == other_content):
-        return result
-    return result._replace(text=text, parts=(), extra=None)
-
-
-def _neutralize(result: CallResult, dialects: Sequence[Dialect]) -> str:
-    """Return the text of a result, neutralized unless the result has `neutralize=False`."""
-    text = result.text
-    if not result.neutralize:
-        return text
-    if "\\" in text and count_values(text.encode(errors="surrogatepass")) > DEFAULT_LIMITS.values:
-        text = text.replace("\\u", "\\\u2060u")  # too many JSON values to parse: break all Unicode escapes
-    elif "\\" in text:  # escapes may hide a call: parse the JSON, and write it without escapes
-        with contextlib.suppress(ValueError, RecursionError):
-            value = json.loads(text)
-            neutralized = neutralize(compact(neutralize_all(value, dialects)), dialects)
-            if neutralized != compact(value):
-                return neutralized
-    return neutralize(text, dialects)

@@ -84,7 +84,7 @@ class BedrockConverse(HTTPModel):
             elif choice.mode == "tool":
                 config["toolChoice"] = {"tool": {"name": choice.name}}
             body["toolConfig"] = config
-        return add_options(body, self.options, ask.options, inside="inferenceConfig", names=_OPTIONS)
+        return add_options(body, ask, self.options, inside="inferenceConfig", names=_OPTIONS)
 
     def stream(self, ask: Ask) -> AbstractAsyncContextManager[Source]:
         request = self._request(ask)

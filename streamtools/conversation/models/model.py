@@ -25,8 +25,8 @@ from msgspec.structs import replace
 
 from streamtools.events import NativeToolCall, ProviderCompleted, SourceEvent, TextDelta, ToolCallDelta, ToolCallStart
 from streamtools.history import Message, Origin, System
+from streamtools.history.untrusted import neutralize_body
 from streamtools.parsing.dialects import Dialect
-from streamtools.parsing.dialects.neutralizing import neutralize_all
 from streamtools.sources import Source
 from streamtools.tools import Tool, ToolChoice, ToolRegistry
 from streamtools.tools.definitions import ProviderFormat
@@ -99,33 +99,30 @@ def add_tools(body: Body, ask: Ask, format: ProviderFormat, write_choice: Callab
 
 
 def tool_definitions(ask: Ask, format: ProviderFormat) -> list[Body]:
-    """Return the tools of `ask` in the format of a provider.
-
-    Each description is neutralized in the dialects of `ask`, so that a model that repeats it makes no call.
-    """
-    definitions = ToolRegistry(*ask.tools).accepted_by(format).definitions(format)
-    return neutralize_all(definitions, ask.dialects) if ask.dialects else definitions
+    """Return the tools of `ask` in the format of a provider."""
+    return ToolRegistry(*ask.tools).accepted_by(format).definitions(format)
 
 
 def add_options(
-    body: Body, *options: Mapping[str, Any], inside: str = "", names: Mapping[str, str] = MappingProxyType({})
+    body: Body, ask: Ask, options: Mapping[str, Any], inside: str = "", names: Mapping[str, str] = MappingProxyType({})
 ) -> Body:
-    """Return `body` with `options` merged into it, in order, under the provider's names.
+    """Return `body` with `options` and then those of `ask` merged into it, under the provider's names.
 
     `names` maps accepted names to the provider's names. If `inside` is the name of an object, the options in `names`
-    are moved into this object. If `names` contains `stop`, a single stop word becomes a list.
+    are moved into this object. If `names` contains `stop`, a single stop word becomes a list. All texts except the
+    messages are neutralized in the dialects of `ask`, so that a model that repeats one makes no call.
 
-    >>> add_options({"model": "m"}, {"stop": "END", "seed": 1}, {"seed": None}, names={"stop": "stop_sequences"})
-    {'model': 'm', 'stop_sequences': ['END']}
+    >>> add_options({"model": "m"}, Ask((), options={"seed": None}), {"stop": "E", "seed": 1}, names={"stop": "stops"})
+    {'model': 'm', 'stops': ['E']}
     """
-    merged = merge(body, *(place_options(each, inside, names) for each in options))
+    merged = merge(body, *(place_options(each, inside, names) for each in (options, ask.options)))
     holder = merged.get(inside, {}) if inside else merged
     stop = names.get("stop", "")
     if isinstance(holder.get(stop), str):
         holder[stop] = [holder[stop]]
     if inside in merged and not holder:
         del merged[inside]
-    return merged
+    return neutralize_body(merged, ask.dialects)
 
 
 def place_options(options: Mapping[str, Any], inside: str, names: Mapping[str, str]) -> Body:

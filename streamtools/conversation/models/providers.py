@@ -66,7 +66,7 @@ def chat_completions_body(model: str, ask: Ask, options: Mapping[str, Any], **wr
         "stream": True,
         "stream_options": {"include_usage": True},
     }
-    return add_options(add_tools(body, ask, "openai", write_choice), options, ask.options)
+    return add_options(add_tools(body, ask, "openai", write_choice), ask, options)
 
 
 class OpenAIChat(HTTPModel):
@@ -108,7 +108,7 @@ class OpenAIResponses(HTTPModel):
         previous, items = self._write_history(ask)
         body: Body = {"model": self.name, **previous, "input": items, "stream": True}
         body = add_tools(body, ask, "responses", write_choice)
-        return add_options(body, self.options, ask.options, names=_RESPONSES)
+        return add_options(body, ask, self.options, names=_RESPONSES)
 
 
 class AnthropicMessages(HTTPModel):
@@ -135,7 +135,7 @@ class AnthropicMessages(HTTPModel):
         container = container_of(ask.history, self.origin)
         if _is_in_future(container.get("expires_at")) and isinstance(container.get("id"), str):
             body["container"] = container["id"]
-        body = add_options(add_tools(body, ask, "anthropic", write_choice), self.options, ask.options, names=_ANTHROPIC)
+        body = add_options(add_tools(body, ask, "anthropic", write_choice), ask, self.options, names=_ANTHROPIC)
         body.setdefault("max_tokens", ANTHROPIC_MAX_TOKENS)  # required even if an option of None has removed it
         return body
 
@@ -169,7 +169,7 @@ class GeminiChat(HTTPModel):
         if system := system_prompt(ask.history):
             body["systemInstruction"] = {"parts": [{"text": system}]}
         body = add_tools(body, ask, "gemini", write_choice)
-        return add_options(body, self.options, ask.options, inside="generationConfig", names=_GEMINI)
+        return add_options(body, ask, self.options, inside="generationConfig", names=_GEMINI)
 
     def _path(self) -> str:
         kind, slash, name = self.name.partition("/")
@@ -205,7 +205,7 @@ class GeminiInteractions(HTTPModel):
         if system := system_prompt(ask.history):
             body["system_instruction"] = system
         body = add_tools(body, ask, "interactions", write_choice)
-        return add_options(body, self.options, ask.options, inside="generation_config", names=_INTERACTIONS)
+        return add_options(body, ask, self.options, inside="generation_config", names=_INTERACTIONS)
 
 
 class CohereChat(HTTPModel):
@@ -226,7 +226,7 @@ class CohereChat(HTTPModel):
             ask = replace(ask, tools=tuple(tool for tool in ask.tools if tool.name == ask.tool_choice.name))
         mode = "NONE" if ask.tool_choice.mode == "none" else "REQUIRED"
         body = add_tools(body, ask, "cohere", lambda _: {"tool_choice": mode})
-        return add_options(body, self.options, ask.options, names=_COHERE)
+        return add_options(body, ask, self.options, names=_COHERE)
 
 
 class OllamaChat(HTTPModel):
@@ -250,7 +250,7 @@ class OllamaChat(HTTPModel):
             tools = [tool for tool in tools if tool["function"]["name"] == choice.name]
         if tools:
             body["tools"] = tools
-        return add_options(body, self.options, ask.options, inside="options", names=OLLAMA_OPTIONS)
+        return add_options(body, ask, self.options, inside="options", names=OLLAMA_OPTIONS)
 
 
 def latitude_request(

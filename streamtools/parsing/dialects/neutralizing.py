@@ -7,14 +7,19 @@ This makes attacks harder, but it is not a security boundary.
 
 The texts may overlap. For example, `<|[INST]|>` contains two tokens. So the search finds the first character of each
 text, even inside another text. `restore` removes a joiner only if `neutralize` would insert one at its position.
+
+A model that repeats a text may decode its escapes. So the search also finds a reserved text that is written with the
+escapes of JSON, Python or HTML, such as `\\u003ctool_call>`, and JSON in a string of JSON.
 """
 
 from __future__ import annotations
 
+import html
 import re
-from collections.abc import Iterable
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import takewhile
+from itertools import accumulate, takewhile
 from typing import Any, Protocol
 
 from streamtools.json_values import compact, with_texts
@@ -40,6 +45,12 @@ Each item has a pattern of the first character, and a pattern of the rest.
 
 _BLOCK = 64 * 1024  # the number of characters that one call of `re` searches
 _OVERLAP = 4 * 1024  # number of characters after a block that are also searched, for a token that begins in the block
+_ESCAPE = re.compile(
+    r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|[\"'\\/nrt])"  # JSON and Python
+    r"|&(?:#\d{1,7}|#x[0-9a-fA-F]{1,6}|[a-zA-Z]{2,8});"  # HTML
+)
+_ESCAPE_LEVELS = 5  # how often escapes are decoded: JSON in JSON in JSON has three levels
+_CONTROL = {"n": "\n", "r": "\r", "t": "\t"}
 
 
 class Reserving(Protocol):
@@ -55,6 +66,22 @@ class Reserving(Protocol):
 def neutralize(text: str, dialects: Iterable[Reserving]) -> str:
     """Return `text` with a word joiner in each text that one of `dialects` or a chat template reserves."""
     return _insert_joiners(text, structure_pattern(dialects))
+
+
+def neutralize_in_order(texts: Sequence[str], dialects: Iterable[Reserving]) -> list[str]:
+    """Return the neutralized texts, which a chat template may join, directly or with a line feed.
+
+    So this function also finds a reserved text that begins in one of the texts and continues in the following ones.
+    """
+    structure = structure_pattern(dialects)
+    found: list[set[int]] = [set() for _ in texts]
+    for separator in ("", "\n")[: len(texts)]:
+        starts = list(accumulate((len(text) + len(separator) for text in texts), initial=0))
+        for end in joiner_positions(separator.join(texts), structure):
+            index = bisect_left(starts, end) - 1
+            if end - starts[index] <= len(texts[index]):  # otherwise the separator begins the reserved text
+                found[index].add(end - starts[index])
+    return [_join_at(text, sorted(positions)) for text, positions in zip(texts, found, strict=True)]
 
 
 def neutralize_all(value: Any, dialects: Iterable[Reserving]) -> Any:
@@ -82,7 +109,7 @@ def _compile(reserved: frozenset[str], reserved_patterns: tuple[tuple[str, str],
         rests[first] = [_any_of({word[1:] for word in reserved if re.escape(word[0]) == first})]
     for first, rest in (*reserved_patterns, *_TEMPLATE_TOKENS):
         rests.setdefault(first, []).append(rest)
-    return re.compile("|".join(f"{first}(?={'|'.join(patterns)})" for first, patterns in rests.items()))
+    return re.compile("|".join(f"{first}(?!{JOINER})(?={'|'.join(patterns)})" for first, patterns in rests.items()))
 
 
 def _any_of(words: set[str]) -> str:
@@ -93,13 +120,55 @@ def _any_of(words: set[str]) -> str:
 
 
 def _insert_joiners(text: str, structure: re.Pattern[str]) -> str:
-    if len(text) <= _BLOCK:
-        return structure.sub(rf"\g<0>{JOINER}", text)
-    starts = [0]  # the indexes at which the pieces between the joiners start
-    for begin in range(0, len(text), _BLOCK):  # other threads can run between two blocks
+    return _join_at(text, joiner_positions(text, structure))
+
+
+def _join_at(text: str, positions: Sequence[int]) -> str:
+    """Return `text` with a joiner at each of the positions."""
+    return JOINER.join(text[start:end] for start, end in zip((0, *positions), (*positions, None), strict=True))
+
+
+def joiner_positions(text: str, structure: re.Pattern[str]) -> list[int]:
+    """Return the ends of the first characters of all reserved texts, also of those that are written with escapes."""
+    found = set(_first_characters(text, structure))
+    decodings: list[tuple[list[int], list[int]]] = []
+    while len(decodings) < _ESCAPE_LEVELS and (decoded := _decode_escapes(text)) is not None:
+        text, *ends = decoded
+        decodings.insert(0, (ends[0], ends[1]))
+        for position in _first_characters(text, structure):
+            for decoded_ends, written_ends in decodings:
+                index = bisect_right(decoded_ends, position) - 1
+                position += written_ends[index] - decoded_ends[index]
+            found.add(position)
+    return sorted(found)
+
+
+def _first_characters(text: str, structure: re.Pattern[str]) -> Iterator[int]:
+    """Yield the end of each match. Other threads can run between two blocks of a long text."""
+    for begin in range(0, len(text), _BLOCK):
         ends = (match.end() for match in structure.finditer(text, begin, begin + _BLOCK + _OVERLAP))
-        starts += takewhile((begin + _BLOCK).__ge__, ends)
-    return JOINER.join(text[start:end] for start, end in zip(starts, (*starts[1:], None), strict=True))
+        yield from takewhile((begin + _BLOCK).__ge__, ends)
+
+
+def _decode_escapes(text: str) -> tuple[str, list[int], list[int]] | None:
+    """Decode the escapes in a text. Returns None if it has none.
+
+    Returns the decoded text, and the ends of the escapes in both texts. Both lists begin with 0.
+    """
+    pieces: list[str] = []
+    decoded_ends, written_ends = [0], [0]
+    for match in _ESCAPE.finditer(text) if "\\" in text or "&" in text else ():
+        pieces += text[written_ends[-1] : match.start()], _decode_escape(match)
+        decoded_ends.append(decoded_ends[-1] + len(pieces[-2]) + len(pieces[-1]))
+        written_ends.append(match.end())
+    return ("".join(pieces) + text[written_ends[-1] :], decoded_ends, written_ends) if pieces else None
+
+
+def _decode_escape(match: re.Match[str]) -> str:
+    code = match[1] or match[2]
+    if code:
+        return chr(int(code, 16))
+    return html.unescape(match[0]) if match[0][0] == "&" else _CONTROL.get(match[0][1], match[0][1])
 
 
 def _restore(value: Any, structure: re.Pattern[str]) -> Any:
@@ -114,7 +183,7 @@ def _restore(value: Any, structure: re.Pattern[str]) -> Any:
 
 def _remove_joiners(text: str, structure: re.Pattern[str]) -> str:
     first, *rest = text.split(JOINER)
-    positions = {match.end() for match in structure.finditer(first + "".join(rest))}
+    positions = set(joiner_positions(first + "".join(rest), structure))
     pieces, position = [first], len(first)
     for piece in rest:
         pieces.append(piece if position in positions else JOINER + piece)
