@@ -126,13 +126,24 @@ class Code(StrEnum):
     """A tool with this name was already registered. This code appears only in the log."""
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return a suggestion for the end of an error message about an unknown name, or an empty string."""
+def nearest(name: str, known: Iterable[str], cutoff: float = 0.8) -> str | None:
+    """Return the most similar known name, or None. Upper and lower case, and the order of letters, may differ.
+
+    `cutoff` is the least similarity, from 0 to 1.
+    """
     from difflib import get_close_matches  # imported here because it is rarely needed
 
     by_lowercase = {one.lower(): one for one in known}
-    matches = get_close_matches(name.lower(), by_lowercase, 1, 0.8)
-    return f"; did you mean {by_lowercase[matches[0]]!r}?" if matches else ""
+    letters = sorted(name.lower())
+    matches = get_close_matches(name.lower(), by_lowercase, 1, cutoff)
+    matches += (one for one in by_lowercase if sorted(one) == letters)
+    return by_lowercase[matches[0]] if matches else None
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return a suggestion for the end of an error message about an unknown name, or an empty string."""
+    meant = nearest(name, known)
+    return f"; did you mean {meant!r}?" if meant else ""
 
 
 def check_names(where: str, given: Iterable[str], known: Iterable[str]) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 
 from streamtools.history.content import Content, part_of_url, read_content, signed_or_encrypted, string_at, text_in
 from streamtools.history.history_reader import HistoryReader, TurnDraft, read_call
+from streamtools.history.message_keys import refuse_misspelled_keys
 from streamtools.history.parts import ProviderItem, Thought, User
 from streamtools.json_values import Rejected, decode_json
 
@@ -34,6 +35,8 @@ def is_message(message: Mapping[str, Any]) -> bool:
 def read(message: Mapping[str, Any], reader: HistoryReader) -> None:
     """Add a message to the history of `reader`. Raises ValueError for a system message that is not allowed."""
     content = message.get("content")
+    if message["role"] != "activity":
+        refuse_misspelled_keys(message, "ag-ui")
     match message["role"]:
         case "system" | "developer":
             reader.add_system(text_in(read_content(content)))

@@ -17,6 +17,7 @@ from streamtools.history import responses_items as responses
 from streamtools.history.calls_in_text import close_answered_calls, results_as_text
 from streamtools.history.content import read_content, text_in
 from streamtools.history.history_reader import HistoryReader, TurnDraft, provider_item
+from streamtools.history.message_keys import refuse_misspelled_keys
 from streamtools.history.pairing import Unanswered, pair_results
 from streamtools.history.parts import Assistant, Message, Origin, ProviderItem, Results, System, User
 from streamtools.history.provider_view import (
@@ -89,10 +90,16 @@ def _read(message: Mapping[str, Any] | Message, reader: HistoryReader) -> None:
             reader.add_result(result)
     elif not isinstance(message, Mapping):
         raise ValueError(f"a message must be an object, got {type(message).__name__}")
-    elif ui.is_message(message):
-        ui.read(message, reader)
     elif ag_ui.is_message(message):
         ag_ui.read(message, reader)
+    else:
+        refuse_misspelled_keys(message)
+        _read_object(message, reader)
+
+
+def _read_object(message: Mapping[str, Any], reader: HistoryReader) -> None:
+    if ui.is_message(message):
+        ui.read(message, reader)
     elif interactions.is_step(message, reader):
         interactions.read(message, reader)
     elif "parts" in message and "content" not in message:

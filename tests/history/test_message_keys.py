@@ -1,0 +1,264 @@
+"""Misspelled keys in messages of all formats are refused, and keys of providers are not."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from streamtools.history import Assistant, Message, Results, System, User, read_messages, write_messages
+from streamtools.history.message_keys import _KEYS, _similar
+from streamtools.history.parts import CallResult, TextPart
+from tests.support.cases import cases
+
+MISSPELLED: list[dict[str, Any]] = [
+    {"role": "user", "contnt": "Hi"},
+    {"role": "user", "contents": "Hi"},
+    {"rol": "user", "content": "Hi"},
+    {"roel": "user", "content": "Hi"},
+    {"Role": "user", "content": "x"},
+    {"role": "user", "body": "Hi"},
+    {"role": "user", "text": "Hi"},
+    {"role": "user", "message": "Hi"},
+    {"role": "assistant", "toolCalls": [{"id": "1"}]},
+    {"role": "assistant", "content": None, "tool_cals": []},
+    {"role": "assistant", "tool_call": []},
+    {"role": "assistant", "content": "x", "toolcalls": []},
+    {
+        "role": "assistant",
+        "tool_calls": [{"id": "1", "type": "function", "functoin": {"name": "f", "arguments": "{}"}}],
+    },
+    {
+        "role": "assistant",
+        "tool_calls": [{"id": "1", "type": "function", "function": {"nmae": "f", "arguments": "{}"}}],
+    },
+    {
+        "role": "assistant",
+        "tool_calls": [{"id": "1", "type": "function", "function": {"name": "f", "argumnets": "{}"}}],
+    },
+    {"role": "assistant", "tool_calls": [{"id": "1", "typ": "function", "function": {"name": "f", "arguments": "{}"}}]},
+    {"role": "tool", "tool_call_di": "1", "content": "x"},
+    {"role": "tool", "toolCallId": "1", "content": "x"},
+    {"role": "tool", "tool_call_id": "1", "conten": "x"},
+    {"role": "user", "content": [{"type": "text", "txt": "Hi"}]},
+    {"role": "user", "content": [{"typ": "text", "text": "Hi"}]},
+    {"role": "user", "content": [{"type": "text", "content": "Hi"}]},
+    {"role": "user", "content": [{"type": "image_url", "imge_url": {"url": "x"}}]},
+    {"role": "user", "content": [{"type": "image_url", "image_url": {"ulr": "x"}}]},
+    {"role": "user", "content": [{"type": "image", "sorce": {"type": "base64"}}]},
+    {
+        "role": "user",
+        "content": [{"type": "image", "source": {"type": "base64", "media_typ": "image/png", "data": "x"}}],
+    },
+    {"role": "assistant", "content": [{"type": "tool_use", "id": "1", "name": "f", "inptu": {}}]},
+    {"role": "user", "content": [{"type": "tool_result", "tool_use_di": "1", "content": "x"}]},
+    {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "1", "contnt": "x"}]},
+    {"role": "user", "content": [{"txt": "hi"}]},
+    {"role": "assistant", "content": [{"tooluse": {"toolUseId": "1", "name": "f", "input": {}}}]},
+    {"role": "assistant", "content": [{"toolUse": {"toolUseID": "1", "name": "f", "input": {}}}]},
+    {"role": "user", "part": [{"text": "x"}]},
+    {"role": "user", "parts": [{"txt": "x"}]},
+    {"role": "model", "parts": [{"functionCal": {"name": "f"}}]},
+    {"role": "model", "parts": [{"functionCall": {"name": "f", "agrs": {}}}]},
+    {"role": "user", "parts": [{"inlineDta": {"mimeType": "x"}}]},
+    {"id": "1", "role": "user", "parts": [{"type": "text", "txt": "x"}]},
+    {"id": "1", "role": "user", "parts": [{"type": "file", "ulr": "x", "mediaType": "image/png"}]},
+    {"id": "1", "role": "user", "contnt": "x"},
+    {"id": "1", "role": "assistant", "content": "", "toolcalls": []},
+    {"id": "1", "role": "tool", "tool_callId": "1", "content": "x"},
+    {"id": "1", "role": "tool", "toolCalId": "1", "content": "x"},
+    {"type": "function_call", "call_idd": "1", "name": "f", "arguments": "{}"},
+    {"type": "function_call", "call_id": "1", "name": "f", "argument": "{}"},
+    {"type": "function_call_output", "call_id": "1", "outptu": "x"},
+    {"type": "user_input", "contnt": "x"},
+    {"typ": "function_call", "call_id": "1"},
+    {"role": "user", "content": "x", "image": ["abc"]},
+    {"role": "assistant", "content": "", "thinkng": "x"},
+    {"role": "assistant", "content": "x", "reasoning_contnet": "y"},
+    {"role": "assistant", "tool_plam": "x", "tool_calls": []},
+    {"role": "assistant", "content": "x", "refusl": "y"},
+]
+
+WRITTEN: list[dict[str, Any]] = [
+    {
+        "role": "assistant",
+        "content": "x",
+        "reasoning_content": "y",
+        "annotations": [],
+        "refusal": None,
+        "audio": None,
+        "function_call": None,
+        "tool_calls": None,
+    },
+    {
+        "role": "assistant",
+        "content": "x",
+        "reasoning_text": "y",
+        "reasoning_opaque": "z",
+        "context": {},
+        "provider_specific_fields": {},
+        "thinking_blocks": [],
+    },
+    {
+        "role": "assistant",
+        "tool_calls": [
+            {
+                "id": "1",
+                "index": 0,
+                "type": "function",
+                "function": {"name": "f", "arguments": "{}"},
+                "extra_content": {"google": {}},
+            }
+        ],
+        "context": {},
+    },
+    {
+        "role": "user",
+        "content": [
+            {"type": "text", "text": "x", "cache_control": {"type": "ephemeral"}},
+            {"type": "video_url", "video_url": {"url": "x"}},
+        ],
+    },
+    {
+        "role": "user",
+        "content": "x",
+        "cache_control": {},
+        "name": "n",
+        "metadata": {},
+        "timestamp": 1,
+        "user_id": 3,
+        "weight": 0,
+    },
+    {"role": "assistant", "audio": {"id": "x"}},
+    {"role": "assistant", "content": None},
+    {"role": "user", "content": ""},
+    {"role": "user"},
+    {"role": "tool", "tool_call_id": "1", "content": [{"city": "x", "txt": "y"}]},
+    {
+        "role": "assistant",
+        "content": "x",
+        "additional_kwargs": {},
+        "response_metadata": {},
+        "usage_metadata": {},
+        "invalid_tool_calls": [],
+    },
+    {
+        "role": "user",
+        "content": [
+            {
+                "type": "document",
+                "source": {"type": "text", "media_type": "text/plain", "data": "x"},
+                "title": "t",
+                "context": "c",
+                "citations": {"enabled": True},
+            }
+        ],
+    },
+    {
+        "role": "user",
+        "content": [{"type": "search_result", "source": "u", "title": "t", "content": [{"type": "text", "text": "x"}]}],
+    },
+    {
+        "role": "assistant",
+        "content": [{"type": "tool_use", "id": "1", "name": "f", "input": {"contnt": 1}, "caller": {}}],
+    },
+    {
+        "role": "assistant",
+        "content": [{"type": "text", "text": "x", "citations": [{"type": "char_location", "cited_txt": "x"}]}],
+    },
+    {"id": "1", "role": "activity", "activityType": "x", "content": {"txt": 1}},
+]
+
+VENDOR_KEYS = [
+    *("reasoning", "reasoning_details", "reasoning_text", "reasoning_opaque", "reasoning_items", "thinking_blocks"),
+    *("cache_control", "annotations", "audio", "provider_specific_fields", "provider_options", "providerOptions"),
+    *("providerMetadata", "additional_kwargs", "response_metadata", "usage_metadata", "invalid_tool_calls"),
+    *("tool_call_chunks", "finish_reason", "stop_reason", "logprobs", "token_ids", "weight", "timestamp", "created_at"),
+    *("context", "citations", "video_url", "index", "metadata", "x_vendor"),
+]
+
+
+def test_a_misspelled_key_is_refused() -> None:
+    """The error names the message and the key. A similar key, or a missing content, is the reason."""
+    with cases() as case:
+        for message in MISSPELLED:
+            with case(json.dumps(message)):
+                with pytest.raises(ValueError, match=r"^message 1: .*'\w+' is unknown|has no role") as refused:
+                    read_messages([{"role": "user", "content": "Hi"}, message])
+                assert "did you mean" in str(refused.value) or "' is unknown" in str(refused.value)
+
+
+def test_other_keys_are_not_refused() -> None:
+    with cases() as case:
+        for message in WRITTEN:
+            with case(json.dumps(message)):
+                read_messages([message])
+
+
+def test_keys_of_providers_are_not_refused_at_any_place() -> None:
+    """In a message, in a part of its content and in a call."""
+    part: dict[str, Any] = {"type": "text", "text": "Hi"}
+    values: list[Any] = ["x", [], {"contnt": "x"}, None]
+    call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    with cases() as case:
+        for key in VENDOR_KEYS:
+            for value in values:
+                with case(f"{key}: {value!r}"):
+                    read_messages([{"role": "assistant", "content": [part], "tool_calls": [call], key: value}])
+                    read_messages([{"role": "assistant", "content": [part | {key: value}], "tool_calls": [call]}])
+                    read_messages([{"role": "assistant", "content": [part], "tool_calls": [call | {key: value}]}])
+
+
+def changed(value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield copies of a message in which one key of an object that the reader reads is misspelled."""
+    for place, key in list(places(value)):
+        for wrong in {key[:-1], key + key[-1], key[0] + key[2] + key[1] + key[3:]} - {key}:
+            copied = copy.deepcopy(value)
+            target = copied
+            for step in place:
+                target = target[step]
+            if len(wrong) > 3 and wrong not in target:
+                target[wrong] = target.pop(key)
+                yield f"{key} -> {wrong}", copied
+
+
+def places(value: Any, path: tuple[Any, ...] = (), form: str = "message") -> Iterator[tuple[tuple[Any, ...], str]]:
+    """Yield the path and the key of each known key with at least four letters."""
+    for at, item in enumerate(value) if isinstance(value, list) else [(None, value)]:
+        if isinstance(item, dict):
+            here = path if at is None else (*path, at)
+            for key, inner in item.items():
+                if key in _KEYS[form].split() and len(key) > 3:
+                    yield here, key
+                    if key in _KEYS:
+                        yield from places(inner, (*here, key), key)
+
+
+@pytest.mark.parametrize("format", ["openai", "anthropic", "gemini", "ollama", "bedrock", "cohere"])
+def test_each_key_of_each_format_may_not_be_misspelled(format: str) -> None:
+    """The history has a text, an image, a call and its result. No misspelling loses one of them silently."""
+    function = {"name": "look", "arguments": '{"city": "Oslo"}'}
+    call = read_messages([{"role": "assistant", "tool_calls": [{"id": "c1", "function": function}]}])[0]
+    assert isinstance(call, Assistant)
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+    history: list[Message] = [
+        System("Be kind."),
+        User([{"type": "text", "text": "Hi"}, image]),
+        Assistant(parts=(TextPart("I look."), *call.parts)),
+        Results((CallResult("native", "look", "18 °C", "c1"),)),
+    ]
+    messages = write_messages(history, format)
+    assert read_messages(messages)
+    with cases() as case:
+        for index, message in enumerate(messages):
+            for name, wrong in changed(message):
+                with case(f"{index}: {name}"), pytest.raises(ValueError, match=f"^message {index}: "):
+                    read_messages([*messages[:index], wrong, *messages[index + 1 :]])
+
+
+def test_a_long_key_is_not_compared() -> None:
+    assert _similar("content" * 9, "message") is None
+    assert _similar("contnt", "message") == "content"
