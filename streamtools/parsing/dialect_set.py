@@ -101,6 +101,7 @@ class DialectSet:
         `spaces` holds the white-space characters that may belong to the marker at the start of a message.
         """
         marker = owner.marker
+        in_code = in_code and not marker.first.isalpha()  # in code, a word is text
         self._entries.append(MarkerEntry(marker, (owner, dialect, 0), in_code))
         for count in range(1, owner.line_feeds + 1):
             self._entries.append(MarkerEntry(marker.after_space("\n" * count), (owner, dialect, count), in_code))

@@ -53,6 +53,19 @@ class Maybe:
     parts: tuple[str | Some | OneOf, ...]
 
 
+@dataclass(frozen=True)
+class Header:
+    """The text of a header: at most `most` of the `characters` and `tokens`.
+
+    The text holds no match of the regular expression `without`.
+    """
+
+    characters: str
+    tokens: tuple[str, ...]
+    without: str = "(?!)"
+    most: int = 96
+
+
 BLANKS = Some(r" \t", 0, 32)  # white space within a line
 SPACES = Some(r" \t\r\n", 0, 32)  # white space with line ends
 LINE_END = LineEnd()
@@ -65,7 +78,7 @@ TURN_ENDS: Final = (
 )
 """The tokens with which models end a message. A server may not remove them."""
 
-Part: TypeAlias = str | Some | LineEnd | OneOf | Maybe
+Part: TypeAlias = str | Some | LineEnd | OneOf | Maybe | Header
 PartPattern: TypeAlias = "Callable[[Part, Part | None], str]"
 """A function that returns the regular expression of a part. Its second argument is the part after it, or None."""
 Where: TypeAlias = Literal["anywhere", "line_start", "start", "after_call"]
@@ -256,6 +269,8 @@ def _followed(part: Part, following: Part | None, rest: str) -> str:
         return rf"(?:\r?\Z|\r?\n{_or_end(rest)})"
     if isinstance(part, Maybe):
         return f"(?:{partial_pattern(part.parts, '')})?{_or_end(rest)}"
+    if isinstance(part, Header):
+        return f"{complete(part)}(?:(?:{'|'.join(map(beginning, part.tokens))})\\Z|{_or_end(rest)})"
     if isinstance(part, OneOf):
         short = "".join(f"{beginning(word)}\\Z|" for word in part.words if len(word) > 1)
         return f"(?:{short}{complete(part, following)}{_or_end(rest)})"
@@ -309,6 +324,9 @@ def complete(part: Part, following: Part | None = None) -> str:
         return f"[{part.characters}]{{{part.least},{part.most}}}{'' if gives_back else '+'}"
     if isinstance(part, Maybe):
         return f"(?:{_joined(part.parts, complete)})?"
+    if isinstance(part, Header):
+        units = "|".join([f"[{part.characters}]", *map(re.escape, part.tokens)])
+        return f"(?:(?!{part.without})(?:{units})){{0,{part.most}}}"
     if isinstance(part, OneOf):
         return "(?:" + "|".join(map(re.escape, sorted(part.words, key=len, reverse=True))) + ")"
     return re.escape(part)

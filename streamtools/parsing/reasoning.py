@@ -27,7 +27,7 @@ from streamtools.parsing.call_events import CallEvents
 from streamtools.parsing.declared import Declared
 from streamtools.parsing.dialects import Opener, Tag
 from streamtools.parsing.json_scanner import JsonScanner
-from streamtools.parsing.markers import Group, Marker, Markers, OneOf, Part, Pattern, Search, any_partial
+from streamtools.parsing.markers import Group, Marker, Markers, OneOf, Part, Pattern
 from streamtools.parsing.reader import always, not_white_space
 from streamtools.parsing.span import Span
 
@@ -77,25 +77,20 @@ class ReasoningTags:
         prefilled = [*at_start, *(tag for tag in dialect_tags if tag.where != "start")]
         self.firsts = "".join(sorted({*(opening[0] for opening in TAGS), *(tag.marker.first for tag in at_start)}))
         ends = {tag: self.find_end(tag.closings, tag.before, (tag.closing_parts,)) for tag in at_start}
-        self._tags: list[tuple[Pattern, ReasoningEnd | None]] = [
-            *((Pattern(opening), self.find_end([closing])) for opening, closing in TAGS.items()),
-            *((Pattern(*tag.parts), end) for tag, end in ends.items()),
+        begun: list[tuple[Marker, ReasoningEnd | None]] = [
+            *((Marker((opening,)), self.find_end([closing])) for opening, closing in TAGS.items()),
+            *((tag.marker, end) for tag, end in ends.items()),
         ]
-        self._spaced = [(Pattern(" ", *tag.parts), end) for tag, end in ends.items() if dialect_tags[tag]]
-        # Closing tags without an opening tag. They are hidden.
-        self._strays = [(Pattern(closing), None) for closing in TAGS.values()]
+        spaced = [(tag.marker.after_space(" "), end) for tag, end in ends.items() if dialect_tags[tag]]
+        strays = [(Marker((closing,)), None) for closing in TAGS.values()]  # closing tags without an opening tag
+        self._tags, self._spaced = Markers(begun), Markers[ReasoningEnd | None](spaced)
+        self._tags_and_strays = Markers([*begun, *strays])
         self.any_closing = self.find_end(
             [*TAGS.values(), *(closing for tag in prefilled for closing in tag.closings)],
             [before for tag in prefilled for before in tag.before],
             [tag.closing_parts for tag in prefilled],
-            Pattern(OneOf((*TAGS, *(str(tag.parts[0]) for tag in prefilled if len(tag.parts) == 1)))),
+            Pattern(OneOf((*TAGS, *(str(tag.parts[0]) for tag in prefilled if len(tag.parts + tag.ahead) == 1)))),
         )
-
-    @cached_property
-    def _begins(self) -> Search:
-        """Matches a complete tag, or an incomplete tag at the end of the text."""
-        tags = (*self._tags, *self._strays, *self._spaced)
-        return re.compile(any_partial([pattern.parts for pattern, _ in tags])).match
 
     def find_end(
         self,
@@ -119,16 +114,11 @@ class ReasoningTags:
         Returns None if more text is needed to decide, and False if there is no tag. With `strays`, closing tags are
         also recognized, and their `ReasoningEnd` is None.
         """
-        if not ended and at < len(text) and self._begins(text, at) is None:  # Fast path: saves a dozen searches
-            return False
-        undecided = False
-        tags = self._spaced if text[at : at + 1] == " " else (*self._tags, *self._strays) if strays else self._tags
-        for pattern, closing in tags:
-            found = pattern.match(text, at, ended)
-            if found:
-                return found, closing
-            undecided = undecided or found is None
-        return None if undecided else False
+        if at == len(text):
+            return False if ended else None
+        tags = self._spaced if text[at] == " " else self._tags_and_strays if strays else self._tags
+        found = tags.match(text, at, ended)
+        return found and (found[1], found[0])
 
 
 class ReasoningEnd:

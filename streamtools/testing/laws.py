@@ -29,7 +29,7 @@ from streamtools.parsing import Parser, parse
 from streamtools.parsing.declared import Declared
 from streamtools.parsing.dialects import Dialect, choose_dialects
 from streamtools.parsing.dialects.neutralizing import restore
-from streamtools.parsing.markers import LineEnd, Maybe, OneOf
+from streamtools.parsing.markers import Header, LineEnd, Maybe, OneOf, Pattern
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
@@ -227,6 +227,8 @@ def may_become(text: str, parts: Parts) -> bool:
             return any(may_become(text, (word, *rest) if word else rest) for word in words)
         case Maybe(inner):
             return may_become(text, (*inner, *rest)) or may_become(text, rest)
+        case Header():
+            return Pattern(*parts).startswith(text)
     # `first` is a `Some`: from `least` to `most` of its characters
     run = re.compile(f"[{first.characters}]{{0,{first.most}}}").match(text)
     assert run is not None

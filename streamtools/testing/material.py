@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 from hypothesis import strategies as st
 
 from streamtools.parsing.dialects import Dialect, Opener
-from streamtools.parsing.markers import LineEnd, Maybe, OneOf, Part
+from streamtools.parsing.markers import Header, LineEnd, Maybe, OneOf, Part
 
 # Pieces of random texts
 
@@ -114,6 +114,8 @@ def _examples_of_part(part: Part) -> Sequence[str]:
             return words
         case Maybe(inner):
             return ["", *examples(inner)]
+        case Header():
+            return ("", " x")
     character = next(char for char in map(chr, range(9, 0x3000)) if re.fullmatch(f"[{part.characters}]", char))
     return [character * count for count in range(part.least, min(part.most, part.least + 1) + 1)]
 

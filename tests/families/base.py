@@ -25,7 +25,16 @@ class Either(NamedTuple):
     words: tuple[str, ...]
 
 
-Part: TypeAlias = str | Run | Either
+class Free(NamedTuple):
+    """The free text of a header: characters other than `others`, and `tokens`, but no match of `without`."""
+
+    others: str
+    tokens: tuple[str, ...]
+    without: str = "(?!)"
+    most: int = 96
+
+
+Part: TypeAlias = str | Run | Either | Free
 
 WORD = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 PROSE = ".,;:!?'()*/\\|"

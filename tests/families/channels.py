@@ -2,28 +2,63 @@
 
 from __future__ import annotations
 
-from tests.families.base import AFTER_WRAPPER, SPACES, Either, Family, Marker, Part, Run, Tag
+from collections.abc import Iterator
+
+from tests.families.base import AFTER_WRAPPER, SPACES, Either, Family, Free, Marker, Part, Run, Tag
 
 _GAP = Run(" \t", 0, 4)
 _HARMONY_WORD = Run("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.+/ \t-", 0, 24)
 _FORMAT: tuple[Part, ...] = (_GAP, Either(("<|constrain|>", "")), _HARMONY_WORD, "<|message|>")
-_CHANNEL: tuple[Part, ...] = (
-    "<|channel|>", Run("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_-", 1, 16),
-)  # fmt: skip
-_TO: tuple[Part, ...] = (Run(" \t", 1, 4), "to=")
-_WHO = Run(" \t\r\n<>|", 1, 96, others=True)
+_NAME = Run(" \t\r\n<>|", 0, 96, others=True)
+_BEFORE_JSON = Run(" \t\r\n<>|{", 1, 96, others=True)
+_TO_TOOL = r"\bto=(?!(?:assistant|user)(?![\w.-]))"
 _PEOPLE = Either(("assistant", "user"))
 _HARMONY_ENDS = ("<|call|>", "<|end|>", "<|return|>")
 _HARMONY_BEGINS = ("<|start|>", "<|channel|>")
-_STARTS: tuple[tuple[Part, ...], ...] = ((), ("<|start|>assistant",))
+_STARTS: tuple[tuple[Part, ...], ...] = (("<|channel|>",), ("<|start|>assistant",))
+_EARLY = Either((*_HARMONY_ENDS, "<|start|>"))
 
-_ANALYSIS = "<|channel|>analysis"
-_THOUGHTS: tuple[tuple[Part, ...], ...] = (
-    *((*start, _ANALYSIS, *_FORMAT) for start in _STARTS),
-    *((*start, *_CHANNEL, _GAP, _ANALYSIS, *_FORMAT) for start in _STARTS),
-    *((*start, _ANALYSIS, *_TO, _PEOPLE, *_FORMAT) for start in _STARTS),
-    ("<|start|>assistant", *_TO, _PEOPLE, _GAP, _ANALYSIS, *_FORMAT),
+
+def _free(without: str = "(?!)") -> Free:
+    return Free("\r\n<>|{", ("<|channel|>", "<|constrain|>"), without)
+
+
+_ANY, _NO_TOOL = _free(), _free(_TO_TOOL)
+_AFTER_CHANNEL = _free(f"{_TO_TOOL}|analysis|commentary|final")
+
+# Headers whose tokens a server has removed.
+_ASCII = "abcdefghijklmnopqrstuvwxyz"
+_PUNCTUATION = "!%&'()+,-./:;<=>?@[\\]^_`{|}~\x7f" + "".join(
+    map(chr, (*range(33), *range(0x80, 0xC0), *range(0x2000, 0x2100)))
 )
+_LETTER = Run(_PUNCTUATION, 1, 1, others=True)
+_NO_LOWER = Run(_PUNCTUATION.replace("{", "") + _ASCII, 1, 1, others=True)
+_OTHER = Run(_PUNCTUATION.replace(" ", ""), 1, 1)
+_WORDS = ("assistantanalysis", "assistantcommentary", "assistantfinal")
+_BEFORE_TOOL = ("analysis to=", "commentary to=", "final to=")
+_THOUGHTS_END = (*_HARMONY_BEGINS, *_WORDS, "assistant to=functions.", "commentary to=functions.")
+_KIND = (Run(" \t", 1, 4), Either(("json", "code")), Run(" \t", 1, 1, others=True))
+
+
+def _unmarked() -> Iterator[Marker]:
+    for end in (("{",), _KIND):
+        for to in ("assistant to=functions.", *(f"{word} to=" for word in _WORDS[:2])):
+            yield Marker((to, _BEFORE_JSON, *end))
+        for to in (*_BEFORE_TOOL, "to=functions."):
+            yield Marker((to, _BEFORE_JSON, *end), where="start")
+
+
+def _unmarked_tags() -> Iterator[Tag]:
+    yield Tag(("analysis", _LETTER), closings=_HARMONY_ENDS, before=_THOUGHTS_END, where="start")
+    yield Tag(("commentary", _LETTER), where="start")
+    yield Tag(("final", _NO_LOWER), where="start")
+    yield Tag((_WORDS[0], _LETTER), closings=_HARMONY_ENDS, before=_THOUGHTS_END)
+    yield Tag((_WORDS[0], _OTHER), closings=_HARMONY_ENDS, before=_THOUGHTS_END, where="start")
+    yield Tag((_WORDS[2], " "), where="start")
+    for word in _WORDS:
+        yield from (Tag((word, end), where="start") for end in ("\n", "\r\n", _OTHER))
+        yield Tag((word, _LETTER))
+
 
 _K3_ATTRIBUTES = Run("<", 0, 192, others=True)
 
@@ -38,7 +73,9 @@ FAMILY = Family(
             "<|start|>assistant to=f<|message|>", "<|start|>user<|message|>", "<|channel|>commentary to=user", "to=",
             "to=functions.f<|channel|>commentary<|message|>",
             "<|channel|>commentary to=f<|channel|>commentary<|message|>",
-            "<|channel|>final<|channel|>analysis<|message|>", "<|channel|>analysis to=user<|message|>",
+            "<|channel|>final<|channel|>analysis<|message|>", "<|channel|>analysis to=user<|message|>", "analysisWe",
+            "assistantfinal", "finalThe", "commentary to=functions.f json{}", "assistantcommentary to=f{", "assistant",
+            "<|channel|>commentary to=f<|channel|>analysis to=functions.f<|message|>", "<|channel|>-final?? code",
         ),
         "cohere_action_json": (
             "<|START_ACTION|>", "<|START_ACTION|>[", "<|START_ACTION|>\n{", "<|END_ACTION|>", "]<|END_ACTION|>", "<|ST",
@@ -57,12 +94,12 @@ FAMILY = Family(
     },
     markers={
         "harmony": (
-            *(Marker((*start, *_CHANNEL, *_TO, _WHO, *_FORMAT)) for start in _STARTS),
-            *(Marker((*start, *_CHANNEL, *_TO, _WHO, _GAP, *_CHANNEL, *_FORMAT)) for start in _STARTS),
-            Marker(("<|start|>assistant", *_TO, _WHO, _GAP, *_CHANNEL, *_FORMAT)),
-            Marker(("<|start|>assistant", *_TO, _WHO, *_FORMAT)),
-            Marker(("to=", _WHO, _GAP, *_CHANNEL, *_FORMAT), where="start"),
-            Marker(("<|start|>functions.", _WHO, *_TO, "assistant", _GAP, *_CHANNEL, *_FORMAT), kind="result"),
+            *(Marker((*start, _ANY, "to=", _NAME, _ANY, "<|message|>")) for start in _STARTS),
+            *(Marker((*start, _ANY, "to=", _BEFORE_JSON, _ANY, "{", SPACES, Either(('"', "}")))) for start in _STARTS),
+            *(Marker((*start, _ANY, "to=", _NAME, _ANY, _EARLY)) for start in _STARTS),
+            Marker(("to=", _NAME, _GAP, "<|channel|>", _ANY, "<|message|>"), where="start"),
+            Marker(("<|start|>functions.", _ANY, "<|message|>"), kind="result"),
+            *_unmarked(),
         ),
         "cohere_action_json": (
             *(Marker(("<|START_ACTION|>", SPACES, first)) for first in "[{"),
@@ -76,15 +113,22 @@ FAMILY = Family(
     },
     tags={
         "harmony": (
-            *(Tag(header, closings=_HARMONY_ENDS, before=_HARMONY_BEGINS) for header in _THOUGHTS),
-            *(Tag((*start, *_CHANNEL, *more, *_FORMAT)) for start in _STARTS for more in ((), (_GAP, *_CHANNEL))),
+            *(
+                Tag(
+                    (*start, _NO_TOOL, "analysis", _AFTER_CHANNEL, "<|message|>"),
+                    closings=_HARMONY_ENDS,
+                    before=_HARMONY_BEGINS,
+                )
+                for start in _STARTS
+            ),
+            *(Tag((*start, _NO_TOOL, "<|message|>")) for start in _STARTS),
+            *(Tag((*start, _NO_TOOL, _EARLY)) for start in _STARTS),
             Tag(("analysis", *_FORMAT), closings=_HARMONY_ENDS, before=_HARMONY_BEGINS, where="start"),
             *(Tag((word, *_FORMAT), where="start") for word in ("final", "commentary")),
-            *(Tag((*start, *_CHANNEL, *_TO, _PEOPLE, *_FORMAT)) for start in _STARTS),
-            *(Tag((*start, *_CHANNEL, *_TO, _PEOPLE, _GAP, *_CHANNEL, *_FORMAT)) for start in _STARTS),
-            Tag(("<|start|>assistant", *_TO, _PEOPLE, _GAP, *_CHANNEL, *_FORMAT)),
-            Tag(("<|start|>", Either(("assistant", "user", "system", "developer")), "<|message|>")),
+            Tag(("to=", _PEOPLE, _GAP, "<|channel|>", _NO_TOOL, "<|message|>"), where="start"),
+            Tag(("<|start|>", Either(("user", "system", "developer")), "<|message|>")),
             *(Tag((end,)) for end in _HARMONY_ENDS),
+            *_unmarked_tags(),
         ),
         "cohere_action_json": (
             Tag(

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from streamtools import parse
-from streamtools.testing.laws import steps
+from streamtools import coalesce, parse
+from streamtools.parsing.dialects import for_model
+from streamtools.testing.laws import feed, steps
 from tests.support.cases import together
-from tests.support.reading import Brief, call, error, read, thought, warning
+from tests.support.reading import Brief, brief, call, error, read, thought, warning
 
 ALIKE = warning("call_in_reasoning")
 UNCLOSED = warning("missing_close")
@@ -59,7 +60,7 @@ def test_a_harmony_call_ends_with_its_message(text: str, expected: list[Brief]) 
     {
         "cut in its header": ("a<|channel|>final", ["a"]),
         "a word at the start": ("final a", ["final a"]),
-        "no header at all": ("<|channel|>final x=1<|message|>a", ["<|channel|>final x=1<|message|>a"]),
+        "no header at all": ("<|channel|>final <x<|message|>a", ["<|channel|>final <x<|message|>a"]),
         "at the start a call": (" to=f<|channel|>final<|message|>{}", [call("f"), UNCLOSED]),
         "a space before what is no header": (" <|channel>x", [" <|channel>x"]),
     },
@@ -87,6 +88,127 @@ def test_analysis_may_begin_in_the_prompt() -> None:
 
     assert [thought("a"), "b"] == read(f"a<|end|>{START}<|channel|>final<|message|>b", **options)
     assert [thought("a"), f] == read(f"a{START}{F}", **options)
+
+
+FAULTY = {
+    "the same channel twice": ("<|channel|>commentary commentary to=functions.f<|message|>", f),
+    "glued": ("<|channel|>commentarycommentary to=functions.f json<|message|>", f),
+    "a channel before the header": ("<|channel|>commentary<|channel|>commentary to=functions.f<|message|>", f),
+    "three channels": (f"{TO_F}<|channel|>commentary<|channel|>commentary<|message|>", f),
+    "the header after a name": (f"{START}{TO_F} commentary to=functions.f json<|message|>", f),
+    "two recipients": ("<|channel|>commentary to=g<|channel|>commentary to=functions.f json<|message|>", f),
+    "a recipient, then another": (f"{START} to=g<|channel|>commentary to=functions.f<|message|>", f),
+    "a dash": ("<|channel|>-commentary to=functions.f<|message|>", f),
+    "question marks": ("<|channel|>commentary?? to=functions.f?? <|constrain|>json<|message|>", f),
+    "no token before the JSON": ("<|channel|>commentary to=functions.f <|constrain|>json", f),
+    "no type of the content either": (TO_F, f),
+    "no recipient": ("<|channel|>commentary to=<|constrain|>json<|message|>", error("missing_tool_name")),
+    "no recipient after the role": (f"{START}<|channel|>commentary to= <|message|>", error("missing_tool_name")),
+}
+"""Headers of calls that models write, and what a message after each of them is."""
+
+
+@together(("header", "expected"), FAULTY)
+@together("dialects", [("harmony",), "auto"])
+def test_a_faulty_header_of_a_call_is_read(header: str, expected: Brief, dialects: Any) -> None:
+    message = header + '{"a":1}<|call|>'
+    assert [expected] == read(message, dialects=dialects)
+    assert ["Hi.", expected] == read(f"<|channel|>final<|message|>Hi.<|end|>{message}", dialects=dialects)
+    assert [thought("Hm"), expected] == read(f"<|channel|>analysis<|message|>Hm<|end|>{message}", dialects=dialects)
+
+
+@together(
+    ("header", "reasons"),
+    {
+        "a dash before analysis": ("<|channel|>-analysis<|message|>", True),
+        "question marks after analysis": ("<|channel|>analysis??<|message|>", True),
+        "analysis is the last": ("<|channel|>final<|channel|>analysis <|constrain|>json<|message|>", True),
+        "analysis is the last word": (f"{START}<|channel|>final analysis code<|message|>", True),
+        "analysis twice": ("<|channel|>analysis<|channel|>analysis<|message|>", True),
+        "final is the last": ("<|channel|>analysis<|channel|>final<|message|>", False),
+        "final is the last word": ("<|channel|>analysis final<|message|>", False),
+        "only question marks": ("<|channel|>??<|message|>", False),
+        "another word": ("<|channel|>x=1 y<|message|>", False),
+        "nothing, then the message": ("<|channel|>final<|end|><|start|>assistant<|channel|>final<|message|>", False),
+        "a header, then the next": ("<|channel|>analysis<|start|>assistant<|channel|>final<|message|>", False),
+    },
+)
+@together("dialects", [("harmony",), "auto"])
+def test_the_last_channel_of_a_header_is_used(header: str, reasons: bool, dialects: Any) -> None:
+    expected = [thought("a"), "b"] if reasons else ["ab"]
+    assert expected == read(f"{header}a<|end|>b", dialects=dialects)
+
+
+def test_a_call_that_ends_in_its_header_is_an_error() -> None:
+    for end in ("<|call|>", "<|end|>", "<|start|>assistant<|channel|>final<|message|>"):
+        assert [error("unrecognised_tool_call"), "b"] == read(f"{TO_F} json{end}b", dialects=("harmony",))
+
+
+# Harmony without its tokens.
+
+DECLARED = [{"name": "f"}, {"name": "parse_json"}]
+UNMARKED_F = 'commentary to=functions.f json{"a":1}'
+HM = "analysisHm."
+
+UNMARKED: dict[str, tuple[str, list[Brief]]] = {
+    "a call": (UNMARKED_F, [f]),
+    "with the role": (f"assistant{UNMARKED_F}", [f]),
+    "code": ('commentary to=functions.f code{"a":1}', [f]),
+    "JSON on the next line": ('commentary to=functions.f json\n{"a":1}', [f]),
+    "no namespace": ('commentary to=f json{"a":1}', [f]),
+    "no type": ('commentary to=functions.f{"a":1}', [f]),
+    "no space before the type": ('commentary to=functions.fjson{"a":1}', [f]),
+    "in the channel analysis": ('analysis to=functions.f json{"a":1}', [f]),
+    "a name like a type": ('commentary to=functions.parse_json{"a":1}', [call("parse_json", a=1)]),
+    "the recipient first": ('to=functions.fcommentary json{"a":1}', [f]),
+    "the role and the recipient first": ('assistant to=functions.fcommentary json{"a":1}', [f]),
+    "reasoning and a call": (f"{HM}assistant{UNMARKED_F}", [thought("Hm."), f]),
+    "no role after reasoning": (f"{HM}{UNMARKED_F}", [thought("Hm."), f]),
+    "reasoning and the recipient": (f'{HM}assistant to=functions.fcommentary json{{"a":1}}', [thought("Hm."), f]),
+    "reasoning and an answer": (f"{HM}assistantfinalThe answer", [thought("Hm."), "The answer"]),
+    "an answer of a small letter": (f"{HM}assistantfinalfinally", [thought("Hm."), "finally"]),
+    "an answer after a space": (f"{HM}assistantfinal it is", [thought("Hm."), " it is"]),
+    "an answer after a line feed": (f"{HM}assistantfinal\n# It", [thought("Hm."), "\n# It"]),
+    "an answer in JSON": ('final{"a":1}', ['{"a":1}']),
+    "an answer in bold": ("final**a**", ["**a**"]),
+    "an answer in Chinese": ("final你好", ["你好"]),
+    "an empty answer": (f"{HM}assistantfinal", [thought("Hm.")]),
+    "reasoning twice": (f"{HM}assistantanalysisMore.assistantfinalHi", [thought("Hm.More."), "Hi"]),
+    "only an answer": ("finalThe answer", ["The answer"]),
+    "an answer with the role": ("assistantfinalThe answer", ["The answer"]),
+    "a preamble": (f"commentaryI look.assistant{UNMARKED_F}", ["I look.", f]),
+    "a preamble without a call": ("commentaryI look.assistantfinalIt is 5.", ["I look.It is 5."]),
+    "reasoning after a preamble": (f"commentaryI look.assistant{HM}", ["I look.", thought("Hm.")]),
+    "two calls": (f"{UNMARKED_F}assistant{UNMARKED_F}", [f, f]),
+    "a call and an answer": (f"{UNMARKED_F}assistantfinalHi", [f, "Hi"]),
+    "an unknown tool": ("commentary to=functions.g json{}", [call("g")]),
+    "JSON that is cut": ('commentary to=functions.f json{"a":', [error("truncated")]),
+    "a recipient that is cut": ("to=functions.f", [error("truncated")]),
+    "a header that is cut": ("commentary to=functions.f js", [error("truncated")]),
+    "JSON that is wrong": ("commentary to=functions.f json{x}\n\nHi", [error("invalid_json"), "\n\nHi"]),
+    "no JSON": ("analysis to=python code\nx = 1\n\nHi", [error("invalid_arguments"), "\nHi"]),
+    **{
+        f"{text!r} is text": (text, [text])
+        for text in (
+            "finally, it works", "final answer: 42", "final.", "final", "finals", "Final answer", "Analysis of data",
+            "analysis of data", "analysis: x", "analysis", "analysis's role", "analysis’s role", "final—it is",
+            "commentary on it", "commentary", "assistants", "assistant", "The assistantfinal and assistantanalysis.",
+            "Write `assistantfinalThe`.", "```\nanalysisWe.assistantfinalThe\n```\n", "So analysisWe and finalThe.",
+            "It said commentary to=functions.f json{} before.", "to=f json{}", "to=fun",
+        )
+    },
+}  # fmt: skip
+"""What servers stream that render the tokens as empty strings, and its events."""
+
+
+@together(("text", "expected"), UNMARKED)
+def test_harmony_without_its_tokens_is_read(text: str, expected: list[Brief]) -> None:
+    """If the caller names the dialect or the model. With other models, it is text."""
+    assert expected == read(text, dialects=("harmony",), tools=DECLARED)
+    events = brief(coalesce(feed(list(text), dialects=for_model("openai/gpt-oss-20b"), tools=DECLARED)))
+    assert expected == events
+    assert [text] == read(text, tools=DECLARED)
+    assert [text] == read(text, dialects=("hermes_json", "glm_xml"), tools=DECLARED)
 
 
 def test_a_result_that_the_model_writes_is_hidden() -> None:

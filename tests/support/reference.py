@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import NamedTuple
 
-from tests.families.base import Either, Part
+from tests.families.base import Either, Free, Part
 
 TAGS = {
     "<think>": "</think>",
@@ -38,12 +38,32 @@ def may_become(text: str, parts: tuple[Part, ...]) -> bool:
         if len(text) < len(first):
             return first.startswith(text)
         return text.startswith(first) and may_become(text[len(first) :], rest)
+    if isinstance(first, Free):
+        ends = list(_ends(first, text))
+        return ends[-1] == len(text) or any(may_become(text[end:], rest) for end in ends) or _ends_in(first, text, ends)
     length = 0
     while length < min(first.most, len(text)) and text[length] in first:
         length += 1
     if length == len(text):
         return True
     return any(may_become(text[count:], rest) for count in range(first.least, length + 1))
+
+
+def _ends(part: Free, text: str) -> Iterator[int]:
+    """Yield each index at which the free text may end."""
+    at, without = 0, re.compile(part.without)
+    yield at
+    for _ in range(part.most):
+        token = next((each for each in part.tokens if text.startswith(each, at)), "")
+        if without.match(text, at) or at == len(text) or not (token or text[at] not in part.others):
+            return
+        at += len(token) or 1
+        yield at
+
+
+def _ends_in(part: Free, text: str, ends: list[int]) -> bool:
+    """Return True if the text ends inside one of the tokens."""
+    return any(token.startswith(text[ends[-1] :]) for token in part.tokens)
 
 
 def begins_with(text: str, parts: tuple[Part, ...]) -> bool:
@@ -66,6 +86,9 @@ def _pattern(part: Part) -> str:
         return re.escape(part)
     if isinstance(part, Either):
         return "(?:" + "|".join(map(re.escape, part.words)) + ")"
+    if isinstance(part, Free):
+        units = "|".join([f"[^{re.escape(part.others)}]", *map(re.escape, part.tokens)])
+        return f"(?:(?!{part.without})(?:{units})){{0,{part.most}}}"
     return f"[{'^' * part.others}{re.escape(part.characters)}]{{{part.least},{part.most}}}"
 
 
@@ -79,6 +102,8 @@ def _examples(part: Part) -> tuple[str, ...]:
         return (part,)
     if isinstance(part, Either):
         return part.words
+    if isinstance(part, Free):
+        return ("", " x")
     character = next(each for each in part.characters + "x-!" if each in part)
     return tuple(character * count for count in range(part.least, min(part.most, part.least + 1) + 1))
 

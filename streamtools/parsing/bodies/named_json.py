@@ -279,18 +279,18 @@ class AddressedCall:
     def __init__(self, recipient: str, *, ends: tuple[str, ...], begins: tuple[str, ...]) -> None:
         """Configure the header and the tokens of a message. The header is the marker of the span.
 
-        `recipient` is a regular expression for the recipient in the header. Its first group is the name of the tool.
+        `recipient` is a regular expression for a recipient in the header. Its group is the name of the tool. The last
+        recipient is used.
         `ends` are tokens that end a message, and `begins` are tokens that begin the next message.
         """
-        self._recipient = re.compile(recipient).search
+        self._recipients = re.compile(recipient).findall
         self._tokens = (*ends, *begins)
         self._spaces_and_end = Pattern(SPACES, OneOf(ends))
         self._end, self._next = Pattern(OneOf(ends)), Pattern(OneOf(begins))
         self._closing = Closing(*ends, before=begins)
 
     def __call__(self, span: Span) -> Generator[None, None, None]:
-        found = self._recipient(span.marker)
-        span.set_name(found[1] if found else "")
+        span.set_name(["", *self._recipients(span.marker)][-1])
         char = yield from span.peek()
         code: Code | None = Code.TRUNCATED
         if char == "{":

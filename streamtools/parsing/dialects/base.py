@@ -86,10 +86,12 @@ class Tag:
 
     At the start of a message, one line feed before a tag that opens reasoning is always hidden.
     """
+    ahead: tuple[Part, ...] = ()
+    """The text that must follow the tag. It is not part of the tag."""
     marker: Marker = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "marker", Marker(self.parts, where=self.where, tag_parts=0))
+        object.__setattr__(self, "marker", Marker(self.parts, ahead=self.ahead, where=self.where, tag_parts=0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,7 +166,8 @@ class Dialect:
         reserved: object = self.reserved
         if isinstance(reserved, str):
             raise TypeError(f"`reserved` must be a tuple of strings, got {reserved!r}; write ({reserved!r},)")
-        forms = [opener.parts + opener.ahead for opener in self.openers] + [tag.parts for tag in self.tags]
+        owners: tuple[Opener | Tag, ...] = (*self.openers, *self.tags)
+        forms = [owner.parts + owner.ahead for owner in owners]
         entries = [(parts, pieces(parts)) for parts in forms]
         for head in entries:
             for long in entries:

@@ -92,7 +92,7 @@ def _without_shared_tags(dialect: Dialect, chosen: Iterable[Dialect]) -> Dialect
     openers = [pieces(opener.parts + opener.ahead) for each in chosen for opener in each.openers]
 
     def begins_opener(tag: Tag) -> bool:
-        parts = pieces(tag.parts)
+        parts = pieces(tag.parts + tag.ahead)
         return any(parts == opener[: len(parts)] for opener in openers)
 
     if not any(map(begins_opener, dialect.tags)):

@@ -10,29 +10,45 @@ A message that is a call contains JSON.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator, Iterator
+from typing import Any
 
+from streamtools.errors import Code
 from streamtools.json_values import compact
 from streamtools.parsing.bodies.json_bodies import json_calls
 from streamtools.parsing.bodies.named_json import GAP, NAME, AddressedCall, Identity, NamedCall, bare
 from streamtools.parsing.dialects.base import Dialect, Opener, Tag
 from streamtools.parsing.dialects.writing import name_and_json
-from streamtools.parsing.markers import BLANKS, LINE_END, SPACES, OneOf, Part, Some, Where
+from streamtools.parsing.markers import BLANKS, LINE_END, SPACES, Header, OneOf, Part, Some, Where
 from streamtools.parsing.span import Span
 
 # Parts of the headers of `harmony`. `_ENDS` are the tokens that end a message, `_BEGINS` those that begin a header.
 _ENDS = ("<|call|>", "<|end|>", "<|return|>")
 _BEGINS = ("<|start|>", "<|channel|>")
 _PADDING = Some(r" \t", 0, 4)
-_CONTENT_TYPE = (OneOf(("<|constrain|>", "")), Some(r"A-Za-z0-9_.+/ \t-", 0, 24))
-_MESSAGE: tuple[Part, ...] = (_PADDING, *_CONTENT_TYPE, "<|message|>")
-"""The end of a header: the type of the content, such as `json`, and the token before the content."""
-_CHANNEL: tuple[Part, ...] = ("<|channel|>", Some("A-Za-z_-", 1, 16))
-_ANALYSIS, _USER = "<|channel|>analysis", OneOf(("assistant", "user"))
-_TO: tuple[Part, ...] = (Some(r" \t", 1, 4), "to=")
-_TOOL = Some(r"^ \t\r\n<>|", 1, 96)  # the name of a tool
-_ROLES: tuple[tuple[Part, ...], ...] = ((), ("<|start|>assistant",))
-"""The first parts of a header. () because models often omit the role."""
+_TOOL = Some(r"^ \t\r\n<>|", 0, 96)  # the name of a tool, or "" in a faulty header
+_BEFORE_JSON = Some(r"^ \t\r\n<>|{", 1, 96)  # the name of a tool, if JSON follows it
+_TO_TOOL = r"\bto=(?!(?:assistant|user)(?![\w.-]))"
+_MESSAGE: tuple[Part, ...] = (_PADDING, OneOf(("<|constrain|>", "")), Some(r"A-Za-z0-9_.+/ \t-", 0, 24), "<|message|>")
+"""The end of a header that the prompt has begun: the type of the content, such as `json`, and a token."""
+
+
+def _header(without: str = "(?!)") -> Header:
+    """Return the part for any text in a header. Models repeat channels, and write punctuation around them."""
+    return Header(r"^\r\n<>|{", ("<|channel|>", "<|constrain|>"), without)
+
+
+_ANY, _NO_TOOL, _AFTER_CHANNEL = _header(), _header(_TO_TOOL), _header(rf"{_TO_TOOL}|analysis|commentary|final")
+
+# The words of headers without their tokens, because the server has removed the tokens.
+_WORDS = ("assistantanalysis", "assistantcommentary", "assistantfinal")
+# The first character of a message whose token is removed: a letter, a digit or Markdown, but no punctuation of prose.
+_LETTER = Some(r'A-Za-z0-9"*#$\u00c0-\u1fff\u2100-\U0010ffff', 1, 1)
+_NO_LOWER = Some(_LETTER.characters.replace("a-z", "{"), 1, 1)
+_OTHER = Some(f"^ {_LETTER.characters}", 1, 1)
+_BEFORE_TOOL = ("analysis to=", "commentary to=", "final to=")
+_END_REASONING = (*_BEGINS, *_WORDS, "assistant to=functions.", "commentary to=functions.")
 
 
 def harmony() -> Dialect:
@@ -40,22 +56,38 @@ def harmony() -> Dialect:
 
     The channel `analysis` contains reasoning, even if the recipient is the user. Other channels contain the answer. A
     message whose recipient is not the user is a call, in any channel. `functions.` before the name is the namespace of
-    the caller's tools. The built-in tools (`python`, `browser.search`) have no namespace. Source: the harmony response
-    format of openai/gpt-oss, and its chat template.
+    the caller's tools. The built-in tools (`python`, `browser.search`) have no namespace. Of several channels or
+    recipients in a header, the last one is used. Source: the harmony response format of openai/gpt-oss, its chat
+    template, and issues of inference servers about faulty headers.
 
     Tokens are also read inside code, because they directly follow the text of a message. If the last line of the text
     is code or a quote, the end of the message and the next call would otherwise be read as part of this code or quote.
+
+    Some servers remove the tokens, so that `assistantfinal` remains of a header. If the caller names this dialect,
+    these words are read too: `analysis` or `commentary` before a letter at the start of a message, `final` before
+    anything but a lower-case letter, and in an answer only after `assistant`.
     """
-    message = AddressedCall(r"to=(?:functions\.)?([^ \t\r\n<>|]+)", ends=_ENDS, begins=_BEGINS)
-    result: tuple[Part, ...] = ("<|start|>functions.", _TOOL, *_TO, "assistant", _PADDING, *_CHANNEL, *_MESSAGE)
+    message = AddressedCall(r"\bto=(?:functions\.)?([^ \t\r\n<>|]+?)(?:\?\?)?(?=[\s<]|$)", ends=_ENDS, begins=_BEGINS)
+    roles: tuple[tuple[Part, ...], ...] = (("<|channel|>",), ("<|start|>assistant",))
+    end_of_header = OneOf((*_ENDS, "<|start|>"))
+    reasoning: dict[str, Any] = {"closings": _ENDS, "before": _BEGINS}
+    without_tokens: dict[str, Any] = {"closings": _ENDS, "before": _END_REASONING, "auto": False}
     return Dialect(
         id="harmony",
         openers=(
-            *(Opener(header, message, tag_parts=header.index(_TOOL) + 1) for header in _headers(_TOOL)),
-            Opener(("<|start|>assistant", *_TO, _TOOL, *_MESSAGE), message, tag_parts=4),
+            *(
+                Opener((*role, _ANY, "to=", name, _ANY, *end), body, ahead=ahead, tag_parts=4)
+                for role in roles
+                for name, end, body, ahead in (
+                    (_TOOL, ("<|message|>",), message, ()),
+                    (_BEFORE_JSON, (), message, ("{", SPACES, OneOf(('"', "}")))),
+                    (_TOOL, (), _end_early, (end_of_header,)),
+                )
+            ),
             # The prompt may contain the beginning of the header, such as `<|start|>assistant`.
-            Opener((*_TO[1:], _TOOL, _PADDING, *_CHANNEL, *_MESSAGE), message, where="start", tag_parts=0),
-            Opener(result, message.result, kind="result"),
+            Opener(("to=", _TOOL, _PADDING, "<|channel|>", _ANY, "<|message|>"), message, where="start", tag_parts=0),
+            Opener(("<|start|>functions.", _ANY, "<|message|>"), message.result, kind="result"),
+            *_openers_without_tokens(),
         ),
         write_call=name_and_json(
             "<|start|>assistant to=functions.", "<|channel|>commentary json<|message|>", "<|call|>"
@@ -65,40 +97,61 @@ def harmony() -> Dialect:
         ),
         in_code="call",
         space_at_start=True,
-        reserved=(*_ENDS, *_BEGINS, "<|message|>", "<|constrain|>"),
+        reserved=(*_ENDS, *_BEGINS, "<|message|>", "<|constrain|>", *_WORDS, *_BEFORE_TOOL, "to=functions."),
         tags=(
-            *(Tag(header, closings=_ENDS, before=_BEGINS) for header in _reasoning_headers()),
-            *(Tag((*role, *_CHANNEL, *more, *_MESSAGE)) for role in _ROLES for more in ((), (_PADDING, *_CHANNEL))),
-            *(Tag(header) for header in _headers(_USER)),
+            *(Tag((*role, _NO_TOOL, "analysis", _AFTER_CHANNEL, "<|message|>"), **reasoning) for role in roles),
+            *(Tag((*role, _NO_TOOL, "<|message|>")) for role in roles),
+            *(Tag((*role, _NO_TOOL), ahead=(end_of_header,)) for role in roles),
+            Tag(("<|start|>", OneOf(("user", "system", "developer")), "<|message|>")),
             # The prompt may contain the beginning of these headers too.
-            Tag((*_TO[1:], _USER, _PADDING, *_CHANNEL, *_MESSAGE), where="start"),
-            Tag(("analysis", *_MESSAGE), closings=_ENDS, before=_BEGINS, where="start", auto=False),
+            Tag(("to=", OneOf(("assistant", "user")), _PADDING, "<|channel|>", _NO_TOOL, "<|message|>"), where="start"),
+            Tag(("analysis", *_MESSAGE), where="start", auto=False, **reasoning),
             *(Tag((channel, *_MESSAGE), where="start", auto=False) for channel in ("commentary", "final")),
-            Tag(("<|start|>", OneOf(("assistant", "user", "system", "developer")), "<|message|>")),
             *(Tag((end,)) for end in _ENDS),
+            # Headers without their tokens.
+            Tag(("analysis",), ahead=(_LETTER,), where="start", **without_tokens),
+            Tag(("commentary",), ahead=(_LETTER,), where="start", auto=False),
+            Tag(("final",), ahead=(_NO_LOWER,), where="start", auto=False),
+            Tag((_WORDS[0],), ahead=(_LETTER,), **without_tokens),
+            Tag((_WORDS[0],), ahead=(_OTHER,), where="start", **without_tokens),
+            *(Tag((word,), ahead=(_LETTER,), auto=False) for word in _WORDS[1:]),
+            *(Tag((word,), ahead=(_OTHER,), where="start", auto=False) for word in _WORDS[1:]),
+            Tag((_WORDS[2],), ahead=(Some(" ", 1, 1),), where="start", auto=False),
+            *(Tag((word,), ahead=(LINE_END,), where="start", auto=False) for word in _WORDS),
         ),
         notes="Send a message of the commentary channel to the tool. Its content is one JSON object.",
     )
 
 
-def _reasoning_headers() -> Iterator[tuple[Part, ...]]:
-    """Yield the headers of reasoning. Of two channels, the last one is used. The recipient may be the user."""
-    for role in _ROLES:
-        yield (*role, _ANALYSIS, *_MESSAGE)
-        yield (*role, *_CHANNEL, _PADDING, _ANALYSIS, *_MESSAGE)
-        yield (*role, _ANALYSIS, *_TO, _USER, *_MESSAGE)
-    yield ("<|start|>assistant", *_TO, _USER, _PADDING, _ANALYSIS, *_MESSAGE)
+def _openers_without_tokens() -> Iterator[Opener]:
+    """Yield the openers of calls in headers without tokens, such as `commentary to=functions.get_weather json`."""
+    places: dict[str, Where] = dict.fromkeys(
+        ("assistant to=functions.", *(f"{word} to=" for word in _WORDS[:2])), "anywhere"
+    )
+    places |= dict.fromkeys((*_BEFORE_TOOL, "to=functions."), "start")
+    kind = (Some(r" \t", 1, 4), OneOf(("json", "code")))
+    for to, where in places.items():
+        header = (to, _BEFORE_JSON)
+        for parts, ahead in ((header, "{"), ((*header, *kind), Some(r"^ \t", 1, 1))):
+            yield Opener(parts, _read_without_tokens, ahead=(ahead,), where=where, auto=False, tag_parts=1)
 
 
-def _headers(recipient: Part) -> tuple[tuple[Part, ...], ...]:
-    """Return the headers of a message to `recipient`, which follows the channel, or precedes it after the role.
+def _read_without_tokens(span: Span) -> Generator[None, None, None]:
+    """Read a call whose header has lost its tokens. So the channel or the type of the content may follow the name."""
+    name = span.marker.partition("to=")[2].split()[0].removeprefix("functions.")
+    if name not in span.declared:
+        shorter = _end_of_name("", name)
+        name = shorter if shorter in span.declared or not span.declared.names else name
+    return bare(NamedCall(identify=lambda word, declared: Identity(name)), "assistant")(span)
 
-    Models also write the channel twice, before and after the recipient.
-    """
-    after_channel = [(*role, *_CHANNEL, *_TO, recipient) for role in _ROLES]
-    in_role = ("<|start|>assistant", *_TO, recipient)
-    before_channel = [(*header, _PADDING, *_CHANNEL) for header in (*after_channel, in_role)]
-    return tuple((*header, *_MESSAGE) for header in (*after_channel, *before_channel))
+
+_end_of_name = re.compile(r"(?<=.)(?:analysis|commentary|final)?(?:json|code)?$").sub
+
+
+def _end_early(span: Span) -> Generator[None, None, None]:
+    """Report a call whose message ends in its header."""
+    span.close(Code.UNRECOGNISED_TOOL_CALL)
+    yield from ()
 
 
 def inkling() -> Dialect:
