@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import takewhile
-from typing import Final, Generic, Literal, TypeAlias, TypeVar
+from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar, get_args
 
 T = TypeVar("T")
 Search: TypeAlias = Callable[..., re.Match[str] | None]
@@ -44,6 +44,9 @@ class OneOf:
     """One of several literals: the longest literal that matches. One of the literals may be empty."""
 
     words: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        check_tuple("`words` of OneOf", self.words, str)
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,16 @@ TURN_ENDS: Final = (
 """The tokens with which models end a message. A server may not remove them."""
 
 Part: TypeAlias = str | Some | LineEnd | OneOf | Maybe | Header
+
+
+def check_tuple(name: str, value: object, kind: Any) -> None:
+    """Raise TypeError unless `value` is a tuple of objects of the type `kind`, which may be `Part`."""
+    if not isinstance(value, tuple) or not all(isinstance(each, kind) for each in value):
+        advice = f"; write ({value!r:.80},)" if isinstance(value, kind) else ""
+        kinds = "texts and other parts" if kind is Part else f"{kind.__name__} objects"
+        raise TypeError(f"{name} must be a tuple of {kinds}, got {value!r:.80}{advice}")
+
+
 PartPattern: TypeAlias = "Callable[[Part, Part | None], str]"
 """A function that returns the regular expression of a part. Its second argument is the part after it, or None."""
 Where: TypeAlias = Literal["anywhere", "line_start", "start", "after_call"]
@@ -117,8 +130,12 @@ class Marker:
     tag_parts: int | None = None
 
     def __post_init__(self) -> None:
-        if not self.parts or not isinstance(self.parts[0], str) or not self.parts[0]:
-            raise ValueError(f"a marker must begin with a literal, got {self.parts!r}")
+        check_tuple("`parts` of a marker", self.parts, Part)
+        check_tuple("`ahead` of a marker", self.ahead, Part)
+        if self.where not in get_args(Where):
+            raise ValueError(f"`where` must be one of {', '.join(map(repr, get_args(Where)))}, got {self.where!r}")
+        if not self.parts or not isinstance(self.parts[0], str) or "" in self.parts + self.ahead:
+            raise ValueError(f"a marker must begin with a literal, got {self.parts!r}; no part may be empty")
         *before, last = self.parts + self.ahead
         for end in [word or before[-1] for word in last.words] if isinstance(last, OneOf) else [last]:
             if not isinstance(end, str | LineEnd) and not (isinstance(end, Some) and end.least == end.most == 1):
@@ -193,6 +210,7 @@ class Pattern:
     """A sequence of parts, matched while text arrives. It is compiled on first use."""
 
     def __init__(self, *parts: Part) -> None:
+        check_tuple("a Pattern", parts, Part)
         self.parts = parts
 
     @cached_property

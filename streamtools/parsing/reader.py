@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Generator, Iterable
 from functools import cached_property
-from typing import TypeAlias, cast
+from typing import TypeAlias, TypeVar, cast
 
 from streamtools.parsing.markers import SPACES, TURN_ENDS, Marker, Maybe, Part, Pattern, Search
 
@@ -51,6 +51,8 @@ class Closing:
         before a blank line is also an end.
         """
         self._ends, self._before = list(map(_marker, ends)), list(map(_marker, before))
+        if not (self._ends or self._before or blank_line):
+            raise ValueError("a Closing needs an end, such as Closing('END')")
         self._line_feed, self._blank_line = line_feed, blank_line
         self.last = Pattern(*([Maybe(("\n",))] if line_feed else []), *last, SPACES) if last else None
 
@@ -117,6 +119,18 @@ class Word:
     def __init__(self, characters: str, most: int = 256) -> None:
         self.partial = matcher(f"[{characters}]{{{most}}}()|[{characters}]{{0,{most - 1}}}+(?:\\Z|())")
         """Matches the word at a position. A group matches if the text after it cannot extend the word."""
+
+
+T = TypeVar("T", "Pattern", "Closing", "Word")
+
+
+def _as(kind: type[T], given: str | T) -> T:
+    """Return the object that a grammar has passed to a read, or the object for a text."""
+    if isinstance(given, kind):
+        return given
+    if not isinstance(given, str):
+        raise TypeError(f"expected a str or a {kind.__name__}, got {given!r}")
+    return kind(given)
 
 
 def matcher(pattern: str) -> Callable[[str, int], re.Match[str]]:
@@ -259,8 +273,9 @@ class Reader:
                 return False
             yield
 
-    def accept(self, pattern: Pattern) -> Generator[None, None, bool]:
+    def accept(self, pattern: str | Pattern) -> Generator[None, None, bool]:
         """Read `pattern` if it matches at the current position. Return whether it matched."""
+        pattern = _as(Pattern, pattern)
         while True:
             match = pattern.final if self.ended else pattern.partial
             found = match(self.text, self.at)
@@ -273,10 +288,11 @@ class Reader:
             yield
             self.waits = None
 
-    def choose(self, *patterns: Pattern) -> Generator[None, None, int]:
+    def choose(self, *patterns: str | Pattern) -> Generator[None, None, int]:
         """Read the first of `patterns` that matches at the current position. Return its index, or -1 for no match."""
+        tags = [_as(Pattern, pattern) for pattern in patterns]
         while True:
-            for index, pattern in enumerate(patterns):
+            for index, pattern in enumerate(tags):
                 match = pattern.final if self.ended else pattern.partial
                 found = match(self.text, self.at)
                 if found is not None and found.lastindex:
@@ -286,12 +302,12 @@ class Reader:
                     self.waits = pattern.partial
                     break
             else:
-                yield from self._find_turn_end(lambda text: any(text and tag.startswith(text) for tag in patterns))
+                yield from self._find_turn_end(lambda text: any(text and tag.startswith(text) for tag in tags))
                 return -1
             yield
             self.waits = None
 
-    def expect(self, pattern: Pattern, *others: Pattern) -> Generator[None, None, int]:
+    def expect(self, pattern: str | Pattern, *others: str | Pattern) -> Generator[None, None, int]:
         """Read `pattern`, or match one of `others` without reading it. Return its index, or -1 for no match."""
         place = self.place
         found = yield from self.choose(pattern, *others)
@@ -299,9 +315,9 @@ class Reader:
             self.go_back(place)
         return found
 
-    def word(self, word: Word) -> Generator[None, None, str]:
-        """Read and return the word at the current position. Return "" if there is none."""
-        partial = word.partial
+    def word(self, word: str | Word) -> Generator[None, None, str]:
+        """Read and return the word at the current position. Return "" if there is none. A str holds its characters."""
+        partial = _as(Word, word).partial
         while True:
             begin = self.at
             found = partial(self.text, begin)
@@ -312,11 +328,12 @@ class Reader:
             yield
             self.waits = None
 
-    def content(self, closing: Closing, take: Callable[[str], None]) -> Generator[None, None, bool]:
+    def content(self, closing: str | Closing, take: Callable[[str], None]) -> Generator[None, None, bool]:
         """Pass the text before the next `closing` to `take`, and read the closing. Return whether it was found.
 
         While the generator is paused, the caller may pass text without the beginning of a closing directly to `take`.
         """
+        closing = _as(Closing, closing)
         search = closing.search
         while True:
             found = search(self.text, self.at)
@@ -347,8 +364,9 @@ class Reader:
             yield
             self.find_change, self.take, self.waits = always, None, None
 
-    def until(self, closing: Closing) -> Generator[None, None, bool]:
+    def until(self, closing: str | Closing) -> Generator[None, None, bool]:
         """Read up to the end of the next `closing`. Return False if the stream ended first."""
+        closing = _as(Closing, closing)
         while True:
             found = closing.search(self.text, self.at)
             if found is None:

@@ -357,7 +357,7 @@ class Span(Reader):
                 return
             yield
 
-    def recover_at(self, closing: Closing) -> Generator[None, None, bool]:
+    def recover_at(self, closing: str | Closing) -> Generator[None, None, bool]:
         """After broken JSON, read up to the end of the next `closing`. Returns False if the stream ends first.
 
         The search begins at the most recent JSON string, because the closing may be in that string if a quote is

@@ -28,7 +28,7 @@ def test_auto_adds_all_dialects_that_are_not_named() -> None:
     token = replace(house, openers=(Opener(("<|call|>", SPACES), json_calls("<|end|>"), ahead=("{",)),))
     reported = parse('So <|call|>{"name":"a"}<|end|> and <|start|>assistant<|message|>on', dialects=[token, "auto"])
     assert (["house"], "So  and on") == ([call.dialect for call in reported.calls], reported.content)
-    with pytest.raises(TypeError, match="must be a tuple of strings"):
+    with pytest.raises(TypeError, match="must be a tuple of str"):
         replace(house, reserved="@call")  # type: ignore[arg-type]
     assert ["house", "functools_list"] == [
         call.dialect for call in parse('###:{"name":"a"}\nfunctools[{"name":"b"}]', dialects=[house, "auto"]).calls

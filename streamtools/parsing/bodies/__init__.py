@@ -169,6 +169,8 @@ def text_calls(close: str, read: Callable[[str], tuple[str, Mapping[str, Any]]])
     from streamtools.parsing.bodies.values import Value  # imported here to keep `import streamtools` fast
 
     end = Closing(close)
+    if not callable(read):
+        raise TypeError(f"`read` of text_calls must be a function of the text of a call, got {read!r}")
 
     def body(span: Span) -> Generator[None, None, None]:
         pieces: list[str] = []

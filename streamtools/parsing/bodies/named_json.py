@@ -19,17 +19,17 @@ from streamtools.parsing.markers import SPACES, OneOf, Pattern, Some
 from streamtools.parsing.reader import Closing, Word
 from streamtools.parsing.span import Body, Span
 
-_NAME_CHARACTERS = r"^ \t\r\n<>{}\[\]\"`"  # all characters except these
-NAME = Some(_NAME_CHARACTERS, 1, 96)
+NAME_CHARACTERS = r"^ \t\r\n<>{}\[\]\"`"  # all characters except these
+NAME = Some(NAME_CHARACTERS, 1, 96)
 """The name in a marker. Most providers allow 64 characters. A higher limit would delay text that looks like a name."""
 PROSE = r".,;:!?'()*/\\|"
 """Punctuation that often follows a marker in prose about the marker. No name begins with one of these."""
-WORD_FIRST = Some(_NAME_CHARACTERS + PROSE, 1, 1), Some(_NAME_CHARACTERS, 0, 95)
+WORD_FIRST = Some(NAME_CHARACTERS + PROSE, 1, 1), Some(NAME_CHARACTERS, 0, 95)
 """A name that does not begin with punctuation."""
 GAP = Some(r" \t\r\n", 0, 4)
 """White space between the tags of a marker. A higher limit would delay text that looks like the marker."""
 
-_WORD = Word(_NAME_CHARACTERS, 256)
+_WORD = Word(NAME_CHARACTERS, 256)
 _FENCE = Pattern("```")
 _FENCE_LABEL = Word("A-Za-z", 16)
 _NULL = Pattern("null")
@@ -64,6 +64,7 @@ class NamedCall:
         fenced: bool = False,
         type_word: str = "",
         identify: Callable[[str, Declared], Identity | None] = plain_name,
+        word: Word = _WORD,
     ) -> None:
         """Configure the tags around the name.
 
@@ -74,7 +75,9 @@ class NamedCall:
           separator.
         - `identify`: a function that reads the name from the word before the arguments. It returns None if the word
           names no tool.
+        - `word`: the word before the arguments.
         """
+        self._word = word
         self._name_tag, self._separator = (name_tag, Pattern(name_tag)), (separator, Pattern(separator))
         self._id_tag = Pattern(id_tag) if id_tag else None
         self._optional = optional
@@ -90,7 +93,7 @@ class NamedCall:
         if not (yield from self._read_literal(span, *self._name_tag)):
             return self._missing(span, self._name_tag[0])
         yield from span.peek()
-        word = yield from span.word(_WORD)
+        word = yield from span.word(self._word)
         yield from span.peek()
         if self._id_tag is not None and (yield from span.accept(self._id_tag)):
             yield from span.peek()
@@ -103,7 +106,7 @@ class NamedCall:
         if self._type_word and word == self._type_word and (char := (yield from span.peek())) not in _BEGINS_JSON:
             if not char:
                 return Code.TRUNCATED
-            word = yield from span.word(_WORD)
+            word = yield from span.word(self._word)
         identity = self._identify(word, span.declared)
         if identity is None:
             return Code.UNRECOGNISED_TOOL_CALL

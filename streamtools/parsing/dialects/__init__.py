@@ -42,7 +42,7 @@ dialect has a bug.
 
 from __future__ import annotations
 
-from streamtools.parsing.dialects.base import Dialect, NearMiss, Opener, Tag
+from streamtools.parsing.dialects.base import Dialect, NearMiss, Opener, Tag, named_json
 from streamtools.parsing.dialects.choosing import (
     ByName,
     Dialects,
@@ -60,5 +60,5 @@ from streamtools.parsing.dialects.table import DIALECTS, TAUGHT_DIALECTS
 __all__ = [
     "DIALECTS", "MODELS", "TAUGHT_DIALECTS", "ByName", "Dialect", "Dialects", "ModelFamily", "NearMiss", "Opener",
     "Tag", "auto_as_near_misses", "choose_dialects", "dialects_for", "enabled_dialects", "families_for", "for_model",
-    "hash_marker", "is_default", "others_as_near_misses", "tilde_fence",
+    "hash_marker", "is_default", "named_json", "others_as_near_misses", "tilde_fence",
 ]  # fmt: skip

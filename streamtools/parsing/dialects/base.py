@@ -15,8 +15,9 @@ from typing import Any, Final, Literal
 
 from streamtools.json_values import compact
 from streamtools.parsing.dialects.neutralizing import structure_pattern
-from streamtools.parsing.dialects.writing import write_response
-from streamtools.parsing.markers import TURN_ENDS, Marker, Part, Some, Where
+from streamtools.parsing.dialects.writing import name_and_json, write_response
+from streamtools.parsing.markers import TURN_ENDS, Marker, OneOf, Part, Some, Where, check_tuple
+from streamtools.parsing.reader import Word
 from streamtools.parsing.span import Body
 
 ALONE = "A call is the whole answer: nothing comes before it."
@@ -60,6 +61,8 @@ class Opener:
     marker: Marker = field(init=False)
 
     def __post_init__(self) -> None:
+        if not callable(self.body):
+            raise TypeError(f"`body` of an Opener must be a grammar, such as json_calls('END'), got {self.body!r}")
         tag_parts = self.tag_parts if self.kind == "call" else 0
         marker = Marker(self.parts, ahead=self.ahead, where=self.where, not_after=self.not_after, tag_parts=tag_parts)
         object.__setattr__(self, "marker", marker)
@@ -163,9 +166,10 @@ class Dialect:
     def __post_init__(self) -> None:
         if not self.id:
             raise ValueError("`id` of a dialect is empty; give it a name")
-        reserved: object = self.reserved
-        if isinstance(reserved, str):
-            raise TypeError(f"`reserved` must be a tuple of strings, got {reserved!r}; write ({reserved!r},)")
+        if not callable(self.write_call) or not callable(self.write_result):
+            raise TypeError("`write_call` and `write_result` of a dialect must be functions that return a text")
+        for name, kind in (("openers", Opener), ("tags", Tag), ("near", NearMiss), ("reserved", str)):
+            check_tuple(f"`{name}` of a dialect", getattr(self, name), kind)
         owners: tuple[Opener | Tag, ...] = (*self.openers, *self.tags)
         forms = [owner.parts + owner.ahead for owner in owners]
         entries = [(parts, pieces(parts)) for parts in forms]
@@ -207,6 +211,28 @@ class Dialect:
         """True if a prompt can teach this dialect: its calls contain no tokens of a chat template."""
         example = self.write_call("f", {"a": "b"})
         return not ("<|" in example or "<\uff5c" in example or structure_pattern(()).search(example))
+
+
+def named_json(id: str, before: str, between: str = "", after: str = "", **fields: Any) -> Dialect:
+    """Return a dialect whose calls have the name in the marker, and then the JSON of the arguments.
+
+    A call is `before`, the name, `between`, a JSON object and `after`: `named_json("house", "CALL(", ")", "END")` reads
+    and writes `CALL(now){"zone": "UTC"}END`. White space may stand between these. If `after` is empty, a call ends with
+    its JSON. `fields` are other fields of `Dialect`. Raises ValueError if `before` is empty, or if the name cannot be
+    distinguished from `between`.
+    """
+    from streamtools.parsing.bodies import named_json as forms  # imported here to keep `import streamtools` fast
+
+    begin, separator, end = before.strip(), between.strip(), after.strip()
+    if not begin or re.match(r"\w", between):
+        raise ValueError(f"`before` must have text, and `between` must not begin as a name: {before!r}, {between!r}")
+    characters = forms.NAME_CHARACTERS + re.escape(between[:1].strip())
+    call = forms.NamedCall(separator, word=Word(characters))
+    body = forms.Enclosed(call, begin, end) if end else forms.bare(call, begin)
+    tail = (separator, forms.GAP) if separator else ()
+    ahead = (Some(characters, 1, 96), forms.GAP, *tail, OneOf(("{", end)) if end else "{")
+    opener = Opener((begin, forms.GAP), body, ahead=ahead)
+    return Dialect(id, (opener,), name_and_json(before, between, after.rstrip()), **{"reserved": (begin,)} | fields)
 
 
 def pieces(parts: tuple[Part, ...]) -> list[Part]:
