@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 from streamtools.calls import NATIVE
 from streamtools.errors import Code
@@ -17,6 +16,16 @@ from streamtools.events import Call, Error, Matched, UIEvent, Warning
 _BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, float("inf"))
 """Upper bounds of the histogram of the time to first token, in seconds."""
 
+_COUNTERS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "requests": ("Requests that were answered.", ("kind", "status")),  # 499: the client disconnected
+    "calls": ("Calls, by dialect.", ("dialect",)),
+    "cut_calls": ("Calls that are incomplete because the answer ended in them.", ("dialect",)),
+    "near_misses": ("Texts that look like a call but are not.", ("dialect",)),
+    "errors": ("Errors in answers.", ("code", "dialect")),  # the dialect is "" if the error is not about a call
+    "rule_matches": ("Matches of text rules.", ("rule",)),
+}
+"""Maps the name of each counter to its description and its labels."""
+
 
 class Metrics:
     """The counters of one gateway since its start. `record` counts one event of an answer."""
@@ -24,37 +33,32 @@ class Metrics:
     def __init__(self) -> None:
         self.running = 0
         """The number of requests that are currently being answered."""
-        self.requests: Counter[tuple[str, int]] = Counter()
-        """The numbers of requests, by kind of endpoint and status. Status 499 means that the client disconnected."""
-        self.calls: Counter[str] = Counter()
-        """The numbers of calls, by dialect."""
-        self.errors: Counter[tuple[str, str]] = Counter()
-        """The numbers of errors, by code and by the dialect of the call. The dialect is "" for other errors."""
-        self.near_misses: Counter[str] = Counter()
-        """The numbers of texts that look like calls but are not, by dialect."""
-        self.cut_calls: Counter[str] = Counter()
-        """The numbers of calls that are incomplete because the answer ended in them, by dialect."""
-        self.rule_matches: Counter[str] = Counter()
-        """The numbers of matches of text rules, by rule."""
         self.leaks_prevented = 0
         """The number of texts that were kept from the client's user. The module's docstring defines them."""
+        self.counts = {name: Counter[tuple[str, ...]]() for name in _COUNTERS}
+        """For each counter, the numbers by the values of its labels."""
         self._first_tokens: Counter[float] = Counter()  # the numbers of answers, by upper bound of their bucket
         self._first_token_seconds = 0.0
+
+    def count(self, name: str, *labels: str) -> None:
+        """Add 1 to the counter `name`. `labels` are the values of its labels."""
+        self.counts[name][labels] += 1
 
     def record(self, event: UIEvent) -> None:
         match event:
             case Call(call):
-                self.calls[call.dialect] += 1
+                self.count("calls", call.dialect)
                 self.leaks_prevented += call.dialect != NATIVE
             case Error(call=call):
                 dialect = (event.dialect if call is None else call.dialect) or ""
-                self.errors[event.code, dialect] += 1
-                self.cut_calls[dialect] += event.code is Code.TRUNCATED
+                self.count("errors", event.code, dialect)
+                if event.code is Code.TRUNCATED:
+                    self.count("cut_calls", dialect)
                 self.leaks_prevented += call is None and event.raw is not None
             case Warning(Code.NEAR_MISS):
-                self.near_misses[event.dialect or ""] += 1
+                self.count("near_misses", event.dialect or "")
             case Matched(rule):
-                self.rule_matches[rule] += 1
+                self.count("rule_matches", rule)
             case Warning(Code.FORGED_RESULT):
                 self.leaks_prevented += 1
 
@@ -73,16 +77,8 @@ class Metrics:
             lines.extend(f"{name}{labels} {value:g}" for labels, value in samples)
 
         family("running", "gauge", "Requests that are being answered.", [("", self.running)])
-        counters: Sequence[tuple[str, str, tuple[str, ...], Counter[Any]]] = (
-            ("requests", "Requests that were answered.", ("kind", "status"), self.requests),
-            ("calls", "Calls, by dialect.", ("dialect",), self.calls),
-            ("cut_calls", "Calls that are incomplete because the answer ended in them.", ("dialect",), self.cut_calls),
-            ("near_misses", "Texts that look like a call but are not.", ("dialect",), self.near_misses),
-            ("errors", "Errors in answers.", ("code", "dialect"), self.errors),
-            ("rule_matches", "Matches of text rules.", ("rule",), self.rule_matches),
-        )
-        for name, about, label_names, counter in counters:
-            samples = [(_labels(label_names, key), count) for key, count in sorted(counter.items()) if count]
+        for name, (about, label_names) in _COUNTERS.items():
+            samples = [(_labels(label_names, values), count) for values, count in sorted(self.counts[name].items())]
             family(f"{name}_total", "counter", about, samples)
         family("leaks_prevented_total", "counter", "Calls and results hidden from users.", [("", self.leaks_prevented)])
         name = "first_token_seconds"
@@ -90,19 +86,18 @@ class Metrics:
         total = 0
         for bound in _BUCKETS:
             total += self._first_tokens[bound]
-            labels = _labels(("le",), "+Inf" if bound == float("inf") else f"{bound:g}")
+            labels = _labels(("le",), ("+Inf" if bound == float("inf") else f"{bound:g}",))
             lines.append(f"streamtools_gateway_{name}_bucket{labels} {total:g}")
         lines.append(f"streamtools_gateway_{name}_sum {self._first_token_seconds:g}")
         lines.append(f"streamtools_gateway_{name}_count {total}")
         return "\n".join(lines) + "\n"
 
 
-def _labels(names: tuple[str, ...], key: object) -> str:
-    """Return labels in Prometheus' text format. `key` is the value for one name, or a tuple with a value for each name.
+def _labels(names: Sequence[str], values: Sequence[str]) -> str:
+    """Return labels with these names and values in Prometheus' text format.
 
-    >>> _labels(("dialect",), 'a"b')
+    >>> _labels(("dialect",), ('a"b',))
     '{dialect="a\\\\"b"}'
     """
-    values = map(str, key if isinstance(key, tuple) else (key,))
     escaped = (value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"") for value in values)
     return "{" + ",".join(f'{name}="{value}"' for name, value in zip(names, escaped, strict=True)) + "}"

@@ -251,7 +251,7 @@ class _Gateway:
             await refused(request.scope, request.receive, send)
         finally:
             metrics.running -= 1
-            metrics.requests[kind, status] += 1
+            metrics.count("requests", kind, str(status))
 
     def _check_running(self) -> None:
         """Raise HTTPException if too many requests are being answered."""

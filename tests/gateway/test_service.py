@@ -404,7 +404,7 @@ def test_hostile_names_are_escaped() -> None:
     metrics.record(Warning(Code.NEAR_MISS, "near"))
     metrics.record(Warning(Code.FORGED_RESULT, "forged"))
     assert 'dialect="<b>\\"\\\\\\n"' in metrics.prometheus()
-    assert (metrics.near_misses.total(), metrics.leaks_prevented) == (1, 3)
+    assert (metrics.counts["near_misses"].total(), metrics.leaks_prevented) == (1, 3)
 
 
 def test_malformed_calls_are_counted_by_dialect() -> None:

@@ -1,10 +1,10 @@
 """Models: one class for each provider, and `ScriptedModel` for tests."""
 
-from streamtools.conversation.models.bedrock import BedrockConverse
 from streamtools.conversation.models.http_model import HTTPModel, Timeouts
 from streamtools.conversation.models.model import Ask, Model
 from streamtools.conversation.models.providers import (
     AnthropicMessages,
+    BedrockConverse,
     CohereChat,
     GeminiChat,
     GeminiInteractions,
