@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 from hypothesis import strategies as st
 
 from streamtools.parsing.dialects import Dialect, Opener
+from streamtools.parsing.dialects.base import ENDS_OF_TURN
 from streamtools.parsing.markers import Header, LineEnd, Maybe, OneOf, Part
 
 # Pieces of random texts
@@ -142,9 +143,10 @@ def markers(dialect: Dialect, tools: dict[str, tuple[str, ...]]) -> list[Parts]:
     for opener in openers(dialect, tools):
         whole = (*opener.parts, *opener.ahead)
         found += [whole if not count else ("\n" * count, *whole) for count in range(opener.line_feeds + 1)]
-    for tag in dialect.tags:
-        found += [tag.parts, *((closing,) for closing in (*tag.closings, *tag.before)), tag.closing_parts or tag.parts]
-        found += [("\n" * count, *tag.parts) for count in range(1, tag.line_feeds + 1)]
+    for tag in (*dialect.tags, *ENDS_OF_TURN):
+        whole = (*tag.parts, *tag.ahead)
+        found += [whole, *((closing,) for closing in (*tag.closings, *tag.before)), tag.closing_parts or whole]
+        found += [("\n" * count, *whole) for count in range(1, tag.line_feeds + 1)]
     return [*found, *((" ", *parts) for parts in found)] if dialect.space_at_start else found
 
 

@@ -9,6 +9,7 @@ _NAMED = Run("<>", 1, 160, others=True)
 _MARK = ("｜DSML｜", Run(" ", 0, 1))
 _WRAPPER = Either(("tool_calls", "function_calls", "calls"))
 
+_ATEM_START = "<|start|>assistant "
 _ATEM_ENDS = ("<|eom|>", "<|eot|>")
 _ATEM_NAME = Run(" \t\r\n<>|", 1, 128, others=True)
 
@@ -92,9 +93,9 @@ FAMILY = Family(
         "dots_xml": (Tag(("</dots_function_call>",)),),
         "minimax_m2_xml": (Tag(("</minimax:tool_call>",)),),
         "atem_xml": (
-            Tag(("to=self<|message|>",), closings=_ATEM_ENDS, where="start"),
+            Tag(("to=self<|message|>",), closings=_ATEM_ENDS, before=(_ATEM_START,), where="start"),
             Tag(("to=user<|message|>",), where="start"),
-            Tag(("<|start|>assistant to=self<|message|>",), closings=_ATEM_ENDS),
+            Tag((f"{_ATEM_START}to=self<|message|>",), closings=_ATEM_ENDS, before=(_ATEM_START,)),
             Tag(("<|start|>assistant to=user<|message|>",)),
             *(Tag((end,)) for end in _ATEM_ENDS),
             Tag(("</atem:function_calls>",), where="after_call"),

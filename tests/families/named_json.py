@@ -133,7 +133,7 @@ FAMILY = Family(
             "<|message_model|>", "<|content_invoke_tool_json|>", "<|end_message|>", "<|content_text|>", "<|message_",
             "<|content_thinking|>", "<|message_model|>f<|content_invoke_tool_json|>{", "<|end_mess", "<|content_",
             "<|message_model|><|content_text|>", "<|message_model|><|content_thinking|>", "<|message_model|>f",
-            "<|content_model_end_sampling|>", "<|content_model",
+            "<|content_model_end_sampling|>", "<|content_model", "<|message_user|>", "f<|content_invoke_tool_json|>",
             '<|content_invoke_tool_json|>{"name":"f"}<|end_message|>', '<|content_invoke_tool_json|>{"name":"f"}',
         ),
     },
@@ -198,9 +198,11 @@ FAMILY = Family(
             Marker(("function call", SPACES, "{", SPACES, '"'), where="line_start"),
         ),
         "inkling": (
-            Marker(("<|message_model|>", GAP, NAME, GAP, "<|content_invoke_tool_json|>")),
-            Marker(("<|message_model|>", GAP, "<|content_invoke_tool_json|>")),
-            Marker(("<|content_invoke_tool_json|>",)),
+            *(
+                Marker((*begin, Either(("<|content_invoke_tool_json|>", "<|content_invoke_tool_text|>"))))
+                for begin in (("<|message_model|>", GAP, NAME, GAP), ("<|message_model|>", GAP), ())
+            ),
+            Marker((DECLARED, "<|content_invoke_tool_json|>"), where="start"),
         ),
     },
     tags={
@@ -230,12 +232,22 @@ FAMILY = Family(
             Tag((">>>all", LINE_END)), Tag(("all", LINE_END), where="start"),
         ),
         "inkling": (
-            Tag(("<|message_model|><|content_text|>",)),
+            Tag(("<|message_model|>", GAP, "<|content_text|>")),
             Tag(("<|content_text|>",)),
             *(
-                Tag((f"{begin}<|content_thinking|>",), closings=_INKLING_ENDS, before=("<|message_model|>",))
-                for begin in ("<|message_model|>", "")
+                Tag(
+                    (*begin, "<|content_thinking|>"),
+                    closings=_INKLING_ENDS,
+                    before=("<|message_model|>", "<|content_text|>"),
+                )
+                for begin in (("<|message_model|>", GAP), ())
             ),
+            *(
+                Tag(("<|message_model|>", NAME._replace(least=0), GAP, following))
+                for following in (Run("< \t\r\n", 1, 1, others=True), Either(_INKLING_ENDS))
+            ),
+            Tag(("<|message_", Either(("user", "system", "tool")), "|>")),
+            Tag(("<|content_", Either(("image", "audio_input", "tool_error", "xml")), "|>")),
             *(Tag((end,)) for end in _INKLING_ENDS),
         ),
     },

@@ -181,6 +181,8 @@ UNMARKED: dict[str, tuple[str, list[Brief]]] = {
     "reasoning after a preamble": (f"commentaryI look.assistant{HM}", ["I look.", thought("Hm.")]),
     "two calls": (f"{UNMARKED_F}assistant{UNMARKED_F}", [f, f]),
     "a call and an answer": (f"{UNMARKED_F}assistantfinalHi", [f, "Hi"]),
+    "no name": ("commentary to=functions.{}", [error("missing_tool_name")]),
+    "a name of white space": ("commentary to=\x0b{}", [error("missing_tool_name")]),
     "an unknown tool": ("commentary to=functions.g json{}", [call("g")]),
     "JSON that is cut": ('commentary to=functions.f json{"a":', [error("truncated")]),
     "a recipient that is cut": ("to=functions.f", [error("truncated")]),

@@ -31,6 +31,29 @@ def test_inkling_messages_are_calls_text_or_reasoning(ends: tuple[str, ...], unc
     assert [thought("so"), "Hi", f1, *unclosed] == read(text, dialects=["inkling"])
 
 
+INKLING_F = '<|content_invoke_tool_json|>{"name":"f","args":{"a":1}}<|end_message|>'
+
+
+@together(
+    ("text", "expected"),
+    {
+        "no type of the text": ("<|message_model|>Hi there<|end_message|>", ["Hi there"]),
+        "one word": ("<|message_model|>Hi<|end_message|>", ["Hi"]),
+        "Markdown": ("<|message_model|>**Hi**, you<|content_model_end_sampling|>", ["**Hi**, you"]),
+        "a line feed before the type": ("<|message_model|>\n<|content_text|>Hi", ["Hi"]),
+        "another role": ("<|message_user|><|content_text|>a<|end_message|><|message_model|><|content_text|>b", ["ab"]),
+        "another type": ("a<|content_image|>b<|content_xml|>", ["ab"]),
+        "text after reasoning that is not closed": ("<|content_thinking|>a<|content_text|>b", [thought("a"), "b"]),
+        "a call after it": (f"<|content_thinking|>a<|message_model|>f{INKLING_F}", [thought("a"), f1]),
+        "a call that the prompt has begun": (f"f{INKLING_F}", [f1]),
+        "the name of another tool": (f"h{INKLING_F}", ["h", f1]),
+        "a call with text": ("<|message_model|>f<|content_invoke_tool_text|>a<|end_message|>", [error("invalid_json")]),
+    },
+)
+def test_no_token_of_inkling_is_shown(text: str, expected: list[Brief]) -> None:
+    assert expected == read(text, dialects=["inkling"], tools=[{"name": "f"}])
+
+
 @together(
     ("text", "expected"),
     {

@@ -63,6 +63,11 @@ def test_a_repeated_closing_tag_is_hidden_after_a_call() -> None:
             "to=self<|message|>Hm<|eom|><|start|>assistant to=f<|message|>" + ATEM + "<|eom|>",
             [thought("Hm"), call("f", a="x")],
         ),
+        "after reasoning that is not closed": (
+            "to=self<|message|>Hm<|start|>assistant to=f<|message|>" + ATEM + "<|eom|>",
+            [thought("Hm"), call("f", a="x")],
+        ),
+        "an answer after it": ("to=self<|message|>Hm<|start|>assistant to=user<|message|>Hi", [thought("Hm"), "Hi"]),
         "an example": ("to=user<|message|>So: " + ATEM, ["So: " + ATEM.replace("NAME", "f")]),
         "cut in the wrapper": ("to=f<|message|><atem:fun", [error("truncated")]),
         "cut after the header": ("to=f<|message|>", [error("truncated")]),

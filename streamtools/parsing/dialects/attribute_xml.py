@@ -69,9 +69,9 @@ def atem_xml() -> Dialect:
         space_at_start=True,
         reserved=(*both_tags("atem:", "tool_response"), "<|start|>", "<|message|>"),
         tags=(
-            Tag(("to=self<|message|>",), closings=ends, where="start"),
+            Tag(("to=self<|message|>",), closings=ends, before=(start,), where="start"),
             Tag(("to=user<|message|>",), where="start"),
-            Tag((f"{start}to=self<|message|>",), closings=ends),
+            Tag((f"{start}to=self<|message|>",), closings=ends, before=(start,)),
             Tag((f"{start}to=user<|message|>",)),
             *(Tag((end,)) for end in ends),
             Tag(calls.unwrap, where="after_call"),

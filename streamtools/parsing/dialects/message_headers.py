@@ -138,7 +138,7 @@ def _openers_without_tokens() -> Iterator[Opener]:
 
 def _read_without_tokens(span: Span) -> Generator[None, None, None]:
     """Read a call whose header has lost its tokens. So the channel or the type of the content may follow the name."""
-    name = span.marker.partition("to=")[2].split()[0].removeprefix("functions.")
+    name = re.split(r"[ \t]", span.marker.partition("to=")[2])[0].removeprefix("functions.")
     if name not in span.declared:
         shorter = _end_of_name("", name)
         name = shorter if shorter in span.declared or not span.declared.names else name
@@ -160,22 +160,27 @@ def inkling() -> Dialect:
     `<|message_model|>get_weather<|content_invoke_tool_json|>{"name": "get_weather", "args": {...}}<|end_message|>`
 
     The header and the JSON both contain the name. The name in the JSON is used. Instead of the token that ends a
-    message, the token that ends the turn may follow. Source: the parsers of inference servers. The chat template of the
-    model was not available.
+    message, the token that ends the turn may follow. The prompt may contain the first token. Source: the parsers of
+    inference servers. The chat template of the model was not available.
     """
     message, end, stop = "<|message_model|>", "<|end_message|>", "<|content_model_end_sampling|>"
-    invoke, text, reasoning = "<|content_invoke_tool_json|>", "<|content_text|>", "<|content_thinking|>"
-    call = json_calls(end, ends=(message,))
+    text, reasoning, invoke = "<|content_text|>", "<|content_thinking|>", "<|content_invoke_tool_json|>"
+    call, word = json_calls(end, ends=(stop, message)), Some(NAME.characters, 0, 96)
+    invokes: tuple[Part, ...] = ("<|content_invoke_tool_", OneOf(("json", "text")), "|>")
     begins: tuple[tuple[Part, ...], ...] = ((message, GAP, NAME, GAP), (message, GAP), ())
     return Dialect(
         id="inkling",
-        openers=tuple(Opener((*begin, invoke), call, tag_parts=0) for begin in begins),
+        openers=tuple(Opener((*begin, *invokes), call, tag_parts=0) for begin in begins),
+        openers_for=lambda names: tuple(Opener((name, invoke), call, where="start", tag_parts=0) for name in names),
         write_call=lambda name, arguments: f"{message}{name}{invoke}{compact({'name': name, 'args': arguments})}{end}",
         reserved=("<|message_", "<|content_", end),
         tags=(
-            Tag((message, text)),
-            Tag((text,)),
-            *(Tag((*begin, reasoning), closings=(end, stop), before=(message,)) for begin in ((message,), ())),
+            *(Tag((*begin, text)) for begin in begins[1:]),
+            *(Tag((*begin, reasoning), closings=(end, stop), before=(message, text)) for begin in begins[1:]),
+            # Text without the token that tells its type
+            *(Tag((message,), ahead=(word, GAP, following)) for following in (Some(r"^<\s", 1, 1), OneOf((end, stop)))),
+            Tag(("<|message_", OneOf(("user", "system", "tool")), "|>")),
+            Tag(("<|content_", OneOf(("image", "audio_input", "tool_error", "xml")), "|>")),
             Tag((end,)),
             Tag((stop,)),
         ),
