@@ -18,7 +18,7 @@ from collections.abc import Callable, Generator, Iterable
 from functools import cached_property
 from typing import TypeAlias, TypeVar, cast
 
-from streamtools.parsing.markers import SPACES, TURN_ENDS, Marker, Maybe, Part, Pattern, Search
+from streamtools.parsing.markers import TURN_ENDS, Marker, Part, Pattern, Search
 
 Ending: TypeAlias = "str | tuple[Part, ...] | Marker"
 """A way to describe the end of a section: a literal text, a sequence of parts, or a marker.
@@ -37,24 +37,17 @@ class Closing:
     """
 
     def __init__(
-        self,
-        *ends: Ending,
-        before: Iterable[Ending] = (),
-        line_feed: bool = False,
-        blank_line: bool = False,
-        last: tuple[Part, ...] = (),
+        self, *ends: Ending, before: Iterable[Ending] = (), line_feed: bool = False, blank_line: bool = False
     ) -> None:
         """The section ends after one of `ends`, or before one of `before`. The text of `before` is left unread.
 
-        `last` is a shorter end, such as a closing tag without its `ahead`. It ends the section only if the stream ends
-        after it. With `line_feed`, a line feed before the end belongs to the end. With `blank_line`, the line feed
-        before a blank line is also an end.
+        With `line_feed`, a line feed before the end belongs to the end. With `blank_line`, the line feed before a blank
+        line is also an end.
         """
         self._ends, self._before = list(map(_marker, ends)), list(map(_marker, before))
         if not (self._ends or self._before or blank_line):
             raise ValueError("a Closing needs an end, such as Closing('END')")
         self._line_feed, self._blank_line = line_feed, blank_line
-        self.last = Pattern(*([Maybe(("\n",))] if line_feed else []), *last, SPACES) if last else None
 
     @cached_property
     def _compiled(self) -> re.Pattern[str]:
@@ -88,20 +81,12 @@ class Closing:
             firsts.add("\n")
         return re.compile(f"[{re.escape(''.join(sorted(firsts)))}]").search
 
-    def unconfirmed_end(self, text: str) -> int | None:
-        """Return the position after the last end in `text` that is not followed by its `ahead`.
-
-        Returns None if `text` holds no end without its `ahead`. Also returns None if the text after it may still
-        become its `ahead`, is only white space, or itself ends with an incomplete end.
-        """
-        without_ahead = "|".join(marker.parts_pattern() for marker in self._ends if marker.ahead) or "(?!)"
-        begin, end = max((found.span() for found in re.finditer(without_ahead, text)), default=(0, 0))
-        if not end or not text[end:].strip(" \t\r\n") or self.partial(text, begin):
-            return None
-        begun = self.search(text, end)
-        while begun is not None and begun.lastindex:
-            begun = self.search(text, begun.end(1))
-        return end if begun is None or len(begun[0].strip()) < 2 else None  # a single character is not evidence
+    def is_begun_in(self, text: str) -> bool:
+        """Return True if `text` ends with at least two characters of an incomplete end."""
+        found = self.search(text)
+        while found is not None and found.lastindex:
+            found = self.search(text, found.end(1))
+        return found is not None and len(found[0].strip()) > 1  # a single character is not evidence
 
 
 def _marker(end: Ending) -> Marker:
@@ -346,13 +331,6 @@ class Reader:
                 self.at = found.end(1)
                 return True
             if self.ended:
-                if (
-                    found is not None
-                    and closing.last is not None
-                    and closing.last.match(self.text, end, True) == len(self.text)
-                ):
-                    self.before_closing, self.at = self.base + end, len(self.text)
-                    return True
                 if self.at < len(self.text):
                     take(self.text[self.at :])
                 self.at = len(self.text)

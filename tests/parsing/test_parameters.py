@@ -149,9 +149,11 @@ def test_forms_with_the_same_tag_can_be_enabled_together() -> None:
     assert ["qwen3_coder_xml", "llama31_function_tag", "hermes_json", "glm_xml", "qwen3_coder_xml"] == found
 
 
-def test_a_closing_tag_in_an_argument_is_broken_up() -> None:
-    """A word joiner in text, an escaped bracket in JSON."""
-    text = DIALECTS["qwen3_coder_xml"].write_call("f", {"a": "</parameter>", "o": ["</parameter>"]})
+def test_tags_that_would_end_an_argument_are_broken_up() -> None:
+    """A word joiner in text, an escaped bracket in JSON. Other tags are written unchanged."""
+    write, end = DIALECTS["qwen3_coder_xml"].write_call, "</parameter></function></tool_call>"
+    text = write("f", {"a": end, "o": [end]})
 
-    assert "\n<\u2060/parameter>\n" in text
-    assert '["\\u003c/parameter>"]' in text
+    assert "\n<\u2060/parameter><\u2060/function><\u2060/tool_call>\n" in text
+    assert '["\\u003c/parameter>\\u003c/function>\\u003c/tool_call>"]' in text
+    assert "\n</parameter>\n" in write("f", {"a": "</parameter>"})

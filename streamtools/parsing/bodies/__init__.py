@@ -29,6 +29,7 @@ from typing import Any
 
 from streamtools.errors import Code
 from streamtools.json_values import compact
+from streamtools.parsing.declared import Schema
 from streamtools.parsing.json_scanner import ENDED, OPEN
 from streamtools.parsing.markers import Pattern
 from streamtools.parsing.reader import Closing
@@ -88,18 +89,6 @@ def skip_broken(span: Span, end: CallEnd, closing: Closing) -> Generator[None, N
     return end not in (CallEnd.BROKEN, CallEnd.BROKEN_JSON) or (yield from span.recover_at(closing))
 
 
-def cut_in_value(span: Span, begin: int, closing: Closing) -> CallEnd:
-    """Return CUT for a call whose message ends inside a value. The value began at position `begin`.
-
-    The value may contain a closing tag that was read as content, because ordinary text follows it. That text is most
-    likely the rest of the answer. So this function moves the end of the call back to the last of these tags.
-    """
-    length = closing.unconfirmed_end("".join(span.parts)[begin - span.kept_from :]) if span.stores else None
-    if length is not None:
-        span.rewind(begin + length)
-    return CallEnd.CUT
-
-
 def report_end(span: Span, end: CallEnd, tag: str, *, last: bool = True) -> None:
     """Report the end of a call. `tag` is its closing tag. With `last=True`, the span also ends."""
     if last:
@@ -139,13 +128,18 @@ class Members:
     def __init__(self, span: Span) -> None:
         span.convert()
         self._span = span
-        self._first = True
+        self._given: set[str] = set()
         span.write("{")
 
     def key(self, name: str) -> None:
         """Write the key of the next member. The caller then writes the value to the span as JSON text."""
-        self._span.write(("" if self._first else ",") + encode_basestring(name) + ":")
-        self._first = False
+        self._span.write(("," if self._given else "") + encode_basestring(name) + ":")
+        self._given.add(name)
+
+    def may_begin(self, name: str, schema: Schema, *, unknown: bool = False) -> bool:
+        """Return True if a member `name` may be next. With `unknown`, any name may be if `schema` declares none."""
+        known = schema.properties
+        return name not in self._given and (name in known or (unknown and not known and name != ""))
 
     def end(self) -> None:
         """Write the closing brace of the object."""

@@ -19,26 +19,12 @@ import re
 from collections.abc import Callable, Generator
 
 from streamtools.errors import Code
-from streamtools.parsing.bodies import (
-    CallEnd,
-    Members,
-    cut_in_tag,
-    cut_in_value,
-    read_arguments,
-    report_end,
-    skip_broken,
-)
+from streamtools.parsing.bodies import CallEnd, Members, cut_in_tag, read_arguments, report_end, skip_broken
+from streamtools.parsing.bodies.nesting import Level, NestedText, unescape
 from streamtools.parsing.bodies.values import JSON_TYPES, STRING, TYPES, Value
-from streamtools.parsing.bodies.xml import (
-    BEFORE_ATTRIBUTE,
-    Content,
-    Elements,
-    cut_in_attributes,
-    read_attributes,
-    unescape,
-)
+from streamtools.parsing.bodies.xml import BEFORE_ATTRIBUTE, Elements, cut_in_attributes, read_attributes
 from streamtools.parsing.declared import Schema
-from streamtools.parsing.markers import SPACES, Marker, OneOf, Part, Pattern, Some
+from streamtools.parsing.markers import SPACES, OneOf, Part, Pattern, Some
 from streamtools.parsing.reader import Closing, Word
 from streamtools.parsing.span import Body, Span
 
@@ -86,18 +72,13 @@ class Invocations:
         close_value: tuple[Part, ...] = (*end, parameter, SPACES, ">")
         self._open, self._close, self._unwrap = Pattern(*self.invoke), Pattern(*close), Pattern(*self.unwrap)
         self._parameter = Pattern(*parameter_begin)
-        # The texts that may follow the closing tag of a call, and of a value.
-        opened, closed = ([f"{bracket}{prefix}{' ' * n}" for n in range(1 + spaced)] for bracket in ("<", "</"))
-        after_call = [f"{start}{invoke}{blank}" for start in opened for blank in " \n"]
-        after_call += [*(start + name for start in closed for name in wrapper), *ends]
-        after_value = [f"{start}{parameter}{blank}" for start in opened for blank in " \n"]
-        after_value += [*(start + invoke for start in closed), *after_call]
-        value_ends = [
-            Marker(close_value, ahead=(SPACES, OneOf(tuple(after_value)))),
-            Marker(close, ahead=(SPACES, OneOf(tuple(after_call)))),
-        ]
         self._ends = [Pattern(token) for token in ends]
-        self._value = Content(*close_value, xml=xml, ends=value_ends, last=close)
+        wrappers = (Level(self.wrapper, self.unwrap),) if wrapper else ()
+        levels = [
+            Level((*opening, Some("^<>", 1, 1024), ">"), closing, opening)
+            for opening, closing in ((self.invoke, close), (parameter_begin, close_value))
+        ]
+        self.text, self._level = NestedText(*wrappers, *levels, ends=ends, xml=xml), len(wrappers)
         self._end_of_broken = Closing(close, before=((*self.invoke, "name"), self.unwrap))
         self._invoke_name, self._read_name = invoke, read_name
         self._elements = Elements(lead, xml=xml) if elements else None
@@ -106,7 +87,7 @@ class Invocations:
 
     def bare(self, span: Span) -> Generator[None, None, None]:
         """Read one call without a wrapper, after the beginning of its opening tag."""
-        end = yield from self._read_call(span)
+        end = yield from self._read_call(span, self._level)
         yield from skip_broken(span, end, self._end_of_broken)
         report_end(span, end, self._close_text)
 
@@ -146,18 +127,21 @@ class Invocations:
                 return
             calls = True
             span.begin_call(place)
-            end = cut_in_tag(span, *self._inner_tags) if found else (yield from self._read_call(span))
+            end = cut_in_tag(span, *self._inner_tags) if found else (yield from self._read_call(span, 0))
             continues = yield from skip_broken(span, end, self._end_of_broken)
             report_end(span, end, self._close_text, last=not continues)
             if not continues:
                 return
 
-    def _read_call(self, span: Span) -> Generator[None, None, CallEnd]:
+    def _read_call(self, span: Span, outermost: int) -> Generator[None, None, CallEnd]:
+        """Read a call after the name of its tag. `outermost` is the level of the outermost tag that must be closed."""
         attributes, end_of_tag = yield from read_attributes(span)
         if not end_of_tag:
             return CallEnd.CUT if cut_in_attributes(span) else CallEnd.BROKEN
         name = self._read_name(attributes.get("name", ""))
         span.set_name(name)
+        if _has_tag(name) and name not in span.declared:
+            span.fail_call(Code.UNRECOGNISED_TOOL_CALL, "the name of the tool contains a tag")
         empty = end_of_tag == "/>"
         if not empty and (yield from span.peek()) == "{":
             end = yield from read_arguments(span)
@@ -175,7 +159,7 @@ class Invocations:
             return end
         members = Members(span)
         while not empty and (yield from span.accept(self._parameter)):
-            broken = yield from self._read_parameter(span, members, schema)
+            broken = yield from self._read_parameter(span, members, schema, outermost)
             if broken is not None:
                 return broken
             yield from span.peek()
@@ -191,7 +175,9 @@ class Invocations:
             return cut_in_tag(span, *self._inner_tags)
         return CallEnd.UNCLOSED if found else CallEnd.CLOSED
 
-    def _read_parameter(self, span: Span, members: Members, schema: Schema) -> Generator[None, None, CallEnd | None]:
+    def _read_parameter(
+        self, span: Span, members: Members, schema: Schema, outermost: int
+    ) -> Generator[None, None, CallEnd | None]:
         """Read one argument after the name of its tag. Returns the `CallEnd` of a failed call, else None."""
         attributes, end_of_tag = yield from read_attributes(span)
         if not end_of_tag:
@@ -201,13 +187,14 @@ class Invocations:
             span.fail_call(Code.INVALID_ARGUMENTS, "an argument has no name")
         members.key(key)
         value = Value(schema.property(key), span, _TYPES_BY_ATTRIBUTE.get(attributes.get("string", "")))
+
+        def begins(tag: str) -> bool:
+            return members.may_begin(_attributes_of(tag).get("name", ""), schema)
+
         if end_of_tag == ">":
-            begin = span.place
-            tag = yield from self._value.read(span, value.take)
-            if not tag:
-                return cut_in_value(span, begin, self._value.closing)
-            if self._close.match(tag, 0, True):  # the call ends with the value
-                span.go_back(span.before_closing)
+            end = yield from self.text.read(span, value.take, begins, outermost=outermost)
+            if end in (CallEnd.CUT, CallEnd.BROKEN):
+                return end
         value.end()
         return None
 
@@ -219,15 +206,18 @@ _AFTER_CALL = ("<|open|>call ", "<|close|>tools<|sep|>", "<|close|>message<|sep|
 _TAGS = ("<|open|>argument", "<|open|>json", _CLOSE, *_AFTER_CALL)
 _TAG_PATTERNS = tuple(map(Pattern, _TAGS))
 _SEPARATOR = Pattern("<|sep|>")
-_END_OF_VALUE = Closing(
-    Marker((_CLOSE_VALUE,), ahead=(SPACES, OneOf(_TAGS))),
-    Marker((_CLOSE,), ahead=(SPACES, OneOf(_AFTER_CALL))),  # if the closing tag of the value is missing
-    last=(_CLOSE,),
+_REST_OF_TAG: tuple[Part, ...] = (Some("^<", 0, 512), "<|sep|>")
+_TEXT = NestedText(
+    Level(("<|open|>tools<|sep|>",), ("<|close|>tools<|sep|>",)),
+    Level(("<|open|>call ", *_REST_OF_TAG), (_CLOSE,), ("<|open|>call ",)),
+    Level(("<|open|>argument", *_REST_OF_TAG), (_CLOSE_VALUE,), ("<|open|>argument",)),
+    ends=("<|close|>message<|sep|>", "<|open|>json"),
 )
 _END_OF_JSON = Pattern(_CLOSE_JSON)
 _END_OF_BROKEN = Closing(_CLOSE, before=_AFTER_CALL)
 _ATTRIBUTES = Word("^<", 4096)  # attributes contain no angle bracket, because it is escaped
 # Finds `key="days"` or `key = 'days'`. The quantifiers are possessive, so that each key is read once.
+_has_tag = re.compile("<[^<>]+>").search
 _find_attributes = re.compile(r"""(?<![^\s="'])([^\s="']++)\s*+=\s*+(?:"([^"]*)"|'([^']*)')""").findall
 
 
@@ -246,6 +236,10 @@ def _read_xtml(span: Span) -> Generator[None, None, CallEnd]:
     span.set_name(name)
     schema = span.declared.arguments(name)
     members: Members | None = None
+
+    def begins(tag: str) -> bool:
+        return members is not None and members.may_begin(_attributes_of(tag).get("key", ""), schema)
+
     while True:
         yield from span.peek()
         place = span.place
@@ -270,11 +264,9 @@ def _read_xtml(span: Span) -> Generator[None, None, CallEnd]:
         members = members or Members(span)
         members.key(key)
         value = Value(schema.property(key), span, TYPES.get(attributes.get("type", "")))
-        begin = span.place
-        if not (yield from span.content(_END_OF_VALUE, value.take)):
-            return cut_in_value(span, begin, _END_OF_VALUE)
-        if not span.read_since(span.before_closing).startswith(_CLOSE_VALUE):
-            span.go_back(span.before_closing)
+        end = yield from _TEXT.read(span, value.take, begins, outermost=1)
+        if end in (CallEnd.CUT, CallEnd.BROKEN):
+            return end
         value.end()
     if span.in_call:
         (members or Members(span)).end()
@@ -299,6 +291,8 @@ def _read_json(span: Span) -> Generator[None, None, CallEnd | None]:
 def _read_token_attributes(span: Span) -> Generator[None, None, dict[str, str] | None]:
     """Read the attributes and the end of an opening tag. Returns None if the end does not follow the attributes."""
     text = yield from span.word(_ATTRIBUTES)
-    if not (yield from span.accept(_SEPARATOR)):
-        return None
+    return _attributes_of(text) if (yield from span.accept(_SEPARATOR)) else None
+
+
+def _attributes_of(text: str) -> dict[str, str]:
     return {key: unescape(double or single) for key, double, single in _find_attributes(text)}

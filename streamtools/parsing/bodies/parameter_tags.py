@@ -38,15 +38,14 @@ from streamtools.parsing.bodies import (
     CallEnd,
     Members,
     cut_in_tag,
-    cut_in_value,
     read_json_call,
     report_end,
     skip_broken,
     warn_unclosed,
 )
+from streamtools.parsing.bodies.nesting import Level, NestedText
 from streamtools.parsing.bodies.values import TYPES, Value
-from streamtools.parsing.declared import UNKNOWN
-from streamtools.parsing.markers import SPACES, Marker, Maybe, OneOf, Part, Pattern, Some
+from streamtools.parsing.markers import SPACES, Maybe, OneOf, Part, Pattern, Some
 from streamtools.parsing.reader import Closing, Word
 from streamtools.parsing.span import Span
 
@@ -56,6 +55,7 @@ _END_OF_TAG = Pattern(">")
 _LINE_FEED = Pattern("\n")
 _BEGIN_FUNCTION, _CLOSE_FUNCTION = Pattern(_FUNCTION), Pattern("</function", SPACES, ">")
 _BEGIN_PARAMETER = Pattern(_PARAMETER)
+_REST_OF_TAG: tuple[Part, ...] = (Some(r"^<>\r\n", 1, 256), ">")
 _END_OF_BROKEN = Closing(_END_FUNCTION, blank_line=True)
 
 
@@ -70,28 +70,20 @@ class FunctionTags:
         open_, close = f"<{wrapper}>", f"</{wrapper}>"
         self._close = close
         self._next = Pattern(close), _BEGIN_FUNCTION, Pattern(open_)
-        # The ends of a value: its closing tag. If that is missing, the closing tag of the function in a wrapper, of the
-        # wrapper, or of a function without a wrapper. Structure must follow each of them.
-        value = Marker((_END_PARAMETER,), ahead=(SPACES, OneOf((_PARAMETER, "</function", close, _FUNCTION, open_))))
-        inside = Marker((_END_FUNCTION,), ahead=(SPACES, OneOf((close, _FUNCTION))))
-        unclosed = Marker((close,), ahead=(SPACES, OneOf((open_, _FUNCTION, *ends))))
-        alone = Marker((_END_FUNCTION,), ahead=(SPACES, OneOf((close, _FUNCTION, open_, *ends))))
-        last = OneOf((close, _END_FUNCTION))
-        # In each list: the ends of a value without a line feed before it, then of a value with a line feed before it.
-        self._value_ends = [
-            Closing(value, _PARAMETER, inside, unclosed, line_feed=line_feed, last=(last,))
-            for line_feed in (not verbatim, True)
-        ]
-        self._value_ends_alone = [
-            Closing(value, _PARAMETER, alone, line_feed=line_feed, last=(_END_FUNCTION,))
-            for line_feed in (not verbatim, True)
-        ]
+        self.text = NestedText(
+            Level((open_,), (close,)),
+            Level((_FUNCTION, *_REST_OF_TAG), (_END_FUNCTION,), (_FUNCTION,)),
+            Level((_PARAMETER, *_REST_OF_TAG), (_END_PARAMETER,), (_PARAMETER,)),
+            ends=ends,
+            missing=2,
+        )
+        self._verbatim = verbatim
         self._end_of_broken = Closing(_END_FUNCTION, before=(_FUNCTION, close))
         self._end_of_junk = Closing(_END_FUNCTION, before=(_FUNCTION, open_, close), blank_line=True)
 
     def alone(self, span: Span) -> Generator[None, None, None]:
         """Read one function without a wrapper, after its marker."""
-        end = yield from _Function(span, self._value_ends_alone, *self._next[1:]).read()
+        end = yield from self._read_function(span, 1, *self._next[1:])
         yield from skip_broken(span, end, _END_OF_BROKEN)
         report_end(span, end, _END_FUNCTION)
 
@@ -112,7 +104,7 @@ class FunctionTags:
                 return
             span.begin_call(place)
             if found == 1:
-                end = yield from _Function(span, self._value_ends, *self._next).read()
+                end = yield from self._read_function(span, 0, *self._next)
                 yield from skip_broken(span, end, self._end_of_broken)
             else:
                 end = _cut_or_broken(span)
@@ -124,92 +116,52 @@ class FunctionTags:
             report_end(span, end, _END_FUNCTION, last=False)
         span.close(end.code)
 
+    def _read_function(self, span: Span, outermost: int, *tags_after: Pattern) -> Generator[None, None, CallEnd]:
+        """Read one function after `<function=`. Returns the `CallEnd` of the call.
 
-class _Function:
-    """Reads one function after `<function=`."""
-
-    def __init__(self, span: Span, value_ends: list[Closing], *tags_after: Pattern) -> None:
-        """Configure the tags that end a value and the function.
-
-        `value_ends` has two items: the ends of a value without a line feed before it, and of a value with a line feed
-        before it. `tags_after` are tags that may follow if the function's closing tag is missing.
+        `outermost` is the level of the outermost tag that the function must close: 0 for the wrapper, 1 for the
+        function itself. `tags_after` are the tags that may follow if the closing tag of the function is missing.
         """
-        self._span = span
-        self._value_ends = value_ends
-        self._tags_after = tags_after
-        self._given_keys: set[str] = set()
-        self._schema = UNKNOWN
-
-    def read(self) -> Generator[None, None, CallEnd]:
-        """Read the function. Returns the `CallEnd` of the call."""
-        span = self._span
         name = yield from span.word(_NAME)
         if not (yield from span.accept(_END_OF_TAG)):
             return _cut_or_broken(span)
         empty = name.endswith("/")  # <function=f/>
         name = _bare(name.removesuffix("/"))
         span.set_name(name)
-        self._schema = span.declared.arguments(name)
-        members = Members(span)
-        parameter: str | None = None  # the name in an opening tag that has been read, or None
+        schema, members = span.declared.arguments(name), Members(span)
+
+        def begins(tag: str) -> bool:
+            key = _bare(tag.lstrip()[len(_PARAMETER) : -1].removesuffix("/"))
+            return members.may_begin(key, schema, unknown=True)
+
         while not empty:
-            if parameter is None:
-                yield from span.peek()
-                place = span.place
-                found = yield from span.choose(_BEGIN_PARAMETER, _CLOSE_FUNCTION, *self._tags_after)
-                if found > 1:
-                    span.go_back(place)
-                    members.end()
-                    span.end_call()
-                    return CallEnd.UNCLOSED
-                if found == 1:
-                    break
-                if found < 0:
-                    return _cut_or_broken(span)
-                parameter = yield from span.word(_NAME)
-                if not (yield from span.accept(_END_OF_TAG)):
-                    return _cut_or_broken(span)
+            yield from span.peek()
+            place = span.place
+            found = yield from span.choose(_BEGIN_PARAMETER, _CLOSE_FUNCTION, *tags_after)
+            if found > 1:
+                span.go_back(place)
+                members.end()
+                span.end_call()
+                return CallEnd.UNCLOSED
+            if found == 1:
+                break
+            if found < 0:
+                return _cut_or_broken(span)
+            parameter = yield from span.word(_NAME)
+            if not (yield from span.accept(_END_OF_TAG)):
+                return _cut_or_broken(span)
             key = _bare(parameter.removesuffix("/"))
-            self._given_keys.add(key)
             members.key(key)
-            value = Value(self._schema.property(key), span)
-            if parameter.endswith("/"):  # <parameter=a/>
-                parameter = None
-            else:
-                line_feed = yield from span.accept(_LINE_FEED)
-                closed, parameter = yield from self._read_value(value, self._value_ends[line_feed])
-                if not closed:
-                    return CallEnd.CUT
+            value = Value(schema.property(key), span)
+            if not parameter.endswith("/"):  # <parameter=a/>
+                line_feed = (yield from span.accept(_LINE_FEED)) or not self._verbatim
+                end = yield from self.text.read(span, value.take, begins, outermost=outermost, line_feed=line_feed)
+                if end in (CallEnd.CUT, CallEnd.BROKEN):
+                    return end
             value.end()
         members.end()
         span.end_call()
         return CallEnd.CLOSED
-
-    def _read_value(self, value: Value, closing: Closing) -> Generator[None, None, tuple[bool, str | None]]:
-        """Read a value and its closing tag.
-
-        Returns False if the stream ends in the value, else True. The second item is the name of the next parameter if
-        its opening tag ended the value, else None.
-        """
-        span = self._span
-        begin = span.place
-        while (yield from span.content(closing, value.take)):
-            found = span.read_since(span.before_closing)
-            if not found.endswith("="):
-                if _END_PARAMETER not in found:  # this tag ends the function or its wrapper, so it is read again
-                    span.at -= len(found.removeprefix("\n"))
-                return True, None
-            name = yield from span.word(_NAME)
-            if self._may_begin(name) and (yield from span.accept(_END_OF_TAG)):
-                return True, name
-            value.take(found + name)
-        cut_in_value(span, begin, closing)
-        return False, None
-
-    def _may_begin(self, name: str) -> bool:
-        """Return True if the tag of this parameter may end the value before it."""
-        known = self._schema.properties
-        return bool(name) and name not in self._given_keys and (not known or name in known)
 
 
 def _bare(name: str) -> str:
@@ -231,7 +183,7 @@ class NamedTag:
     def __init__(self, opening: str, close: str) -> None:
         self._opening, self._close = opening, close
         self._close_tag, self._closing = Pattern(close), Closing(close)
-        self._end_of_text = Closing(close, line_feed=True)
+        self._text = NestedText(Level((opening, Some("^<>\r\n", 1, 128), ">"), (close,)))
 
     def __call__(self, span: Span) -> Generator[None, None, None]:
         name = span.marker[len(self._opening) : -1].strip()
@@ -261,8 +213,9 @@ class NamedTag:
             key = keys[0] if len(keys) == 1 else "content"
             members.key(key)
             value = Value(schema.property(key), span)
-            if not (yield from span.content(self._end_of_text, value.take)):
-                return CallEnd.CUT
+            end = yield from self._text.read(span, value.take, line_feed=True)
+            if end is not CallEnd.CLOSED:
+                return end
             value.end()
         members.end()
         span.end_call()
@@ -273,6 +226,8 @@ _TOOL_NAME = Word(r"^<>\s", 256)
 _KEY = Word("^<", 256)
 SUFFIX = ":", Some(r"A-Za-z0-9_\-", 1, 32)
 """A suffix in the name of a tag, such as `:opensource`."""
+_TAGS_AROUND_PAIRS = ("tool_call", "iquest_tool_call", "iquestcoder_tool_call")
+"""The names of the tags around the calls of all dialects with the tag `<arg_key>`."""
 _NO_TAG = ("<>",)
 """A tag that no model writes."""
 _NO_OTHER_SPELLINGS: Final[Mapping[str, str]] = MappingProxyType({})
@@ -310,10 +265,6 @@ class ArgumentPairs:
                 return (parts,) if isinstance(parts, str) else parts
             return ("<" + name, Maybe(SUFFIX), ">") if suffixed else (f"<{name}>",)
 
-        def start(name: str) -> str:
-            """Return the beginning of a tag, up to a possible suffix."""
-            return str(tag(name)[0]).removesuffix(">")
-
         self.opening, self.close = tag("tool_call"), tag("/tool_call")
         self.wrapper, self.unwrap = tag(wrapper), tag("/" + wrapper) if wrapper else _NO_TAG
         names = ("/tool_call", "arg_key", "/arg_key", "arg_value", "/arg_value")
@@ -324,21 +275,25 @@ class ArgumentPairs:
         self._end_key = Pattern(*tag("/arg_key"))
         self._begin_value = None if tag("arg_value") == ("",) else Pattern(*tag("arg_value"))
         self._type_tags = [Pattern(*tag(name)) for name in ("arg_type", "/arg_type") if name in spelled]
-        self._start_of_end_value = start("/arg_value")
-        following = ("arg_key", "/tool_call", "tool_call", *filter(None, (separator,)))
-        after_value = OneOf(tuple(map(start, following)))
-        self._end_value = Closing(
-            Marker(tag("/arg_value"), ahead=(SPACES, after_value)),
-            Marker(self.close, ahead=(SPACES, OneOf((start("tool_call"), start("/tool_calls"), *ends)))),
-            last=self.close,
-        )
+        levels = [Level(self.wrapper, self.unwrap)] if wrapper else []
+        levels += [Level(self.opening, self.close)]
+        levels += [Level((*tag("arg_key"), Some("^<", 1, 256), *tag("/arg_key")), tag("/arg_value"), tag("arg_key"))]
+        self._outermost = 0
+        if str(tag("arg_key")[0]).startswith("<arg_key"):  # other dialects have the same pairs in another tag
+            opening = "".join(part for part in self.opening if isinstance(part, str))
+            others = OneOf(tuple(name for name in _TAGS_AROUND_PAIRS if opening != f"<{name}>"))
+            levels.insert(0, Level(("<", others, ">"), ("</", others, ">")))
+            self._outermost = 1
+        self._level = self._outermost + bool(wrapper)
+        following = [tag(separator)] if separator else []
+        self.text = NestedText(*levels, ends=(*ends, *following), outermost=self._outermost, heads=True)
         self._end_of_broken = Closing(self.close, before=(self.opening, self.unwrap))
-        others = filter(None, (self._begin_value, self._separator))
-        self._all_tags = [*self._tags, self._end_key, *others]
+        optional = filter(None, (self._begin_value, self._separator))
+        self._all_tags = [*self._tags, self._end_key, *optional]
 
     def single(self, span: Span) -> Generator[None, None, None]:
         """Read one call without a wrapper, after its opening tag."""
-        end = yield from self._read_call(span)
+        end = yield from self._read_call(span, self._level)
         yield from skip_broken(span, end, self._end_of_broken)
         report_end(span, end, self._close)
 
@@ -354,18 +309,22 @@ class ArgumentPairs:
                     span.warn(Code.MISSING_CLOSE, "the calls lack the closing tag of their wrapper")
                 return
             span.begin_call(place)
-            end = (yield from self._read_call(span)) if found == 2 else CallEnd.BROKEN
+            end = (yield from self._read_call(span, self._outermost)) if found == 2 else CallEnd.BROKEN
             yield from skip_broken(span, end, self._end_of_broken)
             report_end(span, end, self._close, last=end is CallEnd.CUT)
             if end is CallEnd.CUT:
                 return
 
-    def _read_call(self, span: Span) -> Generator[None, None, CallEnd]:
-        """Read a call. Returns its `CallEnd`."""
+    def _read_call(self, span: Span, outermost: int) -> Generator[None, None, CallEnd]:
+        """Read a call. Returns its `CallEnd`. `outermost` is the level of the outermost tag that must be closed."""
         yield from span.peek()
         name = yield from span.word(_TOOL_NAME)
         span.set_name(name)
         members, schema = Members(span), span.declared.arguments(name)
+
+        def begins(tag: str) -> bool:
+            return members.may_begin(_key_in_pair(tag), schema)
+
         while True:
             yield from span.peek()
             if self._separator is not None and (yield from span.accept(self._separator)):
@@ -398,9 +357,12 @@ class ArgumentPairs:
                     return cut_in_tag(span, *self._all_tags)
             members.key(key)
             value = Value(schema.property(key), span, types)
-            begin = span.place
-            if not (yield from span.content(self._end_value, value.take)):
-                return cut_in_value(span, begin, self._end_value)
-            if not span.read_since(span.before_closing).startswith(self._start_of_end_value):
-                span.go_back(span.before_closing)
+            end = yield from self.text.read(span, value.take, begins, outermost=outermost)
+            if end in (CallEnd.CUT, CallEnd.BROKEN):
+                return end
             value.end()
+
+
+def _key_in_pair(tag: str) -> str:
+    """Return the key in the opening tags of a pair, as in `<arg_key>days</arg_key>`."""
+    return tag[: tag.rindex("<")].rpartition(">")[2].strip()

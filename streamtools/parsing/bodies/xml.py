@@ -18,17 +18,19 @@ the value. Each read has a limit, or reads each character only once.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator
 from dataclasses import dataclass
+from functools import lru_cache
 from json.encoder import encode_basestring
 from typing import Final
 
 from streamtools.errors import Code
 from streamtools.parsing.bodies import CallEnd, end_without_arguments, read_json_call, report_end, skip_broken
+from streamtools.parsing.bodies.nesting import Level, NestedText, unescape
 from streamtools.parsing.bodies.values import Value
 from streamtools.parsing.declared import Schema
-from streamtools.parsing.markers import SPACES, OneOf, Part, Pattern, Some
-from streamtools.parsing.reader import Closing, Ending, Reader, Word
+from streamtools.parsing.markers import SPACES, Maybe, OneOf, Part, Pattern, Some
+from streamtools.parsing.reader import Closing, Reader, Word
 from streamtools.parsing.span import Span
 
 BEFORE_ATTRIBUTE = Some(r" \t\r\n", 1, 32)
@@ -40,19 +42,8 @@ _EMPTY = Pattern("/", SPACES, ">")
 _QUOTED = {quote: (Word(f"^{quote}", 1024), Pattern(quote)) for quote in "\"'"}
 _BARE = Word(r"""^\s"'<>/=""", 1024)
 
-_ENTITIES = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
-_entity = re.compile(r"&(amp|lt|gt|quot|apos);")
 # Finds a quote, or the ampersand of text that would be read as an entity.
 _special = re.compile(r"&(?=(?:amp|lt|gt|quot|apos);)|\"").sub
-
-_ANY_ENTITY: tuple[Part, ...] = ("&", OneOf(tuple(_ENTITIES)), ";")
-_BEGIN_SECTION, _END_SECTION = "<![CDATA[", Closing("]]>")
-_CDATA = Pattern(SPACES, _BEGIN_SECTION)
-
-
-def unescape(text: str) -> str:
-    """Replace the five predefined entities of XML, such as `&lt;`, with their characters."""
-    return _entity.sub(lambda entity: _ENTITIES[entity[1]], text)
 
 
 def write_attribute(text: str) -> str:
@@ -107,62 +98,6 @@ def _read_value(reader: Reader) -> Generator[None, None, str | None]:
     return value if (yield from reader.accept(quote)) else None
 
 
-class Content:
-    """The grammar of the content of an element, up to its closing tag."""
-
-    def __init__(self, *end: Part, xml: bool = False, ends: Sequence[Ending] = (), last: tuple[Part, ...] = ()) -> None:
-        """Configure the closing tag `end`. With `xml=True`, entities and CDATA sections are decoded.
-
-        By default, the content ends at the first closing tag. `ends` replaces this rule: the content ends at one of
-        them. It also ends at `last`, but only if the stream ends after it.
-        """
-        self._xml = xml
-        self.closing = Closing(*(ends or (end,)), *((_BEGIN_SECTION, _ANY_ENTITY) if xml else ()), last=last)
-        self._end = Pattern(SPACES, *end)
-
-    def read(
-        self, reader: Reader, take: Callable[[str], None], is_end: Callable[[str], object] = bool
-    ) -> Generator[None, None, str]:
-        """Pass the content to `take`, and read the closing tag. Returns the tag, or "" if the stream ends first.
-
-        A tag for which `is_end` returns False is content. White space around a CDATA section is dropped.
-        """
-        if self._xml and (yield from reader.accept(_CDATA)):
-            found = yield from self._read_section(reader, take, is_end)
-            if found:
-                return found
-        while (yield from reader.content(self.closing, take)):
-            found = reader.read_since(reader.before_closing)
-            if found[0] == "&":
-                take(_ENTITIES[found[1:-1]])
-                continue
-            if found.startswith("<!"):
-                found = yield from self._read_section(reader, take, is_end)
-                if found:
-                    return found
-            elif is_end(found):
-                return found
-            else:
-                take(found)
-        return ""
-
-    def _read_section(
-        self, reader: Reader, take: Callable[[str], None], is_end: Callable[[str], object]
-    ) -> Generator[None, None, str]:
-        """Read CDATA sections after the first `<![CDATA[`. Returns the closing tag after them, or "" for none."""
-        while (yield from reader.content(_END_SECTION, take)):
-            place = reader.place
-            found = yield from reader.choose(self._end, _CDATA)
-            if found == 0:
-                text = reader.read_since(place)
-                if is_end(text.strip()):
-                    return text
-                take(text)
-            if found != 1:
-                break
-        return ""
-
-
 _NAME = Some(r"\w.:\-", 1, 128)
 _AFTER_NAME = Some(r" \t\r\n/>", 1, 1)
 _ITEM: Final = "item"
@@ -199,7 +134,7 @@ class Elements:
         self._first_open, self._first_close = Pattern(SPACES, *open_), Pattern(SPACES, *close)
         self._null = Pattern(SPACES, OneOf(("null", "None")), SPACES, *close)
         self._bracket = Pattern(SPACES, "<![CDATA[", SPACES, "[") if xml else _BRACKET
-        self._content = Content(*close, xml=xml)
+        self._prefix, self._xml = prefix, xml
         self._tags = Pattern(*open_[:-1], ">"), self._close
 
     def read(self, span: Span, root: str, schema: Schema) -> Generator[None, None, CallEnd]:
@@ -339,18 +274,29 @@ class Elements:
         self, span: Span, stack: list[_Container], name: str, schema: Schema
     ) -> Generator[None, None, CallEnd | None]:
         """Read a value without elements, up to its closing tag or the closing tag of the call."""
-        ends = (name, stack[0].name)
         value = Value(schema, span)
-        tag = yield from self._content.read(span, value.take, lambda tag: self._tag_name(tag) in ends)
-        if not tag:
-            return CallEnd.CUT
+        text = text_in_element(stack[0].name, name, prefix=self._prefix, xml=self._xml)
+        end = yield from text.read(span, value.take)
+        if end is not CallEnd.CLOSED:
+            return end
         value.end()
-        return None if self._tag_name(tag) == name else CallEnd.INSIDE
+        return None
 
     def _end_broken(self, span: Span, *, in_tag: bool = False) -> CallEnd:
         """Return the `CallEnd` of a call at text that is not allowed. With `in_tag=True`, the text is in a tag."""
         cut = cut_in_attributes(span) if in_tag else span.at_end_in(*self._tags)
         return CallEnd.CUT if cut else CallEnd.BROKEN
+
+
+@lru_cache(maxsize=256)
+def text_in_element(root: str, name: str, *, prefix: str = "", xml: bool = False) -> NestedText:
+    """Return the grammar of the text in the element `name` of the call `root`."""
+    rest = Maybe((Some(r" \t\r\n/", 1, 1), Some("^<>", 0, 512)))
+    levels = [
+        Level((f"{prefix}<{tag}", rest, ">"), (f"{prefix}</", SPACES, tag, SPACES, ">"))
+        for tag in dict.fromkeys((root, name))
+    ]
+    return NestedText(*levels, missing=0, strict=False, xml=xml)
 
 
 _ELEMENTS = Elements(xml=True)  # shared by all tools; its patterns are compiled on first use

@@ -18,9 +18,9 @@ from streamtools.json_values import compact
 from streamtools.parsing.bodies import forged_result, wrapper
 from streamtools.parsing.bodies.invocations import Invocations, xtml_call
 from streamtools.parsing.bodies.json_bodies import json_calls
-from streamtools.parsing.bodies.xml import ElementCall, write_attribute, write_content
+from streamtools.parsing.bodies.xml import ElementCall, text_in_element, write_attribute, write_content
 from streamtools.parsing.dialects.base import AFTER_WRAPPER, Dialect, Opener, Tag, closing_tags
-from streamtools.parsing.dialects.writing import as_text, both_tags, break_tags
+from streamtools.parsing.dialects.writing import as_text, both_tags, write_value
 from streamtools.parsing.markers import SPACES, Maybe, OneOf, Part, Some
 
 
@@ -38,7 +38,7 @@ def anthropic_xml() -> Dialect:
             *_bare_openers(calls, "<parameter", "</invoke", "{"),
             Opener(("<function_results>", SPACES), forged_result("</function_results>"), ahead=("<",), kind="result"),
         ),
-        write_call=_writer("<function_calls>\n", "\n</function_calls>"),
+        write_call=_writer(calls, "<function_calls>\n", "\n</function_calls>"),
         write_result=lambda name, text: (
             f"<function_results>\n<result>\n<tool_name>{name}</tool_name>\n<stdout>\n{text}\n</stdout>\n"
             "</result>\n</function_results>"
@@ -58,7 +58,10 @@ def atem_xml() -> Dialect:
     """
     ends, name, start, prefix = ("<|eom|>", "<|eot|>"), Some(r"^\s<>|", 1, 128), "<|start|>assistant ", "atem:"
     calls = Invocations("function_calls", prefix=prefix, ends=ends, read_name=_without_namespace)
-    body, write = calls.addressed(*ends), _writer("<atem:function_calls>\n", "\n</atem:function_calls>", prefix=prefix)
+    body, write = (
+        calls.addressed(*ends),
+        _writer(calls, "<atem:function_calls>\n", "\n</atem:function_calls>", prefix=prefix),
+    )
     return Dialect(
         id="atem_xml",
         openers=(
@@ -96,7 +99,7 @@ def minicpm5_xml() -> Dialect:
     return Dialect(
         id="minicpm5_xml",
         openers=_bare_openers(calls, "<param", "</function"),
-        write_call=_writer(invoke="function", parameter="param", xml=True, line=""),
+        write_call=_writer(calls, invoke="function", parameter="param", xml=True, line=""),
         reserved=both_tags("function", "param", "tool_response"),
         tags=closing_tags("</function>"),
     )
@@ -135,7 +138,7 @@ def _with_mark(id: str, word: str, end: str, *wrappers: str, line_feeds: int) ->
             Opener((*calls.wrapper, SPACES), calls.wrapped, ahead=("<",), line_feeds=line_feeds),
             Opener(calls.invoke, calls.bare, ahead=("name=",), line_feeds=line_feeds),
         ),
-        write_call=_writer(f"<{mark}tool_calls>\n", f"\n</{mark}tool_calls>", prefix=mark, end=f"</{mark}", typed=True),
+        write_call=_writer(calls, f"<{mark}tool_calls>\n", f"\n</{mark}tool_calls>", prefix=mark, typed=True),
         reserved=both_tags(mark, "tool_response"),
         tags=(Tag(calls.unwrap),),
     )
@@ -154,7 +157,7 @@ def dots_xml() -> Dialect:
             Opener((opening, SPACES), calls.wrapped, ahead=("<",)),
             Opener((opening, SPACES), json_calls(close), ahead=("{",)),
         ),
-        write_call=_writer(f"{opening}\n", f"\n{close}"),
+        write_call=_writer(calls, f"{opening}\n", f"\n{close}"),
         reserved=both_tags("dots_function_call", "invoke", "parameter", "tool_response"),
         tags=(Tag((close,)),),
     )
@@ -174,7 +177,7 @@ def step3_xml() -> Dialect:
             Opener((begin, SPACES), wrapper, ahead=AFTER_WRAPPER, announces=False),
             Opener((begin_call, SPACES, Maybe((kind,)), SPACES, *calls.invoke), calls.bare, ahead=("name",)),
         ),
-        write_call=_writer(begin + begin_call + kind, end_call + end, prefix="steptml:", line=""),
+        write_call=_writer(calls, begin + begin_call + kind, end_call + end, prefix="steptml:", line=""),
         reserved=("<｜tool_", *both_tags("steptml:")),
         tags=(Tag((end_call, OneOf(("\n", "")))), Tag((end,))),
     )
@@ -190,7 +193,7 @@ def minimax_m2_xml() -> Dialect:
     return Dialect(
         id="minimax_m2_xml",
         openers=(Opener((opening, SPACES), calls.wrapped, ahead=("<",), line_feeds=1),),
-        write_call=_writer(f"{opening}\n", f"\n{close}"),
+        write_call=_writer(calls, f"{opening}\n", f"\n{close}"),
         write_result=_write_minimax_result,
         reserved=both_tags("minimax:", "invoke", "parameter", "response"),
         tags=(Tag((close,)),),
@@ -207,10 +210,12 @@ def minimax_m3_xml() -> Dialect:
     calls = Invocations("tool_call", lead=lead, elements=True)
 
     def write_call(name: str, arguments: dict[str, Any]) -> str:
-        values = {key: break_tags(as_text(value), lead) for key, value in arguments.items()}
-        inside = "".join(f"{lead}<{key}>{text}{lead}</{key}>" for key, text in values.items())
-        invoke = f"{lead}<invoke name={write_attribute(name)}>{inside}{lead}</invoke>"
-        return f"{lead}<tool_call>\n{invoke}\n{lead}</tool_call>"
+        written = f"{lead}</invoke>\n{lead}</tool_call>"
+        for key, value in reversed(arguments.items()):
+            end = f"{lead}</{key}>{written}"
+            text = write_value(value, text_in_element("invoke", key, prefix=lead), end, lead)
+            written = f"{lead}<{key}>{text}{end}"
+        return f"{lead}<tool_call>\n{lead}<invoke name={write_attribute(name)}>{written}"
 
     return Dialect(
         id="minimax_m3_xml",
@@ -239,13 +244,13 @@ def _bare_openers(calls: Invocations, *inner: str) -> tuple[Opener, ...]:
 
 
 def _writer(
+    calls: Invocations,
     before: str = "",
     after: str = "",
     *,
     prefix: str = "",
     invoke: str = "invoke",
     parameter: str = "parameter",
-    end: str = "",
     typed: bool = False,
     xml: bool = False,
     line: str = "\n",
@@ -254,20 +259,22 @@ def _writer(
 
     `prefix` is the text before the name in each tag. `invoke` and `parameter` are the names of the tags of a call and
     of an argument. `line` is the text between two tags. With `typed=True`, an attribute tells whether a value is a
-    string. With `xml=True`, values with `<` or `&` are CDATA sections. Otherwise, the closing tags of a value and of a
-    call get a word joiner (U+2060) if they occur in a value. `end` is the common beginning of these closing tags, or ""
-    if they have none.
+    string. With `xml=True`, values with `<` or `&` are CDATA sections. Otherwise, tags that `calls` would not read as
+    part of their value get a word joiner (U+2060).
     """
     invoke, parameter = prefix + invoke, prefix + parameter
-    closes = (end,) if end else (f"</{parameter}", f"</{invoke}")
+    # With a prefix, all tags of the dialect have it. Otherwise `before` is the tag of the wrapper.
+    names = (prefix,) if prefix else (invoke, parameter, before.strip()[1:-1])
+    tags = both_tags(*filter(None, names))
 
     def write_call(name: str, arguments: dict[str, Any]) -> str:
-        written = [f"<{invoke} name={write_attribute(name)}>"]
-        for key, value in arguments.items():
-            text = write_content(as_text(value)) if xml else break_tags(as_text(value), *closes)
+        written = f"</{invoke}>{after}"
+        for key, value in reversed(arguments.items()):
+            end = f"</{parameter}>{line}{written}"
+            text = write_content(as_text(value)) if xml else write_value(value, calls.text, end, *tags)
             kind = f' string="{str(isinstance(value, str)).lower()}"' if typed else ""
-            written.append(f"<{parameter} name={write_attribute(key)}{kind}>{text}</{parameter}>")
-        return before + line.join([*written, f"</{invoke}>"]) + after
+            written = f"<{parameter} name={write_attribute(key)}{kind}>{text}{end}"
+        return f"{before}<{invoke} name={write_attribute(name)}>{line}{written}"
 
     return write_call
 

@@ -21,7 +21,7 @@ from streamtools.parsing.bodies.named_json import GAP, NAME, PROSE, WORD_FIRST, 
 from streamtools.parsing.bodies.parameter_tags import SUFFIX, ArgumentPairs, FunctionTags, NamedTag
 from streamtools.parsing.dialects.base import ROLE_END, Dialect, Opener, Tag, closing_tags
 from streamtools.parsing.dialects.json_with_name import longcat_json
-from streamtools.parsing.dialects.writing import both_tags, name_and_json, write_value
+from streamtools.parsing.dialects.writing import as_text, both_tags, name_and_json, write_value
 from streamtools.parsing.markers import SPACES, OneOf, Part, Some
 from streamtools.parsing.span import Span
 
@@ -42,7 +42,7 @@ def qwen3_coder_xml() -> Dialect:
             Opener(("<tool_call>", SPACES), functions.wrapped, ahead=("<function=",), line_feeds=2),
             Opener(("<function=",), functions.alone, ahead=alone, line_feeds=2),
         ),
-        write_call=_function_writer("<tool_call>", "</tool_call>", lambda value: f"\n{value}\n"),
+        write_call=_function_writer(functions, "<tool_call>", "</tool_call>"),
         reserved=(*both_tags("tool_call", "tool_response"), *_FUNCTION_TAGS),
         tags=(Tag(("</tool_call>",), where="after_call", line_feeds=1),),
     )
@@ -63,12 +63,7 @@ def seed_oss_xml() -> Dialect:
     return Dialect(
         id="seed_oss_xml",
         openers=(Opener(("<seed:tool_call>", SPACES), functions.wrapped, ahead=("<function=",)),),
-        write_call=_function_writer(
-            "<seed:tool_call>",
-            "</seed:tool_call>",
-            # A line feed at the start or end of a value would otherwise be read as part of the tags.
-            lambda value: f"\n{value}\n" if value.startswith("\n") or value.endswith("\n") else value,
-        ),
+        write_call=_function_writer(functions, "<seed:tool_call>", "</seed:tool_call>", verbatim=True),
         reserved=(*both_tags("seed:tool_call"), *_FUNCTION_TAGS),
         tags=(Tag(("<seed:think>",), closings=("</seed:think>",), where="start"), *closing_tags("</seed:tool_call>")),
     )
@@ -89,13 +84,14 @@ def zaya_xml() -> Dialect:
         "/arg_value": ("</value>", SPACES, "</parameter>"),
     }
     pairs = ArgumentPairs(separator="/function", spelled=spelled, ends=ends)
+    functions = FunctionTags("zyphra_tool_call", ends=ends)
     return Dialect(
         id="zaya_xml",
         openers=(
-            Opener((opening, SPACES), FunctionTags("zyphra_tool_call", ends=ends).wrapped, ahead=("<function=",)),
+            Opener((opening, SPACES), functions.wrapped, ahead=("<function=",)),
             Opener(pairs.opening, pairs.single),
         ),
-        write_call=_function_writer(opening, close, lambda value: f"\n{value}\n"),
+        write_call=_function_writer(functions, opening, close),
         write_result=lambda name, text: f"<zyphra_tool_response>\n{text}\n</zyphra_tool_response>",
         reserved=(*both_tags("zyphra_tool_call", "zyphra_tool_response"), *_FUNCTION_TAGS),
         tags=closing_tags(close),
@@ -114,17 +110,23 @@ def llama31_function_tag() -> Dialect:
     )
 
 
-def _function_writer(opening: str, close: str, lay_out: Callable[[str], str]) -> Callable[[str, dict[str, Any]], str]:
+def _function_writer(
+    functions: FunctionTags, opening: str, close: str, *, verbatim: bool = False
+) -> Callable[[str, dict[str, Any]], str]:
     """Return a `write_call` function. It writes `<function=…>` between the tags `opening` and `close`.
 
-    `lay_out` adds the line feeds around a value.
+    With `verbatim=True`, only a value that begins or ends with a line feed is between two line feeds.
     """
-    tags = ("</parameter", "<parameter=", "</function", close[:-1])
+    tags = (*_FUNCTION_TAGS, opening, close[:-1])
 
     def write_call(name: str, arguments: dict[str, Any]) -> str:
-        values = {key: lay_out(write_value(value, *tags)) for key, value in arguments.items()}
-        parameters = [f"<parameter={key}>{text}</parameter>" for key, text in values.items()]
-        return "\n".join((opening, f"<function={name}>", *parameters, "</function>", close))
+        written = f"</function>\n{close}"
+        for key, value in reversed(arguments.items()):
+            line_feed = "" if verbatim and as_text(value).strip("\n") == as_text(value) else "\n"
+            end = f"{line_feed}</parameter>\n{written}"
+            text = write_value(value, functions.text, end, *tags, line_feed=line_feed != "")
+            written = f"<parameter={key}>{line_feed}{text}{end}"
+        return f"{opening}\n<function={name}>\n{written}"
 
     return write_call
 
@@ -141,24 +143,33 @@ def _name_and(following: Part) -> tuple[Part, ...]:
 
 
 def _pairs_writer(
-    before: str, between: str, after: str, spelled: Mapping[str, str] = _NO_OTHER_SPELLINGS, line: str = "\n"
+    pairs: ArgumentPairs,
+    before: str,
+    between: str,
+    after: str,
+    spelled: Mapping[str, str] = _NO_OTHER_SPELLINGS,
+    line: str = "\n",
 ) -> Callable[[str, dict[str, Any]], str]:
     """Return a `write_call` function. It writes `before`, the name, `between`, the pairs of tags, and `after`.
 
-    `line` follows each key and each value.
     `spelled` maps names of tags to other spellings, such as `/tool_call` to `<|tool_call:end|>`, or to "" for no tag.
+    `line` follows each key and each value.
     """
-    names = ("arg_key", "/arg_key", "arg_value", "/arg_value", "/tool_call")
-    key_tag, end_key, value_tag, end_value, end = (spelled.get(name, f"<{name}>") for name in names)
+    names = ("arg_key", "/arg_key", "arg_value", "/arg_value", "tool_call", "/tool_call", "tool_calls", "/tool_calls")
+    key_tag, end_key, value_tag, end_value, *outer = (spelled.get(name, f"<{name}>") for name in names)
     between_pair = end_key + (line + value_tag if value_tag else "")
-    # A value must not contain an end tag. The tag may have a suffix before `>`, as in `</arg_value:opensource>`, so the
-    # search leaves out `>`. The special tokens of a dialect without a value tag have no suffix.
-    stop = -1 if value_tag else None
+    # The tag may have a suffix before `>`, as in `</arg_value:opensource>`, so the search leaves out `>`. The special
+    # tokens of a dialect without a value tag have no suffix.
+    tags = [key_tag, end_value, *(tag for tag in outer if tag in before + after)]
+    tags = [tag[:-1] for tag in tags] if value_tag else tags
 
     def write_call(name: str, arguments: dict[str, Any]) -> str:
-        values = {key: write_value(value, end_value[:stop], end[:stop]) for key, value in arguments.items()}
-        pairs = (key_tag + key + between_pair + text + end_value + line for key, text in values.items())
-        return f"{before}{name}{between}{''.join(pairs)}{after}"
+        written = after
+        for key, value in reversed(arguments.items()):
+            end = f"{end_value}{line}{written}"
+            text = write_value(value, pairs.text, end, *tags)
+            written = f"{key_tag}{key}{between_pair}{text}{end}"
+        return f"{before}{name}{between}{written}"
 
     return write_call
 
@@ -173,7 +184,7 @@ def glm_xml() -> Dialect:
     return Dialect(
         id="glm_xml",
         openers=(Opener(("<tool_call>",), pairs.single, ahead=_name_and(pairs.after_name), line_feeds=1),),
-        write_call=_pairs_writer("<tool_call>", "\n", "</tool_call>"),
+        write_call=_pairs_writer(pairs, "<tool_call>", "\n", "</tool_call>"),
         reserved=_PAIR_TAGS,
         tags=(ROLE_END, *closing_tags("</tool_call>")),
     )
@@ -209,7 +220,7 @@ def hunyuan_xml() -> Dialect:
     return Dialect(
         id="hunyuan_xml",
         openers=(Opener((*pairs.wrapper, SPACES), pairs.wrapped, ahead=pairs.opening),),
-        write_call=_pairs_writer("<tool_calls>\n<tool_call>", "<tool_sep>\n", "</tool_call>\n</tool_calls>"),
+        write_call=_pairs_writer(pairs, "<tool_calls>\n<tool_call>", "<tool_sep>\n", "</tool_call>\n</tool_calls>"),
         reserved=(*both_tags("tool_calls"), "<tool_sep", *_PAIR_TAGS),
         tags=(
             Tag(("<think:opensource>",), closings=("</think:opensource>",), where="start"),
@@ -222,7 +233,8 @@ def hunyuan_xml() -> Dialect:
 
 def hunyuan4_xml() -> Dialect:
     """Return the dialect of Tencent Hy 4, as vLLM's parser reads it: `hunyuan_xml` without the tag after the name."""
-    write_call = _pairs_writer("<tool_calls><tool_call>", "", "</tool_call></tool_calls>", line="")
+    pairs = ArgumentPairs(separator="tool_sep", wrapper="tool_calls", suffixed=True)
+    write_call = _pairs_writer(pairs, "<tool_calls><tool_call>", "", "</tool_call></tool_calls>", line="")
     return replace(hunyuan_xml(), id="hunyuan4_xml", write_call=write_call, auto=False)
 
 
@@ -236,7 +248,7 @@ def _other_tags(
     return Dialect(
         id=id,
         openers=(Opener((opening,), pairs.single, ahead=_name_and(pairs.after_name)),),
-        write_call=_pairs_writer(opening, "\n", close, spelled),
+        write_call=_pairs_writer(pairs, opening, "\n", close, spelled),
         reserved=both_tags(call, "tool_response", key, value),
         tags=closing_tags(close),
     )
@@ -316,7 +328,7 @@ def k2_horizon() -> Dialect:
             *(Opener((wrap, SPACES, opening, SPACES), json_body, ahead=(first,)) for first in "{["),
             *(Opener((opening, SPACES), json_body, ahead=(first,)) for first in "{["),
         ),
-        write_call=_pairs_writer(f"{wrap}\n{opening}", "\n", f"{close}\n{unwrap}", spelled),
+        write_call=_pairs_writer(pairs, f"{wrap}\n{opening}", "\n", f"{close}\n{unwrap}", spelled),
         reserved=("<ifm|", "</ifm|", *both_tags("tool_response")),
         tags=(
             Tag((unwrap,)),
@@ -337,7 +349,7 @@ def solar_open2() -> Dialect:
     return Dialect(
         id="solar_open2",
         openers=(Opener((begin,), pairs.single, ahead=_name_and(pairs.after_name)),),
-        write_call=_pairs_writer(begin, "\n", end, spelled),
+        write_call=_pairs_writer(pairs, begin, "\n", end, spelled),
         write_result=lambda name, text: f"<|tool_response:start|>{text}<|tool_response:end|>",
         reserved=("<|tool_call:", "<|tool_arg:", "<|tool_response:"),
         tags=(Tag(("<|think:start|>",), closings=("<|think:end|>",), where="start"), *closing_tags(end)),

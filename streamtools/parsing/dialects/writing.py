@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from streamtools.json_values import compact
+from streamtools.parsing.bodies.nesting import NestedText
 from streamtools.parsing.dialects.neutralizing import JOINER
 
 
@@ -25,15 +26,16 @@ def as_text(value: Any) -> str:
     return value if isinstance(value, str) else compact(value)
 
 
-def write_value(value: Any, *tags: str) -> str:
-    """Return `as_text(value)`, changed so that it contains none of `tags`.
+def write_value(value: Any, grammar: NestedText, after: str, *tags: str, line_feed: bool = False) -> str:
+    """Return `as_text(value)`, changed if necessary so that `grammar` reads it as a value.
 
-    In a string, `break_tags` breaks the tags. In the JSON of any other value, each `<` is escaped.
+    `after` is the text after the value. A text with `tags` is not changed if `grammar` reads it correctly. Otherwise,
+    `break_tags` breaks the tags in a string, and each `<` in the JSON of any other value is escaped.
     """
-    if isinstance(value, str):
-        return break_tags(value, *tags)
-    text = compact(value)
-    return text.replace("<", "\\u003c") if any(tag in text for tag in tags) else text
+    text = as_text(value)
+    if not any(tag in text for tag in tags) or grammar.reads(text, after, line_feed=line_feed):
+        return text
+    return break_tags(text, *tags) if isinstance(value, str) else text.replace("<", "\\u003c")
 
 
 def break_tags(text: str, *tags: str) -> str:

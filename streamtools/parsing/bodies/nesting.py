@@ -1,0 +1,237 @@
+"""Reads the text of a value between tags, and finds the closing tag that ends it.
+
+A value may be the content of a file, so it may contain the tags of its own dialect. The grammar balances them: an
+opening tag in a value begins a nested element, and the closing tags after it end that element first. A closing tag
+that fits no nested element ends the value if the text after it continues the call. This text is the next parameter, or
+the closing tags of the outer elements in their order. Any other closing tag is part of the value.
+
+Two readings are possible if the nested tags do not balance. The text after the closing tags then decides: a closing tag
+belongs to the value, and any other text does not. If that does not decide, the call is an error. So no call runs with
+an argument that may be incomplete.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Generator
+from functools import cached_property
+from typing import Final, NamedTuple
+
+from streamtools.parsing.bodies import CallEnd
+from streamtools.parsing.markers import SPACES, TURN_ENDS, Marker, OneOf, Part, Pattern
+from streamtools.parsing.reader import Closing, Reader
+
+_OTHER: Final = -1
+_TURN_END = Pattern(SPACES, OneOf(TURN_ENDS))
+_DEEPEST: Final = 64
+"""The deepest nesting in a value. A value that nests deeper never ends, so its call is an error."""
+_ENTITIES = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
+_entity = re.compile(r"&(amp|lt|gt|quot|apos);")
+_ANY_ENTITY: tuple[Part, ...] = ("&", OneOf(tuple(_ENTITIES)), ";")
+_BEGIN_SECTION, _END_SECTION = "<![CDATA[", Closing("]]>")
+_CDATA = Pattern(SPACES, _BEGIN_SECTION)
+
+
+def unescape(text: str) -> str:
+    """Replace the five predefined entities of XML, such as `&lt;`, with their characters."""
+    return _entity.sub(lambda entity: _ENTITIES[entity[1]], text)
+
+
+class Level(NamedTuple):
+    """The tags of one level of a call: of the wrapper, of the call, or of a value."""
+
+    opening: tuple[Part, ...]
+    close: tuple[Part, ...]
+    begin: tuple[Part, ...] = ()
+    """The beginning of the opening tag. () for the whole opening tag."""
+
+
+class NestedText:
+    """The grammar of a value that may contain the tags of its dialect."""
+
+    def __init__(
+        self,
+        *levels: Level,
+        ends: tuple[str | tuple[Part, ...], ...] = (),
+        outermost: int = 0,
+        missing: int = 1,
+        strict: bool = True,
+        heads: bool = False,
+        xml: bool = False,
+    ) -> None:
+        """Configure the tags.
+
+        - `levels`: the tags of a call. The first are outermost, and the last are those of a value.
+        - `ends`: the tokens that end a message, or that follow a call.
+        - `outermost`: the first level that belongs to a call of the dialect. Calls of other dialects have the others.
+        - `missing`: how many closing tags may be missing at the end of a value. The first is its own closing tag.
+        - `strict`: whether the text after a closing tag decides if it ends the value.
+        - `heads`: whether the opening tag of a value is too long to be an example in another value.
+        - `xml`: whether entities and CDATA sections are decoded.
+        """
+        self._value = value = len(levels) - 1
+        self._outermost, self._missing, self._strict, self._heads, self._xml = outermost, missing, strict, heads, xml
+        self._count = len(levels)
+        self._tags = [*(level.close for level in levels), *(level.opening for level in levels)]
+        begins = [level.begin or level.opening for level in levels]
+        self._ahead = [Pattern(SPACES, *parts) for parts in (*self._tags[: self._count], *begins)]
+        self._ahead += [Pattern(SPACES, *((end,) if isinstance(end, str) else end)) for end in ends]
+        self._ahead += [_TURN_END]
+        self._close_value = Pattern(SPACES, *levels[value].close)
+        others = (_BEGIN_SECTION, _ANY_ENTITY) if xml else ()
+        self._closings = [Closing(*self._tags, *others, line_feed=line_feed) for line_feed in (False, True)]
+
+    @cached_property
+    def _which(self) -> Callable[[str], re.Match[str] | None]:
+        """Matches a tag. The number of the group minus one is its index in `_tags`."""
+        return re.compile("\n?(?:" + "|".join(f"({Marker(tag).parts_pattern()})" for tag in self._tags) + ")").fullmatch
+
+    def read(
+        self,
+        reader: Reader,
+        take: Callable[[str], None],
+        begins: Callable[[str], bool] = lambda _: False,
+        *,
+        outermost: int | None = None,
+        line_feed: bool = False,
+    ) -> Generator[None, None, CallEnd]:
+        """Pass the text of a value to `take`, and read its closing tag.
+
+        Returns CLOSED, or UNCLOSED before another tag that ends the value, or BROKEN if the end is not certain, or CUT.
+        `begins` takes the opening tag of a value. It returns True if this tag ends the value before it. `outermost` is
+        the level of the outermost element that the span must close. With `line_feed`, one line feed before a tag
+        belongs to the tag.
+        """
+        outermost = self._outermost if outermost is None else outermost
+        value, count, closing = self._value, self._count, self._closings[line_feed]
+        nested: list[int] = []  # the levels of the open elements in the value
+        closed = bare = False  # whether an element in the value has ended, and whether it was a value without a call
+        unconfirmed = 0  # the position after the last closing tag that is a part of the value
+        if self._xml and (yield from reader.accept(_CDATA)):
+            yield from self._read_section(reader, take)
+        while (yield from reader.content(closing, take)):
+            tag = reader.read_since(reader.before_closing)
+            found = self._which(tag)
+            if len(nested) > _DEEPEST:
+                take(tag)
+                continue
+            if found is None:
+                if tag[0] == "&":
+                    take(_ENTITIES[tag[1:-1]])
+                else:
+                    yield from self._read_section(reader, take)
+                continue
+            opens, level = divmod((found.lastindex or 0) - 1, count)
+            if opens:
+                if level == value and not nested and not bare and begins(tag):
+                    reader.unread(tag)
+                    return CallEnd.UNCLOSED
+                if not tag.endswith("/>"):
+                    nested.append(level)
+                take(tag)
+                continue
+            own = level == value and not nested
+            if own and not self._strict:
+                return CallEnd.CLOSED
+            run, after = yield from self._look_ahead(reader, level, outermost if own else -1)
+            closes = 0 <= after < count  # a closing tag follows that fits no open element of the call
+            if level in nested and (closes or _are_in(run, nested)):
+                del nested[_last(level, nested) :]
+                closed, unconfirmed = True, 0
+                if not nested:
+                    bare = level == value
+            elif closes or not self._has_structure(run, after, outermost, nested):
+                unconfirmed = reader.place
+            elif level < value:
+                reader.unread(tag)
+                certain = value - level <= self._missing and not nested and (level == value - 1 or not closed)
+                return CallEnd.UNCLOSED if certain else CallEnd.BROKEN
+            elif level in nested and (self._heads or bare or min(nested) < value):
+                return CallEnd.BROKEN
+            else:
+                return CallEnd.CLOSED
+            take(tag)
+        if unconfirmed and reader.stores:
+            _give_back(reader, unconfirmed, closing)
+        return CallEnd.CUT
+
+    def reads(self, text: str, after: str, *, line_feed: bool = False) -> bool:
+        """Return True if `read` returns `text` as a value before the text `after`, whatever message follows."""
+        for rest in (after, f"{after} x"):
+            reader, taken = Reader(text + rest, 0), list[str]()
+            reader.at, reader.ended = 0, True
+            try:
+                next(self.read(reader, taken.append, lambda _: True, line_feed=line_feed))
+            except StopIteration as stop:
+                if stop.value is not CallEnd.CLOSED or "".join(taken) != text:
+                    return False
+        return True
+
+    def _look_ahead(self, reader: Reader, level: int, stop: int) -> Generator[None, None, tuple[list[int], int]]:
+        """Return the levels of the closing tags from `level` outward, and the index in `_ahead` of what follows them.
+
+        The index is `_OTHER` for other text, and larger than all indexes at the end of the stream. Nothing is read
+        after the closing tag of the level `stop`.
+        """
+        run, text, after = [level], "", _OTHER
+        while run[-1] > stop:
+            place = reader.place
+            after = yield from reader.choose(*self._ahead)
+            if after < 0 and reader.ended and not reader.text[reader.at :].strip():
+                after = len(self._ahead)
+            text += reader.read_since(place)
+            if not 0 <= after < run[-1]:
+                break
+            run.append(after)
+        else:
+            after = _OTHER
+        reader.unread(text)
+        return run, after
+
+    def _has_structure(self, run: list[int], after: int, outermost: int, nested: list[int]) -> bool:
+        """Return True if the closing tags `run` and the text after them continue the call."""
+        level, value, count = run[0], self._value, self._count
+        if level < outermost:
+            return False
+        if level == value and nested:
+            return run[-1] <= outermost or after == count + value or (len(run) > 1 and after >= count)
+        if level == value:
+            continues = run[-1] <= outermost or count <= after < len(self._ahead)
+        else:
+            continues = count <= after and after != count + value
+        return len(run) > 1 or continues or not self._strict
+
+    def _read_section(self, reader: Reader, take: Callable[[str], None]) -> Generator[None, None, None]:
+        """Read CDATA sections after the first `<![CDATA[`. White space between them and the closing tag is dropped."""
+        while (yield from reader.content(_END_SECTION, take)):
+            place = reader.place
+            found = yield from reader.choose(self._close_value, _CDATA)
+            if found == 0:
+                reader.unread(reader.read_since(place).lstrip())
+            if found != 1:
+                break
+
+
+def _last(level: int, nested: list[int]) -> int:
+    """Return the index of the innermost element of this level."""
+    return len(nested) - 1 - nested[::-1].index(level)
+
+
+def _are_in(run: list[int], nested: list[int]) -> bool:
+    """Return True if each closing tag in `run` ends one of the nested elements."""
+    for level in run:
+        if level not in nested:
+            return False
+        nested = nested[: _last(level, nested)]
+    return True
+
+
+def _give_back(reader: Reader, place: int, closing: Closing) -> None:
+    """Go back to `place`, after a closing tag that is followed by ordinary text. It is probably the end of the call.
+
+    The text after it is then the rest of the answer. This function does nothing if that text is white space, or ends
+    with an incomplete tag.
+    """
+    rest = "".join(reader.parts)[place - reader.kept_from :]
+    if rest.strip() and not closing.is_begun_in(rest):
+        reader.rewind(place)

@@ -1,0 +1,268 @@
+"""Tests of values that hold calls and tags, such as the content of a file. No call runs with a part of its value.
+
+A value that holds a call of any dialect is read whole, or its call is an error. The same holds for parts of calls.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pytest
+
+from streamtools import Parser
+from streamtools.parsing.bodies import nesting
+from streamtools.parsing.dialects import DIALECTS
+from streamtools.testing.laws import assert_chunk_invariant, assert_deltas_match_arguments
+from tests.parsing.faults import IN_TAGS
+from tests.support.cases import together
+from tests.support.reading import Brief, brief, call, error, read, warning
+from tests.support.ways_to_cut import usual_ways
+
+FIELDS = {name: {"type": "string"} for name in ("path", "text", "mode")}
+TOOLS: list[dict[str, Any]] = [
+    {"name": "save", "parameters": {"type": "object", "properties": FIELDS}},
+    {"name": "get_weather", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}},
+]
+RAW = sorted(IN_TAGS - {"minicpm5_xml", "morph_xml"})
+"""Dialects with values in tags that are written without escapes."""
+
+IGNORED = {
+    "step3_xml": "its tokens around a call are no levels, so they may follow the call",
+    "minimax_m3_xml": "an element inside a call may have any name",
+}
+"""Dialects in which a malformed call in a value may be cut at the tags of the call."""
+
+
+def written(dialect: str, name: str, **arguments: str) -> str:
+    """Return a call in one dialect."""
+    return DIALECTS[dialect].write_call(name, arguments)
+
+
+def with_raw(dialect: str, value: str, *, last: bool = True) -> str:
+    """Return a call with a value as a model writes it, without escapes."""
+    arguments = {"path": "n", "text": "VALUE"} if last else {"text": "VALUE", "path": "n"}
+    return written(dialect, "save", **arguments).replace("VALUE", value)
+
+
+def calls_in_values(dialect: str) -> Iterator[str]:
+    """Yield values that hold whole calls of a dialect."""
+    one, other = written(dialect, "get_weather", city="Paris"), written(dialect, "save", path="p", text="y")
+    yield from (one, other, f"Before.\n{one}\nAfter.", f"{one}\n{other}", f"{one}\nand\n{other}.")
+    yield written(dialect, "get_weather")
+
+
+def tags_of(dialect: str) -> list[str]:
+    return re.findall(r"(?:\]<\]minimax\[>\[)?<[^<>]*>", written(dialect, "get_weather", city="Paris"))
+
+
+def tags_in_values(dialect: str) -> Iterator[str]:
+    """Yield values that hold one tag of a dialect, or a call without one of its tags."""
+    whole = written(dialect, "get_weather", city="Paris")
+    for tag in tags_of(dialect):
+        yield from (tag, f"x {tag} y", f"{tag} y", f"x {tag}", f"x\n{tag}\ny")
+        if dialect not in IGNORED:
+            yield whole.replace(tag, "", 1).strip()
+
+
+def beginnings_of_calls(dialect: str) -> Iterator[str]:
+    """Yield values that hold the first tags of a call."""
+    tags = tags_of(dialect)
+    for count in range(1, len(tags)):
+        yield from ("".join(tags[:count]), "\nx\n".join(tags[:count]))
+
+
+def read_at_all_cuts(text: str, *dialects: str) -> list[Brief]:
+    """Return the events, which must be the same at all cuts. The deltas of each call must join to its arguments."""
+    options: dict[str, Any] = {"dialects": dialects, "tools": TOOLS} if dialects else {"tools": TOOLS}
+    events = assert_chunk_invariant(text, usual_ways(text), **options)
+    parser = Parser(**options, call_deltas=True, call_partials=True)
+    assert_deltas_match_arguments([event for delta in text for event in parser.feed(delta)] + parser.close())
+    return brief(events)
+
+
+def read_whole(text: str, dialect: str) -> list[Brief]:
+    """Return the events of a text in one piece, and check that its characters give the same calls and errors."""
+    readings = []
+    for deltas in ([text], text):
+        parser = Parser([dialect], TOOLS)
+        readings.append(brief([event for delta in deltas for event in parser.feed(delta)] + parser.close()))
+    whole, alone = ([event for event in events if isinstance(event, tuple)] for events in readings)
+    assert whole == alone, text
+    return readings[0]
+
+
+def is_error(events: Iterable[Brief], expected: Brief) -> bool:
+    """Return True if the call is an error, and no call other than the one after it is read."""
+    found = [event for event in events if isinstance(event, tuple)]
+    return any(event[0] == "error" for event in found) and all(
+        event == expected for event in found if event[0] == "call"
+    )
+
+
+def wrong_readings(dialect: str, values: Iterable[str], *, may_fail: bool = True) -> list[tuple[str, list[Brief]]]:
+    """Return the readings that are neither whole nor errors. Other text and another call may follow the call."""
+    wrong, after = [], call("get_weather", city="Rome")
+    for value in values:
+        for follows in ("", " So.", written(dialect, "get_weather", city="Rome")):
+            for last in (True, False):
+                text = with_raw(dialect, value, last=last) + follows
+                events = [event for event in read_whole(text, dialect) if event not in ("\n", " So.")]
+                whole = [call("save", path="n", text=value)] + [after] * (len(follows) > 5)
+                if events != whole and not (may_fail and is_error(events, after)):
+                    wrong.append((text, events))
+    return wrong
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_value_may_be_a_call_of_any_dialect(dialect: str) -> None:
+    """Written by `write_call`. Only the tags of the call itself are hidden."""
+    for inner in DIALECTS:
+        value = written(inner, "get_weather", city="Paris")
+        assert [call("save", path="n", text=value)] == read_whole(
+            written(dialect, "save", path="n", text=value), dialect
+        ), inner
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_value_may_be_a_call_at_every_cut(dialect: str) -> None:
+    """With the dialect and, if it is one of the default dialects, with these."""
+    for inner in DIALECTS:
+        value = written(inner, "get_weather", city="Paris")
+        text = written(dialect, "save", path="n", text=value)
+        assert [call("save", path="n", text=value)] == read_at_all_cuts(text, dialect), inner
+        if DIALECTS[dialect].auto is True:
+            assert [call("save", path="n", text=value)] == read_at_all_cuts(text), inner
+
+
+@pytest.mark.parametrize("dialect", RAW)
+def test_calls_in_a_value_are_a_part_of_it(dialect: str) -> None:
+    """Two calls, calls between prose, and calls in the values of these calls."""
+    values = list(calls_in_values(dialect))
+    values += [with_raw(dialect, value) for value in values[:3]]
+
+    assert [] == wrong_readings(dialect, values, may_fail=False)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("dialect", RAW)
+def test_calls_of_another_dialect_in_a_value_are_a_part_of_it(dialect: str) -> None:
+    assert [] == wrong_readings(dialect, (value for inner in RAW for value in calls_in_values(inner)), may_fail=False)
+
+
+@pytest.mark.parametrize("dialect", RAW)
+def test_no_call_runs_with_a_part_of_a_value_that_holds_tags(dialect: str) -> None:
+    """The call is read whole, or it is an error."""
+    assert [] == wrong_readings(dialect, [*tags_in_values(dialect), *beginnings_of_calls(dialect)])
+
+
+@pytest.mark.parametrize("dialect", ["qwen3_coder_xml", "glm_xml", "minimax_m2_xml", "kimi_k3_xtml"])
+def test_a_reader_that_does_not_balance_tags_breaks_the_law(dialect: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A planted fault."""
+    monkeypatch.setattr(nesting, "_are_in", lambda run, nested: False)
+
+    assert wrong_readings(dialect, calls_in_values(dialect))
+
+
+@pytest.mark.parametrize("dialect", ["qwen3_coder_xml", "glm_xml", "minimax_m2_xml", "seed_oss_xml"])
+def test_a_reader_that_does_not_look_ahead_breaks_the_law(dialect: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A planted fault."""
+    monkeypatch.setattr(nesting.NestedText, "_has_structure", lambda *_: True)
+
+    assert wrong_readings(dialect, tags_in_values(dialect))
+
+
+QWEN = "<tool_call>\n<function=save>\n<parameter=path>\nn\n</parameter>\n<parameter=text>\n"
+GLM = "<tool_call>save\n<arg_key>text</arg_key>\n<arg_value>"
+INVOKE = '<function_calls>\n<invoke name="save">\n<parameter name="text">'
+END = "</invoke>\n</function_calls>"
+unclosed = warning("missing_close")
+broken, cut = error("unrecognised_tool_call"), error("truncated")
+
+
+@together(
+    ("dialect", "text", "expected"),
+    {
+        "a function without parameters, and an end of the wrapper": (
+            "qwen3_coder_xml",
+            f"{QWEN}<function=demo>\n</function>\n</tool_call>\n</parameter>\n</function>\n</tool_call>",
+            [call("save", path="n", text="<function=demo>\n</function>\n</tool_call>")],
+        ),
+        "the ends of a function and its wrapper": (
+            "qwen3_coder_xml",
+            f"{QWEN}x\n</function>\n</tool_call>\n</parameter>\n</function>\n</tool_call>",
+            [call("save", path="n", text="x\n</function>\n</tool_call>")],
+        ),
+        "a function, if the closing tag of the value is missing": (
+            "qwen3_coder_xml",
+            f"{QWEN}<function=demo></function>\n</function>\n</tool_call>",
+            [call("save", path="n", text="<function=demo></function>")],
+        ),
+        "a function or its opening tag, if all closing tags are missing": (
+            "qwen3_coder_xml",
+            f"{QWEN}<function=demo></function>\n</tool_call>",
+            [broken],
+        ),
+        "a call, and the stream ends": (
+            "qwen3_coder_xml",
+            f"{QWEN}<tool_call><function=get_weather><parameter=city>Paris</parameter></function></tool_call>",
+            [cut],
+        ),
+        "a call after ordinary text, and the stream ends": (
+            "qwen3_coder_xml",
+            f"{QWEN}x</parameter> y <function=get_weather><parameter=city>Paris</parameter></function>",
+            [cut],
+        ),
+        "the tag of a known parameter ends a value": (
+            "qwen3_coder_xml",
+            f"{QWEN}x<parameter=mode>y</parameter></function></tool_call>",
+            [call("save", path="n", text="x", mode="y")],
+        ),
+        "the pair of a known parameter ends a value": (
+            "glm_xml",
+            f"{GLM}Oslo<arg_key>mode</arg_key><arg_value>y</arg_value></tool_call>",
+            [call("save", text="Oslo", mode="y")],
+        ),
+        "the pair of an unknown parameter in a value": (
+            "glm_xml",
+            f"{GLM}Oslo<arg_key>unit</arg_key><arg_value>y</arg_value></tool_call>",
+            [broken],
+        ),
+        "the closed pair of an unknown parameter in a value": (
+            "glm_xml",
+            f"{GLM}Oslo<arg_key>unit</arg_key><arg_value>y</arg_value></arg_value></tool_call>",
+            [call("save", text="Oslo<arg_key>unit</arg_key><arg_value>y</arg_value>")],
+        ),
+        "a known parameter in an attribute": (
+            "anthropic_xml",
+            f'{INVOKE}x<parameter name="mode">y</parameter>{END}',
+            [call("save", text="x", mode="y")],
+        ),
+        "parameters in a value": (
+            "anthropic_xml",
+            f'{INVOKE}<parameter name="a">1</parameter><parameter name="b">2</parameter></parameter>{END}',
+            [call("save", text='<parameter name="a">1</parameter><parameter name="b">2</parameter>')],
+        ),
+        "more tags than are counted": (
+            "qwen3_coder_xml",
+            f"{QWEN}{'<function=f>' * 70}</parameter></function></tool_call>",
+            [cut],
+        ),
+        "a tag in the name of a tool": (
+            "anthropic_xml",
+            '<function_calls><invoke name="sa<|x|>ve"></invoke></function_calls>',
+            [broken],
+        ),
+    },
+)
+def test_tags_in_values_are_balanced(dialect: str, text: str, expected: list[Brief]) -> None:
+    assert expected == read_at_all_cuts(text, dialect)
+    assert expected == read(text, dialects=[dialect], tools=TOOLS)
+
+
+def test_elements_may_contain_elements_of_the_same_name() -> None:
+    picture = '<svg><text x="1">a</text><text/></svg>'
+
+    assert [call("save", text=picture)] == read_at_all_cuts(f"<save><text>{picture}</text></save>", "morph_xml")
