@@ -13,6 +13,7 @@ parser decodes it when a call is complete.
 | `invocations` | `<invoke name="NAME"><parameter name="KEY">…`, and the same with tokens |
 | `xml` | `<NAME><KEY>…</KEY></NAME>`, and the attributes and the content of tags |
 | `keyword_calls` | `NAME(KEY=…)`, and the notation of the Gemma models |
+| `nesting` | no calls: the text of a value up to its closing tag, with balanced tags in it |
 | `values`, `literals` | no calls: these convert values to JSON |
 
 This module contains the parts that the grammars share. Models forget closing tags. If only the closing tag of a call is

@@ -1,9 +1,8 @@
 """Reads calls with names in attributes: `<invoke name="f"><parameter name="a">1</parameter></invoke>`.
 
-Calls may be in a wrapper, such as `<function_calls>`. A value ends at its closing tag if structure follows, such as
-another parameter. Otherwise the closing tag is part of the value. The type of a value comes from the JSON schema of the
-tool, or from an attribute: `string="true"` is text, and `string="false"` is JSON. Some models write one JSON object
-with all arguments in the position of the first parameter.
+Calls may be in a wrapper, such as `<function_calls>`. The module `nesting` decides where a value ends. The type of a
+value comes from the JSON schema of the tool, or from an attribute: `string="true"` is text, and `string="false"` is
+JSON. Some models write one JSON object with all arguments in the position of the first parameter.
 
 Text in a wrapper that is not a call is a separate error, up to the next tag of the dialect. If only the closing tag of
 a call is missing, and another call or the end of the wrapper follows, the call is valid.

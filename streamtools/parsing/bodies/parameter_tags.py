@@ -4,10 +4,9 @@
     <tool: f>ls</tool>
     f<arg_key>a</arg_key><arg_value>1</arg_value>
 
-Functions may be in a wrapper, such as `<tool_call>`. A value ends at the first closing tag with structure after it.
-Structure is the next parameter, the end of the function, or the end of its wrapper. Any other closing tag is part of
-the value, which may be the content of a file. One line feed at each end of a value belongs to the tags. The JSON schema
-of the tool gives a value its type.
+Functions may be in a wrapper, such as `<tool_call>`. A value may be the content of a file, and hold the tags of the
+dialect. The module `nesting` decides where it ends. One line feed at each end of a value belongs to the tags. The JSON
+schema of the tool gives a value its type.
 
 Models forget closing tags. The call is still valid in these cases:
 
@@ -21,10 +20,10 @@ an error. It ends with the last closing tag in the value, and the text after tha
 
 The content of `<tool: f>` is a JSON object with all arguments, or text if the tool declares one argument.
 
-White space between pairs of tags is ignored. Other text between them makes the call an error, up to its closing tag. A
-value ends at its closing tag if another pair or the end of the call follows that tag. If this tag is missing, the value
-ends at the closing tag of the call, but only at the end of the message or before another call. If only the closing tag
-of a call is missing, and another call or the end of the wrapper follows, the call is valid.
+White space between pairs of tags is ignored. Other text between them makes the call an error, up to its closing tag. If
+the closing tag of a value is missing, the value ends at the next pair of a known parameter. It also ends at the closing
+tag of the call, but only at the end of the message or before another call. If only the closing tag of a call is
+missing, and another call or the end of the wrapper follows, the call is valid.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ Without a schema, a value that contains elements is an object, or an array if it
 
 This is not an XML parser. A tag like `<invoke name="f">`, `</invoke >` or `<br/>` is read only where a grammar expects
 it. All other text is content. For example, the value of an argument may contain HTML or code, up to the closing tag of
-the value. Each read has a limit, or reads each character only once.
+the value. Tags of the same name in it are balanced. Each read has a limit, or reads each character only once.
 """
 
 from __future__ import annotations
