@@ -47,11 +47,13 @@ you enable the dialect by its id. Values that are not JSON get their types from 
 **Cut answers.** If an answer ends with a complete tag that begins a call, the call was cut off. It is an error,
 `truncated`, and the tag is hidden.
 
-**Closing tags in values.** A file that a model writes may hold the closing tag of a value. So a closing tag ends a
-value only if structure follows it. If text follows, the tag is part of the value. If no such tag arrives, the call is
-an error. It ends with the last closing tag in the value, and the rest is text once the answer has ended. If tags have
-the names of values, as in `morph_xml`, the first closing tag ends the value. A closing tag that is repeated after a
-call is hidden.
+**Tags in values.** A file that a model writes may hold calls, or single tags of the dialect. Nested tags are balanced,
+so a whole call in a value is a part of the value. A closing tag ends a value only if no nested tag is open and the text
+after it continues the call. Otherwise the tag is part of the value. If the nested tags do not balance, the text after
+the closing tags decides. If that does not decide either, the call is an error. A call without the closing tag of a
+value is also an error. It ends with the last closing tag in the value, and the rest is text once the answer has ended.
+A closing tag that is repeated after a call is hidden. One case is not recognized: a value that holds all closing tags
+of a call, but not its opening tags. The value ends before them.
 
 **Calls in reasoning.** Models forget to end their reasoning before a call. So the text after a run of calls decides. If
 the answer ends there, they are calls. Otherwise they are reasoning. Until that is known, no call is reported and none
