@@ -14,9 +14,8 @@ from streamtools.outputs.ag_ui_events import AGUIEncoder
 from streamtools.outputs.ai_sdk_parts import AISDKEncoder
 from streamtools.outputs.anthropic_events import AnthropicEncoder
 from streamtools.outputs.openai_chunks import OpenAIEncoder
-from streamtools.outputs.plain_text import TextEncoder
 from streamtools.outputs.responses_events import ResponsesEncoder
-from streamtools.outputs.sse import Encoder, NativeEncoder
+from streamtools.outputs.sse import Encoder, NativeEncoder, TextEncoder
 
 __all__ = [
     "FORMATS",

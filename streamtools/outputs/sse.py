@@ -1,4 +1,4 @@
-"""Defines the interface of all encoders, and writes server-sent events and the native format. Sans-IO.
+"""Defines the interface of all encoders, and writes server-sent events, the native format and plain text. Sans-IO.
 
 An encoder converts UI events to the bytes of one response. The server sends the `headers` of the encoder, then the
 result of `encode` for each event, and finally the result of `close`. Some clients fail if a message, a call or a step
@@ -12,15 +12,15 @@ break. Lines end with LF, because some clients do not support CRLF.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Literal, Protocol
 
 import msgspec
 
 from streamtools.errors import ClosedError, check_word
-from streamtools.events import UI_EVENTS, Done, UIEvent
-from streamtools.json_values import writable
+from streamtools.events import UI_EVENTS, Done, StepStart, Text, UIEvent
+from streamtools.json_values import well_formed, writable
 
 
 class Encoder(Protocol):
@@ -196,3 +196,58 @@ class SharedFrames:
         data = b"".join(map(encoder.encode, events))
         self._last[key] = events, data
         return data
+
+
+# Plain text: only the text of the answer. The function `render` may return text for other events.
+
+
+class TextEncoder:
+    """Writes the text of the answer in UTF-8.
+
+    `render` receives all events except `Text`, and may return a text to write (for example, `UiTexts().render`). Blank
+    lines separate the texts of steps, and separate each text of `render` from the text around it.
+    """
+
+    content_type = "text/plain; charset=utf-8"
+    headers: Mapping[str, str] = EVENT_STREAM_HEADERS
+    keep_alive = b""
+    resumable = False
+
+    def __init__(self, *, render: Callable[[UIEvent], str | None] | None = None) -> None:
+        self._render = render
+        self._has_text = False
+        self._needs_separator = False
+        self._ended = False
+
+    def encode(self, event: UIEvent) -> bytes:
+        """Return the text of `event`, or the text that `render` returns for it. It may be `b""`."""
+        if self._ended:
+            raise closed_error()
+        match event:
+            case Text(text):
+                return self._write(text)
+            case StepStart():
+                self._needs_separator = True
+            case Done():
+                self._ended = True
+        rendered = self._render(event) if self._render is not None else None
+        if not rendered:
+            return b""
+        self._needs_separator = True
+        written = self._write(rendered)
+        self._needs_separator = True
+        return written
+
+    def close(self) -> bytes:
+        """End the body. Returns `b""`, because plain text has no end mark."""
+        self._ended = True
+        return b""
+
+    def _write(self, text: str) -> bytes:
+        if not text:
+            return b""
+        if self._needs_separator and self._has_text:
+            text = "\n\n" + text
+        self._needs_separator = False
+        self._has_text = True
+        return well_formed(text).encode()

@@ -51,10 +51,8 @@ def listen(host: str, port: int) -> socket.socket:
         dual_stack = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
         return socket.create_server(address, family=family, dualstack_ipv6=dual_stack)
     except OSError as error:
-        if error.errno == errno.EADDRINUSE:
-            message = f"port {port} is in use: choose another port with --port, or --port 0 for any free port"
-            raise CommandError(message, status=1) from error
-        message = f"cannot listen on {host}, port {port}: {error.strerror or error}"
+        advice = "; choose another port, or 0 for any free port" if error.errno == errno.EADDRINUSE else ""
+        message = f"cannot listen on {host}, port {port}: {error.strerror or error}{advice}"
         raise CommandError(message, status=1) from error
 
 
