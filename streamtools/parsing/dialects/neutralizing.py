@@ -17,7 +17,7 @@ from __future__ import annotations
 import html
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate, takewhile
 from typing import Any, Protocol
@@ -77,7 +77,8 @@ def neutralize_in_order(texts: Sequence[str], dialects: Iterable[Reserving]) -> 
     found: list[set[int]] = [set() for _ in texts]
     for separator in ("", "\n")[: len(texts)]:
         starts = list(accumulate((len(text) + len(separator) for text in texts), initial=0))
-        for end in joiner_positions(separator.join(texts), structure):
+        search = _first_characters if separator else joiner_positions
+        for end in search(separator.join(texts), structure):
             index = bisect_left(starts, end) - 1
             if end - starts[index] <= len(texts[index]):  # otherwise the separator begins the reserved text
                 found[index].add(end - starts[index])
@@ -130,17 +131,24 @@ def _join_at(text: str, positions: Sequence[int]) -> str:
 
 def joiner_positions(text: str, structure: re.Pattern[str]) -> list[int]:
     """Return the ends of the first characters of all reserved texts, also of those that are written with escapes."""
-    found = set(_first_characters(text, structure))
-    decodings: list[tuple[list[int], list[int]]] = []
-    while len(decodings) < _ESCAPE_LEVELS and (decoded := _decode_escapes(text)) is not None:
-        text, *ends = decoded
-        decodings.insert(0, (ends[0], ends[1]))
-        for position in _first_characters(text, structure):
-            for decoded_ends, written_ends in decodings:
-                index = bisect_right(decoded_ends, position) - 1
-                position += written_ends[index] - decoded_ends[index]
-            found.add(position)
-    return sorted(found)
+    levels = [text]
+    while len(levels) <= _ESCAPE_LEVELS and (decoded := _ESCAPE.sub(_decode_escape, levels[-1])) != levels[-1]:
+        levels.append(decoded)
+    positions: set[int] = set()
+    for level in reversed(levels):
+        positions = {*_before_decoding(positions, level), *_first_characters(level, structure)}
+    return sorted(positions)
+
+
+def _before_decoding(positions: Collection[int], text: str) -> Iterator[int]:
+    """Yield the positions in `text` that belong to positions in the text without its escapes."""
+    decoded_ends, ends = [0], [0]  # the ends of the escapes
+    for match in _ESCAPE.finditer(text) if positions else ():
+        decoded_ends.append(decoded_ends[-1] + match.start() - ends[-1] + len(_decode_escape(match)))
+        ends.append(match.end())
+    for position in positions:
+        index = bisect_right(decoded_ends, position) - 1
+        yield position + ends[index] - decoded_ends[index]
 
 
 def _first_characters(text: str, structure: re.Pattern[str]) -> Iterator[int]:
@@ -148,20 +156,6 @@ def _first_characters(text: str, structure: re.Pattern[str]) -> Iterator[int]:
     for begin in range(0, len(text), _BLOCK):
         ends = (match.end() for match in structure.finditer(text, begin, begin + _BLOCK + _OVERLAP))
         yield from takewhile((begin + _BLOCK).__ge__, ends)
-
-
-def _decode_escapes(text: str) -> tuple[str, list[int], list[int]] | None:
-    """Decode the escapes in a text. Returns None if it has none.
-
-    Returns the decoded text, and the ends of the escapes in both texts. Both lists begin with 0.
-    """
-    pieces: list[str] = []
-    decoded_ends, written_ends = [0], [0]
-    for match in _ESCAPE.finditer(text) if "\\" in text or "&" in text else ():
-        pieces += text[written_ends[-1] : match.start()], _decode_escape(match)
-        decoded_ends.append(decoded_ends[-1] + len(pieces[-2]) + len(pieces[-1]))
-        written_ends.append(match.end())
-    return ("".join(pieces) + text[written_ends[-1] :], decoded_ends, written_ends) if pieces else None
 
 
 def _decode_escape(match: re.Match[str]) -> str:
