@@ -160,7 +160,10 @@ def test_a_port_in_use_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
         status = main(["serve", "--port", str(port)])
 
     assert 1 == status
-    assert f"port {port}: Address already in use; choose another port, or 0 for any free port" in error_line(capsys)
+    assert (
+        f"port {port}: the port is in use; choose another port with --port, or --port 0 for any free port"
+        in error_line(capsys)
+    )
 
 
 @pytest.mark.parametrize("missing", ["starlette", "uvicorn"])

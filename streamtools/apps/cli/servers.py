@@ -51,8 +51,9 @@ def listen(host: str, port: int) -> socket.socket:
         dual_stack = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
         return socket.create_server(address, family=family, dualstack_ipv6=dual_stack)
     except OSError as error:
-        advice = "; choose another port, or 0 for any free port" if error.errno == errno.EADDRINUSE else ""
-        message = f"cannot listen on {host}, port {port}: {error.strerror or error}{advice}"
+        taken = "the port is in use; choose another port with --port, or --port 0 for any free port"
+        reason = taken if error.errno == errno.EADDRINUSE else error.strerror or error
+        message = f"cannot listen on {host}, port {port}: {reason}"
         raise CommandError(message, status=1) from error
 
 
