@@ -1,0 +1,86 @@
+"""Writes the table of special tokens in `docs/troubleshooting.md`: `python -m tests.whole.stripped_tokens`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import cache
+
+from streamtools import coalesce, parse
+from streamtools.parsing import DIALECTS, ParseResult
+from streamtools.testing.laws import cut, feed
+from tests.support.readme import ROOT, write_table
+
+PAGE = ROOT / "docs" / "troubleshooting.md"
+NAME, ARGUMENTS = "get_weather", {"city": "Paris"}
+TOOLS = [{"name": NAME, "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}}]
+
+SPECIAL_TOKENS = re.compile(
+    r"｜DSML｜ ?|｜GCML｜|</?ifm\|[^<>]*>|<[|｜](?!DSML|GCML)[^<>]*>|<[^<>|/\s]*\|>|\]<\]minimax\[>\["
+    r"|\[(?:TOOL_CALLS|ARGS|CALL_ID|unused\d+)\]|<(?:start|end)_function_call>|<escape>"
+)
+"""The special tokens in calls. A tag such as `<tool_call>` is no special token, so servers do not remove it."""
+
+WITH = ("raw_json", "json_array", "llama3_json", "pythonic", "anthropic_xml", "tool_code")
+"""Dialects without special tokens that may read what remains."""
+
+
+def written(dialect: str) -> str:
+    """Return a call as the dialect writes it."""
+    return DIALECTS[dialect].write_call(NAME, ARGUMENTS)
+
+
+def remainder(dialect: str) -> str:
+    """Return the text of a call without its special tokens."""
+    return SPECIAL_TOKENS.sub("", written(dialect))
+
+
+@cache
+def with_tokens() -> tuple[str, ...]:
+    """Return the dialects whose calls contain special tokens."""
+    return tuple(dialect for dialect in DIALECTS if remainder(dialect) != written(dialect))
+
+
+def read_remainder(*dialects: str) -> ParseResult:
+    """Read what remains of a call of the first dialect, at several cuts, which must agree."""
+    text = remainder(dialects[0])
+    ways: list[Sequence[str]] = [[text], list(text), cut(text, range(3, len(text), 3))]
+    events = [coalesce(feed(deltas, dialects=dialects, tools=TOOLS)) for deltas in ways]
+    assert events[0] == events[1] == events[2], dialects
+    return parse(text, dialects=dialects, tools=TOOLS)
+
+
+def is_read(result: ParseResult) -> bool:
+    """Return whether the result is the call."""
+    return [(NAME, ARGUMENTS)] == [(call.name, call.arguments) for call in result.calls]
+
+
+def _rows() -> Iterator[list[str]]:
+    for dialect in with_tokens():
+        result = read_remainder(dialect)
+        others = {f"`{each}`": read_remainder(dialect, each) for each in WITH}
+        helped = {id: each.content.strip() for id, each in others.items() if is_read(each)}
+        helper = next((id + (", and a tag is shown" if text else "") for id, text in helped.items()), "no")
+        shown = "text" if result.content == remainder(dialect) else "a part of it"
+        yield [
+            f"[`{dialect}`](dialects.md#{dialect})",
+            f"`` {remainder(dialect).replace(chr(10), '⏎').replace('|', chr(92) + '|')} ``",
+            "the call" if is_read(result) else shown,
+            "not needed" if is_read(result) else helper,
+        ]
+
+
+def table() -> str:
+    """Return the table."""
+    return write_table(["dialect", "what remains of a call", "is read as", "the call with"], list(_rows())).rstrip()
+
+
+def replace_table(page: str) -> str:
+    """Return the page with the table between its comments."""
+    begin, end = "<!-- table: special tokens -->", "<!-- end of table -->"
+    before, _, rest = page.partition(begin)
+    return f"{before}{begin}\n{table()}\n{end}{rest.partition(end)[2]}"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(replace_table(PAGE.read_text()))
