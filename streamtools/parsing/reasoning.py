@@ -319,7 +319,7 @@ class ReasoningText:
         if found and found.lastindex:
             rest = text[found.end() - len(last) :]
             if found.lastindex == 3:
-                self._call_run = CallRun(self._closing.run, self._closing.tags, self._output, self._declared)
+                self._call_run = CallRun(self._closing, self._output, self._declared)
         elif not ended:
             pending = text[begin:]
         elif found and self._closing.ends_in_call_marker(text, begin):  # the message ends inside a call
@@ -366,12 +366,10 @@ class ReasoningText:
 class CallRun:
     """Reads a run of calls in reasoning, from its first marker on. The module docstring describes a run."""
 
-    def __init__(
-        self, markers: Markers[Opener | Tag], closing: re.Pattern[str], output: CallEvents, declared: Declared
-    ) -> None:
-        """Begin a run. `closing` finds the tags that end the reasoning."""
-        self._markers = markers
-        self._closing = closing
+    def __init__(self, end: ReasoningEnd, output: CallEvents, declared: Declared) -> None:
+        """Begin a run. `end` is the end of the reasoning."""
+        self._markers, self._closing, self._find_end = end.run, end.tags, end.search
+        self._turn_ended = False  # whether a token that ends the message follows the calls
         self._before = ""  # the last characters of the call's text, in which a closing tag may begin
         self._tag: tuple[JsonScanner, int] | None = None  # a closing tag in a JSON string: its scanner and its position
         self._output = CallEvents(output.options)  # receives the events of the run, which are dropped
@@ -428,7 +426,12 @@ class CallRun:
                 self.rest = text
                 if ended and isinstance(self._markers.find(text, 0, False), Group):
                     return RunVerdict.CALLS  # the message ends inside the next marker
-                return None if mark else RunVerdict.REASONING
+                if mark:
+                    return None
+                found = self._find_end(text) if self._turn_ended else None
+                if self._turn_ended and (found is None or found.start()):
+                    return RunVerdict.CALLS
+                return None if found and not (ended or found.lastindex) else RunVerdict.REASONING
             meaning, end = mark
             self._take(text[:end])
             if isinstance(meaning, Opener):
@@ -436,8 +439,7 @@ class CallRun:
                 self._span = Span(text[:end], None, self._output, self._declared, bool)
                 self._body = meaning.body(self._span)
             elif meaning.ends_turn:
-                self.rest = text[end:]
-                return RunVerdict.CALLS
+                self._turn_ended = True
             text = text[end:]
 
     def _read_call(self, span: Span, text: str, ended: bool) -> tuple[RunVerdict | None, str]:

@@ -9,7 +9,9 @@ import pytest
 from streamtools import Limits, Parser
 from streamtools.events import Call, Thinking
 from streamtools.parsing.dialects import DIALECTS
-from tests.support.reading import Brief, call, error, read, thought, warning
+from streamtools.testing.laws import assert_chunk_invariant
+from tests.support.reading import Brief, brief, call, error, read, thought, warning
+from tests.support.ways_to_cut import usual_ways
 
 f = call("f")
 ALIKE = warning("call_in_reasoning")
@@ -151,6 +153,18 @@ def test_rehearsed_calls_do_not_count_against_the_limit() -> None:
     begin, one, end, _ = FORMS["glm_xml"]
     text = f"{begin}{one}{one}{end}{one}"
     assert [thought(one * 2), ALIKE, f] == read(text, **options("glm_xml", limits=Limits(calls=1)))
+
+
+@EACH
+def test_a_token_that_ends_the_message_ends_the_run(dialect: str) -> None:
+    """Unless the closing tag of the reasoning follows, because the token was rehearsed too."""
+    begin, one, end, end_of_turn = FORMS[dialect]
+    run = f"{one}{end_of_turn}"
+    for text in ("x", "</x", "[x"):  # the text after the token decides, so the call is reported with it
+        whole = f"{begin}So {run}{text}"
+        events = assert_chunk_invariant(whole, usual_ways(whole), **options(dialect))
+        assert [thought("So "), f, text] == brief(events)
+    assert [thought(f"So {run}"), ALIKE, "Bye"] == read(f"{begin}So {run}{end}Bye", **options(dialect))
 
 
 def test_a_tag_of_one_dialect_ends_the_run_of_another() -> None:
