@@ -33,7 +33,9 @@ SECRET = os.environ.get("LINK_SECRET", "").encode() or secrets.token_bytes(32)
 VALID = 24 * 3600  # seconds
 
 app = FastAPI()
-model = OpenAIChat(os.environ.get("MODEL", "default"), base_url=os.environ.get("MODEL_URL", ""))
+model = OpenAIChat(
+    os.environ.get("MODEL", "default"), base_url=os.environ.get("MODEL_URL", ""), native_tool_calls=False
+)
 ledger = MemoryLedger()  # with several processes: a SQLiteLedger or a PostgresLedger
 
 

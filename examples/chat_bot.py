@@ -63,7 +63,7 @@ async def reply(bot: httpx.AsyncClient, model: Model, question: str, pause: floa
 
 async def main(question: str) -> None:
     """Answer one question."""
-    model = OpenAIChat(os.environ.get("MODEL", "default"), base_url=os.environ["MODEL_URL"])
+    model = OpenAIChat(os.environ.get("MODEL", "default"), base_url=os.environ["MODEL_URL"], native_tool_calls=False)
     async with httpx.AsyncClient(base_url=os.environ["BOT_URL"]) as bot:
         await reply(bot, model, question)
 

@@ -56,7 +56,9 @@ settings.configure(  # in a project: settings.py
 django.setup()
 from django.contrib.sessions.backends.signed_cookies import SessionStore  # noqa: E402  # it reads the settings
 
-model = OpenAIChat(os.environ.get("MODEL", "default"), base_url=os.environ.get("MODEL_URL", ""))
+model = OpenAIChat(
+    os.environ.get("MODEL", "default"), base_url=os.environ.get("MODEL_URL", ""), native_tool_calls=False
+)
 
 
 @tool

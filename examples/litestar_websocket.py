@@ -60,7 +60,9 @@ PAGE = """<!doctype html>
 </html>
 """
 
-model = OpenAIChat(os.environ.get("MODEL", "default"), base_url=os.environ.get("MODEL_URL", ""))
+model = OpenAIChat(
+    os.environ.get("MODEL", "default"), base_url=os.environ.get("MODEL_URL", ""), native_tool_calls=False
+)
 
 
 @tool

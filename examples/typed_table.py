@@ -37,7 +37,11 @@ SCRIPT = '{"cities": [{"name": "Oslo", "people": 717710}, {"name": "Bergen", "pe
 async def main(question: str) -> None:
     """Ask, and print each row when it is complete. An invalid row ends the program with an error."""
     url = os.environ.get("MODEL_URL")
-    model = OpenAIChat(os.environ.get("MODEL", "default"), base_url=url) if url else ScriptedModel([list(SCRIPT)])
+    model = (
+        OpenAIChat(os.environ.get("MODEL", "default"), base_url=url, native_tool_calls=True)
+        if url
+        else ScriptedModel([list(SCRIPT)])
+    )
     async with chat(model, [{"role": "user", "content": question}], output=OutputOptions(Cities, retries=1)) as events:
         async for city in events.items(City):
             print(f"{city.name:<20}{city.people:>12,}", flush=True)

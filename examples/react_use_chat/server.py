@@ -26,7 +26,9 @@ from streamtools.outputs import asgi
 HERE = Path(__file__).parent
 
 app = FastAPI()
-model = OpenAIChat(os.environ.get("MODEL", "default"), base_url=os.environ.get("MODEL_URL", ""))
+model = OpenAIChat(
+    os.environ.get("MODEL", "default"), base_url=os.environ.get("MODEL_URL", ""), native_tool_calls=False
+)
 
 
 @tool

@@ -37,7 +37,7 @@ def make_client() -> httpx.AsyncClient:
 async def converse(client: httpx.AsyncClient, messages: list[Message]) -> AsyncIterator[Chat]:
     """Yield a chat, and close its client afterwards."""
     async with client:
-        model = OpenAIChat("local", base_url=MODEL_URL, api_key="", client=client)
+        model = OpenAIChat("local", base_url=MODEL_URL, api_key="", client=client, native_tool_calls=False)
         async with chat(model, messages, tools=[get_weather]) as events:
             yield events
 

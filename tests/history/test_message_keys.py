@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from streamtools.history import Assistant, Message, Results, System, User, read_messages, write_messages
-from streamtools.history.message_keys import _KEYS, _similar
+from streamtools.history.message_keys import _KINDS, _KNOWN, _similar, refuse_misspelled_keys
 from streamtools.history.parts import CallResult, TextPart
 from tests.support.cases import cases
 
@@ -225,16 +225,16 @@ def changed(value: Any) -> Iterator[tuple[str, Any]]:
                 yield f"{key} -> {wrong}", copied
 
 
-def places(value: Any, path: tuple[Any, ...] = (), form: str = "message") -> Iterator[tuple[tuple[Any, ...], str]]:
+def places(value: Any, path: tuple[Any, ...] = (), kind: str = "message") -> Iterator[tuple[tuple[Any, ...], str]]:
     """Yield the path and the key of each known key with at least four letters."""
     for at, item in enumerate(value) if isinstance(value, list) else [(None, value)]:
         if isinstance(item, dict):
             here = path if at is None else (*path, at)
             for key, inner in item.items():
-                if key in _KEYS[form].split() and len(key) > 3:
+                if key in _KNOWN[kind] and len(key) > 3:
                     yield here, key
-                    if key in _KEYS:
-                        yield from places(inner, (*here, key), key)
+                    if key in _KINDS:
+                        yield from places(inner, (*here, key), _KINDS[key])
 
 
 @pytest.mark.parametrize("format", ["openai", "anthropic", "gemini", "ollama", "bedrock", "cohere"])
@@ -262,3 +262,11 @@ def test_each_key_of_each_format_may_not_be_misspelled(format: str) -> None:
 def test_a_long_key_is_not_compared() -> None:
     assert _similar("content" * 9, "message") is None
     assert _similar("contnt", "message") == "content"
+
+
+def test_deep_nesting_needs_no_recursion() -> None:
+    """The content of an unknown part may nest as deeply as a body may."""
+    deep: Any = {"type": "x"}
+    for _ in range(20_000):
+        deep = {"type": "x", "content": [deep]}
+    refuse_misspelled_keys({"role": "user", "content": [deep]})
