@@ -145,7 +145,7 @@ def test_only_transcripts_need_rich(
     monkeypatch.setitem(sys.modules, "rich.console", None)
     arguments = [command, _NO_CALL] if command == "replay" else [command]
     assert 2 == main(arguments)
-    expected = 'transcripts need rich: pip install "streamtools[cli]" (replay --json and chat --json work without it)'
+    expected = 'transcripts need rich: pip install "streamtools[cli]" (replay --json works without it)'
     assert expected == error_line(capsys)
     assert 0 == main(["replay", _NO_CALL, "--json", "--speed", "0"])
     assert '"type":"done"' in capsys.readouterr().out
@@ -159,7 +159,6 @@ def broken_pipe() -> io.TextIOWrapper:
 
 
 _GATEWAY = ("gateway", "--upstream", "http://127.0.0.1:9/v1", "--port", "0")
-_UNREACHABLE = ("--url", "http://127.0.0.1:9/v1")
 
 
 @pytest.mark.parametrize(
@@ -168,8 +167,6 @@ _UNREACHABLE = ("--url", "http://127.0.0.1:9/v1")
         ("replay", _NO_CALL, "--speed", "0"),
         ("replay", _NO_CALL, "--json"),
         ("demo",),
-        ("chat", "--model", "m", *_UNREACHABLE, "--once", "Hi"),
-        ("chat", "--model", "m", *_UNREACHABLE, "--once", "Hi", "--json"),
         ("serve", "--port", "0"),
         _GATEWAY,
         ("--version",),

@@ -20,9 +20,9 @@ from streamtools.recording.files import RecordingWriter, open_recording
 from streamtools.recording.format import Chunk, StreamEnd
 from streamtools.recording.playback import Cut
 from tests.apps.test_cli_bad_input import error_line
-from tests.apps.test_cli_chat import serving
 from tests.apps.test_serve import serve, start_server
 from tests.support.answering import calling, opened, saying
+from tests.support.provider import serving
 
 
 @pytest.fixture

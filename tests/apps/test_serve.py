@@ -19,9 +19,9 @@ from streamtools.apps.cli import main
 from streamtools.apps.cli.answerers import FIRST, RecordedAnswers
 from streamtools.recording import shipped
 from tests.apps.test_cli_bad_input import error_line
-from tests.apps.test_cli_chat import serving
 from tests.support.answering import calling, opened, saying
 from tests.support.command import COMMAND, ENVIRONMENT
+from tests.support.provider import serving
 
 
 @pytest.fixture

@@ -42,16 +42,16 @@ _WEATHER = ToolCall(id="call_1", name="get_weather", arguments={"city": "Oslo"},
 _EVIL = "\x1b]0;title\x07\x9b2J\r\x1b[31m\x7f\ud800"
 
 
-def transcript(*, terminal: bool = False, width: int = 80, raw: bool = False) -> tuple[Transcript, io.StringIO]:
+def transcript(*, terminal: bool = False, width: int = 80) -> tuple[Transcript, io.StringIO]:
     """Return a transcript, and the file that it is written to."""
     file = io.StringIO()
     console = Terminal(file=file, force_terminal=terminal, color_system="standard" if terminal else None, width=width)
-    return Transcript(console, raw=raw), file
+    return Transcript(console), file
 
 
-def written(*events: UIEvent, terminal: bool = False, raw: bool = False) -> str:
+def written(*events: UIEvent, terminal: bool = False) -> str:
     """Return the transcript of these events, without colours."""
-    shown, file = transcript(terminal=terminal, raw=raw)
+    shown, file = transcript(terminal=terminal)
     for event in events:
         shown.show(event)
     return re.sub(r"\x1b\[[0-9;]*m", "", file.getvalue())
@@ -91,16 +91,6 @@ def test_a_call_between_paragraphs_keeps_their_blank_lines(terminal: bool) -> No
 def test_a_call_in_a_line_breaks_the_line() -> None:
     events = (Text("Look: "), Call(_WEATHER), Text("there."))
     assert 'Look: \n→ get_weather(city="Oslo")\nthere.' == written(*events)
-
-
-def test_the_text_of_a_call_is_shown_only_with_raw() -> None:
-    text = '~~~tool_call\n{"name": "get_weather", "arguments": {"city": "Oslo"}}\n~~~'
-    call = ToolCall(id="call_1", name="get_weather", arguments={"city": "Oslo"}, dialect="tilde_fence", raw=text)
-    error = Error(Code.INVALID_JSON, "no JSON", call_id="call_2", raw="~~~tool_call\n{oops\n~~~")
-    assert f"{text}\n" == written(Call(call), raw=True)
-    shown = written(*call_events(call), error)
-    assert "~~~" not in shown
-    assert "{" not in shown
 
 
 def test_reasoning_is_dim_and_has_a_sign() -> None:

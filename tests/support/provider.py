@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+from collections.abc import Iterator
 from typing import Any
 
 from anyio.abc import SocketStream
+from anyio.from_thread import start_blocking_portal
 
 from tests.support.loopback import Loopback
 
@@ -38,3 +41,11 @@ class Provider(Loopback):
     def bodies(self) -> list[Any]:
         """The JSON of each request."""
         return [json.loads(request.partition(b"\r\n\r\n")[2]) for request in self.requests]
+
+
+@contextlib.contextmanager
+def serving(*answers: Loopback) -> Iterator[Provider]:
+    """Serve these answers in a thread, one for each request."""
+    provider = Provider(*answers)
+    with start_blocking_portal() as portal, portal.wrap_async_context_manager(provider):
+        yield provider

@@ -42,7 +42,6 @@ def parse(argv: Sequence[str] | None) -> Namespace:
     for add_arguments, summary in (
         (_replay, "play a recorded stream"),
         (_record, "record a stream"),
-        (_chat, "talk to a model"),
         (_serve, "talk to a model on a web page"),
         (_gateway, "serve tool calls of any model to any client"),
         (_demo, "see it work, without a network or a key"),
@@ -52,7 +51,7 @@ def parse(argv: Sequence[str] | None) -> Namespace:
         command.set_defaults(command=name)
         add_arguments(command)
     args = parser.parse_args(argv)
-    if args.command in ("chat", "serve"):
+    if args.command == "serve":
         _check_model_options(args)
     return args
 
@@ -103,21 +102,7 @@ def _record(parser: ArgumentParser) -> None:
     add("--source", choices=(DETECT, *ADAPTERS), default=DETECT, help="the wire format (default: %(default)s)")
     redact_help = "also overwrite matches of this regular expression; can be repeated"
     add("--redact", metavar="PATTERN", action="append", type=_pattern, default=[], help=redact_help)
-    _add_record_body(parser)
-    _add_json(parser)
-
-
-def _chat(parser: ArgumentParser) -> None:
-    """Talk to a model. Answers are a live transcript with a summary. Questions are lines of standard input. /quit or
-    the end of the input ends the chat. Ctrl-C stops an answer; pressed twice, or at the prompt, it ends the chat. The
-    API key is read from the provider's usual environment variable.
-    """
-    add = parser.add_argument
-    _add_model_options(parser, required=True)
-    add("--record", metavar="FILE", help="the file in which the server's responses are recorded")
-    _add_record_body(parser)
-    add("--once", metavar="QUESTION", help="ask this question, and exit after the answer")
-    add("--raw", action="store_true", help="show calls as the model wrote them")
+    add("--record-body", action="store_true", help="record request bodies, too; they may contain private data")
     _add_json(parser)
 
 
@@ -128,7 +113,7 @@ def _serve(parser: ArgumentParser) -> None:
     """
     add = parser.add_argument
     add("files", metavar="FILE", nargs="*", help="show these recordings, or raw captures, in the debugger")
-    _add_model_options(parser, required=False)
+    _add_model_options(parser)
     host_help = "the address to listen on (default: 127.0.0.1, this machine only); page visitors can run the tools"
     add("--host", default="127.0.0.1", help=host_help)
     add("--port", type=_port, default=SERVE_PORT, help="the port; 0 for any free port (default: %(default)s)")
@@ -169,9 +154,9 @@ def _demo(parser: ArgumentParser) -> None:
 # These functions add arguments that several commands share.
 
 
-def _add_model_options(parser: ArgumentParser, *, required: bool) -> None:
+def _add_model_options(parser: ArgumentParser) -> None:
     add = parser.add_argument
-    add("--model", metavar="NAME", required=required, help="the provider's name of the model")
+    add("--model", metavar="NAME", help="the provider's name of the model")
     add("--url", help="the base URL of the server, such as http://127.0.0.1:8080/v1 (default: the provider's)")
     add(
         "--api", choices=get_args(ProviderFormat), default="openai", help="the API of the server (default: %(default)s)"
@@ -200,7 +185,7 @@ def _check_model_options(args: Namespace) -> None:
         raise CommandError(f"--model must name a model, got {args.model!r}")
     if args.few_shot and (args.dialect is None or args.tools is None):
         raise CommandError("--few-shot shows calls of --tools in a --dialect, and needs both")
-    if args.command == "serve" and args.model is not None and args.files:
+    if args.model is not None and args.files:
         raise CommandError("pass either FILE or --model: a file is played, a model answers")
     if args.model is None:
         defaults = {"url": None, "dialect": None, "tools": None, "system": None, "emulate": "off", "api": "openai"}
@@ -217,11 +202,6 @@ def _add_tools(parser: ArgumentParser) -> None:
 
 def _add_json(parser: ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print only events, one JSON object per line")
-
-
-def _add_record_body(parser: ArgumentParser) -> None:
-    body_help = "record request bodies, too; they may contain private data"
-    parser.add_argument("--record-body", action="store_true", help=body_help)
 
 
 def _add_speed(parser: ArgumentParser, default: float = 1.0) -> None:

@@ -1,13 +1,12 @@
-"""Creates the model client and the tools from the options of the command line, for `chat` and `serve`."""
+"""Creates the model client and the tools from the options of `streamtools serve`."""
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import os
 import sys
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any
 from urllib.parse import urlsplit
@@ -46,9 +45,11 @@ class CommandModel:
         has_region = args.url is not None or args.model.startswith("arn:") or any(map(os.environ.get, regions))
         if args.api == "bedrock" and not has_region:
             raise CommandError("--api bedrock needs a region: set AWS_REGION, or pass the ARN of the model")
-        with command_errors():
+        try:
             model = self.make_client()
             self.chat(self.system_messages, model)
+        except (ValueError, ImportError, httpx.InvalidURL) as error:  # about URLs, keys, options and missing packages
+            raise CommandError(str(error)) from error
         if args.url is None and args.api not in _WITHOUT_KEY and not any(map(os.environ.get, model.key_names)):
             names = " or ".join(model.key_names)
             raise CommandError(f"--api {args.api} needs a key: set {names}, or pass another server with --url")
@@ -86,15 +87,6 @@ class CommandModel:
             ),
             **options,
         )
-
-
-@contextlib.contextmanager
-def command_errors() -> Iterator[None]:
-    """Convert the library's errors about URLs, keys, options and missing packages to CommandError."""
-    try:
-        yield
-    except (ValueError, ImportError, httpx.InvalidURL) as error:
-        raise CommandError(str(error)) from error
 
 
 def import_tools(path: str) -> ToolRegistry:

@@ -28,7 +28,7 @@ from streamtools.stream.result import TurnResult
 MAX_VALUE = 200
 """The maximum length in characters of shown arguments, results and progress. Longer values are shortened."""
 
-_Block = Literal["heading", "prompt", "text", "reasoning", "report", "summary"]
+_Block = Literal["heading", "text", "reasoning", "report", "summary"]
 """The kinds of blocks. A blank line separates two blocks of different kinds."""
 
 _TEXTS = UiTexts()
@@ -48,11 +48,10 @@ class Terminal(Console):
 
 
 class Transcript:
-    """Shows the events of runs. With `raw=True`, calls are shown as the model wrote them."""
+    """Shows the events of runs."""
 
-    def __init__(self, console: Console, *, raw: bool = False) -> None:
+    def __init__(self, console: Console) -> None:
         self._console = console
-        self._shows_raw_calls = raw
         self._block: _Block | None = None
         self._line_feeds = 2  # number of line feeds at the end of the output; 2 prevents a blank line at the top
         self._added_line_feeds = 0  # number of added line feeds; the next text skips as many of its leading line feeds
@@ -75,8 +74,7 @@ class Transcript:
                 if active:
                     self._notice("text", _text_of(event), "dim")
             case events.Call(call):
-                is_raw = self._shows_raw_calls and call.raw
-                self._notice("text", printable(call.raw.strip("\n")) if is_raw else f"→ {_format_call(call)}", "cyan")
+                self._notice("text", f"→ {_format_call(call)}", "cyan")
             case events.Executing(call):
                 self._tool_names[call.id] = one_line(call.name)
                 self._notice("report", _text_of(event), "yellow")
@@ -135,28 +133,12 @@ class Transcript:
         line = Line.assemble(("── ", "dim"), (one_line(title), "bold"), " ")
         line.append("─" * max(2, self._console.width - line.cell_len), "dim")
         self._write_line(line)
-        self.question(question)
-
-    def question(self, text: str) -> None:
-        self._enter("heading")
-        self._write_line(Line(f"❯ {printable(text)}".replace("\n", "\n  "), "bold"))
-
-    def prepare_prompt(self) -> None:
-        """Write a blank line above the prompt."""
-        self._enter("prompt")
-        self._line_feeds = 1  # the user ends the input with a line feed
-        self._block = None
+        self._write_line(Line(f"❯ {printable(question)}".replace("\n", "\n  "), "bold"))
 
     def remark(self, text: str) -> None:
         """Write a message of the command as a dim paragraph."""
         self._enter("heading")
         self._write_line(Line(one_line(text), "dim"))
-        self._block = None
-
-    def write(self, text: str) -> None:
-        """Write lines of the command without a style."""
-        self._enter("heading")
-        self._put(f"{text}\n")
         self._block = None
 
     def end_line(self) -> None:

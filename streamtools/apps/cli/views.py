@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, TypeAlias
+from typing import TYPE_CHECKING, BinaryIO, TextIO, TypeAlias
 
 from streamtools.apps.cli.errors import CommandError, ErrorOutput, reason_of
 from streamtools.events import UIEvent
@@ -21,9 +21,6 @@ class JsonLines:
     def __init__(self, output: TextIO) -> None:
         self._output = output
 
-    def question(self, text: str) -> None:
-        """Do nothing, because the output contains only events."""
-
     def show(self, event: UIEvent) -> None:
         """Write the event, and flush the output."""
         self._output.write(event.to_json() + "\n")
@@ -36,8 +33,8 @@ class JsonLines:
 View: TypeAlias = "JsonLines | Transcript"
 
 
-def open_transcript(output: TextIO, errors: ErrorOutput, **options: Any) -> Transcript:
-    """Create a transcript that writes to `output`. `options` are passed to `Transcript`.
+def open_transcript(output: TextIO, errors: ErrorOutput) -> Transcript:
+    """Create a transcript that writes to `output`.
 
     If `output` and `errors` write to a terminal, the current line of the transcript ends before each error line. Raises
     CommandError if rich is not installed.
@@ -48,9 +45,9 @@ def open_transcript(output: TextIO, errors: ErrorOutput, **options: Any) -> Tran
         if (error.name or "").partition(".")[0] != "rich":
             raise
         raise CommandError(
-            'transcripts need rich: pip install "streamtools[cli]" (replay --json and chat --json work without it)'
+            'transcripts need rich: pip install "streamtools[cli]" (replay --json works without it)'
         ) from None
-    transcript = Transcript(Terminal(file=output), **options)
+    transcript = Transcript(Terminal(file=output))
     if output.isatty() and errors.is_terminal:
         errors.before_line = transcript.end_line
     return transcript
