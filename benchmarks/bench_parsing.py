@@ -13,7 +13,7 @@ import tracemalloc
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from itertools import cycle
+from itertools import cycle, islice, product
 from pathlib import Path
 from time import process_time
 
@@ -49,6 +49,9 @@ LITERAL = [
     )
 ]  # fmt: skip
 """Names, words that are not to be said, and stop sequences. Each that begins with a common letter costs more."""
+_SYLLABLES = "al an con dis er est in ing ment per pre re ter tion ver".split()  # noqa: SIM905  # a list of words
+BLOCK_LIST = [rules.replace(["".join(word) for word in islice(product(_SYLLABLES, repeat=4), 50_000)], "…")]
+"""50,000 words that begin as English words do."""
 READY_MADE = [
     rules.email(), rules.phone(), rules.iban(), rules.credit_card(), rules.keys(), rules.urls(allow=["example.com"]),
     rules.citations(),
@@ -267,7 +270,11 @@ def cases(smoke: bool) -> Iterator[Case]:
 
     for name, cut in (("deltas of 4", texts.cut), ("deltas of 1 to 7", texts.cut_unevenly)):
         deltas = cut(prose.text)
-        for kind, made in (("20 literal rules", LITERAL), ("those that are ready made", READY_MADE)):
+        for kind, made in (
+            ("20 literal rules", LITERAL),
+            ("50,000 words", BLOCK_LIST),
+            ("those that are ready made", READY_MADE),
+        ):
             yield Comparison(
                 "rules on the text",
                 f"{kind}, {name}",

@@ -13,6 +13,10 @@ The automaton has states of two levels. A rule is compiled to rule states, as in
 rule states that the text since its beginning has reached. A match may begin at every character, so there may be several
 candidates, ordered by where they begin.
 
+Words are not compiled to single states: 50,000 of them would take much memory. They are sorted, and a state is a prefix
+of a word, which a binary search finds (`_WordList`). So the text of a candidate, as in the algorithm of Aho and
+Corasick, leads to one state.
+
 A rule state belongs only to the first candidate that reaches it. If the state leads to a match, the first candidate
 wins. If it does not, a later candidate could not match with it either. So rules without a check never have more
 candidates than rule states.
@@ -33,16 +37,21 @@ states, because the check may reject the match of the first candidate.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from itertools import accumulate
 from typing import Any, Final, NamedTuple, TypeAlias, final
 
-from streamtools.rules.rule import Character, Choice, InOrder, Lookaround, Repeat, Rule, Tree, WordBoundary
+from streamtools.rules.rule import Character, Choice, InOrder, Lookaround, Repeat, Rule, Tree, WordBoundary, Words
 
 _MAX_TRANSITIONS: Final = 20_000
-"""The limit of stored transitions. A transition is for a character or a piece of text, and takes some hundred bytes."""
+"""The limit of stored transitions, in addition to one for each word. A transition is for a character or a piece of
+text, and takes some hundred bytes."""
 BEGINNING: Final = 3
 """How many first characters of a match are searched for. With two characters, many words would be found."""
+_MAX_SEARCHED: Final = 1000
+"""The limit of literals whose beginnings are searched for. With more, most words of a text begin as a literal does."""
 _WORD: Final = Character(r"\w", 0)
 
 Group: TypeAlias = tuple[int, ...]
@@ -129,6 +138,40 @@ class AutomatonState(dict[str, "AutomatonState | Transition"]):
         self._automaton.count_transition()
 
 
+class _WordList(NamedTuple):
+    """Words as rule states. Each prefix of a word is a state, numbered from the first word with this prefix.
+
+    A prefix is found by a binary search. So a list needs no memory but that of the words.
+    """
+
+    words: list[str]
+    """The words in order. Each character stands for a class of characters: its code is the length of the bit."""
+    states: list[int]
+    """The state of the empty prefix of each word. A prefix of n characters has this state plus n."""
+    after: int
+    """The state after the last character of a word."""
+    rule: int
+
+    def follow(self, state: int, now: int) -> tuple[bool, bool, list[int]]:
+        """Return whether a word ends in `state`, whether a word continues there, and the states after `now`."""
+        words, states = self.words, self.states
+        at = bisect_right(states, state) - 1
+        prefix = words[at][: state - states[at]]
+        ends = words[at] == prefix
+        at += ends
+        if at == len(words) or not words[at].startswith(prefix):
+            return ends, False, []
+        following = []
+        while now:
+            size = now.bit_length()
+            now ^= 1 << size - 1
+            longer = prefix + chr(size)
+            found = bisect_left(words, longer, at)
+            if found < len(words) and words[found].startswith(longer):
+                following.append(states[found] + len(longer))
+        return ends, True, following
+
+
 class Automaton:
     """The automaton of several rules. Several matchers may share it, because each matcher stores its own state."""
 
@@ -136,7 +179,8 @@ class Automaton:
         self.rules = tuple(rules)
         self._rules_with_check = frozenset(at for at, rule in enumerate(rules) if rule.check is not None)
         self._bits: dict[Character, int] = {}  # the bit of each class of characters
-        self._tests: list[re.Pattern[str]] = []  # the pattern of each class, in the order of the bits
+        self._literal_bits: dict[str, int] = {}  # the bits of the classes of one character
+        self._tests: list[tuple[re.Pattern[str], int]] = []  # the pattern and the bit of each other class
         self._word = self._bit(_WORD)
         self._before_classes = 0  # the classes that assertions test on the character before them, as bits
         self._classes: dict[str, int] = {}  # the results of `classes`
@@ -146,6 +190,9 @@ class Automaton:
         self._reads: dict[int, tuple[int, int, int]] = {}
         self._branches: dict[int, list[tuple[Lookaround | WordBoundary | None, int, int]]] = {}
         self._ends: dict[int, int] = {}
+        # All other states are prefixes of words. Those of a list begin at the same index of `_first_states`.
+        self._word_lists: list[_WordList] = []
+        self._first_states: list[int] = []
         self._rule_state_count = 0  # how many rule states there are
         starts = []
         for at, rule in enumerate(self.rules):
@@ -161,6 +208,7 @@ class Automaton:
         literal text."""
         self.idle = self.begin("")
         """The state without candidates. It is used only if `search_beginning` is not None."""
+        self._max_transitions = _MAX_TRANSITIONS + sum(len(one.words) for one in self._word_lists)
         self._transition_count = 0  # how many transitions are stored
 
     # Construction.
@@ -170,10 +218,14 @@ class Automaton:
         return self._rule_state_count
 
     def _bit(self, one: Character) -> int:
-        if one not in self._bits:
-            self._bits[one] = 1 << len(self._bits)
-            self._tests.append(re.compile(one.source, one.flags))
-        return self._bits[one]
+        bit = self._bits.get(one)
+        if bit is None:
+            bit = self._bits[one] = 1 << len(self._bits)
+            if not one.flags and one.source == re.escape(one.source[-1]):
+                self._literal_bits[one.source[-1]] = bit
+            else:
+                self._tests.append((re.compile(one.source, one.flags), bit))
+        return bit
 
     def _build(self, tree: Tree, after: int, rule: int) -> int:
         """Add the rule states for a tree. Its last states lead to the state `after`. Returns its first state."""
@@ -182,6 +234,14 @@ class Automaton:
                 state = self._new()
                 self._reads[state] = self._bit(tree), after, rule
                 return state
+            case Words(words):
+                first = self._rule_state_count + 1
+                coded = sorted({"".join([chr(self._bit(one).bit_length()) for one in word]) for word in words})
+                *states, end = accumulate((len(word) + 1 for word in coded), initial=first)
+                self._rule_state_count = end - 1
+                self._word_lists.append(_WordList(coded, states, after, rule))
+                self._first_states.append(first)
+                return first
             case InOrder(parts):
                 for part in reversed(parts):
                     after = self._build(part, after, rule)
@@ -214,9 +274,9 @@ class Automaton:
         """Return the classes of a character as bits. The empty string, which is the end of the text, has no class."""
         found = self._classes.get(character)
         if found is None:
-            found = 0
+            found = self._literal_bits.get(character, 0)
             if character:
-                found = sum(1 << at for at, test in enumerate(self._tests) if test.match(character))
+                found |= sum(bit for test, bit in self._tests if test.match(character))
             if len(self._classes) >= _MAX_TRANSITIONS:
                 self._classes.clear()
             self._classes[character] = found
@@ -233,7 +293,7 @@ class Automaton:
     def count_transition(self) -> None:
         """Count one more stored transition. At the limit, delete all stored transitions."""
         self._transition_count += 1
-        if self._transition_count > _MAX_TRANSITIONS:
+        if self._transition_count > self._max_transitions:
             self._transition_count = 0
             for state in list(self._states.values()):  # a copy, because other threads may add states
                 state.clear()
@@ -317,6 +377,14 @@ class Automaton:
                 continues = True
             elif state in self._ends:
                 ends.add(self._ends[state])
+            elif state not in self._branches:
+                words = self._word_lists[bisect_right(self._first_states, state) - 1]
+                is_whole, is_prefix, longer = words.follow(state, now or 0)
+                reads += [(-1, prefix, words.rule) for prefix in longer]
+                continues |= is_prefix
+                if is_whole and words.after not in seen:
+                    seen.add(words.after)
+                    todo.append(words.after)
             else:
                 for assertion, bit, after in self._branches[state]:
                     is_true = assertion is None or self._is_true(assertion, bit, before, now)
@@ -339,6 +407,8 @@ class Automaton:
 
 def _beginnings_of(rules: Sequence[Rule]) -> Callable[..., re.Match[str] | None] | None:
     tree: dict[str, Any] = {}
+    if sum(len(rule.what) for rule in rules) > _MAX_SEARCHED:
+        return None
     for rule in rules:
         for what in rule.what:
             if not isinstance(what, str):

@@ -3,7 +3,7 @@
 A pattern is a literal text or a regular expression. Only regular expressions that an automaton can match in one pass
 are supported. They may have literals, classes (`[a-z]`, `\\d`, `.`), alternatives, groups, repetition with an upper
 bound, `\\b` and `\\B`, and lookahead and lookbehind of one character. For other patterns, such as unbounded repetition
-or a reference to a group, `Rule` raises ValueError. But `{,5}` is literal text, and counts have at most 5 digits.
+or a reference to a group, `Rule` raises ValueError.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple, NoReturn, TypeAlias, get_args
 
 
@@ -21,16 +22,22 @@ class Character(NamedTuple):
     flags: int
 
 
+class Words(NamedTuple):
+    """Matches one of several words. A word is a sequence of characters."""
+
+    words: tuple[tuple[Character, ...], ...]
+
+
 class InOrder(NamedTuple):
     """Matches all parts in order."""
 
-    parts: list[Tree]
+    parts: tuple[Tree, ...]
 
 
 class Choice(NamedTuple):
     """Matches one of the parts."""
 
-    parts: list[Tree]
+    parts: tuple[Tree, ...]
 
 
 class Repeat(NamedTuple):
@@ -59,9 +66,9 @@ class WordBoundary(NamedTuple):
     wanted: bool
 
 
-Tree: TypeAlias = Character | InOrder | Choice | Repeat | Lookaround | WordBoundary
+Tree: TypeAlias = Character | Words | InOrder | Choice | Repeat | Lookaround | WordBoundary
 
-_COUNT = re.compile(r"\{(\d{1,5})(,)?(\d{1,5})?\}")  # {3}, {3,} or {3,5}
+_COUNT = re.compile(r"\{(?!\})([0-9]*+)(,?)([0-9]*+)\}")  # {3}, {3,}, {,5} or {3,5}
 _CLASS = re.compile(r"\[\^?\]?(?:[^\]\\]|\\.){0,4000}+\]", re.DOTALL)  # [a-z], [^"] or []a]
 # A class, a special character, a code point or an escaped symbol: \d, \n, \x41 or \*.
 _ESCAPED = re.compile(r"\\(?:x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}|[dDwWsStrnfva]|[^A-Za-z0-9])", re.DOTALL)
@@ -70,9 +77,35 @@ _GROUP = re.compile(r"\((?:\?:|\?P<\w{1,64}>)?(?!\?)")  # (, (?: or (?P<name>
 _FLAGS = re.IGNORECASE | re.UNICODE
 
 
+@lru_cache(maxsize=4096)
+def _one(character: str, flags: int) -> Character:
+    """Return the class of a literal character. Classes that match the same characters are mostly equal."""
+    lower = character.lower()
+    if lower == character.upper():
+        flags = 0
+    return Character(re.escape(lower if flags and len(lower) == 1 else character), flags)
+
+
 def literal(text: str) -> Tree:
     """Return the tree for a literal text."""
-    return InOrder([Character(re.escape(character), 0) for character in text])
+    return InOrder(tuple([_one(character, 0) for character in text]))
+
+
+def choose(parts: Sequence[Tree]) -> Tree:
+    """Return the tree that matches one of the parts. The words with the same trees around them become one `Words`."""
+    words: dict[tuple[InOrder, InOrder], list[tuple[Any, ...]]] = {}
+    trees: list[Tree] = []
+    for part in parts:
+        items = part.parts if isinstance(part, InOrder) else (part,)
+        at = [index for index, item in enumerate(items) if isinstance(item, Character)]
+        begin, end = (at[0], at[-1] + 1) if at else (0, 0)
+        if len(at) == end - begin:
+            words.setdefault((InOrder(items[:begin]), InOrder(items[end:])), []).append(items[begin:end])
+        else:
+            trees.append(part)
+    for (before, after), several in words.items():
+        trees.append(InOrder((before, Words(tuple(several)) if len(several) > 1 else InOrder(several[0]), after)))
+    return trees[0] if len(trees) == 1 else Choice(tuple(trees))
 
 
 def read(pattern: re.Pattern[str]) -> Tree:
@@ -104,20 +137,20 @@ class _Reader:
         while self.text.startswith("|", self.at):
             self.at += 1
             parts.append(self._in_order())
-        return parts[0] if len(parts) == 1 else Choice(parts)
+        return parts[0] if len(parts) == 1 else choose(parts)
 
     def _in_order(self) -> Tree:
         parts = []
         while self.at < len(self.text) and self.text[self.at] not in "|)":
             parts.append(self._repeated(self._part()))
-        return parts[0] if len(parts) == 1 else InOrder(parts)
+        return parts[0] if len(parts) == 1 else InOrder(tuple(parts))
 
     def _repeated(self, part: Tree) -> Tree:
         found = _COUNT.match(self.text, self.at)
         if self.text.startswith("?", self.at):
             least, most, self.at = 0, 1, self.at + 1
         elif found and (found[3] or not found[2]):
-            least, most, self.at = int(found[1]), int(found[3] or found[1]), found.end()
+            least, most, self.at = int(found[1] or 0), int(found[3] or found[1]), found.end()
         elif found or self.text.startswith(("*", "+"), self.at):
             self.refuse("a repetition needs an upper bound, such as {1,64}, because pending text needs one")
         else:
@@ -154,7 +187,7 @@ class _Reader:
         found = {"[": _CLASS, "\\": _ESCAPED}.get(text[at])
         if found is None:
             self.at += 1
-            return Character("." if text[at] == "." else re.escape(text[at]), self._flags)
+            return Character(".", 0) if text[at] == "." else _one(text[at], self._flags)
         whole = found.match(text, at)
         if whole is None:
             self.refuse("this escape or class is not supported")
@@ -182,6 +215,9 @@ def measure(tree: Tree) -> Extent:
         case Repeat(part, least, most):
             one = measure(part)
             return Extent(one.least * least, one.most * most, most * (1 + one.states), one.looks_ahead)
+        case Words(words):
+            sizes = [len(word) for word in words]
+            return Extent(min(sizes), max(sizes), sum(sizes), False)
         case InOrder(parts) | Choice(parts):
             extents = [measure(part) for part in parts]
             shortest, longest = (sum, sum) if isinstance(tree, InOrder) else (min, max)
@@ -200,7 +236,8 @@ What: TypeAlias = "str | re.Pattern[str] | Iterable[str | re.Pattern[str]]"
 """The patterns of a rule: a literal text, a compiled regular expression, or several of these."""
 
 MAX_SIZE = 8192
-"""The limit of the characters in a match, and of the states of a rule's automaton."""
+"""The limit of the characters in a match, and of the states of a rule's automaton, which may also have two states for
+each character of the patterns. So only repetitions can exceed the limit of states."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,7 +255,7 @@ class Rule:
 
     name: str
     """The name of the rule in events."""
-    what: Sequence[str | re.Pattern[str]]
+    what: Sequence[str | re.Pattern[str]] = field(hash=False)  # many patterns take long to hash
     action: Action = "replace"
     by: str | Callable[[str], str] = ""
     check: Callable[[str], bool] | None = None
@@ -233,14 +270,15 @@ class Rule:
         trees = [literal(pattern) if isinstance(pattern, str) else read(pattern) for pattern in self.what]
         if not trees:
             raise ValueError(f"the rule {self.name!r} has no pattern")
-        tree = trees[0] if len(trees) == 1 else Choice(trees)
+        tree = choose(trees)
         extent = measure(tree)
         if not extent.least:
             raise ValueError(f"the rule {self.name!r} matches the empty text")
-        if max(extent.most, extent.states) > MAX_SIZE:
+        written = sum(len(pattern if isinstance(pattern, str) else pattern.pattern) for pattern in self.what)
+        if extent.most > MAX_SIZE or extent.states > MAX_SIZE + 2 * written:
             raise ValueError(
                 f"the rule {self.name!r} needs {extent.states} states for matches of up to {extent.most} characters, "
-                f"and the limit is {MAX_SIZE}: lower the bounds of its repetitions, or divide it into several rules"
+                "which is too many: lower the bounds of its repetitions, or divide it into several rules"
             )
         self.__dict__.update(what=tuple(self.what), tree=tree, holds=extent.most - (not extent.looks_ahead))
 
