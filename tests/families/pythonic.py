@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from tests.families.base import BLANKS, DECLARED, SPACES, Either, Family, Marker, Run, Tag
+from tests.families.base import AFTER_WRAPPER, BLANKS, DECLARED, SPACES, Either, Family, Marker, Run, Tag
 
 NAME = Run(" \t\r\n()[]{}<>\"'`=,;", 1, 128, others=True)
-GEMMA_NAME = Run(" \t\r\n(){}[]<>\"'`=,;:", 1, 128, others=True)
 LISTED = Either(("f", "get_weather", "météo", "a.b-c"))
 
 _LITERALS = (
@@ -29,6 +28,21 @@ def _gemma(opening: str, close: str, mark: str) -> tuple[str, ...]:
         f"{opening}call:f{{}}{opening}call:f", f"{opening}call:f{{a:{mark}x{mark}}}{close}", "call:f{", "}", ":",
         f"{opening}call:f{{a:{mark[0]}", f"{opening}call:f{{}} x", f"{opening}call:f{{words:[{mark}x{mark}",
     )  # fmt: skip
+
+
+def _gemma_markers(opening: str) -> tuple[Marker, ...]:
+    """Return the markers of calls with `opening`, and of calls without a tag. A name may have a namespace.
+
+    By default, only some texts after `opening` make it a marker.
+    """
+    namespace = (Run(" \t\r\n{}()[]<>\"'`:", 1, 64, others=True), ":")
+    name = Run(" \t\r\n{}()[]<>\"'`", 1, 128, others=True)
+    return (
+        Marker((opening, *AFTER_WRAPPER)),
+        Marker((opening, SPACES, name, "{")),
+        Marker((opening, SPACES, Either(("call", ":", "{")))),
+        *(Marker(("call:", *count * namespace, DECLARED, BLANKS, "{"), where="line_start") for count in range(3)),
+    )
 
 
 _NAME_KEY = Either(("'name'", '"name"'))
@@ -127,12 +141,13 @@ FAMILY = Family(
             Marker((LISTED, "(", SPACES, *following), where="start")
             for following in ((")", BLANKS, "\n"), (")", BLANKS, "\r\n"), (NAME, SPACES, "="))
         ),
-        "gemma4": (Marker(("<|tool_call>", SPACES, "call:", GEMMA_NAME, "{")),),
-        "functiongemma": (Marker(("<start_function_call>", SPACES, "call:", GEMMA_NAME, "{")),),
+        "gemma4": _gemma_markers("<|tool_call>"),
+        "functiongemma": _gemma_markers("<start_function_call>"),
     },
     tags={
         "gemma4": (
             Tag(("<|channel>", Either(("thought\n", ""))), closings=("<channel|>",)),
+            Tag(("thought\n",), closings=("<channel|>",), where="start"),
             Tag(("<channel|>",)), Tag(("<tool_call|>",)), Tag(("<|tool_response>",)),
         ),
         "functiongemma": (

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamtools import parse
+from streamtools.events import Call
 from streamtools.limits import Limits
+from streamtools.parsing.bodies import gemma_calls
 from streamtools.parsing.dialects import DIALECTS
 from streamtools.testing.laws import feed
 from tests.support.cases import together
@@ -11,6 +21,7 @@ from tests.support.reading import Brief, brief, call, error, read, thought, warn
 GEMMA = {"dialects": ["gemma4"]}
 FUNCTION_GEMMA = {"dialects": ["functiongemma"]}
 f = call("f")
+UNCLOSED = warning("missing_close")
 UNREADABLE = error("unrecognised_tool_call")
 
 
@@ -68,11 +79,12 @@ def test_a_malformed_call_is_hidden_up_to_its_closing_tag(inner: str, expected: 
         "half of the closing tag": ("<|tool_call>call:f{}\n<tool_", [f, warning("missing_close")]),
         "another opening tag": ("<|tool_call>call:f{} " + gemma("f{}"), [f, warning("missing_close"), f]),
         "cut before the brace": ("<|tool_call>call:f", [error("truncated")]),
-        "a parenthesis": ("<|tool_call>call:f()", ["<|tool_call>call:f()"]),
+        "a parenthesis": ("<|tool_call>call:f()", [UNREADABLE]),
+        "no name": ("<|tool_call>So.", [error("truncated")]),
     },
 )
 def test_a_call_without_its_closing_tag_is_accepted_at_the_end(text: str, expected: list[Brief]) -> None:
-    """Without a name and a brace, it is text."""
+    """Without a name and a brace, it is an error."""
     assert expected == read(text, **GEMMA)
 
 
@@ -103,3 +115,124 @@ def test_results_have_the_notation_of_calls() -> None:
     assert '<|tool_response>response:f{a:<|"|>x<|"|>}<tool_response|>' == write("f", '{"a":"x"}')
     assert '<|tool_response>response:f{value:<|"|>x<|"|>}<tool_response|>' == write("f", "x")
     assert "<|tool_response>response:f{value:[1]}<tool_response|>" == write("f", "[1]")
+
+
+# Looser forms.
+
+TYPES = {"a": "string", "b": "string", "n": "integer", "t": "boolean", "l": "array", "o": "object"}
+TOOLS = [{"name": "f", "parameters": {"properties": {key: {"type": name} for key, name in TYPES.items()}}}]
+DECLARED: dict[str, Any] = {"dialects": ["gemma4"], "tools": TOOLS}
+
+
+@together(
+    ("inner", "expected"),
+    {
+        "quotes around quotes": ("f{a:~x = f(~~~ SELECT 1 ~~~)~}", call("f", a='x = f(""" SELECT 1 """)')),
+        "only a quote": ("f{a:~~~}", call("f", a='"')),
+        "empty strings": ("f{a:~~,l:[~~, ~~]}", call("f", a="", l=["", ""])),
+        "three quotes": ("f{a:~~~~~}", call("f", a='"""')),
+        "a quote at each end": ("f{a:~~x~~,b:~~~y~~~}", call("f", a='"x"', b='""y""')),
+        "quotes and a comma": ("f{a:~f(~x~, ~y~)~,n:1}", call("f", a='f("x", "y")', n=1)),
+        "JSON in a string": (
+            "f{a:~{~name~: ~x~, ~list~: [~y~, ~z~]}~}",
+            call("f", a='{"name": "x", "list": ["y", "z"]}'),
+        ),
+        "keys without quotes in a string": ("f{a:~{a: ~x~, b: ~y~}~,n:1}", call("f", a='{a: "x", b: "y"}', n=1)),
+        "a call in a string": (
+            "f{a:~<|tool_call>call:f{a:~x~}<tool_call|>~}",
+            call("f", a='<|tool_call>call:f{a:"x"}<tool_call|>'),
+        ),
+        "an odd quote": ("f{a:~5~ pipe~,n:1}", call("f", a='5" pipe', n=1)),
+        "an undeclared key in a string": ("f{a:~say ~x~, note: y~}", call("f", a='say "x", note: y')),
+        "quotes in nested values": ("f{o:{l:[{x:~a ~b~~}]},n:1}", call("f", o={"l": [{"x": 'a "b"'}]}, n=1)),
+        "no commas": ("f{a:~x~ b:~y~\nn:1 t:true}", call("f", a="x", b="y", n=1, t=True)),
+        "no comma after an object": ("f{o:{x:~y~}n:2}", call("f", o={"x": "y"}, n=2)),
+        "no comma after a text without marks": ("f{a:Paris b:~Rome~}", call("f", a="Paris", b="Rome")),
+        "other separators": ("f{a=~x~,b: ~y~, n := 1,t=>false}", call("f", a="x", b="y", n=1, t=False)),
+        "JSON": ('f{"a":"x\\n","l":[1,"y"],"o":{"z":null}}', call("f", a="x\n", l=[1, "y"], o={"z": None})),
+        "keys in quotes": ('f{"a":~x~,~b~:~y~}', call("f", a="x", b="y")),
+        "single quotes": ("f{a:'x',n:1}", call("f", a="x", n=1)),
+        "no mark at the beginning of a string": ("f{a:ls -la~,b:x~}", call("f", a="ls -la", b="x")),
+        "types": ("f{a:5,b:null,n:5,t:true}", call("f", a="5", b="null", n=5, t=True)),
+        "types of marks": ("f{a:~5~,n:~5~,t:~true~}", call("f", a="5", n="5", t="true")),
+        "a time and an address": ("f{a:10:30,b:http://x.y/z}", call("f", a="10:30", b="http://x.y/z")),
+        "namespaces": ("default_api:mcp:f{}", f),
+        "namespaces with dots": ("a.b/f{n:1}", call("f", n=1)),
+        "an undeclared name": ("default_api:g{a:1}", call("g", a=1)),
+        "spaces": (" f {a:1}", call("f", a="1")),
+    },
+)
+def test_looser_forms_are_read(inner: str, expected: Brief) -> None:
+    assert [expected] == read(gemma(inner), **DECLARED)
+
+
+@together(
+    "inner",
+    [
+        "f{a:~x}", "f{a:~x,b:~y~}", "f{a:~x b:~y~}", "f{a:~x~b:~y~}", "f{l:[~x~ ~y~]}", "f{a:~:( ~x~ y~}", "f",
+        "f{a:~x~,,n:1}", "f{a:x, y~}", "f{a ~x~}", "f{a:}", "f{:1}", "f(a=1)", "", "f g{a:1}", "f{a:~x~}}", "f{a:~x~",
+        "f{a:~x~]}",
+    ],
+)  # fmt: skip
+def test_an_ambiguous_or_broken_call_never_runs(inner: str) -> None:
+    """Nothing of it is shown. Another call after it runs only if it is certain where the first one ends."""
+    for text in (gemma(inner), gemma(inner) + "<turn|>", gemma(inner) + gemma("f{n:1}")):
+        first, *others = read(text, **DECLARED)
+        assert "error" == first[0]
+        assert others in ([], [call("f", n=1)])
+
+
+@together(
+    ("text", "expected"),
+    {
+        "no word": (gemma("f{n:1}").replace("call:", ""), [call("f", n=1)]),
+        "only a colon": (gemma("f{n:1}").replace("call:", ":"), [call("f", n=1)]),
+        "JSON": ('<|tool_call>{"name": "f", "arguments": {"n": 1}}<tool_call|>', [call("f", n=1)]),
+        "no tag": ("call:f{n:1}", [call("f", n=1), UNCLOSED]),
+        "a closing tag": ("call:api:f{n:1}<tool_call|>", [call("f", n=1)]),
+        "no tag after reasoning": (
+            "<|channel>thought\nHm.<channel|>call:f{n:1}<turn|>", [thought("Hm."), call("f", n=1), UNCLOSED]
+        ),
+        "reasoning without its tag": ("thought\nHm.<channel|>So.", [thought("Hm."), "So."]),
+        "text around": (
+            'So.\ncall:f{a:<|"|>x<|"|>}\nSo.', ["So.\n", call("f", a="x"), UNCLOSED, "So."]
+        ),
+        "in a line": ("So call:f{n:1}", ["So call:f{n:1}"]),
+        "not declared": ("call:g{n:1}", ["call:g{n:1}"]),
+        "a result": (gemma("f{n:1}").replace("<tool_call|>", "<|tool_response>"), [call("f", n=1), UNCLOSED]),
+    },
+)  # fmt: skip
+def test_openings_and_ends(text: str, expected: list[Brief]) -> None:
+    assert expected == read(text, **DECLARED)
+
+
+@together("head", ["call:f", ":f", "f", "call:api:f", "call:api.f", "call: f", "call:f "])
+def test_the_default_reads_the_same_openings(head: str) -> None:
+    assert [call("f", n=1)] == read(f"<|tool_call>{head}{{n:1}}<tool_call|>", tools=TOOLS)
+
+
+FRAGMENTS = ('"', '"', '""', "x", "note", " ", ": ", ", ", "{", "}", "[", "]", "(", ")", "\n")
+# A quote and a key after a comma or white space are the end of the string.
+_next_member = re.compile(r'"(?:\s*,\s*|\s+)[^\W\d][\w.-]*\s*[:=]').search
+
+
+def _wrong_value(text: str) -> object:
+    """Return the arguments if a string with quotes is wrong. None if it is right, or if the call is an error."""
+    for inner in ("f{a:~TEXT~,n:1}", "f{n:1,a:~TEXT~}", "f{n:1,o:{x:~TEXT~}}"):
+        for event in parse(gemma(inner.replace("TEXT", text.replace('"', "~"))), **DECLARED).events:
+            if isinstance(event, Call):
+                arguments = event.call.arguments
+                if text not in (arguments.get("a"), arguments.get("o", {}).get("x")):
+                    return arguments
+    return None
+
+
+@given(st.lists(st.sampled_from(FRAGMENTS)).map("".join).filter(lambda text: not _next_member(text)))
+def test_a_string_with_quotes_is_whole_or_an_error(text: str) -> None:
+    assert _wrong_value(text) is None
+
+
+def test_the_law_catches_a_mark_that_always_ends_a_string(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gemma_calls._Arguments, "_reject", lambda _: True)
+
+    assert _wrong_value('x" note: y') is not None

@@ -1,4 +1,4 @@
-"""Tests of `Literals`: literals of Python and of the Gemma models become JSON at any cut."""
+"""Tests of `Literals`: literals of Python become JSON at any cut."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamtools.errors import Code
-from streamtools.parsing.bodies.keyword_calls import FUNCTION_GEMMA, GEMMA
 from streamtools.parsing.bodies.literals import PYTHON, Literals, Syntax
 from streamtools.parsing.json_scanner import ScanState
 from tests.support.cases import together
@@ -76,37 +75,12 @@ def test_python_literals_become_json(text: str, value: Any) -> None:
     assert (value, ScanState.ENDED) == (json.loads(made.json), made.state)
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        pytest.param('<|"|>x<|"|>', "x", id="a string"),
-        pytest.param('<|"|><|"|>', "", id="an empty string"),
-        pytest.param('<|"|>a "b" \\n <|" <<|"|>', 'a "b" \\n <|" <', id="nothing is an escape"),
-    ],
-)
-def test_gemma_literals_become_json(text: str, value: Any) -> None:
-    """Keys without quotes, and strings between tokens."""
-    made = outcome(text + " ", GEMMA)
-    assert (value, ScanState.ENDED, len(text)) == (json.loads(made.json), made.state, made.read)
-    other = text.replace('<|"|>', "<escape>")
-    made = outcome(other + "<", FUNCTION_GEMMA)
-    assert (value, ScanState.ENDED, len(other)) == (json.loads(made.json), made.state, made.read)
-
-
 @together(
     ("text", "read"),
     {"no comma": ("[1 2]", 3), "two commas": ("[1,,2]", 3), "a character that there is not": ("'\\Uffffffff'", 10)},
 )
 def test_malformed_text_is_found_at_the_first_wrong_character(text: str, read: int) -> None:
     assert (ScanState.BROKEN, read) == outcome(text)[1:3]
-
-
-@pytest.mark.parametrize("text", ["{a:<|x", '{<|"x', "<", "{a:1{", "{:1}", "{ :"])
-def test_malformed_gemma_text_is_left_unread(text: str) -> None:
-    """A part of a mark that does not become a mark."""
-    made = outcome(text + "tool_call|>", GEMMA)
-    assert ScanState.BROKEN is made.state
-    assert made.read <= len(text)
 
 
 @together("text", ["Paris", "007", "1_", "1__0", "--1", ".", "0x", "1j", "-", "e5", "b'x'", "f'x'"])

@@ -12,7 +12,8 @@ parser decodes it when a call is complete.
 | `parameter_tags` | `<function=NAME><parameter=KEY>…`, `<tool: NAME>…`, and `NAME<arg_key>KEY</arg_key><arg_value>…` |
 | `invocations` | `<invoke name="NAME"><parameter name="KEY">…`, and the same with tokens |
 | `xml` | `<NAME><KEY>…</KEY></NAME>`, and the attributes and the content of tags |
-| `keyword_calls` | `NAME(KEY=…)`, and the notation of the Gemma models |
+| `keyword_calls` | `NAME(KEY=…)` |
+| `gemma_calls` | `call:NAME{KEY:…}`, the notation of the Gemma models |
 | `nesting` | no calls: the text of a value up to its closing tag, with balanced tags in it |
 | `values`, `literals` | no calls: these convert values to JSON |
 

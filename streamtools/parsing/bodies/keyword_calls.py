@@ -1,4 +1,4 @@
-"""Reads calls in Python syntax, and calls in the notation of the Gemma models.
+"""Reads calls in Python syntax.
 
 A Python call looks like `[get_weather(city="Paris", days=3), get_time()]`. The calls are in a list, or one on each
 line. All arguments must be keyword arguments, because the order of a tool's parameters is not defined.
@@ -6,9 +6,6 @@ line. All arguments must be keyword arguments, because the order of a tool's par
 If the dialect has a closing tag, each call is reported at its closing parenthesis. Malformed text then ends only at the
 closing tag, because a line inside a broken string may look like a call. Without a closing tag, the text after a call
 decides whether it is a call or code. Malformed text then ends at the next blank line.
-
-A Gemma call looks like `call:get_weather{city:<|"|>Paris<|"|>,days:3}`. Its keys have no quotes. The mark around a
-string is a token, so the string needs no escapes. The models also write strings in plain quotes, or without quotes.
 """
 
 from __future__ import annotations
@@ -18,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from streamtools.errors import Code
 from streamtools.parsing.bodies import Members, read_close
-from streamtools.parsing.bodies.literals import PYTHON, PYTHON_WORDS, Literals, Quotes, Syntax
+from streamtools.parsing.bodies.literals import PYTHON, Literals, Syntax
 from streamtools.parsing.json_scanner import BROKEN, DEEP, ENDED, OPEN, ScanState
 from streamtools.parsing.markers import BLANKS, LINE_END, Pattern, Some
 from streamtools.parsing.reader import Closing, Word, always
@@ -80,7 +77,7 @@ class _PythonicCalls:
             literals = ArgumentReader(span, syntax)
             state = yield from self._read_call(span, literals)
             if state is not ENDED:
-                yield from give_up(span, state, literals, self._closing)
+                yield from give_up(span, state, literals.string_begin, self._closing)
                 return
             span.end_call()
             another = yield from (self._after_tagged() if self._close else self._after_untagged())
@@ -164,11 +161,11 @@ class ArgumentReader:
         return OPEN if literals.state is BROKEN and (yield from span.at_turn_end()) else literals.state
 
 
-def give_up(span: Span, state: ScanState, literals: ArgumentReader, closing: Closing) -> Generator[None, None, None]:
+def give_up(span: Span, state: ScanState, string_begin: int, closing: Closing) -> Generator[None, None, None]:
     """Close the span after a malformed call. `state` is the state in which reading stopped.
 
     If a quote is missing, the last string may have begun at the wrong position. So the search for `closing` begins at
-    the start of that string.
+    the start of that string, the position `string_begin`.
     """
     if state is OPEN:
         span.close(Code.TRUNCATED)
@@ -176,8 +173,8 @@ def give_up(span: Span, state: ScanState, literals: ArgumentReader, closing: Clo
     if state is DEEP:
         if span.stores:
             span.exceed(Code.TOO_DEEP, span.place)
-    elif span.stores and 0 <= literals.string_begin < span.place:
-        span.rewind(literals.string_begin)
+    elif span.stores and 0 <= string_begin < span.place:
+        span.rewind(string_begin)
     yield from span.until(closing)
     span.close(Code.UNRECOGNISED_TOOL_CALL)
 
@@ -256,7 +253,7 @@ def call_line(span: Span) -> Generator[None, None, None]:
     literals = ArgumentReader(span, PYTHON)
     state = yield from _read_call(span, literals)
     if state is not ENDED:
-        yield from give_up(span, state, literals, _BLANK_LINE)
+        yield from give_up(span, state, literals.string_begin, _BLANK_LINE)
         return
     span.end_call()
     if (yield from span.accept(_REST_OF_LINE)) or (yield from span.at_turn_end()):
@@ -264,38 +261,3 @@ def call_line(span: Span) -> Generator[None, None, None]:
         return
     yield from span.until(_BLANK_LINE)
     span.close(Code.UNRECOGNISED_TOOL_CALL)
-
-
-def _gemma(mark: str) -> Syntax:
-    quotes = (Quotes(mark, escapes=False), Quotes('"'), Quotes("'"))
-    return Syntax(quotes, words=PYTHON_WORDS, bare_keys=True, bare_strings=True)
-
-
-GEMMA, FUNCTION_GEMMA = _gemma('<|"|>'), _gemma("<escape>")
-
-_GEMMA_CHARACTERS = r"""^ \t\r\n(){}\[\]<>"'`=,;:"""
-GEMMA_NAME = Some(_GEMMA_CHARACTERS, 1, 128)
-"""The name of a tool in Gemma's notation, before a brace."""
-
-_gemma_name = Word(_GEMMA_CHARACTERS, 128)
-
-
-def gemma_call(syntax: Syntax, opening: str, close: str) -> Body:
-    """Return the grammar of one Gemma call, after `call:`. `opening` and `close` are the tags around the call."""
-    opener, closer, closing = Pattern(opening), Pattern(close), Closing(close)
-
-    def body(span: Span) -> Generator[None, None, None]:
-        span.begin_call(span.place)
-        span.set_name((yield from span.word(_gemma_name)))
-        span.convert()
-        literals = ArgumentReader(span, syntax)
-        state = yield from literals.read(depth=span.depth)
-        if state is not ENDED:
-            yield from give_up(span, state, literals, closing)
-            return
-        span.end_call()
-        yield from span.peek()
-        if not (yield from read_close(span, close, closer, opener)):
-            yield from give_up(span, BROKEN, literals, closing)
-
-    return body

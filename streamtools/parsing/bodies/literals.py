@@ -91,10 +91,6 @@ class Syntax:
     """The kinds of quotes that may follow the letter r."""
     tuples: bool = False
     """True if the syntax has tuples, which become arrays."""
-    bare_keys: bool = False
-    """True if a key may be text without quotes, up to the colon. Otherwise a key is a string or a number."""
-    bare_strings: bool = False
-    """True if a string may stand without quotes. It ends before a comma, a bracket or a line end."""
     loose_until: str = ""
     """The closing tag of a call if the syntax is loose. "" otherwise.
 
@@ -196,10 +192,8 @@ def quoted(text: str) -> str:
 
 # The converter.
 
-# The characters of a number or a literal word, then of a key and of a string without quotes.
+# The characters of a number or a literal word.
 _word = matcher(r"""[^\x00-\x20,:()\[\]{}"'<>=]*""")
-_bare_key = matcher(r"""[^\x00-\x1f,:\[\]{}"'<]*""")
-_bare_string = matcher(r"""[^\x00-\x1f,\[\]{}"<]*""")
 _WORD_LIMIT = 4096  # characters of a word; below the 4300 digits that Python converts to a number
 _OPENING = {"]": "[", "}": "{", ")": "("}
 
@@ -332,7 +326,7 @@ class Literals:
             return self._open(char, at)
         elif char in _OPENING:
             return self._close(char, at)
-        elif self._word_end(text, at) > at:
+        elif _word(text, at).end() > at:
             return self._read_word("", text, at)
         self.state = BROKEN
         return at
@@ -465,15 +459,8 @@ class Literals:
             self.state = BROKEN
         return end
 
-    def _word_end(self, text: str, at: int) -> int:
-        """Return the end of the word at index `at`."""
-        syntax = self._syntax
-        if self._expect == _KEY:
-            return (_bare_key if syntax.bare_keys else _word)(text, at).end()
-        return (_bare_string if syntax.bare_strings else _word)(text, at).end()
-
     def _read_word(self, word: str, text: str, at: int) -> int:
-        end = self._word_end(text, at)
+        end = _word(text, at).end()
         self._word = word = (word + text[at:end])[:_WORD_LIMIT]
         if end < len(text):
             if word in ("r", "R") and self._syntax.raw_quotes and text[end] in self._syntax.first_characters:
@@ -485,7 +472,7 @@ class Literals:
     def _end_word(self, word: str) -> None:
         self._word = None
         if self._expect == _KEY:
-            key = word.rstrip() if self._syntax.bare_keys else number(word)
+            key = number(word)
             if self._undecided:
                 self._element = self._syntax.words.get(word) or number(word, zeros=True) or ""
             if key is None and self._element:
@@ -500,9 +487,7 @@ class Literals:
         else:
             word = word.rstrip()
             value = self._syntax.words.get(word) or number(word, zeros=self._syntax.loose_until != "")
-            if value is None and self._syntax.bare_strings and len(word) < _WORD_LIMIT:
-                value = f'"{quoted(word)}"'
-            elif value is None and self.fault is None:
+            if value is None and self.fault is None:
                 self.fault = Code.INVALID_ARGUMENTS, f"{word[:64]!r} is not a literal"
             self._pieces.append(self._after_comma + (value or "null"))
             self._end_value()

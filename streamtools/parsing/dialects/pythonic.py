@@ -16,21 +16,12 @@ from typing import Any
 
 from streamtools.json_values import compact
 from streamtools.parsing.bodies import forged_result
+from streamtools.parsing.bodies.gemma_calls import HEAD, GemmaCalls
 from streamtools.parsing.bodies.json_bodies import json_calls
-from streamtools.parsing.bodies.keyword_calls import (
-    FUNCTION_GEMMA,
-    GEMMA,
-    GEMMA_NAME,
-    NAME,
-    call_line,
-    gemma_call,
-    is_writable,
-    pythonic_calls,
-)
-from streamtools.parsing.bodies.literals import Syntax
-from streamtools.parsing.dialects.base import ALONE, Dialect, Opener, Tag, closing_tags
+from streamtools.parsing.bodies.keyword_calls import NAME, call_line, is_writable, pythonic_calls
+from streamtools.parsing.dialects.base import AFTER_WRAPPER, ALONE, Dialect, Opener, Tag, closing_tags
 from streamtools.parsing.dialects.writing import as_object, both_tags
-from streamtools.parsing.markers import BLANKS, LINE_END, SPACES, TURN_ENDS, OneOf
+from streamtools.parsing.markers import BLANKS, LINE_END, SPACES, TURN_ENDS, Maybe, OneOf, Some
 
 _LITERALS_ONLY = "Arguments are literals and always have names."
 
@@ -252,13 +243,13 @@ def gemma4() -> Dialect:
     After its calls, the model writes the opening tag of a result, and the message ends. The result follows in the next
     request.
     """
-    return _gemma(
-        "gemma4",
-        GEMMA,
-        ("<|tool_call>", "<tool_call|>", "<|tool_response>", "<tool_response|>"),
+    around = ("<|tool_call>", "<tool_call|>", "<|tool_response>", "<tool_response|>")
+    reasoning = (
         Tag(("<|channel>", OneOf(("thought\n", ""))), closings=("<channel|>",)),
+        Tag(("thought\n",), closings=("<channel|>",), where="start", auto=False),
         Tag(("<channel|>",)),
     )
+    return _gemma("gemma4", '<|"|>', around, *reasoning, quotes=True)
 
 
 def functiongemma() -> Dialect:
@@ -266,24 +257,37 @@ def functiongemma() -> Dialect:
 
     `<start_function_call>call:get_weather{city:<escape>Paris<escape>}<end_function_call>`
     """
-    return _gemma(
-        "functiongemma",
-        FUNCTION_GEMMA,
-        ("<start_function_call>", "<end_function_call>", "<start_function_response>", "<end_function_response>"),
-    )
+    around = ("<start_function_call>", "<end_function_call>", "<start_function_response>", "<end_function_response>")
+    return _gemma("functiongemma", "<escape>", around)
 
 
-def _gemma(id: str, syntax: Syntax, around: tuple[str, str, str, str], *tags: Tag) -> Dialect:
-    """Return a dialect in Gemma's notation. `around` holds the tags around a call, and then those around a result."""
+def _gemma(id: str, mark: str, around: tuple[str, str, str, str], *tags: Tag, quotes: bool = False) -> Dialect:
+    """Return a dialect in Gemma's notation. `around` holds the tags around a call, and then those around a result.
+
+    `mark` stands around strings. With `quotes`, it also means a quote in a string. If the dialect is named, any text
+    after the opening tag is a call, and a declared tool is called without the tag too.
+    """
     opening, close, result, end_of_result = around
-    mark = syntax.quotes[0].mark
-    literal = _gemma_writer(mark)
+    calls, literal = GemmaCalls(mark, opening, close, quotes=quotes), _gemma_writer(mark)
+
+    def openers_for(names: tuple[str, ...]) -> tuple[Opener, ...]:
+        namespace, known = Maybe((Some(r"^\s{}()\[\]<>\"'`:", 1, 64), ":")), OneOf(names)
+        return (Opener(("call:",), calls.bare, ahead=(namespace, namespace, known, BLANKS, "{"), where="line_start"),)
+
     return Dialect(
         id=id,
-        openers=(Opener((opening, SPACES, "call:"), gemma_call(syntax, opening, close), ahead=(GEMMA_NAME, "{")),),
+        openers=(
+            Opener((opening, SPACES), calls, ahead=(HEAD, "{")),
+            Opener((opening, SPACES), calls, ahead=(OneOf(("call", ":", "{")),)),
+            Opener((opening, SPACES), calls, ahead=AFTER_WRAPPER[-1:], auto=False),
+        ),
+        openers_for=openers_for,
         write_call=lambda name, arguments: f"{opening}call:{name}{literal(arguments)}{close}",
         write_result=lambda name, text: f"{result}response:{name}{literal(as_object(text, 'value'))}{end_of_result}",
         reserved=(*around, mark),
+        # The beginning of a call without its tag.
+        reserved_patterns=(("c", r"all:[^\s{}]{1,256}[ \t]{0,32}\{"),),
+        auto="marked",
         tags=(Tag((close,)), Tag((result,)), *tags),
         notes=f"Each string stands between two {mark}. Keys have no quotes.",
     )
