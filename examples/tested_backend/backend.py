@@ -37,7 +37,8 @@ def make_client() -> httpx.AsyncClient:
 async def converse(client: httpx.AsyncClient, messages: list[Message]) -> AsyncIterator[Chat]:
     """Yield a chat, and close its client afterwards."""
     async with client:
-        model = OpenAIChat("local", base_url=MODEL_URL, api_key="", client=client, native_tool_calls=False)
+        # None: the recorded model got native definitions, and wrote its calls as text
+        model = OpenAIChat("local", base_url=MODEL_URL, api_key="", client=client, native_tool_calls=None)
         async with chat(model, messages, tools=[get_weather]) as events:
             yield events
 
