@@ -374,11 +374,10 @@ class RewrittenExchange(Exchange):
         return sent + body
 
     def _record_dialect(self) -> None:
-        plan, used = self._plan, self._answer.used_dialect
-        if plan.taught is not None and not plan.only_call:
-            for dialect in plan.dialects:
-                if dialect.id == used:
-                    self._settings.record_dialect(self._client_request.model, plan.taught, dialect)
+        plan, dialects = self._plan, {dialect.id: dialect for dialect in self._plan.dialects}
+        used = dialects.get(self._answer.used_dialect)
+        if used is not None and plan.taught is not None and not plan.only_call:
+            self._settings.record_dialect(self._client_request.model, plan.taught, used)
 
     # Further requests.
 

@@ -115,3 +115,14 @@ def test_the_pages_of_dialects_and_models_are_current() -> None:
         assert [] == parse(read(page), dialects="auto").calls
     for dialect in DIALECTS.values():
         assert dialects_page.EXAMPLE == dialects_page.read_example(dialect)
+
+
+_CLIENT_OF_A_SERVER = re.compile(r"OpenAIChat\((?=[^()]*(?:\([^()]*\)[^()]*)*base_url)(?:[^()]|\([^()]*\))*\)")
+
+
+def test_each_example_says_how_its_model_calls() -> None:
+    """Without `native_tool_calls`, markup that a local model quotes from a page may run."""
+    files = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "examples").rglob("*.py")]
+    made = [(file.name, found[0]) for file in files for found in _CLIENT_OF_A_SERVER.finditer(file.read_text("utf-8"))]
+    assert len(made) > 20
+    assert [] == [each for each in made if "native_tool_calls" not in each[1]]
