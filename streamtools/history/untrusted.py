@@ -70,7 +70,6 @@ _JOINED = ("text", "content")  # the fields whose texts a chat template may join
 _TEXT_FILES = ("text/", "application/json", "application/xml", "application/yaml")
 _MEDIA_TYPES = ("media_type", "mime_type", "mimeType")
 _TEXT_URL = "data:text/plain;base64,"
-_BASE64 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=_-\r\n"
 _HOST = re.compile(r"[^/?#]*(?://[^/?#]*)?[/?#]?")  # the scheme and the host of a URL
 _NOT_IN_URLS = re.compile(r"[^A-Za-z0-9!#$%&'()*+,./:;=?@\[\]_~-]")
 
@@ -179,7 +178,7 @@ class _Walk:
             return text if self._replacements is None else next(self._replacements)
         if self._replacements is None:
             return text
-        if (found := data_of(text)) and not found[1].encode(errors="replace").translate(None, _BASE64):
+        if found := data_of(text):
             return neutralize(text.removesuffix(found[1]), self._dialects) + self._file(*found)
         is_url = name.lower().endswith(("url", "uri")) and "://" in text
         return _neutralize_url(text, self._dialects) if is_url else neutralize(text, self._dialects)
@@ -190,7 +189,7 @@ class _Walk:
             text = base64.b64decode(data).decode() if kind.startswith(_TEXT_FILES) else ""
             if (neutralized := neutralize(text, self._dialects)) != text:
                 return base64.b64encode(neutralized.encode()).decode()
-        return data
+        return neutralize(data, self._dialects)  # Base64 contains no reserved text, but this may be no Base64
 
 
 def _neutralize_url(url: str, dialects: Sequence[Dialect]) -> str:

@@ -27,8 +27,9 @@ from streamtools.conversation.models import (
     OllamaChat,
     OpenAIChat,
     OpenAIResponses,
+    latitude_request,
 )
-from streamtools.history import CallResult, Results, read_messages, untrusted, write_messages
+from streamtools.history import CallResult, Results, User, read_messages, untrusted, write_messages
 from streamtools.history import calls_in_text as in_text
 from streamtools.parsing.dialects import DIALECTS, Dialect, neutralizing
 from streamtools.parsing.dialects.neutralizing import neutralize, restore
@@ -216,6 +217,14 @@ def test_each_text_of_a_history_is_neutralized_or_exempt(format: str, share: int
     assert sent, "the words of the user are exempt"
 
 
+def test_each_text_for_ollama_is_neutralized_or_exempt() -> None:
+    """Ollama gets the options under other names, and inside of another object."""
+    body = {**GATEWAY["openai"], "messages": HISTORIES["ollama"][::3]}
+    for dialect in (DIALECTS["hermes_json"], DIALECTS["pythonic"]):
+        send = partial(send_by_gateway, "openai", dialect, upstream="ollama")
+        assert [] == unexplained(unsafe_paths(body, dialect, send), (*EXEMPT["openai"], *IN_ANSWER_FORMATS))
+
+
 def same_format(format: str) -> list[Any]:
     return [model for model in MODELS if model.format == format]
 
@@ -245,6 +254,14 @@ def test_each_option_and_definition_is_neutralized_or_exempt(share: int) -> None
                     )
                     definition = {"schema": SCHEMA, "description": "Looks."}
                     assert [] == unsafe_paths(definition, dialect, partial(send_tool, model, dialect), one=True)
+
+
+def test_tools_in_a_request_to_latitude_are_neutralized() -> None:
+    def send(given: Any) -> Any:
+        tool = Tool(lambda arguments: "", name="look", parameters=given["schema"], description=given["description"])
+        return latitude_request([User("?")], tools=[tool], dialects=["hash_marker"])
+
+    assert [] == unsafe_paths({"schema": SCHEMA, "description": "Looks."}, DIALECTS["hash_marker"], send, one=True)
 
 
 FAULTS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {

@@ -30,6 +30,7 @@ from streamtools.conversation.models.http_model import HTTPModel, ModelRequest, 
 from streamtools.conversation.models.model import Ask, Body, add_options, add_tools, tool_definitions
 from streamtools.history import Assistant, Message, read_messages, system_prompt, write_messages
 from streamtools.history.anthropic_messages import container_of
+from streamtools.history.untrusted import neutralize_body
 from streamtools.parsing.dialects import Dialects, choose_dialects
 from streamtools.sources import Source
 from streamtools.tools import ToolChoice, ToolRegistry
@@ -276,19 +277,21 @@ def latitude_request(
 
     The body contains the whole history, even if `conversation_uuid` names an earlier run. If all `messages` are dicts,
     they are sent unchanged. The body lists the tools as `toolClients`. The model writes calls as text after `###:`.
-    `extras` are fields of the application, such as `todos` and `briefs`, and are sent unchanged.
+    They are neutralized in the `dialects`. `extras` are fields of the application, such as `todos`. They are sent
+    unchanged.
 
     >>> latitude_request([{"role": "user", "content": "Hi"}], conversation_uuid="c1", todos=[])["todos"]
     []
     """
-    given = list(messages)
+    given, enabled = list(messages), choose_dialects(dialects)
     written = [dict(message) for message in given if isinstance(message, Mapping)]
     if len(written) < len(given):
-        written = write_messages(read_messages(given), "openai", dialects=choose_dialects(dialects))
+        written = write_messages(read_messages(given), "openai", dialects=enabled)
     body: Body = {"messages": written, "promptPath": prompt_path}
     if conversation_uuid is not None:
         body["conversationUuid"] = conversation_uuid
-    return body | {"media": [], **extras, "toolClients": ToolRegistry.of(tools).definitions("tool_clients")}
+    defined = {"toolClients": ToolRegistry.of(tools).definitions("tool_clients")}
+    return body | {"media": [], **extras} | neutralize_body(defined, enabled)
 
 
 # Maps the accepted names of options to the names that Converse uses.
