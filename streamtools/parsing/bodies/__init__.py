@@ -31,7 +31,7 @@ from typing import Any
 
 from streamtools.errors import Code
 from streamtools.json_values import compact
-from streamtools.parsing.declared import Schema
+from streamtools.parsing.declared import UNKNOWN, Schema
 from streamtools.parsing.json_scanner import ENDED, OPEN
 from streamtools.parsing.markers import Pattern
 from streamtools.parsing.reader import Closing
@@ -127,9 +127,11 @@ class Members:
     It does not check for duplicate keys. They are found when the complete call is decoded.
     """
 
-    def __init__(self, span: Span) -> None:
+    def __init__(self, span: Span, schema: Schema = UNKNOWN, *, any_key: bool = False) -> None:
+        """Begin the object. `schema` is its schema, for `may_begin`. `any_key` is for a schema without properties."""
         span.convert()
         self._span = span
+        self._known, self._any_key = schema.properties, any_key
         self._given: set[str] = set()
         span.write("{")
 
@@ -138,10 +140,9 @@ class Members:
         self._span.write(("," if self._given else "") + encode_basestring(name) + ":")
         self._given.add(name)
 
-    def may_begin(self, name: str, schema: Schema, *, unknown: bool = False) -> bool:
-        """Return True if a member `name` may be next. With `unknown`, any name may be if `schema` declares none."""
-        known = schema.properties
-        return name not in self._given and (name in known or (unknown and not known and name != ""))
+    def may_begin(self, name: str) -> bool:
+        """Return True if a member `name` may be next: the schema has it, and the object does not contain it yet."""
+        return name not in self._given and (name in self._known or (self._any_key and not self._known and name != ""))
 
     def end(self) -> None:
         """Write the closing brace of the object."""

@@ -27,6 +27,7 @@ from streamtools.parsing.markers import SPACES, OneOf, Part, Pattern, Some
 from streamtools.parsing.reader import Closing, Word
 from streamtools.parsing.span import Body, Span
 
+_KEY_IN_TAG = r"""\sname\s*=\s*["']?([^"'>]*)"""
 _TYPES_BY_ATTRIBUTE = {"true": STRING, "false": JSON_TYPES}
 
 
@@ -77,7 +78,8 @@ class Invocations:
             Level((*opening, Some("^<>", 1, 1024), ">"), closing, opening)
             for opening, closing in ((self.invoke, close), (parameter_begin, close_value))
         ]
-        self.text, self._level = NestedText(*wrappers, *levels, ends=ends, xml=xml), len(wrappers)
+        tokens = [(token,) for token in ends]
+        self.text, self._level = NestedText(*wrappers, *levels, ends=tokens, key=_KEY_IN_TAG, xml=xml), len(wrappers)
         self._end_of_broken = Closing(close, before=((*self.invoke, "name"), self.unwrap))
         self._invoke_name, self._read_name = invoke, read_name
         self._elements = Elements(lead, xml=xml) if elements else None
@@ -156,7 +158,7 @@ class Invocations:
                 end = yield from self._end_call(span)
             span.end_call()
             return end
-        members = Members(span)
+        members = Members(span, schema)
         while not empty and (yield from span.accept(self._parameter)):
             broken = yield from self._read_parameter(span, members, schema, outermost)
             if broken is not None:
@@ -186,12 +188,8 @@ class Invocations:
             span.fail_call(Code.INVALID_ARGUMENTS, "an argument has no name")
         members.key(key)
         value = Value(schema.property(key), span, _TYPES_BY_ATTRIBUTE.get(attributes.get("string", "")))
-
-        def begins(tag: str) -> bool:
-            return members.may_begin(_attributes_of(tag).get("name", ""), schema)
-
         if end_of_tag == ">":
-            end = yield from self.text.read(span, value.take, begins, outermost=outermost)
+            end = yield from self.text.read(span, value.take, members.may_begin, outermost=outermost)
             if end in (CallEnd.CUT, CallEnd.BROKEN):
                 return end
         value.end()
@@ -210,7 +208,8 @@ _TEXT = NestedText(
     Level(("<|open|>tools<|sep|>",), ("<|close|>tools<|sep|>",)),
     Level(("<|open|>call ", *_REST_OF_TAG), (_CLOSE,), ("<|open|>call ",)),
     Level(("<|open|>argument", *_REST_OF_TAG), (_CLOSE_VALUE,), ("<|open|>argument",)),
-    ends=("<|close|>message<|sep|>", "<|open|>json"),
+    ends=(("<|close|>message<|sep|>",), ("<|open|>json",)),
+    key=r"""key\s*=\s*["']([^"']*)""",
 )
 _END_OF_JSON = Pattern(_CLOSE_JSON)
 _END_OF_BROKEN = Closing(_CLOSE, before=_AFTER_CALL)
@@ -235,10 +234,6 @@ def _read_xtml(span: Span) -> Generator[None, None, CallEnd]:
     span.set_name(name)
     schema = span.declared.arguments(name)
     members: Members | None = None
-
-    def begins(tag: str) -> bool:
-        return members is not None and members.may_begin(_attributes_of(tag).get("key", ""), schema)
-
     while True:
         yield from span.peek()
         place = span.place
@@ -260,10 +255,10 @@ def _read_xtml(span: Span) -> Generator[None, None, CallEnd]:
         key = attributes.get("key")
         if key is None:
             return CallEnd.BROKEN
-        members = members or Members(span)
+        members = members or Members(span, schema)
         members.key(key)
         value = Value(schema.property(key), span, TYPES.get(attributes.get("type", "")))
-        end = yield from _TEXT.read(span, value.take, begins, outermost=1)
+        end = yield from _TEXT.read(span, value.take, members.may_begin, outermost=1)
         if end in (CallEnd.CUT, CallEnd.BROKEN):
             return end
         value.end()
@@ -290,8 +285,6 @@ def _read_json(span: Span) -> Generator[None, None, CallEnd | None]:
 def _read_token_attributes(span: Span) -> Generator[None, None, dict[str, str] | None]:
     """Read the attributes and the end of an opening tag. Returns None if the end does not follow the attributes."""
     text = yield from span.word(_ATTRIBUTES)
-    return _attributes_of(text) if (yield from span.accept(_SEPARATOR)) else None
-
-
-def _attributes_of(text: str) -> dict[str, str]:
+    if not (yield from span.accept(_SEPARATOR)):
+        return None
     return {key: unescape(double or single) for key, double, single in _find_attributes(text)}

@@ -13,7 +13,7 @@ an argument that may be incomplete.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from functools import cached_property
 from typing import Final, NamedTuple
 
@@ -52,31 +52,32 @@ class NestedText:
     def __init__(
         self,
         *levels: Level,
-        ends: tuple[str | tuple[Part, ...], ...] = (),
+        ends: Sequence[tuple[Part, ...]] = (),
+        key: str = "(?!)",
         outermost: int = 0,
         missing: int = 1,
-        strict: bool = True,
         heads: bool = False,
         xml: bool = False,
     ) -> None:
         """Configure the tags.
 
         - `levels`: the tags of a call. The first are outermost, and the last are those of a value.
-        - `ends`: the tokens that end a message, or that follow a call.
+        - `ends`: other tags that may follow a call or a value.
+        - `key`: a pattern that finds the key in the opening tag of a value. By default, no such tag ends another value.
         - `outermost`: the first level that belongs to a call of the dialect. Calls of other dialects have the others.
         - `missing`: how many closing tags may be missing at the end of a value. The first is its own closing tag.
-        - `strict`: whether the text after a closing tag decides if it ends the value.
+          With 0, the closing tag of a value ends it, whatever follows.
         - `heads`: whether the opening tag of a value is too long to be an example in another value.
         - `xml`: whether entities and CDATA sections are decoded.
         """
         self._value = value = len(levels) - 1
-        self._outermost, self._missing, self._strict, self._heads, self._xml = outermost, missing, strict, heads, xml
+        self._outermost, self._missing, self._heads, self._xml = outermost, missing, heads, xml
+        self._find_key = re.compile(key).search
         self._count = len(levels)
         self._tags = [*(level.close for level in levels), *(level.opening for level in levels)]
         begins = [level.begin or level.opening for level in levels]
         self._ahead = [Pattern(SPACES, *parts) for parts in (*self._tags[: self._count], *begins)]
-        self._ahead += [Pattern(SPACES, *((end,) if isinstance(end, str) else end)) for end in ends]
-        self._ahead += [_TURN_END]
+        self._ahead += [*(Pattern(SPACES, *end) for end in ends), _TURN_END]
         self._close_value = Pattern(SPACES, *levels[value].close)
         others = (_BEGIN_SECTION, _ANY_ENTITY) if xml else ()
         self._closings = [Closing(*self._tags, *others, line_feed=line_feed) for line_feed in (False, True)]
@@ -90,7 +91,7 @@ class NestedText:
         self,
         reader: Reader,
         take: Callable[[str], None],
-        begins: Callable[[str], bool] = lambda _: False,
+        may_begin: Callable[[str], bool] = bool,
         *,
         outermost: int | None = None,
         line_feed: bool = False,
@@ -98,9 +99,9 @@ class NestedText:
         """Pass the text of a value to `take`, and read its closing tag.
 
         Returns CLOSED, or UNCLOSED before another tag that ends the value, or BROKEN if the end is not certain, or CUT.
-        `begins` takes the opening tag of a value. It returns True if this tag ends the value before it. `outermost` is
-        the level of the outermost element that the span must close. With `line_feed`, one line feed before a tag
-        belongs to the tag.
+        `may_begin` takes the key in the opening tag of a value. It returns True if this tag ends the value before it.
+        `outermost` is the level of the outermost element that the span must close. With `line_feed`, one line feed
+        before a tag belongs to the tag.
         """
         outermost = self._outermost if outermost is None else outermost
         value, count, closing = self._value, self._count, self._closings[line_feed]
@@ -123,7 +124,8 @@ class NestedText:
                 continue
             opens, level = divmod((found.lastindex or 0) - 1, count)
             if opens:
-                if level == value and not nested and not bare and begins(tag):
+                key = self._find_key(tag) if level == value and not (nested or bare) else None
+                if key is not None and may_begin(key[key.lastindex or 0]):
                     reader.unread(tag)
                     return CallEnd.UNCLOSED
                 if not tag.endswith("/>"):
@@ -131,13 +133,14 @@ class NestedText:
                 take(tag)
                 continue
             own = level == value and not nested
-            if own and not self._strict:
+            if own and not self._missing:
                 return CallEnd.CLOSED
             run, after = yield from self._look_ahead(reader, level, outermost if own else -1)
             closes = 0 <= after < count  # a closing tag follows that fits no open element of the call
             if level in nested and (closes or _are_in(run, nested)):
-                del nested[_last(level, nested) :]
                 closed, unconfirmed = True, 0
+                while nested.pop() != level:
+                    pass
                 if not nested:
                     bare = level == value
             elif closes or not self._has_structure(run, after, outermost, nested):
@@ -152,7 +155,10 @@ class NestedText:
                 return CallEnd.CLOSED
             take(tag)
         if unconfirmed and reader.stores:
-            _give_back(reader, unconfirmed, closing)
+            # The text after a closing tag is probably the rest of the answer. An incomplete tag at its end is not.
+            rest = "".join(reader.parts)[unconfirmed - reader.kept_from :]
+            if rest.strip() and not closing.is_begun_in(rest):
+                reader.rewind(unconfirmed)
         return CallEnd.CUT
 
     def reads(self, text: str, after: str, *, line_feed: bool = False) -> bool:
@@ -199,7 +205,7 @@ class NestedText:
             continues = run[-1] <= outermost or count <= after < len(self._ahead)
         else:
             continues = count <= after and after != count + value
-        return len(run) > 1 or continues or not self._strict
+        return len(run) > 1 or continues or not self._missing
 
     def _read_section(self, reader: Reader, take: Callable[[str], None]) -> Generator[None, None, None]:
         """Read CDATA sections after the first `<![CDATA[`. White space between them and the closing tag is dropped."""
@@ -212,26 +218,7 @@ class NestedText:
                 break
 
 
-def _last(level: int, nested: list[int]) -> int:
-    """Return the index of the innermost element of this level."""
-    return len(nested) - 1 - nested[::-1].index(level)
-
-
 def _are_in(run: list[int], nested: list[int]) -> bool:
-    """Return True if each closing tag in `run` ends one of the nested elements."""
-    for level in run:
-        if level not in nested:
-            return False
-        nested = nested[: _last(level, nested)]
-    return True
-
-
-def _give_back(reader: Reader, place: int, closing: Closing) -> None:
-    """Go back to `place`, after a closing tag that is followed by ordinary text. It is probably the end of the call.
-
-    The text after it is then the rest of the answer. This function does nothing if that text is white space, or ends
-    with an incomplete tag.
-    """
-    rest = "".join(reader.parts)[place - reader.kept_from :]
-    if rest.strip() and not closing.is_begun_in(rest):
-        reader.rewind(place)
+    """Return True if each closing tag in `run` ends one of the nested elements, from the inner to the outer."""
+    inner = reversed(nested)
+    return all(level in inner for level in run)  # `in` reads the iterator up to the element

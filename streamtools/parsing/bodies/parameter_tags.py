@@ -54,6 +54,7 @@ _END_OF_TAG = Pattern(">")
 _LINE_FEED = Pattern("\n")
 _BEGIN_FUNCTION, _CLOSE_FUNCTION = Pattern(_FUNCTION), Pattern("</function", SPACES, ">")
 _BEGIN_PARAMETER = Pattern(_PARAMETER)
+_KEY_IN_TAG = r"""=\s*(?:"(.*)"|'(.*)'|(.*?))\s*/?>"""
 _REST_OF_TAG: tuple[Part, ...] = (Some(r"^<>\r\n", 1, 256), ">")
 _END_OF_BROKEN = Closing(_END_FUNCTION, blank_line=True)
 
@@ -61,11 +62,11 @@ _END_OF_BROKEN = Closing(_END_FUNCTION, blank_line=True)
 class FunctionTags:
     """The grammar of `<function=…>` and its parameters.
 
-    `wrapper` is the name of the tag around functions, and `ends` are the tokens that end a message. With
-    `verbatim=True`, a line feed after a value belongs to the tags only if a line feed also precedes the value.
+    `wrapper` is the name of the tag around functions. With `verbatim=True`, a line feed after a value belongs to the
+    tags only if a line feed also precedes the value.
     """
 
-    def __init__(self, wrapper: str = "tool_call", *, ends: tuple[str, ...] = (), verbatim: bool = False) -> None:
+    def __init__(self, wrapper: str = "tool_call", *, verbatim: bool = False) -> None:
         open_, close = f"<{wrapper}>", f"</{wrapper}>"
         self._close = close
         self._next = Pattern(close), _BEGIN_FUNCTION, Pattern(open_)
@@ -73,7 +74,7 @@ class FunctionTags:
             Level((open_,), (close,)),
             Level((_FUNCTION, *_REST_OF_TAG), (_END_FUNCTION,), (_FUNCTION,)),
             Level((_PARAMETER, *_REST_OF_TAG), (_END_PARAMETER,), (_PARAMETER,)),
-            ends=ends,
+            key=_KEY_IN_TAG,
             missing=2,
         )
         self._verbatim = verbatim
@@ -127,12 +128,8 @@ class FunctionTags:
         empty = name.endswith("/")  # <function=f/>
         name = _bare(name.removesuffix("/"))
         span.set_name(name)
-        schema, members = span.declared.arguments(name), Members(span)
-
-        def begins(tag: str) -> bool:
-            key = _bare(tag.lstrip()[len(_PARAMETER) : -1].removesuffix("/"))
-            return members.may_begin(key, schema, unknown=True)
-
+        schema = span.declared.arguments(name)
+        members = Members(span, schema, any_key=True)
         while not empty:
             yield from span.peek()
             place = span.place
@@ -154,7 +151,9 @@ class FunctionTags:
             value = Value(schema.property(key), span)
             if not parameter.endswith("/"):  # <parameter=a/>
                 line_feed = (yield from span.accept(_LINE_FEED)) or not self._verbatim
-                end = yield from self.text.read(span, value.take, begins, outermost=outermost, line_feed=line_feed)
+                end = yield from self.text.read(
+                    span, value.take, members.may_begin, outermost=outermost, line_feed=line_feed
+                )
                 if end in (CallEnd.CUT, CallEnd.BROKEN):
                     return end
             value.end()
@@ -223,6 +222,7 @@ class NamedTag:
 
 _TOOL_NAME = Word(r"^<>\s", 256)
 _KEY = Word("^<", 256)
+_KEY_IN_PAIR = r".*>\s*([^<>]*?)\s*<"
 SUFFIX = ":", Some(r"A-Za-z0-9_\-", 1, 32)
 """A suffix in the name of a tag, such as `:opensource`."""
 _TAGS_AROUND_PAIRS = ("tool_call", "iquest_tool_call", "iquestcoder_tool_call")
@@ -246,7 +246,6 @@ class ArgumentPairs:
         wrapper: str = "",
         suffixed: bool = False,
         spelled: Mapping[str, str | tuple[Part, ...]] = _NO_OTHER_SPELLINGS,
-        ends: tuple[str, ...] = (),
     ) -> None:
         """Configure the tags.
 
@@ -255,7 +254,6 @@ class ArgumentPairs:
         - `suffixed`: whether the name of each tag may have a suffix, as in `<arg_key:opensource>`.
         - `spelled`: maps names of tags to other spellings or parts, or to "" for a tag that does not exist. If it
           contains `arg_type`, this tag may stand between a key and its value. Its type counts if the schema allows it.
-        - `ends`: the tokens that end a message.
         """
 
         def tag(name: str) -> tuple[Part, ...]:
@@ -284,8 +282,8 @@ class ArgumentPairs:
             levels.insert(0, Level(("<", others, ">"), ("</", others, ">")))
             self._outermost = 1
         self._level = self._outermost + bool(wrapper)
-        following = [tag(separator)] if separator else []
-        self.text = NestedText(*levels, ends=(*ends, *following), outermost=self._outermost, heads=True)
+        following = (tag(separator),) if separator else ()
+        self.text = NestedText(*levels, ends=following, key=_KEY_IN_PAIR, outermost=self._outermost, heads=True)
         self._end_of_broken = Closing(self.close, before=(self.opening, self.unwrap))
         optional = filter(None, (self._begin_value, self._separator))
         self._all_tags = [*self._tags, self._end_key, *optional]
@@ -319,11 +317,8 @@ class ArgumentPairs:
         yield from span.peek()
         name = yield from span.word(_TOOL_NAME)
         span.set_name(name)
-        members, schema = Members(span), span.declared.arguments(name)
-
-        def begins(tag: str) -> bool:
-            return members.may_begin(_key_in_pair(tag), schema)
-
+        schema = span.declared.arguments(name)
+        members = Members(span, schema)
         while True:
             yield from span.peek()
             if self._separator is not None and (yield from span.accept(self._separator)):
@@ -356,12 +351,7 @@ class ArgumentPairs:
                     return cut_in_tag(span, *self._all_tags)
             members.key(key)
             value = Value(schema.property(key), span, types)
-            end = yield from self.text.read(span, value.take, begins, outermost=outermost)
+            end = yield from self.text.read(span, value.take, members.may_begin, outermost=outermost)
             if end in (CallEnd.CUT, CallEnd.BROKEN):
                 return end
             value.end()
-
-
-def _key_in_pair(tag: str) -> str:
-    """Return the key in the opening tags of a pair, as in `<arg_key>days</arg_key>`."""
-    return tag[: tag.rindex("<")].rpartition(">")[2].strip()

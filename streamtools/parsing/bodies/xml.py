@@ -296,7 +296,7 @@ def text_in_element(root: str, name: str, *, prefix: str = "", xml: bool = False
         Level((f"{prefix}<{tag}", rest, ">"), (f"{prefix}</", SPACES, tag, SPACES, ">"))
         for tag in dict.fromkeys((root, name))
     ]
-    return NestedText(*levels, missing=0, strict=False, xml=xml)
+    return NestedText(*levels, missing=0, xml=xml)
 
 
 _ELEMENTS = Elements(xml=True)  # shared by all tools; its patterns are compiled on first use

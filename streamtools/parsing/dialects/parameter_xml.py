@@ -33,8 +33,7 @@ def qwen3_coder_xml() -> Dialect:
 
     Qwen3-Coder often forgets the opening tag of the wrapper, but writes its closing tag.
     """
-    ends = ("<|im_end|>", "<|endoftext|>")
-    functions = FunctionTags(ends=ends)
+    functions = FunctionTags()
     alone: tuple[Part, ...] = (Some(r"^<>{}\r\n", 1, 96), ">", SPACES, OneOf(("<parameter=", "</function>")))
     return Dialect(
         id="qwen3_coder_xml",
@@ -58,8 +57,7 @@ def seed_oss_xml() -> Dialect:
 
     There are no line feeds around values.
     """
-    end = "<seed:eos>"
-    functions = FunctionTags("seed:tool_call", ends=(end,), verbatim=True)
+    functions = FunctionTags("seed:tool_call", verbatim=True)
     return Dialect(
         id="seed_oss_xml",
         openers=(Opener(("<seed:tool_call>", SPACES), functions.wrapped, ahead=("<function=",)),),
@@ -74,7 +72,7 @@ def zaya_xml() -> Dialect:
 
     The model also writes the name of the tool, and the keys and values, as the content of tags.
     """
-    opening, close, ends = "<zyphra_tool_call>", "</zyphra_tool_call>", ("<|im_end|>",)
+    opening, close = "<zyphra_tool_call>", "</zyphra_tool_call>"
     spelled: dict[str, str | tuple[Part, ...]] = {
         "tool_call": (opening, SPACES, "<function>"),
         "/tool_call": close,
@@ -83,8 +81,8 @@ def zaya_xml() -> Dialect:
         "arg_value": "<value>",
         "/arg_value": ("</value>", SPACES, "</parameter>"),
     }
-    pairs = ArgumentPairs(separator="/function", spelled=spelled, ends=ends)
-    functions = FunctionTags("zyphra_tool_call", ends=ends)
+    pairs = ArgumentPairs(separator="/function", spelled=spelled)
+    functions = FunctionTags("zyphra_tool_call")
     return Dialect(
         id="zaya_xml",
         openers=(
@@ -179,8 +177,7 @@ def glm_xml() -> Dialect:
 
     GLM-4.7 writes no line feeds.
     """
-    ends = ("<|observation|>", "<|user|>", "<|endoftext|>")
-    pairs = ArgumentPairs(ends=ends)
+    pairs = ArgumentPairs()
     return Dialect(
         id="glm_xml",
         openers=(Opener(("<tool_call>",), pairs.single, ahead=_name_and(pairs.after_name), line_feeds=1),),
@@ -238,13 +235,11 @@ def hunyuan4_xml() -> Dialect:
     return replace(hunyuan_xml(), id="hunyuan4_xml", write_call=write_call, auto=False)
 
 
-def _other_tags(
-    id: str, call: str, key: str = "arg_key", value: str = "arg_value", *, ends: tuple[str, ...] = ()
-) -> Dialect:
+def _other_tags(id: str, call: str, key: str = "arg_key", value: str = "arg_value") -> Dialect:
     """Return a dialect like `glm_xml` with other tags. `call`, `key` and `value` are the names of the tags."""
     names = {"tool_call": call, "arg_key": key, "arg_value": value}
     spelled = {slash + name: f"<{slash}{tag}>" for name, tag in names.items() for slash in ("", "/")}
-    pairs, opening, close = ArgumentPairs(spelled=spelled, ends=ends), f"<{call}>", f"</{call}>"
+    pairs, opening, close = ArgumentPairs(spelled=spelled), f"<{call}>", f"</{call}>"
     return Dialect(
         id=id,
         openers=(Opener((opening,), pairs.single, ahead=_name_and(pairs.after_name)),),
@@ -269,9 +264,7 @@ def longcat_xml() -> Dialect:
 
     Older models write JSON between the same tags, which this dialect reads too.
     """
-    dialect = _other_tags(
-        "longcat_xml", "longcat_tool_call", "longcat_arg_key", "longcat_arg_value", ends=("</longcat_s>",)
-    )
+    dialect = _other_tags("longcat_xml", "longcat_tool_call", "longcat_arg_key", "longcat_arg_value")
     json_openers = (replace(opener, unless_enabled="longcat_json") for opener in longcat_json().openers)
     return replace(dialect, openers=(*dialect.openers, *json_openers), tags=longcat_json().tags)
 
