@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from streamtools import coalesce, parse
-from streamtools.parsing.dialects import for_model
+from streamtools.parsing.dialects import for_model, message_headers
 from streamtools.testing.laws import feed, steps
 from tests.support.cases import together
 from tests.support.reading import Brief, brief, call, error, read, thought, warning
@@ -137,6 +137,14 @@ def test_a_faulty_header_of_a_call_is_read(header: str, expected: Brief, dialect
 def test_the_last_channel_of_a_header_is_used(header: str, reasons: bool, dialects: Any) -> None:
     expected = [thought("a"), "b"] if reasons else ["ab"]
     assert expected == read(f"{header}a<|end|>b", dialects=dialects)
+
+
+def test_a_header_that_is_read_by_its_first_channel_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(message_headers, "_AFTER_CHANNEL", message_headers._ANY)
+    planted = message_headers.harmony()
+    text = "<|channel|>analysis<|channel|>final<|message|>a<|end|>b"
+    assert ["ab"] == brief(coalesce(feed([text], dialects=["harmony"])))
+    assert [thought("a"), "b"] == brief(coalesce(feed([text], dialects=[planted])))
 
 
 def test_a_call_that_ends_in_its_header_is_an_error() -> None:
