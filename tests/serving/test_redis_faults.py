@@ -300,16 +300,16 @@ async def saying(*events: UIEvent) -> AsyncIterator[AsyncIterator[UIEvent]]:
     yield say()
 
 
-Anew: TypeAlias = Callable[[Run], Awaitable[Startable | None]]
+Restart: TypeAlias = Callable[[Run], Awaitable[Startable | None]]
 
 
-async def seen(server: RedisServer, stream: Startable, count: int, anew: Anew, **options: Any) -> list[UIEvent]:
+async def seen(server: RedisServer, stream: Startable, count: int, restart: Restart, **options: Any) -> list[UIEvent]:
     """Return the events of a run whose owner is cut off after so many."""
     async with open_client(server.url) as client:
         cut = CutClient(client)
         options = {"lease": LEASE, **options}
         async with (
-            Runs(RedisStore(server.url, on_owner_lost=anew, **options)) as there,
+            Runs(RedisStore(server.url, on_owner_lost=restart, **options)) as there,
             Runs(RedisStore(cut, **options)) as here,
         ):
             run = await here.start(stream, owner="ann", conversation="c", note={"asked": "Hello?"})
@@ -338,11 +338,11 @@ async def test_a_lost_run_without_output_is_restarted(server: RedisServer, prefi
     every: list[UIEvent] = [Start("", seq=1), StepStart(1, seq=2)]
     begins = every[:shown]
 
-    async def anew(run: Run) -> Startable:
+    async def restart(run: Run) -> Startable:
         asked.append((run.owner, run.conversation, run.note))
         return ToolStream(Script([*texts("b"), STOP]), run_id=run.id)
 
-    taken = await seen(server, saying(*begins), shown, anew, prefix=prefix)
+    taken = await seen(server, saying(*begins), shown, restart, prefix=prefix)
     assert story(taken) == ANSWERED
     assert [("ann", "c", {"asked": "Hello?"})] == asked
 
@@ -353,7 +353,7 @@ async def test_lost_runs_that_are_not_restarted(server: RedisServer, prefix: str
     ledger = MemoryLedger()
     wanted: list[str] = []
 
-    async def anew(run: Run) -> Startable | None:
+    async def restart(run: Run) -> Startable | None:
         wanted.append(run.id)
         return None if len(wanted) == 1 else ToolStream(source)
 
@@ -361,7 +361,7 @@ async def test_lost_runs_that_are_not_restarted(server: RedisServer, prefix: str
         number = str(len(wanted)) + str(keeps is None) + str(len(told))
         if keeps is not None:
             await keeps.begin("r", ToolCall(id="c", name="pay", arguments={}, dialect="native"))
-        taken = await seen(server, Named(saying(*told), "r"), len(told), anew, prefix=prefix + number, ledger=keeps)
+        taken = await seen(server, Named(saying(*told), "r"), len(told), restart, prefix=prefix + number, ledger=keeps)
         assert ["error stream_interrupted", "step 1 ends: None", "done failed: None (None)"] == story(taken)[-3:]
     assert ["r", "r"] == wanted
     assert (0, 1) == (source.read, source.closed)
@@ -385,7 +385,7 @@ async def test_a_lost_run_is_restarted_once(server: RedisServer, prefix: str) ->
     """A run that two processes have lost is not started again."""
     begun, is_begun = list[str](), anyio.Event()
 
-    async def anew(run: Run) -> Startable:
+    async def restart(run: Run) -> Startable:
         begun.append(run.id)
         is_begun.set()
         return Named(saying(Start("", seq=1)), run.id)
@@ -393,7 +393,7 @@ async def test_a_lost_run_is_restarted_once(server: RedisServer, prefix: str) ->
     async with open_client(server.url) as client:
         cuts = [CutClient(client) for _ in range(2)]
         first, second, third = (
-            Runs(RedisStore(each, prefix=prefix, lease=LEASE, on_owner_lost=anew)) for each in (*cuts, client)
+            Runs(RedisStore(each, prefix=prefix, lease=LEASE, on_owner_lost=restart)) for each in (*cuts, client)
         )
         with anyio.fail_after(20):
             async with second, first:
@@ -415,13 +415,13 @@ async def test_a_change_of_owner_does_not_disturb_a_reader(server: RedisServer, 
     async with open_client(server.url) as client:
         reads, writes = CutClient(client), CutClient(client)
 
-        async def anew(run: Run) -> Startable:
+        async def restart(run: Run) -> Startable:
             return Named(saying(Start("", seq=1), StepStart(1, seq=2), *(Text(each, seq=3) for each in "ab")), run.id)
 
         async with (
-            Runs(RedisStore(reads, prefix=prefix, lease=LEASE, on_owner_lost=anew)) as reading,
-            Runs(RedisStore(server.url, prefix=prefix, lease=LEASE, on_owner_lost=anew)) as there,
-            Runs(RedisStore(writes, prefix=prefix, lease=LEASE, on_owner_lost=anew)) as here,
+            Runs(RedisStore(reads, prefix=prefix, lease=LEASE, on_owner_lost=restart)) as reading,
+            Runs(RedisStore(server.url, prefix=prefix, lease=LEASE, on_owner_lost=restart)) as there,
+            Runs(RedisStore(writes, prefix=prefix, lease=LEASE, on_owner_lost=restart)) as here,
         ):
             run = await here.start(saying(Start("", seq=1), StepStart(1, seq=2)), owner="ann")
             found, taken = await reading.find(run.id, owner="ann"), list[UIEvent]()

@@ -1,29 +1,29 @@
-// One answer, wherever it comes from: its events, what they have come to, and what one can say to it.
+// One answer, over any connection: its events, its state, and the decisions about its calls.
 
 import type { ApprovalRequestedEvent, ExecutingEvent, StreamEvent } from "./events.js";
 import { emptyTurn, reduce, type Turn } from "./turn.js";
 
-/** What is said about a call that waits: that it may run, that it may not, its result, or how it failed here. */
+/** A decision about a waiting call: it may run, it may not run, its result, or its error. */
 export type Decision =
   | { approved: true; digest?: string }
   | { approved: false; reason?: string; digest?: string }
   | { result: unknown }
   | { error: string };
 
-/** Tools that the page carries out (`@tool(client=True)`): each is given the arguments, and returns the result. */
+/** Tools that the page runs (`@tool(client=True)`). Each receives the arguments and returns the result. */
 export type Tools = Record<string, (args: any, event: ExecutingEvent) => unknown>;
 
-/** The answer broke off, and nobody knows how it goes on. */
+/** The answer was interrupted and cannot continue. */
 export class Interrupted extends Error {
   override name = "Interrupted";
 }
 
 /**
- * An answer. Iterating gives its events, once, each as soon as it has come and none twice; where the connection is lost,
- * it comes back behind the last one. Leaving the loop leaves the answer alone: `stop` ends it.
+ * An answer. Iterating yields each event once, when it arrives. After a lost connection, it reconnects and continues
+ * after the last event. Leaving the loop does not end the answer. `stop` ends it.
  */
 export abstract class Answer implements AsyncIterable<StreamEvent> {
-  /** What has come so far. */
+  /** The state after the last event. */
   turn: Turn = emptyTurn;
   readonly #tools: Tools;
   readonly #answered = new Set<string>();
@@ -32,7 +32,7 @@ export abstract class Answer implements AsyncIterable<StreamEvent> {
     this.#tools = tools;
   }
 
-  /** The id of the run, as soon as it is known. */
+  /** The id of the run, or null until it is known. */
   get run(): string | null {
     return this.turn.run;
   }
@@ -53,20 +53,20 @@ export abstract class Answer implements AsyncIterable<StreamEvent> {
     }
   }
 
-  /** Ends the run, which says so itself: `done`, with the reason `cancelled`. */
+  /** Ends the run. Its last event is `done`, with the reason `cancelled`. */
   abstract stop(): Promise<void>;
 
-  /** Says what becomes of a call. Rejects, or tells `onRefused`, if nothing waits for that. */
+  /** Decides about a call. If no call waits for the decision, it rejects or calls `onRefused`. */
   abstract decide(callId: string, decision: Decision): Promise<void>;
 
   protected abstract read(): AsyncIterable<StreamEvent>;
 
-  /** Lets exactly the call run that this event has shown. */
+  /** Approves exactly the call that this event has shown. */
   approve({ call, digest }: ApprovalRequestedEvent): Promise<void> {
     return this.decide(call.id, { approved: true, ...(digest ? { digest } : {}) });
   }
 
-  /** Ends the call; the model reads the reason. */
+  /** Denies the call. The model reads the reason. */
   deny({ call, digest }: ApprovalRequestedEvent, reason = ""): Promise<void> {
     return this.decide(call.id, { approved: false, ...(reason ? { reason } : {}), ...(digest ? { digest } : {}) });
   }
@@ -77,14 +77,14 @@ export abstract class Answer implements AsyncIterable<StreamEvent> {
     this.#answered.add(id);
     const isOpen = () => this.turn.parts.some((part) => part.kind === "call" && part.id === id && part.state === "executing");
     const run = async () => {
-      if (!isOpen()) return; // the events of a run that is read again hold its end, too
+      if (!isOpen()) return; // a run that is read again also has the events that ended its calls
       let decision: Decision;
       try {
         decision = { result: (await this.#tools[name]?.(given, event)) ?? null };
       } catch (error) {
         decision = { error: error instanceof Error ? error.message : String(error) };
       }
-      await this.decide(id, decision).catch(() => {}); // answered elsewhere, or too late: the events say so
+      await this.decide(id, decision).catch(() => {}); // answered elsewhere, or too late: the events report it
     };
     setTimeout(() => void run());
   }
@@ -96,12 +96,12 @@ export class Patience {
 
   constructor(readonly retries: number) {}
 
-  /** Something has come. */
+  /** Resets the wait after an event has arrived. */
   reset(): void {
     this.#failures = 0;
   }
 
-  /** Waits before the next try; false if there is to be none. */
+  /** Waits before the next try. Returns false if no try is left. */
   async wait(): Promise<boolean> {
     if (this.#failures >= this.retries) return false;
     await new Promise((resolve) => setTimeout(resolve, Math.min(250 * 2 ** this.#failures++, 4000)));

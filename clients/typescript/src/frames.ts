@@ -1,8 +1,8 @@
-// Server-sent events, however the network cuts them, into the events that they hold.
+// Converts server-sent events, which the network may split anywhere, to the events that they contain.
 
 import type { StreamEvent } from "./events.js";
 
-/** Splits text that comes in pieces into the data of server-sent events; the work is linear in the text. */
+/** Splits pieces of text into the data of server-sent events. The work is linear in the length of the text. */
 export class FrameReader {
   #pieces: string[] = []; // of the line that has not ended
   #data: string[] = []; // of the frame that has not ended
@@ -32,9 +32,9 @@ export class FrameReader {
 }
 
 /**
- * Gives the events in the body of a response, until it ends; leaving the loop closes the connection.
+ * Yields the events in the body of a response. Leaving the loop closes the connection.
  *
- * It reads by `getReader`, because Safari's bodies are no async iterables.
+ * It reads with `getReader`, because in Safari a body is not an async iterable.
  */
 export async function* readEvents(body: ReadableStream<Uint8Array>): AsyncGenerator<StreamEvent, void, undefined> {
   const reader = body.getReader();
@@ -47,6 +47,6 @@ export async function* readEvents(body: ReadableStream<Uint8Array>): AsyncGenera
       for (const data of frames.feed(words.decode(value, { stream: true }))) yield JSON.parse(data) as StreamEvent;
     }
   } finally {
-    await reader.cancel().catch(() => {}); // of a body that has ended, or broken off, there is nothing left to cancel
+    await reader.cancel().catch(() => {}); // fails if the body has ended or was interrupted
   }
 }

@@ -1,10 +1,10 @@
-// Answers over server-sent events: asked for by a POST, read again by a GET behind `Last-Event-ID`.
+// Answers over server-sent events: a POST requests an answer, and a GET continues it after `Last-Event-ID`.
 
 import { Answer, Interrupted, Patience, type Decision, type Tools } from "./answer.js";
 import type { StreamEvent } from "./events.js";
 import { readEvents } from "./frames.js";
 
-/** The server refuses: `status` is that of its response, the message what it says. */
+/** The server refuses a request. `status` and the message are those of its response. */
 export class HttpError extends Error {
   override name = "HttpError";
 
@@ -16,10 +16,10 @@ export class HttpError extends Error {
   }
 }
 
-/** What is asked for where: a method and an address. */
+/** The method and the URL of a request. */
 export type Route = readonly [method: string, url: string];
 
-/** The addresses of a server. Without `read`, an answer that breaks off cannot be read on. */
+/** The URLs of a server. Without `read`, an interrupted answer cannot continue. */
 export interface Routes {
   ask: Route;
   read?: (run: string) => Route;
@@ -30,16 +30,16 @@ export interface Routes {
 export interface ClientOptions {
   /** Sent with every request. */
   headers?: Record<string, string>;
-  /** Those that the page carries out. */
+  /** The tools that the page runs. */
   tools?: Tools;
-  /** How often in a row it tries to come back, in vain. */
+  /** The maximum number of consecutive failed attempts to reconnect. */
   retries?: number;
-  /** In place of the global one. */
+  /** Replaces the global `fetch`. */
   fetch?: typeof fetch;
   credentials?: RequestCredentials;
 }
 
-/** Returns the addresses below one: POST it, GET and DELETE `/RUN` under it, POST `/RUN/calls/CALL`. */
+/** Returns the URLs below one URL: POST it, GET and DELETE `/RUN` below it, POST `/RUN/calls/CALL`. */
 export function routesBelow(url: string): Required<Routes> {
   const of = (run: string) => `${url}/${encodeURIComponent(run)}`;
   return {
@@ -50,7 +50,7 @@ export function routesBelow(url: string): Required<Routes> {
   };
 }
 
-/** Asks a server, whose addresses are below one, or are said one by one. */
+/** A client of a server. Its routes are below one URL, or are given one by one. */
 export class Client {
   readonly routes: Routes;
 
@@ -61,19 +61,19 @@ export class Client {
     this.routes = typeof routes === "string" ? routesBelow(routes) : routes;
   }
 
-  /** Asks. Nothing is sent before somebody reads the answer. */
+  /** Requests an answer. The request is sent when the answer is first read. */
   ask(body: unknown, options: { signal?: AbortSignal } = {}): Answer {
     return new HttpAnswer(this, body, options.signal);
   }
 
-  /** Reads a run that has been begun, behind the event that was seen last. */
+  /** Reads a run that has begun, after the last event that was received. */
   resume(run: string, options: { after?: number; signal?: AbortSignal } = {}): Answer {
     const answer = new HttpAnswer(this, undefined, options.signal);
     answer.turn = { ...answer.turn, run, seq: options.after ?? 0 };
     return answer;
   }
 
-  /** Sends a request. Rejects with `HttpError` where the status is none of success. */
+  /** Sends a request. Rejects with `HttpError` if the status is an error. */
   async send([method, url]: Route, init: RequestInit = {}): Promise<Response> {
     const { headers, credentials } = this.options;
     const send = this.options.fetch ?? fetch;
@@ -148,7 +148,7 @@ function route<T>(given: T | undefined, name: string): T {
   return given;
 }
 
-/** Returns whether it is of no use to try again: the server has understood, and refuses. */
+/** Returns whether a new attempt is useless, because the server refuses the request. */
 function isFinal(error: unknown): boolean {
   return error instanceof HttpError && error.status < 500 && error.status !== 408 && error.status !== 429;
 }

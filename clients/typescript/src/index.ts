@@ -1,4 +1,4 @@
-// The answers of a streamtools server, typed, over server-sent events and WebSocket, and what they come to.
+// The typed answers of a streamtools server, over server-sent events and WebSocket, and their state.
 
 export { Answer, Interrupted, type Decision, type Tools } from "./answer.js";
 export type * from "./events.js";

@@ -1,9 +1,9 @@
-// Answers over a websocket, one after the other; a connection that is lost is opened again, and reads on.
+// Answers over a websocket, in order. A lost connection is opened again, and the answer continues.
 
 import { Answer, Interrupted, Patience, type Decision, type Tools } from "./answer.js";
 import type { StreamEvent } from "./events.js";
 
-/** The server refuses a frame: `code` says why. */
+/** The server refuses a frame. `code` is the reason. */
 export class SocketError extends Error {
   override name = "SocketError";
 
@@ -17,24 +17,24 @@ export class SocketError extends Error {
 }
 
 export interface SocketOptions {
-  /** Those that the page carries out. */
+  /** The tools that the page runs. */
   tools?: Tools;
-  /** Is told where a decision came too late, or was not about what was shown. */
+  /** Called for a decision that was too late, or that was not about the shown call. */
   onRefused?: (error: SocketError) => void;
-  /** How often in a row it tries to come back, in vain. */
+  /** The maximum number of consecutive failed attempts to reconnect. */
   retries?: number;
-  /** In place of the global one. */
+  /** Replaces the global `WebSocket`. */
   WebSocket?: typeof WebSocket;
 }
 
-const FINAL = new Set([1000, 1003, 1008, 1009]); // of the client's fault, or at the end
+const FINAL = new Set([1000, 1003, 1008, 1009]); // an error of the client, or the normal end
 
-/** A conversation over a websocket. A message that is sent while an answer goes on waits for its end. */
+/** A conversation over a websocket. A message that is sent during an answer waits for the end of the answer. */
 export class Socket {
   readonly #url: string;
   readonly #options: SocketOptions;
   readonly #patience: Patience;
-  readonly #answers: SocketAnswer[] = []; // the first is being given
+  readonly #answers: SocketAnswer[] = []; // the first is being received
   #socket: WebSocket | null = null;
   #closed = false;
 
@@ -49,12 +49,12 @@ export class Socket {
     return this.#add(message);
   }
 
-  /** Reads a run that has been begun, behind the event that was seen last. */
+  /** Reads a run that has begun, after the last event that was received. */
   resume(run: string, options: { after?: number } = {}): Answer {
     return this.#add(null, run, options.after ?? 0);
   }
 
-  /** Closes the connection; runs go on where the server has them. */
+  /** Closes the connection. Runs of the server continue. */
   close(): void {
     this.#closed = true;
     this.#socket?.close(1000);
@@ -125,7 +125,7 @@ export class Socket {
 
 class SocketAnswer extends Answer {
   isSent = false;
-  known: string | null = null; // the run, as soon as it can be asked for
+  known: string | null = null; // the id of the run, or null until it is known
   readonly #message: Record<string, unknown> | null;
   readonly #out: (frame: object) => void;
   readonly #events: StreamEvent[] = [];

@@ -1,19 +1,19 @@
-// What the events of a run have come to: one function, from a state and an event to the next state. It changes nothing,
-// and what an event does not touch stays the same object, so that an interface sees what it has to draw anew.
+// The state of a run: one function returns the next state for a state and an event. It changes no object. Parts that an
+// event does not change remain the same objects, so that an interface can find the parts to draw again.
 
 import type { Code, DoneEvent, ErrorEvent, PartialEvent, StreamEvent, ToolCall, Usage } from "./events.js";
 
-/** How far a call is; `pending` is one that nobody has run, left to the front end perhaps. */
+/** The state of a call. A `pending` call has not run. The front end may run it. */
 export type CallState = "writing" | "ready" | "asking" | "executing" | "executed" | "failed" | "denied" | "pending";
 
-/** Text that is shown; each step has texts of its own. */
+/** Text that is shown. Each step has separate texts. */
 export interface TextPart {
   readonly kind: "text" | "reasoning";
   readonly step: number;
   readonly text: string;
 }
 
-/** A call, where it stands between the texts. */
+/** A call, at its position between the texts. */
 export interface CallPart {
   readonly kind: "call";
   readonly step: number;
@@ -24,14 +24,14 @@ export interface CallPart {
   readonly written: string;
   /** The complete call. */
   readonly call: ToolCall | null;
-  /** Of the call that was asked about; an approval brings it back. */
+  /** The digest of the call that was shown. An approval must contain it. */
   readonly digest: string | null;
-  /** Until when somebody may answer, in seconds since 1970. */
+  /** The time until which a decision is accepted, in seconds since 1970. */
   readonly expires: number | null;
-  /** What the tool has reported last. */
+  /** The last progress that the tool reported. */
   readonly progress: unknown;
   readonly result: unknown;
-  /** What there is to say of its result or its failure. */
+  /** A message about the result or the error. */
   readonly message: string | null;
   readonly code: Code | null;
   /** The text of a malformed call. */
@@ -40,7 +40,7 @@ export interface CallPart {
   readonly elapsed: number | null;
 }
 
-/** A file that the model has made, an image mostly: `url` holds it (`data:`), or leads to it (`https:`). */
+/** A file that the model has made, usually an image. `url` contains it (`data:`) or is its address (`https:`). */
 export interface FilePart {
   readonly kind: "file";
   readonly step: number;
@@ -49,7 +49,7 @@ export interface FilePart {
 
 export type Part = TextPart | CallPart | FilePart;
 
-/** A question's answer, as far as it has come. */
+/** The answer to a question, up to the last event. */
 export interface Turn {
   readonly run: string | null;
   /** The number of the last event. */
@@ -57,19 +57,19 @@ export interface Turn {
   readonly state: "waiting" | "answering" | DoneEvent["reason"];
   readonly step: number;
   readonly parts: readonly Part[];
-  /** The call that is being written just now, `true` where its id is not known, else `false`. */
+  /** The id of the call that the model is writing, `true` if the id is unknown, or `false` without a call. */
   readonly thinking: string | boolean;
-  /** The value that was asked for by `output`, as far as it has grown. */
+  /** The value for the option `output`, which may be incomplete. */
   readonly output: unknown;
   readonly usage: Usage | null;
-  /** Whether events of it were kept no more when they were to be read, so that a part is missing. */
+  /** Whether events are missing, because the log no longer had them. */
   readonly gap: boolean;
-  /** What made the whole run fail. */
+  /** The error that ended the run. */
   readonly failure: ErrorEvent | null;
   readonly done: DoneEvent | null;
 }
 
-/** An answer of which nothing has come. */
+/** The answer before its first event. */
 export const emptyTurn: Turn = {
   run: null,
   seq: 0,
@@ -84,7 +84,7 @@ export const emptyTurn: Turn = {
   done: null,
 };
 
-/** Returns what a turn is after an event; after one that it has seen, the same turn. */
+/** Returns the turn after an event. For an event that it already contains, returns the same turn. */
 export function reduce(turn: Turn, event: StreamEvent): Turn {
   if (event.seq && event.seq <= turn.seq) return turn;
   const next = turn.state === "waiting" && event.type !== "start" ? "answering" : turn.state;
@@ -143,12 +143,12 @@ function change(turn: Turn, event: StreamEvent): Turn {
       const parts = turn.parts.map((part) => (part.kind === "call" && isOpen(part) ? leave(part, event) : part));
       return { ...turn, parts, thinking: false, state: event.reason, done: event };
     }
-    default: // what is for developers, or of a later version
+    default: // an event for developers, or of a later version
       return turn;
   }
 }
 
-// What providers send beside the text is in their own forms: those of `outputs/files.py`.
+// Each provider sends files in another form; see `outputs/front_end.py`.
 function filesOf(data: any): string[] {
   if (typeof data !== "object" || data === null) return [];
   const { type, inlineData, image, result, url } = data;
@@ -166,7 +166,7 @@ function filesOf(data: any): string[] {
 
 function holding(data: unknown, kind?: unknown): string {
   if (typeof data !== "string" || !data) return "";
-  const known = { "/9j/": "jpeg", R0lG: "gif", UklG: "webp" }[data.slice(0, 4)] ?? "png"; // as Base64 of it begins
+  const known = { "/9j/": "jpeg", R0lG: "gif", UklG: "webp" }[data.slice(0, 4)] ?? "png"; // the beginnings in Base64
   return `data:${typeof kind === "string" ? kind : `image/${known}`};base64,${data}`;
 }
 
@@ -211,7 +211,7 @@ function leave(part: CallPart, { pending }: DoneEvent): CallPart {
   return { ...part, state: pending.some(({ id }) => id === part.id) ? "pending" : "failed" };
 }
 
-/** Returns a value with what was added at a path: text to a text, the rest in its place; what is complete stays. */
+/** Returns a value with an addition at a path. Text is appended, and other values replace. Complete values stay. */
 function grow(value: unknown, path: PartialEvent["path"], added: PartialEvent): unknown {
   const [key, ...rest] = path;
   if (key === undefined) {

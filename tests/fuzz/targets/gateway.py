@@ -61,7 +61,7 @@ def check_answer(given: Input) -> Iterator[str]:
 
 def check_failover(given: Input) -> Iterator[str]:
     """Let one upstream break off at any position, and another one continue."""
-    client, how = given.choose(0, CLIENTS), given.choose(1, ("prefilled", "goes on", "begins anew"))
+    client, how = given.choose(0, CLIENTS), given.choose(1, ("prefilled", "continues", "restarts"))
     prefilled = how == "prefilled"
     second = FallbackUpstream(url="http://127.0.0.1:2/v1", prefill="vllm" if prefilled else "")
     at, *cuts = given.places(len(given.body))
@@ -82,10 +82,12 @@ def check_failover(given: Input) -> Iterator[str]:
     options: dict[str, Any] = {"mode": "native", "fallbacks": [second]}
     asked = request(client, tools=())
     if not shown.strip() or collect(client, answer(begin(client, asked, **options), stream([text]))).text != text:
-        return  # there is no text to go on with, or a part of it is none
-    goes_on = text if how == "begins anew" else shown[len(shown.rstrip()) :] + rest if prefilled else rest
+        return  # there is no text to continue, or part of the input is not text
+    continuation = text if how == "restarts" else shown[len(shown.rstrip()) :] + rest if prefilled else rest
     exchange = begin(client, asked, **options)
-    got = collect(client, answer(exchange, stream([shown], None, done=False), stream([goes_on]), cause="transport"))
+    got = collect(
+        client, answer(exchange, stream([shown], None, done=False), stream([continuation]), cause="transport")
+    )
     yield f"{client} {how}"
     assert got.error is None
     assert got.text.startswith(shown)

@@ -1,6 +1,6 @@
-// What the events of a run have come to: one function, from a state and an event to the next state. It changes nothing,
-// and what an event does not touch stays the same object, so that an interface sees what it has to draw anew.
-/** An answer of which nothing has come. */
+// The state of a run: one function returns the next state for a state and an event. It changes no object. Parts that an
+// event does not change remain the same objects, so that an interface can find the parts to draw again.
+/** The answer before its first event. */
 export const emptyTurn = {
     run: null,
     seq: 0,
@@ -14,7 +14,7 @@ export const emptyTurn = {
     failure: null,
     done: null,
 };
-/** Returns what a turn is after an event; after one that it has seen, the same turn. */
+/** Returns the turn after an event. For an event that it already contains, returns the same turn. */
 export function reduce(turn, event) {
     if (event.seq && event.seq <= turn.seq)
         return turn;
@@ -74,11 +74,11 @@ function change(turn, event) {
             const parts = turn.parts.map((part) => (part.kind === "call" && isOpen(part) ? leave(part, event) : part));
             return { ...turn, parts, thinking: false, state: event.reason, done: event };
         }
-        default: // what is for developers, or of a later version
+        default: // an event for developers, or of a later version
             return turn;
     }
 }
-// What providers send beside the text is in their own forms: those of `outputs/files.py`.
+// Each provider sends files in another form; see `outputs/front_end.py`.
 function filesOf(data) {
     if (typeof data !== "object" || data === null)
         return [];
@@ -97,7 +97,7 @@ function filesOf(data) {
 function holding(data, kind) {
     if (typeof data !== "string" || !data)
         return "";
-    const known = { "/9j/": "jpeg", R0lG: "gif", UklG: "webp" }[data.slice(0, 4)] ?? "png"; // as Base64 of it begins
+    const known = { "/9j/": "jpeg", R0lG: "gif", UklG: "webp" }[data.slice(0, 4)] ?? "png"; // the beginnings in Base64
     return `data:${typeof kind === "string" ? kind : `image/${known}`};base64,${data}`;
 }
 function say(turn, kind, text) {
@@ -136,7 +136,7 @@ function isOpen({ state }) {
 function leave(part, { pending }) {
     return { ...part, state: pending.some(({ id }) => id === part.id) ? "pending" : "failed" };
 }
-/** Returns a value with what was added at a path: text to a text, the rest in its place; what is complete stays. */
+/** Returns a value with an addition at a path. Text is appended, and other values replace. Complete values stay. */
 function grow(value, path, added) {
     const [key, ...rest] = path;
     if (key === undefined) {
