@@ -170,10 +170,9 @@ class _Arguments:
 
     def _read_key(self, container: _Container, char: str) -> Generator[None, None, str | None]:
         """Read a key and the separator after it. Returns None for other text, and "" for a key in quotes."""
-        span = self._span
+        span, self.string_begin = self._span, self._span.place
         container.quoted_keys = char in "<\"'"
         if container.quoted_keys:
-            self.string_begin = span.place
             key = "" if (yield from ArgumentReader(span, self._notation.key_syntax).read(depth=0)) is ENDED else None
         else:
             key = (yield from span.word(_key)).strip() or None
@@ -185,22 +184,19 @@ class _Arguments:
         return key
 
     def _read_value(self, char: str) -> Generator[None, None, ScanState]:
-        span, begin = self._span, self._span.place
+        span = self._span
         self._after_value = char not in _CLOSERS
-        if char in _CLOSERS:
-            if len(self._stack) == span.depth:
-                return DEEP
-            span.at += 1
-            span.write(char)
-            self._stack.append(_Container(char, self._schema))
-            return ENDED
-        if (yield from span.accept(self._notation.mark_pattern)):
-            self.string_begin = begin
-            return (yield from self._read_string())
-        if char in "\"'":
-            self.string_begin = begin
-            return (yield from ArgumentReader(span, PYTHON).read(depth=1))
-        return (yield from self._read_bare())
+        if char not in _CLOSERS:
+            self.string_begin = span.place
+            if (yield from span.accept(self._notation.mark_pattern)):
+                return (yield from self._read_string())
+            return (yield from (ArgumentReader(span, PYTHON).read(depth=1) if char in "\"'" else self._read_bare()))
+        if len(self._stack) == span.depth:
+            return DEEP
+        span.at += 1
+        span.write(char)
+        self._stack.append(_Container(char, self._schema))
+        return ENDED
 
     def _read_string(self) -> Generator[None, None, ScanState]:
         """Read a string after its first mark."""
