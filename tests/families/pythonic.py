@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.families.base import AFTER_WRAPPER, BLANKS, DECLARED, SPACES, Either, Family, Marker, Run, Tag
+from tests.families.base import BLANKS, DECLARED, SPACES, Either, Family, Marker, Run, Tag
 
 NAME = Run(" \t\r\n()[]{}<>\"'`=,;", 1, 128, others=True)
 LISTED = Either(("f", "get_weather", "météo", "a.b-c"))
@@ -38,7 +38,7 @@ def _gemma_markers(opening: str) -> tuple[Marker, ...]:
     namespace = (Run(" \t\r\n{}()[]<>\"'`:", 1, 64, others=True), ":")
     name = Run(" \t\r\n{}()[]<>\"'`", 1, 128, others=True)
     return (
-        Marker((opening, *AFTER_WRAPPER)),
+        Marker((opening, SPACES, Run(" \t\r\n`", 1, 1, others=True))),
         Marker((opening, SPACES, name, "{")),
         Marker((opening, SPACES, Either(("call", ":", "{")))),
         *(Marker(("call:", *count * namespace, DECLARED, BLANKS, "{"), where="line_start") for count in range(3)),

@@ -19,7 +19,7 @@ from streamtools.parsing.bodies import forged_result
 from streamtools.parsing.bodies.gemma_calls import HEAD, GemmaCalls
 from streamtools.parsing.bodies.json_bodies import json_calls
 from streamtools.parsing.bodies.keyword_calls import NAME, call_line, is_writable, pythonic_calls
-from streamtools.parsing.dialects.base import AFTER_WRAPPER, ALONE, Dialect, Opener, Tag, closing_tags
+from streamtools.parsing.dialects.base import ALONE, Dialect, Opener, Tag, closing_tags
 from streamtools.parsing.dialects.writing import as_object, both_tags
 from streamtools.parsing.markers import BLANKS, LINE_END, SPACES, TURN_ENDS, Maybe, OneOf, Some
 
@@ -279,7 +279,7 @@ def _gemma(id: str, mark: str, around: tuple[str, str, str, str], *tags: Tag, qu
         openers=(
             Opener((opening, SPACES), calls, ahead=(HEAD, "{")),
             Opener((opening, SPACES), calls, ahead=(OneOf(("call", ":", "{")),)),
-            Opener((opening, SPACES), calls, ahead=AFTER_WRAPPER[-1:], auto=False),
+            Opener((opening, SPACES), calls, ahead=(Some(r"^ \t\r\n`", 1, 1),), auto=False),
         ),
         openers_for=openers_for,
         write_call=lambda name, arguments: f"{opening}call:{name}{literal(arguments)}{close}",
