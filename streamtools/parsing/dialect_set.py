@@ -111,7 +111,7 @@ class DialectSet:
     def reasoning_end(self, tag: Tag) -> ReasoningEnd:
         """Return the `ReasoningEnd` that finds the end of the reasoning after the opening tag `tag`."""
         if tag not in self._reasoning_ends:
-            self._reasoning_ends[tag] = self.tags.find_end(tag.closings, tag.before, (tag.closing_parts,))
+            self._reasoning_ends[tag] = self.tags.find_end(tag.ends, tag.before)
         return self._reasoning_ends[tag]
 
     def markers(self, kind: int) -> Markers[Meaning]:

@@ -27,7 +27,7 @@ from streamtools.parsing.call_events import CallEvents
 from streamtools.parsing.declared import Declared
 from streamtools.parsing.dialects import Opener, Tag
 from streamtools.parsing.json_scanner import JsonScanner
-from streamtools.parsing.markers import Group, Marker, Markers, OneOf, Part, Pattern
+from streamtools.parsing.markers import Group, Marker, Markers, OneOf, Pattern
 from streamtools.parsing.reader import always, not_white_space
 from streamtools.parsing.span import Span
 
@@ -76,9 +76,9 @@ class ReasoningTags:
         # The tags that a prompt template may have opened.
         prefilled = [*at_start, *(tag for tag in dialect_tags if tag.where != "start")]
         self.firsts = "".join(sorted({*(opening[0] for opening in TAGS), *(tag.marker.first for tag in at_start)}))
-        ends = {tag: self.find_end(tag.closings, tag.before, (tag.closing_parts,)) for tag in at_start}
+        ends = {tag: self.find_end(tag.ends, tag.before) for tag in at_start}
         begun: list[tuple[Marker, ReasoningEnd | None]] = [
-            *((Marker((opening,)), self.find_end([closing])) for opening, closing in TAGS.items()),
+            *((Marker((opening,)), self.find_end([Marker((closing,))])) for opening, closing in TAGS.items()),
             *((tag.marker, end) for tag, end in ends.items()),
         ]
         spaced = [(tag.marker.after_space(" "), end) for tag, end in ends.items() if dialect_tags[tag]]
@@ -86,25 +86,16 @@ class ReasoningTags:
         self._tags, self._spaced = Markers(begun), Markers[ReasoningEnd | None](spaced)
         self._tags_and_strays = Markers([*begun, *strays])
         self.any_closing = self.find_end(
-            [*TAGS.values(), *(closing for tag in prefilled for closing in tag.closings)],
+            [*(Marker((closing,)) for closing in TAGS.values()), *(end for tag in prefilled for end in tag.ends)],
             [before for tag in prefilled for before in tag.before],
-            [tag.closing_parts for tag in prefilled],
             Pattern(OneOf((*TAGS, *(str(tag.parts[0]) for tag in prefilled if len(tag.parts + tag.ahead) == 1)))),
         )
 
     def find_end(
-        self,
-        tags: Iterable[str],
-        before: Iterable[str] = (),
-        parts: Iterable[tuple[Part, ...]] = (),
-        opening: Pattern | None = None,
+        self, tags: Sequence[Marker], before: Iterable[str] = (), opening: Pattern | None = None
     ) -> ReasoningEnd:
-        """Return a `ReasoningEnd` for the closing `tags`, and for those that consist of `parts`.
-
-        The other parameters are those of `ReasoningEnd`.
-        """
-        closings = [*(Marker((tag,)) for tag in tags), *map(Marker, filter(None, parts))]
-        return ReasoningEnd(closings, self._calls, [Marker((text,)) for text in before], self._run, opening)
+        """Return a `ReasoningEnd` for the closing `tags`. The other parameters are those of `ReasoningEnd`."""
+        return ReasoningEnd(tags, self._calls, [Marker((text,)) for text in before], self._run, opening)
 
     def match(
         self, text: str, at: int, ended: bool, *, strays: bool

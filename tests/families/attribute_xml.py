@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from tests.families.base import SPACES, Either, Family, Marker, Run, Tag
+from tests.families.base import SPACES, Either, Family, Marker, Part, Run, Tag
 
 _GAP = Run(" \t\r\n", 1, 32)
 _NAMED = Run("<>", 1, 160, others=True)
-_MARK = ("｜DSML｜", Run(" ", 0, 1))
+_MARKS: tuple[tuple[Part, ...], ...] = (("｜DSML｜", Run(" ", 0, 1)), ("|DSML|", Run(" ", 0, 1)))
+_INNER = ("invoke", "parameter")
 _WRAPPER = Either(("tool_calls", "function_calls", "calls"))
 
 _ATEM_START = "<|start|>assistant "
@@ -35,6 +36,7 @@ FAMILY = Family(
             *_markup("｜DSML｜", "｜DSML｜tool_calls"),
             "\n\n<｜DSML｜function_calls>\n<", "<｜DSML｜ calls><｜DSML｜ invoke name='f'>", "</｜DSML｜ invoke>",
             '<｜DSML｜parameter name="a" string="true">', '<｜DSML｜parameter name="count" string="false">',
+            *_markup("|DSML|", "|DSML|tool_calls")[:12],
             "</｜DSML｜ parameter>", "</｜DSML｜ calls>", "<｜", "<｜DSML", "<｜DSML｜ ", "</｜DSML｜tool_calls",
         ),
         "gigachat35": (
@@ -63,12 +65,12 @@ FAMILY = Family(
     },
     markers={
         "deepseek_dsml": (
-            Marker(("<", *_MARK, _WRAPPER, ">", SPACES, "<"), line_feeds=2),
-            Marker(("<", *_MARK, "invoke", _GAP, "name="), line_feeds=2),
+            *(Marker(("<", *mark, _WRAPPER, ">", SPACES, "<"), line_feeds=2) for mark in _MARKS),
+            *(Marker(("<", *mark, "invoke", _GAP, "name="), line_feeds=2) for mark in _MARKS),
         ),
         "gigachat35": (
-            Marker(("<｜GCML｜tool_calls>", SPACES, "<"), line_feeds=1),
-            Marker(("<｜GCML｜invoke", _GAP, "name="), line_feeds=1),
+            *(Marker((f"<{bar}GCML{bar}tool_calls>", SPACES, "<"), line_feeds=1) for bar in "｜|"),
+            *(Marker((f"<{bar}GCML{bar}invoke", _GAP, "name="), line_feeds=1) for bar in "｜|"),
         ),
         "dots_xml": tuple(Marker(("<dots_function_call>", SPACES, first)) for first in "<{"),
         "minimax_m2_xml": (Marker(("<minimax:tool_call>", SPACES, "<"), line_feeds=1),),
@@ -88,8 +90,8 @@ FAMILY = Family(
         ),
     },
     tags={
-        "deepseek_dsml": (Tag(("</", *_MARK, _WRAPPER, ">")),),
-        "gigachat35": (Tag(("</｜GCML｜tool_calls>",)),),
+        "deepseek_dsml": tuple(Tag(("</", *mark, Either((*_WRAPPER.words, *_INNER)), ">")) for mark in _MARKS),
+        "gigachat35": tuple(Tag((f"</{bar}GCML{bar}", Either(("tool_calls", *_INNER)), ">")) for bar in "｜|"),
         "dots_xml": (Tag(("</dots_function_call>",)),),
         "minimax_m2_xml": (Tag(("</minimax:tool_call>",)),),
         "atem_xml": (

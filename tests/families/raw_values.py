@@ -78,9 +78,19 @@ _PARAMETER_TAGS = ("<param_key>", "</param_key>", "<param_value>", "</param_valu
 _GLM = (Marker(_pairs("tool_call", "arg_key", "arg_value"), line_feeds=1),)
 _LONGCAT = ("longcat_tool_call", "longcat_arg_key", "longcat_arg_value")
 _NAME_AND_JSON = (GAP, *_WORD_FIRST, GAP)
+_SENTENCE = (Run("<>{}[]" + _SPACE, 1, 1, others=True), Run("<>{}", 0, 160, others=True))
+_QWEN_ALONE = ("<function=", _ANY_NAME, ">", SPACES, Either(("<parameter=", "</function>")))
 _QWEN = (
     Marker(("<tool_call>", SPACES, "<function="), line_feeds=2),
-    Marker(("<function=", _ANY_NAME, ">", SPACES, Either(("<parameter=", "</function>"))), line_feeds=2),
+    Marker(_QWEN_ALONE, line_feeds=2),
+    Marker(("<tool_call>", SPACES, *_SENTENCE, *_QWEN_ALONE), wraps=True),
+)
+_TELECHAT = (
+    Marker(("<tool_call>", SPACES, *_NAMED, SPACES, Either(_PARAMETER_TAGS))),
+    Marker(("<tool_call>", *_NAME_AND_JSON, "{", GAP, Either(('"', "}")))),
+    Marker(("<tool_call>", GAP, "function\n", *_WORD_FIRST, GAP, Either(("{", "</tool_call>")))),
+    *(Marker(("<tool_call>", SPACES, first)) for first in "{["),
+    *_GLM,
 )
 _QWEN_TAGS = (Tag(("</tool_call>",), where="after_call", line_feeds=1),)
 
@@ -105,7 +115,10 @@ FAMILY = Family(
             "</tool", '<tool: f>\n{"a":"x"}\n</tool>', "<tool: f>\n\n", '<tool: f>{"a":1,"a":2}</tool>',
             '<tool: f>{"a"',
         ),
-        "qwen3_coder_xml": (*_FUNCTIONS, *_wrapped("tool_call")),
+        "qwen3_coder_xml": (
+            *_FUNCTIONS, *_wrapped("tool_call"), "<tool_call>So: ", "<tool_call>\nSo.\n<function=f>\n<parameter=a>",
+            "So: ",
+        ),
         "k_exaone2_xml": (*_FUNCTIONS, *_wrapped("tool_call")),
         "zaya_xml": (
             *_FUNCTIONS, *_wrapped("zyphra_tool_call"), f"{_ZAYA}f</function>", f"{_ZAYA}f\n<parameter>\n<name>a",
@@ -186,15 +199,8 @@ FAMILY = Family(
         "longcat_xml": (
             Marker(_pairs(*_LONGCAT)), *(Marker(("<longcat_tool_call>", SPACES, first)) for first in "{["),
         ),
-        "telechat4_xml": (
-            Marker(("<tool_call>", SPACES, *_NAMED, SPACES, Either(_PARAMETER_TAGS))),
-            *_GLM,
-            Marker(("<tool_call>", *_NAME_AND_JSON, "{", GAP, Either(('"', "}")))),
-            *(Marker(("<tool_call>", SPACES, first)) for first in "{["),
-        ),
-        "step_audio2": (
-            Marker(("<tool_call>", GAP, "function\n", *_WORD_FIRST, GAP, Either(("{", "</tool_call>")))),
-        ),
+        "telechat4_xml": _TELECHAT,
+        "step_audio2": _TELECHAT,
         "k2_horizon": (
             *(
                 Marker((*outer, *_pairs("ifm|tool_call", "ifm|arg_key", "ifm|arg_value")))

@@ -227,3 +227,34 @@ def test_null_in_an_enumeration_is_a_type(id: str) -> None:
         tools = [{"name": "f", "parameters": {"properties": {"a": schema}}}]
         calls = parse(DIALECTS[id].write_call("f", {"a": None}), dialects=[id], tools=tools).calls
         assert [{"a": expected}] == [made.arguments for made in calls]
+
+
+def dsml(mark: str, wrapper: str) -> str:
+    """Return a call with this mark in its tags."""
+    return (
+        f'<{mark}{wrapper}><{mark}invoke name="get_weather"><{mark}parameter name="city" string="true">Bern'
+        f"</{mark}parameter></{mark}invoke></{mark}{wrapper}>"
+    )
+
+
+@together(("dialect", "word"), [("deepseek_dsml", "DSML"), ("gigachat35", "GCML")])
+def test_marks_with_other_bars_and_stray_closing_tags(dialect: str, word: str) -> None:
+    for mark in (f"｜{word}｜", f"|{word}|"):
+        text = dsml(mark, "tool_calls")
+        stray = f"</{mark}parameter></{mark}invoke></{mark}tool_calls>"
+        for dialects in (None, [dialect]):
+            assert ["a", bern, bern, "b"] == read(f"a{text}{text}b", dialects=dialects, tools=TOOLS)
+            assert ["a", bern, "b"] == read(f"a{text}{stray}b", dialects=dialects, tools=TOOLS)
+            assert ["a b"] == read(f"a {stray}b", dialects=dialects, tools=TOOLS)
+            assert [f"`{stray}`"] == read(f"`{stray}`", dialects=dialects, tools=TOOLS)
+
+
+@together("dialect", ["qwen3_coder_xml", "k_exaone2_xml"])
+def test_a_sentence_between_the_wrapper_and_the_function_is_shown(dialect: str) -> None:
+    function = "<function=get_weather>\n<parameter=city>\nBern\n</parameter>\n</function>"
+    for dialects in (None, [dialect]):
+        for before, shown in (("Let me check.", "Let me check."), ("\nLet me check.\n", "\nLet me check.")):
+            text = f"<tool_call>{before}{function}\n</tool_call>b"
+            assert [shown, bern, "b"] == read(text, dialects=dialects, tools=TOOLS)
+        for text in ("Use <tool_call> for calls.", f"A <tool_call> {'x' * 200}", "<tool_call>a<b>c"):
+            assert [text] == read(text, dialects=dialects, tools=TOOLS)

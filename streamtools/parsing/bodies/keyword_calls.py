@@ -36,20 +36,21 @@ def is_writable(name: str) -> bool:
     return name != "" and _name.partial(name, 0).end() == len(name)
 
 
-def pythonic_calls(
-    opening: str = "", close: str = "", *, fenced: bool = False, loose: bool = False, dicts: bool = False
-) -> Body:
+def pythonic_calls(opening: str = "", close: str = "", *, fenced: bool = False, loose: bool = False) -> Body:
     """Return the grammar of Python calls between two tags. Without `close`, it reads a list of calls without tags.
 
     With `fenced=True`, the end of a code fence may precede the closing tag. With `loose=True`, numbers may begin with
-    zeros, sets become arrays, and strings may contain unescaped quotes. With `dicts=True`, each call is a dict with the
-    name and the arguments.
+    zeros, sets become arrays, and strings may contain unescaped quotes.
     """
     syntax = replace(PYTHON, loose_until=close) if loose else PYTHON
     tags = (Pattern(close), Pattern(opening))
     closing = Closing(close) if close else _BLANK_LINE
-    read_call = _read_dict if dicts else _read_call
-    return lambda span: _PythonicCalls(span, close, tags, closing, fenced, read_call).read(syntax)
+    return lambda span: _PythonicCalls(span, close, tags, closing, fenced).read(syntax)
+
+
+def python_dicts(span: Span) -> Generator[None, None, None]:
+    """Read a list of dicts without tags. Each dict is a call: it holds the name and the arguments."""
+    yield from _PythonicCalls(span, "", (Pattern(), Pattern()), _BLANK_LINE, False, _read_dict).read(PYTHON)
 
 
 @dataclass(slots=True)
@@ -61,7 +62,7 @@ class _PythonicCalls:
     _tags: tuple[Pattern, Pattern]
     _closing: Closing
     _fenced: bool
-    _read_call: Callable[[Span, ArgumentReader], Generator[None, None, ScanState]]
+    _read_one: Callable[[Span, ArgumentReader], Generator[None, None, ScanState]] | None = None
     _in_list: bool = False
 
     def read(self, syntax: Syntax) -> Generator[None, None, None]:
@@ -75,7 +76,7 @@ class _PythonicCalls:
         while another:
             span.begin_call(span.place)
             literals = ArgumentReader(span, syntax)
-            state = yield from self._read_call(span, literals)
+            state = yield from (self._read_one or _read_call)(span, literals)
             if state is not ENDED:
                 yield from give_up(span, state, literals.string_begin, self._closing)
                 return

@@ -109,14 +109,14 @@ def deepseek_dsml() -> Dialect:
     """Return the dialect of DeepSeek V3.2, V4 and V4.1. An attribute of each argument tells whether it is text or JSON.
 
     The wrapper tag is `function_calls` in V3.2. In V4.1 it is `calls`, and a space precedes the name of each tag. The
-    bars in the tags are full-width, U+FF5C. Source: the encoding scripts of deepseek-ai/DeepSeek-V3.2 and its
-    successors.
+    bars in the tags are full-width, U+FF5C; some converted models write ASCII bars. Source: the encoding scripts of
+    deepseek-ai/DeepSeek-V3.2 and its successors.
     """
     dialect = _with_mark("deepseek_dsml", "DSML", "<｜end▁of▁sentence｜>", "function_calls", "calls", line_feeds=2)
     return replace(
         dialect,
         write_result=lambda name, text: f"<tool_result>{text}</tool_result>",
-        reserved=(*dialect.reserved[:2], *both_tags("tool_result")),  # without the tags of `tool_response`
+        reserved=(*dialect.reserved[:-2], *both_tags("tool_result")),  # without the tags of `tool_response`
     )
 
 
@@ -129,18 +129,23 @@ def gigachat35() -> Dialect:
 
 
 def _with_mark(id: str, word: str, end: str, *wrappers: str, line_feeds: int) -> Dialect:
-    """Return a dialect with a mark before the name in each tag. The mark is `word` between two full-width bars."""
-    mark = f"\uff5c{word}\uff5c"
-    calls = Invocations("tool_calls", *wrappers, prefix=mark, spaced=bool(wrappers), ends=(end,))
+    """Return a dialect with a mark before the name in each tag. The mark is `word` between two bars.
+
+    A closing tag without its opening tag is hidden.
+    """
+    mark, ascii_mark = f"\uff5c{word}\uff5c", f"|{word}|"
+    openers, tags, names = list[Opener](), list[Tag](), ("tool_calls", *wrappers)
+    grammars = [Invocations(*names, prefix=each, spaced=bool(wrappers), ends=(end,)) for each in (mark, ascii_mark)]
+    for calls in grammars:
+        openers.append(Opener((*calls.wrapper, SPACES), calls.wrapped, ahead=("<",), line_feeds=line_feeds))
+        openers.append(Opener(calls.invoke, calls.bare, ahead=("name=",), line_feeds=line_feeds))
+        tags.append(Tag((*calls.unwrap[:-2], OneOf((*names, "invoke", "parameter")), ">")))
     return Dialect(
         id=id,
-        openers=(
-            Opener((*calls.wrapper, SPACES), calls.wrapped, ahead=("<",), line_feeds=line_feeds),
-            Opener(calls.invoke, calls.bare, ahead=("name=",), line_feeds=line_feeds),
-        ),
-        write_call=_writer(calls, f"<{mark}tool_calls>\n", f"\n</{mark}tool_calls>", prefix=mark, typed=True),
-        reserved=both_tags(mark, "tool_response"),
-        tags=(Tag(calls.unwrap),),
+        openers=tuple(openers),
+        write_call=_writer(grammars[0], f"<{mark}tool_calls>\n", f"\n</{mark}tool_calls>", prefix=mark, typed=True),
+        reserved=both_tags(mark, ascii_mark, "tool_response"),
+        tags=tuple(tags),
     )
 
 

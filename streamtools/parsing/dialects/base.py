@@ -92,8 +92,12 @@ class Tag:
     ahead: tuple[Part, ...] = ()
     """The text that must follow the tag. It is not part of the tag."""
     marker: Marker = field(init=False)
+    ends: tuple[Marker, ...] = field(init=False)
+    """The markers of all closing tags."""
 
     def __post_init__(self) -> None:
+        closings = (*((text,) for text in self.closings), *((self.closing_parts,) if self.closing_parts else ()))
+        object.__setattr__(self, "ends", tuple(map(Marker, closings)))
         object.__setattr__(self, "marker", Marker(self.parts, ahead=self.ahead, where=self.where, tag_parts=0))
 
 

@@ -113,15 +113,17 @@ def qwen25_coder_tools() -> Dialect:
 
 
 def rwkv_fence() -> Dialect:
-    """Return the dialect of RWKV, as vLLM's parser reads it: bold words, and then JSON in a fence of back-ticks."""
+    """Return the dialect of RWKV, as vLLM's parser reads it: bold words, and then JSON in a fence of back-ticks.
+
+    In other models' answers, a heading before an example looks like this.
+    """
     opening, calls = ("**Tool Call:**", SPACES, "```json", SPACES), json_calls("```")
-    return Dialect(
+    return replace(
+        cohere_legacy_action(),
         id="rwkv_fence",
-        openers=(*(Opener(opening, calls, ahead=(first,)) for first in "{["), *hermes_json().openers),
+        openers=tuple(Opener(opening, calls, ahead=(first,)) for first in "{["),
         write_call=_json_writer("**Tool Call:**\n\n```json\n", "\n```"),
-        reserved=("**Tool Call:**", *both_tags("tool_call", "tool_response")),
-        tags=closing_tags("</tool_call>"),
-        auto=False,  # in other models' answers, a heading before an example looks like this
+        reserved=(opening[0],),
     )
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Generator, Iterator
+from dataclasses import replace
 from typing import Any
 
 from streamtools.errors import Code
@@ -197,7 +198,7 @@ def functionary_v32() -> Dialect:
     return Dialect(
         id="functionary_v32",
         openers=(),
-        openers_for=lambda names: _addressed(">>>", names) + _named_lines(names, "start"),
+        openers_for=_recipient_openers,
         write_call=name_and_json(">>>", "\n"),
         reserved=(">>>",),
         reserved_patterns=((r"\n", r"[ \t\r\n]{0,32}\{"),),
@@ -211,30 +212,26 @@ def glm4_lines() -> Dialect:
 
     Nothing else marks a call. So only names of declared tools are read.
     """
-    return Dialect(
+    return replace(
+        functionary_v32(),
         id="glm4_lines",
-        openers=(),
-        openers_for=lambda names: _named_lines(names, "line_start"),
+        openers_for=lambda names: _recipient_openers(names, "line_start", arrows=False),
         write_call=name_and_json("", "\n"),
-        reserved_patterns=((r"\n", r"[ \t\r\n]{0,32}\{"),),
-        auto=False,
+        reserved=(),
+        tags=(),
     )
 
 
-def _named_lines(names: tuple[str, ...], where: Where) -> tuple[Opener, ...]:
-    """Return the openers of lines with a name. Names with the same first letter share one, to compile fewer markers."""
+def _recipient_openers(names: tuple[str, ...], where: Where = "start", *, arrows: bool = True) -> tuple[Opener, ...]:
+    """Return the openers of calls. Names with the same first letter share an opener, because compiling takes time."""
     known = [name for name in names if name != "all"]
+    begins: list[tuple[str, OneOf, Where]] = [(">>>", OneOf(tuple(known)), "anywhere")] if known and arrows else []
+    for first in dict.fromkeys(name[0] for name in known):
+        begins.append((first, OneOf(tuple(name[1:] for name in known if name[0] == first)), where))
     return tuple(
-        opener
-        for first in dict.fromkeys(name[0] for name in known)
-        for opener in _addressed(first, tuple(name[1:] for name in known if name[0] == first), where)
+        Opener((first, rest, BLANKS, LINE_END, SPACES), _read_addressed, ahead=("{",), where=where)
+        for first, rest, where in begins
     )
-
-
-def _addressed(first: str, rests: tuple[str, ...], where: Where = "anywhere") -> tuple[Opener, ...]:
-    """Return the opener of a line that consists of `first` and one of `rests`. Returns () if there are no `rests`."""
-    parts = (first, OneOf(rests), BLANKS, LINE_END, SPACES)
-    return (Opener(parts, _read_addressed, ahead=("{",), where=where),) if rests else ()
 
 
 def _read_addressed(span: Span) -> Generator[None, None, None]:

@@ -16,6 +16,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
+from streamtools.parsing.bodies import wrapper
 from streamtools.parsing.bodies.json_bodies import json_calls
 from streamtools.parsing.bodies.named_json import GAP, NAME, PROSE, WORD_FIRST, Enclosed, NamedCall
 from streamtools.parsing.bodies.parameter_tags import SUFFIX, ArgumentPairs, FunctionTags, NamedTag
@@ -31,15 +32,18 @@ _FUNCTION_TAGS = ("<function=", "</function", "<parameter=", "</parameter")
 def qwen3_coder_xml() -> Dialect:
     """Return the dialect of Qwen/Qwen3-Coder and nvidia/Nemotron-3-Nano, as their chat templates define it.
 
-    Qwen3-Coder often forgets the opening tag of the wrapper, but writes its closing tag.
+    Qwen3-Coder often forgets the opening tag of the wrapper, but writes its closing tag. It also writes a sentence
+    between the opening tag and the function. The sentence is shown.
     """
     functions = FunctionTags()
+    sentence = Some(r"^<>{}\[\]\s", 1, 1), Some("^<>{}", 0, 160)
     alone: tuple[Part, ...] = (Some(r"^<>{}\r\n", 1, 96), ">", SPACES, OneOf(("<parameter=", "</function>")))
     return Dialect(
         id="qwen3_coder_xml",
         openers=(
             Opener(("<tool_call>", SPACES), functions.wrapped, ahead=("<function=",), line_feeds=2),
             Opener(("<function=",), functions.alone, ahead=alone, line_feeds=2),
+            Opener(("<tool_call>",), wrapper, (SPACES, *sentence, "<function=", *alone), announces=False, tag_parts=0),
         ),
         write_call=_function_writer(functions, "<tool_call>", "</tool_call>"),
         reserved=(*both_tags("tool_call", "tool_response"), *_FUNCTION_TAGS),
@@ -73,15 +77,10 @@ def zaya_xml() -> Dialect:
     The model also writes the name of the tool, and the keys and values, as the content of tags.
     """
     opening, close = "<zyphra_tool_call>", "</zyphra_tool_call>"
-    spelled: dict[str, str | tuple[Part, ...]] = {
-        "tool_call": (opening, SPACES, "<function>"),
-        "/tool_call": close,
-        "arg_key": ("<parameter>", SPACES, "<name>"),
-        "/arg_key": "</name>",
-        "arg_value": "<value>",
-        "/arg_value": ("</value>", SPACES, "</parameter>"),
-    }
-    pairs = ArgumentPairs(separator="/function", spelled=spelled)
+    key: tuple[tuple[Part, ...], ...] = (("<parameter>", SPACES, "<name>"), ("</name>",))
+    value: tuple[tuple[Part, ...], ...] = (("<value>",), ("</value>", SPACES, "</parameter>"))
+    tags = ((opening, SPACES, "<function>"), (close,), *key, *value)
+    pairs = ArgumentPairs(separator="/function", spelled=dict(zip(_TAGS, tags, strict=True)))
     functions = FunctionTags("zyphra_tool_call")
     return Dialect(
         id="zaya_xml",
@@ -94,6 +93,9 @@ def zaya_xml() -> Dialect:
         reserved=(*both_tags("zyphra_tool_call", "zyphra_tool_response"), *_FUNCTION_TAGS),
         tags=closing_tags(close),
     )
+
+
+_TAGS = ("tool_call", "/tool_call", "arg_key", "/arg_key", "arg_value", "/arg_value")
 
 
 def llama31_function_tag() -> Dialect:
@@ -237,9 +239,9 @@ def hunyuan4_xml() -> Dialect:
 
 def _other_tags(id: str, call: str, key: str = "arg_key", value: str = "arg_value") -> Dialect:
     """Return a dialect like `glm_xml` with other tags. `call`, `key` and `value` are the names of the tags."""
-    names = {"tool_call": call, "arg_key": key, "arg_value": value}
-    spelled = {slash + name: f"<{slash}{tag}>" for name, tag in names.items() for slash in ("", "/")}
-    pairs, opening, close = ArgumentPairs(spelled=spelled), f"<{call}>", f"</{call}>"
+    tags = [f"{tag}>" for tag in both_tags(call, key, value)]
+    spelled, (opening, close, *_) = dict(zip(_TAGS, tags, strict=True)), tags
+    pairs = ArgumentPairs(spelled=spelled)
     return Dialect(
         id=id,
         openers=(Opener((opening,), pairs.single, ahead=_name_and(pairs.after_name)),),
@@ -264,9 +266,9 @@ def longcat_xml() -> Dialect:
 
     Older models write JSON between the same tags, which this dialect reads too.
     """
-    dialect = _other_tags("longcat_xml", "longcat_tool_call", "longcat_arg_key", "longcat_arg_value")
-    json_openers = (replace(opener, unless_enabled="longcat_json") for opener in longcat_json().openers)
-    return replace(dialect, openers=(*dialect.openers, *json_openers), tags=longcat_json().tags)
+    dialect, old = _other_tags("longcat_xml", *(f"longcat_{tag}" for tag in _TAGS[::2])), longcat_json()
+    json_openers = (replace(opener, unless_enabled=old.id) for opener in old.openers)
+    return replace(dialect, openers=(*dialect.openers, *json_openers), tags=old.tags)
 
 
 def telechat4_xml() -> Dialect:
@@ -278,30 +280,26 @@ def telechat4_xml() -> Dialect:
     dialect = _other_tags("telechat4_xml", "tool_call", "param_key", "param_value")
     pairs, glm = dialect.openers[0], glm_xml().openers[0]  # `glm_xml` also reads a name without arguments
     tags = OneOf(tuple(f"{tag}>" for tag in both_tags("param_key", "param_value")))
+    named = Enclosed(NamedCall(type_word="function"), opening, close)
     return replace(
         dialect,
         openers=(
             replace(pairs, ahead=_name_and(tags)),
             replace(glm, body=pairs.body, auto=False, unless_enabled="glm_xml"),
-            Opener((opening,), _NAME_AND_JSON, ahead=(GAP, *WORD_FIRST, GAP, "{", GAP, OneOf(('"', "}")))),
+            Opener((opening,), named, ahead=(GAP, *WORD_FIRST, GAP, "{", GAP, OneOf(('"', "}")))),
+            Opener((opening,), named, ahead=(GAP, _TYPE, *WORD_FIRST, GAP, OneOf(("{", close)))),
             *(Opener((opening, SPACES), json_calls(close), ahead=(first,), auto=False) for first in "{["),
         ),
     )
 
 
-_NAME_AND_JSON = Enclosed(NamedCall(type_word="function"), "<tool_call>", "</tool_call>")
+_TYPE = "function\n"
 
 
 def step_audio2() -> Dialect:
-    """Return the dialect of stepfun-ai/Step-Audio-2, as vLLM's parser reads it: a type, a name and JSON."""
-    opening, close, kind = "<tool_call>", "</tool_call>", "function\n"
-    return Dialect(
-        id="step_audio2",
-        openers=(Opener((opening,), _NAME_AND_JSON, ahead=(GAP, kind, *WORD_FIRST, GAP, OneOf(("{", close)))),),
-        write_call=name_and_json(opening + kind, "\n", close),
-        reserved=both_tags("tool_call", "tool_response"),
-        tags=closing_tags(close),
-    )
+    """Return the dialect of stepfun-ai/Step-Audio-2: `telechat4_xml` with a type, a name and JSON, as vLLM reads it."""
+    write_call = name_and_json(f"<tool_call>{_TYPE}", "\n", "</tool_call>")
+    return replace(telechat4_xml(), id="step_audio2", write_call=write_call, auto=False)
 
 
 def k2_horizon() -> Dialect:

@@ -18,7 +18,7 @@ from streamtools.json_values import compact
 from streamtools.parsing.bodies import forged_result
 from streamtools.parsing.bodies.gemma_calls import HEAD, GemmaCalls
 from streamtools.parsing.bodies.json_bodies import json_calls
-from streamtools.parsing.bodies.keyword_calls import NAME, call_line, is_writable, pythonic_calls
+from streamtools.parsing.bodies.keyword_calls import NAME, call_line, is_writable, python_dicts, pythonic_calls
 from streamtools.parsing.dialects.base import ALONE, Dialect, Opener, Tag, closing_tags
 from streamtools.parsing.dialects.writing import as_object, both_tags
 from streamtools.parsing.markers import BLANKS, LINE_END, SPACES, TURN_ENDS, Maybe, OneOf, Some
@@ -90,22 +90,20 @@ def sarashina_list() -> Dialect:
 
     Servers remove the token. So a list is also read at the start of a message, if it calls a declared tool.
     """
-    opening, calls = "<|tool_calls|>", pythonic_calls(dicts=True)
-
-    def openers_for(names: tuple[str, ...]) -> tuple[Opener, ...]:
-        quoted = tuple(quote + name + quote for name in names for quote in "'\"")
-        name = (OneOf(("'name'", '"name"')), SPACES, ":", SPACES, OneOf(quoted))
-        return (Opener(("[",), calls, ahead=(SPACES, "{", SPACES, *name), where="start"),)
-
+    opening, begin = "<|tool_calls|>", (SPACES, "{", SPACES, _quoted("name"), SPACES, ":", SPACES)
     return Dialect(
         id="sarashina_list",
-        openers=(Opener((opening, SPACES), calls, ahead=("[", SPACES, "{")),),
-        openers_for=openers_for,
+        openers=(Opener((opening, SPACES), python_dicts, ahead=("[", SPACES, "{")),),
+        openers_for=lambda names: (Opener(("[",), python_dicts, (*begin, _quoted(*names)), where="start"),),
         write_call=lambda name, arguments: f"{opening}{[{'name': name, 'arguments': arguments}]}",
         reserved=(opening,),
         reserved_patterns=(("['\"]", "name['\"]"),),
         auto="marked",
     )
+
+
+def _quoted(*words: str) -> OneOf:
+    return OneOf(tuple(quote + word + quote for word in words for quote in "'\""))
 
 
 def minicpm4_python() -> Dialect:
