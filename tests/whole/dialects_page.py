@@ -43,6 +43,8 @@ the text for the prompt.
 
 **Where calls count.** A call counts outside of Markdown code and quotes. Some dialects below count inside them too, if
 you enable the dialect by its id. Values that are not JSON get their types from the JSON schemas of the declared tools.
+If alternatives of a schema (`oneOf`) have the same property, the last one gives the type. A value of the wrong type is
+an error that is returned to the model.
 
 **Cut answers.** If an answer ends with a complete tag that begins a call, the call was cut off. It is an error,
 `truncated`, and the tag is hidden.
