@@ -42,10 +42,10 @@ def means_it(count: int) -> Way:
 
 WAYS: dict[str, tuple[How, Way, bool]] = {
     "prefill": ("prefilled", lambda shown, rest: (shown[len(shown.rstrip()) :] + rest, rest), True),
-    "prefill, sent once more": ("echoed", lambda shown, rest: (shown + rest, rest), True),
-    "goes on at once": ("instructed", lambda shown, rest: (rest, rest), True),
+    "prefill, repeated": ("echoed", lambda shown, rest: (shown + rest, rest), True),
+    "continues immediately": ("instructed", lambda shown, rest: (rest, rest), True),
     **{f"repeats the last {count}": ("instructed", last(count), True) for count in (4, 8, 16, 32, 64, 128)},
-    "begins anew": ("instructed", lambda shown, rest: (shown + rest, rest), True),
+    "starts again": ("instructed", lambda shown, rest: (shown + rest, rest), True),
     "a preamble": ("instructed", lambda shown, rest: (PREAMBLE + rest, rest), True),
     "a preamble, and repeats": ("instructed", lambda shown, rest: (PREAMBLE + shown[-32:] + rest, rest), True),
     **{f"means to repeat {count}": ("instructed", means_it(count), False) for count in (8, 32)},

@@ -123,9 +123,9 @@ def cases(smoke: bool) -> Iterator[Case]:
     rows: list[tuple[str, str, Callable[..., Any], Callable[[], Awaitable[Any]], int]] = [
         ("async tool with a timeout", "a bare await", forecast, bare, 1),
         ("async tool with a timeout", "pydantic.validate_call", forecast, validated, 1),
-        ("async tool with a timeout", "a bare await, 8 calls at once", forecast, bare, 8),
+        ("async tool with a timeout", "a bare await, 8 concurrent calls", forecast, bare, 8),
         ("sync tool with a timeout", "anyio.to_thread.run_sync", forecast_in_thread, in_thread, 1),
-        ("sync tool with a timeout", "anyio.to_thread.run_sync, 8 calls at once", forecast_in_thread, in_thread, 8),
+        ("sync tool with a timeout", "anyio.to_thread.run_sync, 8 concurrent calls", forecast_in_thread, in_thread, 8),
     ]
     for backend in ("asyncio", "trio"):
         for section, name, function, reference, size in rows:

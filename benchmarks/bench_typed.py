@@ -24,7 +24,7 @@ from streamtools.machine.state_machine import StreamMachine
 from streamtools.typed import OutputType
 
 SIZES = (10_000, 100_000, 1_000_000)
-ANEW = 100_000  # characters, at most, for the peer, whose cost grows with their square
+REREAD = 100_000  # characters, at most, for the peer, whose cost grows with their square
 
 
 def deltas(text: str) -> list[str]:
@@ -44,7 +44,7 @@ def call(pieces: list[str]) -> None:
         machine.feed(ToolCallDelta("0", piece))
 
 
-def anew(pieces: list[str]) -> None:
+def reread(pieces: list[str]) -> None:
     text = ""
     for piece in pieces:
         text += piece
@@ -69,7 +69,7 @@ def main() -> None:
         }
         for name, text in texts.items():
             pieces = deltas(text)
-            peer = f"{cost(anew, pieces):14.2f}" if size <= ANEW else f"{'-':>14}"
+            peer = f"{cost(reread, pieces):14.2f}" if size <= REREAD else f"{'-':>14}"
             print(f"{name:<12}{len(text):>12}{cost(typed, pieces):12.2f}{cost(call, pieces):14.2f}{peer}")
 
 

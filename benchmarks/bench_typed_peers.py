@@ -75,7 +75,7 @@ def ours(pieces: list[str]) -> Iterator[Any]:
         yield draft.value
 
 
-def anew(read: Callable[[str], Any]) -> Subject:
+def reread(read: Callable[[str], Any]) -> Subject:
     """Return a subject that reads the whole text again with each delta."""
 
     def subject(pieces: list[str]) -> Iterator[Any]:
@@ -88,12 +88,12 @@ def anew(read: Callable[[str], Any]) -> Subject:
 
 
 def partial_json_parser() -> Subject:
-    return anew(import_module("partial_json_parser").loads)
+    return reread(import_module("partial_json_parser").loads)
 
 
 def jiter() -> Subject:
     from_text = import_module("jiter").from_json
-    return anew(lambda text: from_text(text.encode(), partial_mode="trailing-strings"))
+    return reread(lambda text: from_text(text.encode(), partial_mode="trailing-strings"))
 
 
 def instructor() -> Subject:
@@ -127,7 +127,7 @@ def pydantic_ai() -> Subject:
 
 SUBJECTS: dict[str, Callable[[], Subject]] = {
     "streamtools": lambda: ours,
-    "pydantic_core, partial": lambda: anew(lambda text: from_json(text, allow_partial="trailing-strings")),
+    "pydantic_core, partial": lambda: reread(lambda text: from_json(text, allow_partial="trailing-strings")),
     "jiter, partial": jiter,
     "partial-json-parser": partial_json_parser,
     "instructor, Partial": instructor,

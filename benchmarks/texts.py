@@ -31,7 +31,7 @@ NEAR = (
     "~~~", "~~~tool_caller", "~~gone~~", "###resul", "###result x", "###:\t{y", "#!", "~/notes", "<th", "<thin>", "[",
     "{", '{"name"', "[THIN", "</think", "###: {'name'", '####:{"name": 1}', "a | b", "\\#",
 )  # fmt: skip
-"""What looks like the beginning of a call, or of reasoning, and is none; some with a space behind that is no more."""
+"""Texts that look like the beginning of a call or of reasoning, but are not. In some, a following space decides."""
 
 
 def cut(text: str, size: int = DELTA) -> list[str]:

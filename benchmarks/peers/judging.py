@@ -1,8 +1,8 @@
 """Compares a result with the expected result of its stream. No parser defines the expected result.
 
 White space is not counted: templates put line feeds around their tags, and whether these belong to the tag or to the
-text is nobody's mistake. A call is right if its name and its arguments, read as JSON, are those that were written: the
-whole, where a parser tells one, and else its pieces put together.
+text is no mistake. A call is right if its name and its arguments, parsed as JSON, are the written ones. If a parser
+reports no complete call, its pieces are joined.
 """
 
 from __future__ import annotations

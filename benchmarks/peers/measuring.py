@@ -21,10 +21,10 @@ from benchmarks.peers.short import LARGE, cuttings, short_streams
 from benchmarks.peers.streams import TOOLS, Stream, case
 
 ENOUGH = 3.0  # seconds that a row may take of one case before it is not repeated
-JUDGED = 15.0  # seconds that a case may take and still be gone through a second time, to be judged
+JUDGED = 15.0  # maximum seconds of a case that is run a second time, to judge it
 
 PROMPT = ("prose_10k", "near_40K", "arg_1K")
-"""The cases in which it is looked at how soon things are told."""
+"""The cases in which promptness is measured."""
 
 Cell = dict[str, Any]
 """What is known of one row and one case, ready for JSON."""

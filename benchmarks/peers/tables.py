@@ -34,7 +34,7 @@ def plain(run: Run) -> str:
             _by_case(run, _parsers(run), _faults),
         ),
         ("What was wrong in short streams, cut in every way", _cut(run)),
-        ("How soon things are told", _promptness(run)),
+        ("Promptness", _promptness(run)),
         ("JSON while it grows, µs for each delta", _json(run)),
         ("Versions", _versions(run)),
     ]
@@ -215,9 +215,9 @@ def _promptness(run: Run) -> str:
             told = [_known(soon["arg_1K"].get(name)) for name in ("named", "argued", "steps")]
             lines.append([row["name"], row["format"], *held, *told])
     note = (
-        "Held: the most characters that were kept back though no marker of that parser begins with them. Told: deltas "
-        "from the one that decided it to the one that brought it, in arg_1K, and in how many pieces its arguments "
-        "came; on Node with a pause of 4 ms behind each delta, because its progress waits for a timer."
+        "Held: the most characters that were buffered although no marker of that parser begins with them. Told: deltas "
+        "from the deciding delta to the report, in arg_1K, and the number of pieces of its arguments; on Node with a "
+        "pause of 4 ms after each delta, because its progress waits for a timer."
     )
     return _table(heads, lines) + "\n\n" + note
 
