@@ -78,7 +78,13 @@ def find(run_id: str, call_id: str, expires: int, signature: str) -> tuple[Waiti
 async def answer(stream: Chat) -> dict[str, str]:
     """Return the answer. Send an e-mail for each call that needs approval."""
     async with stream as events:
-        text = "".join([event.text async for event in events if event.type == "text"])
+        paragraphs: list[str] = []
+        async for event in events:
+            if event.type == "step-start":
+                paragraphs.append("")
+            elif event.type == "text":
+                paragraphs[-1] += event.text
+    text = "\n\n".join(filter(None, map(str.strip, paragraphs)))
     if events.suspension is None:
         return {"answer": text}
     run_id, expires = events.suspension.run_id, int(time.time()) + VALID

@@ -33,13 +33,15 @@ async def states(events: Chat) -> AsyncIterator[str]:
     text = line = ""
     shown = "…"
     async for event in events:
-        if event.type == "text":
+        if event.type == "step-start" and text:
+            text = f"{text.rstrip()}\n\n"
+        elif event.type == "text":
             text, line = text + event.text, ""
         elif event.type == "error":
             line = f"⚠ {event.message}"
         elif (words := TEXTS.render(event)) is not None:
             line = words
-        if (now := f"{text}\n{line}".strip() or "…") != shown:
+        if (now := f"{text.rstrip()}\n{line}".strip() or "…") != shown:
             shown = now
             yield now
 

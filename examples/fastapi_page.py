@@ -59,7 +59,10 @@ PAGE = """<!doctype html>
         const data = frame.split("\\n").find((each) => each.startsWith("data: "));
         if (!data) continue;
         const event = JSON.parse(data.slice(6));
-        if (event.type === "text") {
+        if (event.type === "step-start") {
+          line = null;
+          if (said) said += "\\n\\n";
+        } else if (event.type === "text") {
           line ??= show("text", "");
           line.textContent += event.text;
           said += event.text;

@@ -48,6 +48,7 @@ PAGE = """<!doctype html>
   halt.onclick = () => socket.send(JSON.stringify({ cancel: true }));
   socket.onmessage = ({ data }) => {
     const event = JSON.parse(data);
+    if (event.type === "step-start" && event.step > 1) answer = show("");
     if (event.type === "text") answer.textContent += event.text;
     if (event.type === "executed") answer.textContent += `[${event.call.name}: ${JSON.stringify(event.result)}]\\n`;
     if (event.type === "error") show(typeof event.error === "object" ? event.error.message : event.message);

@@ -38,6 +38,7 @@ PAGE = """<!doctype html>
   const follow = () => {
     answer.textContent = "";
     const source = new EventSource(`/chat/${sessionStorage.run}`); // comes back by itself, behind what it has seen
+    source.addEventListener("step-start", ({ data }) => JSON.parse(data).step > 1 && answer.append("\\n\\n"));
     source.addEventListener("text", ({ data }) => (answer.textContent += JSON.parse(data).text));
     source.addEventListener("done", () => source.close());
   };

@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.anyio]
 PAGES = {block.notes["page"]: block.text for block in BLOCKS if "page" in block.notes}
 ICON = '<!doctype html><link rel="icon" href="data:,">'
 RUNS = f"""{ICON}<button id="stopButton"></button><pre id="log"></pre><script>
-const show = (event) => log.append(event.text ?? event.message);
+const show = (event) => log.append(event.type === "step-start" ? "" : (event.text ?? event.message));
 {PAGES["runs"]}</script>"""
 
 

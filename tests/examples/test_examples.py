@@ -165,8 +165,8 @@ async def test_a_bot_edits_its_message() -> None:
     async def edit(message: dict[str, str]) -> None:
         edits.append(message["text"])
 
-    written = '~~~tool_call\n{"name": "get_weather", "arguments": {"city": "Oslo"}}\n~~~\n'
-    model = ScriptedModel([["I will ", "look.\n", written], ["It is ", "mild."]], native_tool_calls=False)
+    written = '###:{"name": "get_weather", "arguments": {"city": "Oslo"}}'
+    model = ScriptedModel([["I will ", "look.", written], ["It is ", "mild."]], native_tool_calls=False)
     async with Served(app) as server, httpx.AsyncClient(base_url=server.url) as bot:
         with anyio.fail_after(20):
             said = await module.reply(bot, model, "And in Oslo?", pause=0)
@@ -174,7 +174,7 @@ async def test_a_bot_edits_its_message() -> None:
     assert "I will look.\n\nIt is mild." == said == edits[-1]
     assert "…" == edits[0]
     assert any("18 °C in Oslo" in each for each in edits)
-    assert not any("~~~" in each for each in edits)
+    assert not any("###" in each for each in edits)
     assert not any(before == after for before, after in pairwise(edits))
 
 
