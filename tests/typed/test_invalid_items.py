@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated, Any, Literal
 
 import pytest
@@ -19,7 +19,9 @@ from streamtools.conversation.models.model import ANSWER_TOOL
 from streamtools.errors import Code
 from streamtools.events import Partial
 from streamtools.json_values import Draft
+from streamtools.machine.output_text import OutputText
 from streamtools.parsing.dialects import DIALECTS
+from streamtools.parsing.value_reader import Added
 from streamtools.typed import InvalidValue, OutputType
 from tests.support.cases import cases
 from tests.support.chat_chunks import DONE, chunk, sse
@@ -194,6 +196,86 @@ def test_pydantic_finds_the_same_errors(written: list[Any]) -> None:
     with pytest.raises(InvalidValue) as invalid:
         OutputType(Rows).validate(text)
     assert error.value.error_count() == len(invalid.value.errors)
+
+
+# Planted faults: each must break the law.
+
+
+def stops_at_an_invalid_item(patch: pytest.MonkeyPatch) -> None:
+    """Report nothing after the end of an invalid item, as an early check of the answer does."""
+    add, rows = OutputText._add, OutputType(Row)
+
+    def add_valid(text: OutputText, added: Sequence[Added], out: list[Any]) -> None:
+        draft = text.__dict__.setdefault("draft", Draft())
+        for path, value, complete in added:
+            if "stopped" in text.__dict__:
+                return
+            add(text, [(path, value, complete)], out)
+            draft.add(path, value, complete)
+            if complete and len(path) == 2:
+                try:
+                    rows.validate(json.dumps(draft.at(path)))
+                except InvalidValue:
+                    text.__dict__["stopped"] = True
+
+    patch.setattr(OutputText, "_add", add_valid)
+
+
+def rejects_the_item_after_an_invalid_one(patch: pytest.MonkeyPatch) -> None:
+    """Keep the errors of an item for the next item of the same type."""
+    validate = OutputType.validate
+
+    def validate_again(kind: OutputType, text: str) -> Any:
+        kept = kind.__dict__.pop("kept", None)
+        try:
+            value = validate(kind, text)
+        except InvalidValue as fault:
+            kind.__dict__["kept"] = fault.errors
+            raise
+        if kept:
+            raise InvalidValue(kept)
+        return value
+
+    patch.setattr(OutputType, "validate", validate_again)
+
+
+def hides_the_errors(patch: pytest.MonkeyPatch) -> None:
+    """Yield invalid items without their errors."""
+    patch.setattr("streamtools.stream.tool_stream.InvalidItem", lambda path, value, _: InvalidItem(path, value, []))
+
+
+def names_one_error(patch: pytest.MonkeyPatch) -> None:
+    """Keep only the first error of an invalid answer."""
+    make = InvalidValue.__init__
+
+    def make_short(fault: InvalidValue, errors: Iterable[str]) -> None:
+        make(fault, [*errors][:1])
+
+    patch.setattr(InvalidValue, "__init__", make_short)
+
+
+def changes_invalid_items(patch: pytest.MonkeyPatch) -> None:
+    """Yield None in place of the value of an invalid item, and a path that lacks its index."""
+    patch.setattr(
+        "streamtools.stream.tool_stream.InvalidItem", lambda path, _, errors: InvalidItem(path[:-1], None, errors)
+    )
+
+
+@pytest.mark.parametrize(
+    "plant",
+    [
+        *(stops_at_an_invalid_item, rejects_the_item_after_an_invalid_one, hides_the_errors, names_one_error),
+        changes_invalid_items,
+    ],
+)
+async def test_a_planted_fault_is_caught(
+    plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By each invalid item."""
+    plant(monkeypatch)
+    for bad in BAD:
+        with pytest.raises(AssertionError):
+            await test_items_after_an_invalid_item_arrive(bad)
 
 
 # The ways in which a model answers.
