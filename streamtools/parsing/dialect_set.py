@@ -12,7 +12,7 @@ from streamtools.parsing.dialects import Dialect, Opener, Tag, others_as_near_mi
 from streamtools.parsing.dialects.base import ENDS_OF_TURN
 from streamtools.parsing.markdown import IN_CODE, LINE_START
 from streamtools.parsing.marker_starts import MarkerStarts, starts_of
-from streamtools.parsing.markers import Marker, Markers
+from streamtools.parsing.markers import Marker, Markers, Some
 from streamtools.parsing.near_misses import NearMisses, unmarked_json
 from streamtools.parsing.reasoning import ReasoningEnd, ReasoningTags, RunMarkers
 
@@ -26,6 +26,7 @@ The white space belongs to the marker, but not to the opener or tag.
 START = 4  # only white space precedes the position in the message
 AFTER_CALL = 8  # only white space separates the position from the call before it
 CALLS_ONLY = 16  # only markers of calls are recognized, not tags and tool results that the model wrote itself
+_INDENT = Some(r" \t", 1, 32)
 _POSITION_BITS = {"line_start": LINE_START, "start": START, "after_call": AFTER_CALL}
 
 
@@ -78,8 +79,7 @@ class DialectSet:
         calls = [entry for entry in self._entries if _is_call(entry) and not entry.meaning[2]]
         # Whether a line feed at the end of a delta must wait for more text, because markers of calls begin with one.
         self.waits_after_line_feed = any(_is_call(entry) and entry.marker.first == "\n" for entry in self._entries)
-        rehearsable = [entry.marker for entry in calls if entry.marker.where != "start"]
-        self.tags = ReasoningTags(rehearsable, run, reasoning_tags)
+        self.tags = ReasoningTags(run, reasoning_tags)
         inline = [entry for entry in self._entries if entry.marker.where == "anywhere"]
         lines = [entry for entry in self._entries if entry.marker.where == "line_start"]
         anywhere = starts_of(entry.marker for entry in inline)
@@ -106,7 +106,7 @@ class DialectSet:
         for count in range(1, owner.line_feeds + 1):
             self._entries.append(MarkerEntry(marker.after_space("\n" * count), (owner, dialect, count), in_code))
         for space in spaces:
-            self._entries.append(MarkerEntry(marker.after_space(space, "start"), (owner, dialect, 1), in_code))
+            self._entries.append(MarkerEntry(marker.after_space(space, where="start"), (owner, dialect, 1), in_code))
 
     def reasoning_end(self, tag: Tag) -> ReasoningEnd:
         """Return the `ReasoningEnd` that finds the end of the reasoning after the opening tag `tag`."""
@@ -174,17 +174,20 @@ def _is_recognized(entry: MarkerEntry, kind: int) -> bool:
 
 
 def _run_markers(entries: list[MarkerEntry]) -> RunMarkers:
-    """Return the markers for calls in reasoning that may be executed."""
-    openers, tags = list[tuple[Marker, Opener | Tag]](), list[tuple[Marker, Opener | Tag]]()
+    """Return the markers of calls in reasoning."""
+    openers, tags = list[tuple[Marker, Opener | None]](), list[tuple[Marker, Tag]]()
     for entry in entries:
         (owner, dialect, spaces), marker = entry.meaning, entry.marker
         if isinstance(owner, Tag):
             if owner.ends_turn or (dialect.in_reasoning == "call" and not (owner.closings or spaces)):
                 tags.append((marker, owner))
-        elif owner.kind == "call" and dialect.in_reasoning == "call" and not (spaces and marker.where == "start"):
+        elif owner.kind == "call" and not (spaces and marker.where == "start"):
+            opener = owner if dialect.in_reasoning == "call" else None
+            if marker.where == "line_start":
+                openers.append((marker.after_space("\n", _INDENT, where="anywhere"), opener))
             if marker.where != "anywhere":  # such a call begins at the start of a line
                 marker = replace(marker, where="anywhere", not_after=r"[^\n]")
-            openers.append((marker, owner))
+            openers.append((marker, opener))
     return [*tags, *openers]
 
 

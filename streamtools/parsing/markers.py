@@ -173,10 +173,10 @@ class Marker:
         """How many of the first `parts` and `ahead` form a complete tag. 0 if the marker has no tag."""
         return _length_of_tag(self.parts + self.ahead) if self.tag_parts is None else self.tag_parts
 
-    def after_space(self, white: str, where: Where | None = None) -> Marker:
+    def after_space(self, *white: Part, where: Where | None = None) -> Marker:
         """Return this marker with the white space `white` before it. `where` may replace its position."""
-        tag_parts = self.tag_length + 1 if self.tag_length else 0
-        return Marker((white, *self.parts), ahead=self.ahead, where=where or self.where, tag_parts=tag_parts)
+        tag_parts = self.tag_length + len(white) if self.tag_length else 0
+        return Marker((*white, *self.parts), ahead=self.ahead, where=where or self.where, tag_parts=tag_parts)
 
     def parts_pattern(self) -> str:
         """Return a pattern for the complete marker, without its `ahead`. The pattern has no groups."""

@@ -28,10 +28,11 @@ from streamtools.parsing.declared import Declared
 from streamtools.parsing.dialects import Opener, Tag
 from streamtools.parsing.json_scanner import JsonScanner
 from streamtools.parsing.markers import Group, Marker, Markers, OneOf, Pattern
-from streamtools.parsing.reader import always, not_white_space
+from streamtools.parsing.reader import always, matcher, not_white_space
 from streamtools.parsing.span import Span
 
 _MAX_CLOSING = 64  # the maximum number of characters of an incomplete closing tag
+_indent = matcher(r"(?:\n[ \t]+)?")
 
 
 class RunVerdict(Enum):
@@ -41,8 +42,11 @@ class RunVerdict(Enum):
     REASONING = "reasoning"
 
 
-RunMarkers: TypeAlias = Sequence[tuple[Marker, Opener | Tag]]
-"""The markers in a run: tags of the chat template, some of which end the message, then the openers of calls."""
+RunMarkers: TypeAlias = Sequence[tuple[Marker, Opener | Tag | None]]
+"""The markers in a run: tags of the chat template, some of which end the message, then the openers of calls.
+
+None stands for the opener of a call that is never executed.
+"""
 
 
 TAGS = {
@@ -55,14 +59,12 @@ TAGS = {
 }
 """The default opening tags of reasoning, and the closing tag of each."""
 
-_INDENT = r"^[ \t]{0,32}"
-
 
 class ReasoningTags:
     """The opening tags of reasoning. Each tag has a `ReasoningEnd`, which finds the end of the reasoning after it."""
 
-    def __init__(self, calls: Iterable[Marker], run: RunMarkers, dialect_tags: Mapping[Tag, bool]) -> None:
-        """`calls` are the markers of calls. `run` holds the markers of calls in reasoning that may be executed.
+    def __init__(self, run: RunMarkers, dialect_tags: Mapping[Tag, bool]) -> None:
+        """`run` holds the markers of calls in reasoning.
 
         `dialect_tags` maps each opening tag of a dialect to True if a space may precede the tag. Tags with
         `where="start"` are matched here, like the default tags. `DialectSet` matches the others. Reasoning that the
@@ -71,7 +73,7 @@ class ReasoningTags:
         A closing tag where an opening tag is expected is hidden. Either the template had opened the reasoning, or a
         call had ended the reasoning early.
         """
-        self._calls, self._run = list(calls), run
+        self._run = run
         at_start = [tag for tag in dialect_tags if tag.where == "start"]
         # The tags that a prompt template may have opened.
         prefilled = [*at_start, *(tag for tag in dialect_tags if tag.where != "start")]
@@ -95,7 +97,7 @@ class ReasoningTags:
         self, tags: Sequence[Marker], before: Iterable[str] = (), opening: Pattern | None = None
     ) -> ReasoningEnd:
         """Return a `ReasoningEnd` for the closing `tags`. The other parameters are those of `ReasoningEnd`."""
-        return ReasoningEnd(tags, self._calls, [Marker((text,)) for text in before], self._run, opening)
+        return ReasoningEnd(tags, [Marker((text,)) for text in before], self._run, opening)
 
     def match(
         self, text: str, at: int, ended: bool, *, strays: bool
@@ -116,33 +118,28 @@ class ReasoningEnd:
     """Finds the end of a section of reasoning, and the calls in it. Patterns are compiled on first use."""
 
     def __init__(
-        self,
-        tags: Sequence[Marker],
-        calls: Sequence[Marker],
-        before: Sequence[Marker],
-        run: RunMarkers,
-        opening: Pattern | None = None,
+        self, tags: Sequence[Marker], before: Sequence[Marker], run: RunMarkers, opening: Pattern | None = None
     ) -> None:
         """`tags` are the closing tags, which are hidden. The reasoning also ends before one of the texts `before`.
 
-        Calls with a marker in `calls` produce a warning. Calls with a marker in `run` may be executed. `opening` is the
-        opening tag that a model may repeat, if the template has already written it.
+        `run` holds the markers of calls. `opening` is the opening tag that a model may repeat, if the template has
+        already written it.
         """
         self.opening = opening
         # Shortest first: the tag that is complete first is matched.
         self._tags = sorted(set(tags), key=lambda tag: len(tag.parts_pattern()))
-        self._calls, self._before = calls, list(dict.fromkeys(before))
+        self._before = list(dict.fromkeys(before))
         # A tag of the chat template that also ends this reasoning is not part of a run.
         closings = {tag.parts for tag in tags}
         self._run = [entry for entry in run if entry[0].parts not in closings]
-        self._run_openers = list(dict.fromkeys(marker for marker, owner in run if isinstance(owner, Opener)))
+        self._run_openers = list(dict.fromkeys(marker for marker, owner in run if not isinstance(owner, Tag)))
         self._ends_before = [*self._before, *self._run_openers]
         self._firsts = {"\n", *(marker.first for marker in (*self._tags, *self._ends_before))}
 
     @cached_property
-    def run(self) -> Markers[Opener | Tag]:
-        """Finds calls that may be executed."""
-        return Markers[Opener | Tag](self._run)
+    def run(self) -> Markers[Opener | Tag | None]:
+        """Finds the markers of a run."""
+        return Markers(self._run)
 
     @cached_property
     def tags(self) -> re.Pattern[str]:
@@ -157,7 +154,7 @@ class ReasoningEnd:
     def search(self) -> Callable[..., re.Match[str] | None]:
         """Finds an end of the reasoning, or an incomplete end at the end of the text.
 
-        The groups are: 1 for a closing tag, 2 for one of the texts `before`, 3 for a call that may be executed.
+        The groups are: 1 for a closing tag, 2 for one of the texts `before`, 3 for a call.
         """
         whole = rf"\n?(?:{self._any_tag})"
         begun = "|".join(
@@ -176,20 +173,9 @@ class ReasoningEnd:
         return re.compile(rf"(?={begins})(?:({whole})|(?=({ahead}))|(?=({calling}))|(?:{begun})\Z)").search
 
     @cached_property
-    def call_search(self) -> CallSearch | None:
-        """A search for text that would be a call outside of reasoning, or None."""
-        watched = [marker for marker in self._calls if marker not in self._ends_before]
-        return CallSearch(watched) if watched else None
-
-    @cached_property
     def find_start(self) -> Callable[[str], object]:
         """Finds a character with which an end of the reasoning may begin."""
-        return _any_of(self._firsts)
-
-    @cached_property
-    def find_start_or_call(self) -> Callable[[str], object]:
-        """Finds a character with which an end of the reasoning, or a call, may begin."""
-        return self.find_start if self.call_search is None else _any_of(self._firsts | self.call_search.firsts)
+        return re.compile("[" + re.escape("".join(sorted(self._firsts))) + "]").search
 
     def ends_in_call_marker(self, text: str, at: int) -> bool:
         """Return whether the text ends inside the marker of a call that begins at `at`, but after its complete tag.
@@ -198,28 +184,6 @@ class ReasoningEnd:
         """
         possible = self.run.find(text, at, False)
         return isinstance(possible, Group) and possible.cut(text, at) is not None
-
-
-class CallSearch:
-    """A search for text that would be a call outside of reasoning. The text may arrive in pieces."""
-
-    def __init__(self, markers: Sequence[Marker]) -> None:
-        complete = "|".join(marker.search_pattern() for marker in markers)
-        lines = [marker for marker in markers if marker.where == "line_start"]
-        begun = [marker.begun_pattern() for marker in markers if marker not in lines]
-        begun += [f"{_INDENT}(?:{marker.begun_pattern()})" for marker in lines]
-        self.firsts = {marker.first for marker in markers}
-        """The characters with which such text, or the white space before it, may begin."""
-        begins = "[" + re.escape("".join(sorted(self.firsts))) + "]"
-        if lines:
-            begun.append(_INDENT)
-            self.firsts.add("\n")
-        self.search = re.compile(f"(?={begins}|^)(?:({complete})|(?:{'|'.join(begun)})\\Z)", re.MULTILINE).search
-        self.complete = re.compile(complete, re.MULTILINE).search
-
-
-def _any_of(characters: set[str]) -> Callable[[str], object]:
-    return re.compile("[" + re.escape("".join(sorted(characters))) + "]").search
 
 
 class ReasoningText:
@@ -237,17 +201,17 @@ class ReasoningText:
         self._keep_markup = keep_markup
         self.pending = ""  # text that may still become an end of the reasoning
         self._last = ""  # the last character that was shown
-        self._call_search = closing.call_search  # the search for calls; None after it has found one
-        self._call_candidate = "\n"  # the last shown character, and after it text that may still become a call
         self._opened = opened  # whether the next line feed belongs to the opening tag
         self._opening = closing.opening  # an opening tag that the model may repeat now; it is then hidden
-        skims = self._call_search is None and not opened and self._opening is None
-        self.find_change: Callable[[str], object] = closing.find_start if skims else always
+
+    @property
+    def find_change(self) -> Callable[[str], object]:
         """A search that returns None for text that `skim` may show."""
+        return always if self._opened or self._opening or self._call_run else self._closing.find_start
 
     def skim(self, text: str) -> list[UIEvent]:
         """Fast path for `read`: show text that holds no part of an end or of a call."""
-        self._last = self._call_candidate = text[-1]
+        self._last = text[-1]
         return [Reasoning(text)]
 
     def lose(self) -> None:
@@ -268,18 +232,14 @@ class ReasoningText:
             verdict = run.read(delta, ended)
             if verdict is None:
                 return None
-            self._call_run, self.find_change = None, self._find_change_after_run
+            self._call_run = None
             if verdict is RunVerdict.CALLS:
                 return run.text + run.rest
             self._rehearsed = True
             text = run.text.removesuffix("\n")  # the line feed may belong to the closing tag
-            self._show(text)
+            if text:
+                self._output.events += self.skim(text)
             delta = run.text[len(text) :] + run.rest
-
-    def _show(self, text: str) -> None:
-        seen = self._find_call(self._call_search, self._call_candidate + text) if self._call_search is not None else ""
-        self._output.events += self.skim(text)
-        self._call_candidate = seen
 
     def _read(self, delta: str, ended: bool) -> str | None:
         """Read text up to an end of the reasoning. Returns the text after a closing tag, or from any other end on.
@@ -293,13 +253,11 @@ class ReasoningText:
                 self.pending = text
                 return None
             self._opening, self._opened = None, tag_end is not False
-            self.find_change = self._closing.find_start if self._call_search is None and not tag_end else always
             if tag_end and self._keep_markup:
                 self._output.add(Markup, text[:tag_end])
             text = text[tag_end or 0 :]
         if self._opened and text:
             self._opened = False
-            self.find_change = self._closing.find_start if self._call_search is None else always
             if text[0] == "\n":
                 text = text[1:]
                 if self._keep_markup:
@@ -310,48 +268,27 @@ class ReasoningText:
         if found and found.lastindex:
             rest = text[found.end() - len(last) :]
             if found.lastindex == 3:
+                begin = _indent(text, begin).end()
+                rest = text[begin:]
                 self._call_run = CallRun(self._closing, self._output, self._declared)
         elif not ended:
             pending = text[begin:]
         elif found and self._closing.ends_in_call_marker(text, begin):  # the message ends inside a call
+            begin = _indent(text, begin).end()
             rest = text[begin:]
         shown = text[:begin] if rest is not None or pending else text
         if shown:
-            self._show(shown)
-        if self._call_run is not None:
-            self._find_change_after_run, self.find_change = self.find_change, always
-        if found and found[1]:
-            if found[1][0] == "\n":
-                self._call_candidate += "\n"  # the hidden line feed ends a line, after which a call may begin
-            if self._keep_markup:
-                self._output.add(Markup, found[1])
+            self._output.events += self.skim(shown)
+        if found and found[1] and self._keep_markup:
+            self._output.add(Markup, found[1])
         self.pending = pending
         return rest
 
     def close(self) -> None:
         """End the reasoning. If it holds a call, add a warning."""
-        search, holds_call = self._call_search, self._closing.call_search is not None
-        if search is not None:  # no call was found, but the last text may hold a complete marker of a call
-            holds_call = search.complete(self._call_candidate, 1) is not None
-        if holds_call or self._rehearsed:
+        if self._rehearsed:
             message = "the reasoning contains text that would be a call outside of it"
             self._output.add(Warning, Code.CALL_IN_REASONING, message)
-
-    def _find_call(self, search: CallSearch, text: str) -> str:
-        """Search for a call after the first character of `text`.
-
-        Returns the text that may still become a call, and the character before it.
-        """
-        found = search.search(text, 1)
-        begin = found.start() if found else len(text)
-        if found is None:
-            self.find_change = self._closing.find_start_or_call
-        elif found.lastindex is None:
-            self.find_change = always
-        else:
-            self.find_change = self._closing.find_start
-            self._call_search = None
-        return text[begin - 1 :]
 
 
 class CallRun:
@@ -425,6 +362,9 @@ class CallRun:
                 return None if found and not (ended or found.lastindex) else RunVerdict.REASONING
             meaning, end = mark
             self._take(text[:end])
+            if meaning is None:
+                self.rest = text[end:]
+                return RunVerdict.REASONING
             if isinstance(meaning, Opener):
                 self._before, self._tag = "", None
                 self._span = Span(text[:end], None, self._output, self._declared, bool)

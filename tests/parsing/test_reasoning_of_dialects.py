@@ -92,6 +92,9 @@ def test_a_call_at_the_end_of_a_message_ends_reasoning(dialect: str) -> None:
     assert [thought(f"I will.{line}"), f] == read(f"I will.{line}{text}", in_reasoning=True, **options)
     assert [thought("a"), f] == read(f"<think>a</think>{text}", **options)
     assert [f] == read(f"<think>{text}", **options)
+    if any(marker.where == "line_start" for marker in MARKERS[dialect]):  # the call may be indented
+        assert [thought("I will.\n\t "), f] == read(f"<think>I will.\n\t {text}", **options)
+        assert [thought(f"I will.\n\t {text}b"), ALIKE] == read(f"<think>I will.\n\t {text}b", **options)
     if line:
         assert [thought(f"I will.{text}")] == [
             each for each in read(f"<think>I will.{text}", **options) if each != ALIKE
@@ -103,6 +106,8 @@ def test_each_dialect_decides_if_its_calls_end_reasoning() -> None:
     text = f"<think>{WRITTEN['hash_marker']}{WRITTEN['kimi_k2']}"
 
     assert [thought(WRITTEN["hash_marker"]), ALIKE, f] == read_anew(text, dialects=dialects)
+    cut = f"<think>{WRITTEN['kimi_k2']}{WRITTEN['hash_marker'][:6]}"
+    assert [thought(cut.removeprefix("<think>")), ALIKE] == read_anew(cut, dialects=dialects)
 
 
 def read_anew(text: str, **options: Any) -> list[Brief]:

@@ -16,7 +16,7 @@ from streamtools.limits import DEFAULT_LIMITS
 from streamtools.parsing.dialects import DIALECTS
 from streamtools.testing.laws import LIMITS, MALFORMED, FeedStep, InputSection, Kind, sections, steps
 from tests.families import MARKERS, TEMPLATE_TAGS
-from tests.families.base import SPACE_AT_START, Marker, Part, Tag
+from tests.families.base import BLANKS, SPACE_AT_START, Marker, Part, Tag
 from tests.support.reference import TAGS, Place, begins_with, is_whole, may_become, place_after
 from tests.support.variants import KNOWN
 
@@ -139,6 +139,7 @@ def _may_follow(context: Context, pending: str, options: dict[str, Any]) -> bool
         ends += [(f"\n{each}",) for each in context.ends if isinstance(each, str)]
         markers = [each for each in context.ends if isinstance(each, Marker)]
         ends += [("\n" * count, *each.parts) for each in markers for count in range(1, each.line_feeds + 1)]
+        ends += [("\n", BLANKS, *each.parts) for each in markers if each.where == "line_start"]
         if any(may_become(pending, parts) for parts in ends):
             return True
         if not any(isinstance(each, str) and pending.removeprefix("\n").startswith(each) for each in context.ends):
