@@ -128,6 +128,19 @@ def test_a_call_with_an_unclosed_value_ends_at_its_last_tag(form: Form) -> None:
         assert [cut] == read(f"{open_call}{end}\n{tag[:-1]}", **options), end
 
 
+@EVERY
+def test_no_value_takes_its_closing_tag_and_a_tag_that_fits_nothing(form: Form) -> None:
+    """Either the value or the tags after it are wrong, so a call with such a value never runs. Models do both."""
+    after = [form.close_call, "</function_invocation>", form.close_call + "</function_invocation>"]
+    for stray in [*after, *(f"\n{tag}" for tag in after), form.end + form.close_call]:
+        for end in (form.end + form.close_call + form.wraps, form.close_call):
+            for rest in ("", " then", form.end_of_turn):
+                text = form.begin + "x" + form.close + stray + end + rest
+                events = read(text, dialects=[form.dialect], tools=TOOLS)
+                calls = [each for each in events if each[0] == "call"]
+                assert calls in ([], [call("f", a="x")]), (text, events)
+
+
 def test_seed_values_keep_line_feeds() -> None:
     """A line feed after a value belongs to the tags only if one precedes the value."""
     begin, end = "<seed:tool_call><function=f><parameter=a>", "</parameter></function></seed:tool_call>"

@@ -6,8 +6,9 @@ that fits no nested element ends the value if the text after it continues the ca
 the closing tags of the outer elements in their order. Any other closing tag is part of the value.
 
 Two readings are possible if the nested tags do not balance. The text after the closing tags then decides: a closing tag
-belongs to the value, and any other text does not. If that does not decide, the call is an error. So no call runs with
-an argument that may be incomplete.
+belongs to the value, and any other text does not. If that does not decide, the call is an error. It is also an error
+if a value contains its own closing tag, and a closing tag after it is missing. So no call runs with an argument that
+may be incomplete.
 """
 
 from __future__ import annotations
@@ -147,12 +148,13 @@ class NestedText:
                 unconfirmed = reader.place
             elif level < value:
                 reader.unread(tag)
-                certain = value - level <= self._missing and not nested and (level == value - 1 or not closed)
-                return CallEnd.UNCLOSED if certain else CallEnd.BROKEN
+                certain = value - level <= self._missing and not (nested or unconfirmed)
+                return CallEnd.UNCLOSED if certain and (level == value - 1 or not closed) else CallEnd.BROKEN
             elif level in nested and (self._heads or bare or min(nested) < value):
                 return CallEnd.BROKEN
             else:
-                return CallEnd.CLOSED
+                in_order = level - run[-1] < len(run)  # no closing tag is missing between two others
+                return CallEnd.CLOSED if in_order or not unconfirmed else CallEnd.BROKEN
             take(tag)
         if unconfirmed and reader.stores:
             # The text after a closing tag is probably the rest of the answer. An incomplete tag at its end is not.
