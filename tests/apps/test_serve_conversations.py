@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import anyio
 import pytest
 
-from streamtools.apps.web import Answerer, PageAnswer
-from streamtools.apps.web.app import Conversations
+from streamtools.apps.web import Answerer, PageAnswer, app
+from streamtools.apps.web.app import Conversation, Conversations
 from streamtools.conversation import Ask, ScriptedModel, chat
-from streamtools.errors import TooManyRuns
 from streamtools.history import Message, User
 from streamtools.sources import Source
-from tests.support.answering import browser, calling, opened, saying
+from tests.support.answering import calling, opened, saying
 from tests.support.loopback import Loopback
 
 pytestmark = pytest.mark.anyio
@@ -84,7 +84,6 @@ async def test_a_suggestion_is_sent_by_its_name() -> None:
 
 
 async def test_a_conversation_has_one_answer_at_a_time() -> None:
-    """Other conversations are independent."""
     go = anyio.Event()
     async with opened(saying("Wait", go, "."), saying("Other.")) as page:
         run = await page.ask("One?")
@@ -219,48 +218,18 @@ async def test_a_denial_is_sent_to_the_model_with_its_reason() -> None:
         assert "too much" in str(page.provider.bodies[1]["messages"])
 
 
-async def test_a_conversation_is_deleted() -> None:
-    """Only its browser can delete it. Its run is stopped."""
-    answer = saying("Wait", hold=True)
-    async with opened(answer) as page:
-        run = await page.ask("One?")
-        await page.until(run, "Wait")
-        path = f"/conversation/{(await page.state())['conversation']}/delete"
-        async with browser(page.server) as other:
-            strange = await other.post(path, json={})
-        deleted = await page.post(path)
-        with anyio.fail_after(10):
-            await answer.disconnected.wait()
-        gone = await page.client.get(f"/runs/{run}/events")
-        again = await page.post(path)
-
-        known = await page.state()
-        assert ([], [], None) == (known["turns"], known["conversations"], known["conversation"])
-    assert [404, 200, 404, 404] == [each.status_code for each in (strange, deleted, gone, again)]
-
-
-async def test_a_browser_has_several_conversations() -> None:
-    """The last used conversation is the first in the list."""
-    go = anyio.Event()
-    async with opened(saying("Wait", go, "."), saying("Two."), saying("Three.")) as page:
+async def test_a_replaced_first_question_begins_a_conversation() -> None:
+    """The page sends this after "New conversation"."""
+    async with opened(saying("One."), saying("Two."), saying("Three.")) as page:
         first = await page.ask("One?")
-        await page.until(first, "Wait")
-        (one,) = (await page.state())["conversations"]
-        asked = (await page.post("/runs", {"question": "Two?", "conversation": None})).json()
-        await page.events(asked["run"])
-        known = await page.state()
-        assert [(asked["conversation"], "Two?", False), (one["id"], "One?", True)] == [
-            (each["id"], each["title"], each["running"]) for each in known["conversations"]
-        ]
-        assert [asked["run"]] == [each["run"] for each in known["turns"]]
-        go.set()
         await page.events(first)
-        shown = (await page.client.get("/conversation", params={"of": one["id"]})).json()
-        assert ([first], one["id"]) == ([each["run"] for each in shown["turns"]], shown["conversation"])
-        assert one["id"] == (await page.state())["conversation"]
-        third = await page.post("/runs", {"question": "Three?", "conversation": asked["conversation"]})
-        await page.events(third.json()["run"])
-        assert ["Two?", "Two.", "Three?"] == [each["content"] for each in page.provider.bodies[2]["messages"]]
+        await page.events(await page.ask("Two?"))
+        again = await page.post("/runs", {"question": "Three?", "replace": first})
+        await page.events(again.json()["run"])
+        known = await page.state()
+
+        assert ["Three?"] == [each["content"] for each in page.provider.bodies[2]["messages"]]
+    assert [{"run": again.json()["run"], "question": "Three?"}] == known["turns"]
 
 
 async def test_the_number_of_running_answers_is_limited() -> None:
@@ -272,59 +241,69 @@ async def test_the_number_of_running_answers_is_limited() -> None:
     assert 503 == refused.status_code
 
 
-async def test_the_least_recently_used_conversation_is_deleted_if_there_is_no_room() -> None:
-    now = 0.0
-    conversations = Conversations(limit=2, max_age=10, clock=lambda: now)
-    first, second = conversations.create("ann"), conversations.create("ann")
-    conversations.touch(first)
-    assert ([first, second], []) == (conversations.of("ann"), conversations.of("bob"))
-    third = conversations.create("bob")
-    assert ([first], [third], 2) == (conversations.of("ann"), conversations.of("bob"), len(conversations))
-    now = 9.0
-    conversations.touch(third)
-    now = 11.0
-    assert ([], [third]) == (conversations.of("ann"), conversations.of("bob"))
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time in seconds, which a test sets."""
+    now = [0.0]
+    monkeypatch.setattr(app, "time", SimpleNamespace(time=lambda: now[0]))
+    return now
 
 
-async def test_a_busy_conversation_is_not_deleted() -> None:
-    now = 0.0
-    conversations = Conversations(limit=2, max_age=10, clock=lambda: now)
-    busy, idle = conversations.create("ann"), conversations.create("bob")
+def stored(conversations: Conversations, count: int) -> list[Conversation]:
+    """Store new conversations, and return them."""
+    new = [Conversation() for _ in range(count)]
+    for conversation in new:
+        conversations.store(conversation)
+    return new
+
+
+async def test_a_conversation_is_deleted_some_time_after_its_last_use(
+    monkeypatch: pytest.MonkeyPatch, clock: list[float]
+) -> None:
+    monkeypatch.setattr(app, "MAX_AGE_S", 10)
+    conversations = Conversations()
+    used, busy, idle = stored(conversations, 3)
     busy.is_starting = True
-    newest = conversations.create("eve")
-    assert idle not in conversations
-    newest.is_starting = True
-    with pytest.raises(TooManyRuns):
-        conversations.create("bob")
-    now = 11.0
-    assert [busy] == conversations.of("ann")
+    clock[0] = 9.0
+    assert used is conversations.find(used.cookie)
+    clock[0] = 18.0
+    assert idle is not conversations.find(idle.cookie)
+    assert [used, busy] == [conversations.find(each.cookie) for each in (used, busy)]
+    clock[0] = 28.0
+    busy.is_starting = False
+    assert all(each is not conversations.find(each.cookie) for each in (used, busy, idle))
 
 
-async def test_a_deleted_conversation_deletes_its_runs() -> None:
-    """If all conversations are busy, a new one is refused."""
-    conversations = Conversations(limit=2)
-    async with opened(*(saying("Yes.") for _ in range(3)), conversations=conversations) as page:
-        for _ in range(3):
-            async with browser(page.server) as client:
-                assert 201 == (await client.post("/runs", json={"question": "Hi"})).status_code
-            for _, conversation in conversations._by_id.values():
-                await conversation.turns[-1].run.wait()
-        assert conversations.runs is not None
-        assert 2 == len(conversations) == len(conversations.runs._kept)
-        for _, conversation in conversations._by_id.values():
-            conversation.is_starting = True
-        refused = await page.post("/runs", {"question": "Hi"})
-
-    assert (503, True) == (refused.status_code, "Ask again" in refused.json()["error"])
+async def test_the_least_recently_used_conversation_is_deleted_if_there_is_no_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A busy conversation is not deleted."""
+    monkeypatch.setattr(app, "MAX_CONVERSATIONS", 3)
+    conversations = Conversations()
+    busy, used, idle = stored(conversations, 3)
+    busy.is_starting = True
+    conversations.find(used.cookie)
+    (newest,) = stored(conversations, 1)
+    assert [busy, used, newest] == [conversations.find(each.cookie) for each in (busy, used, newest)]
+    assert idle is not conversations.find(idle.cookie)
 
 
-async def test_the_number_of_turns_is_limited() -> None:
-    """Removed turns are counted."""
-    conversations = Conversations(max_turns=1)
-    async with opened(saying("Yes."), conversations=conversations) as page:
-        await page.events(await page.ask("One?"))
-        run = await page.ask("Two?")
-        await page.events(run)
+async def test_an_unknown_cookie_is_not_stored() -> None:
+    """A cookie may be forged, so the browser gets a new cookie."""
+    conversations = Conversations()
+    found = [conversations.find(cookie) for cookie in ("", "forged", "forged")]
+    assert 3 == len({each.cookie for each in found} - {"", "forged"})
+    assert all(each is not conversations.find(each.cookie) for each in found)
+
+
+async def test_the_number_of_turns_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first turns are removed."""
+    monkeypatch.setattr(app, "MAX_TURNS", 2)
+    async with opened(*(saying("Yes.") for _ in range(3))) as page:
+        runs = []
+        for question in ("One?", "Two?", "Three?"):
+            runs.append(await page.ask(question))
+            await page.events(runs[-1])
         known = await page.state()
 
-    assert (1, [{"run": run, "question": "Two?"}]) == (known["dropped"], known["turns"])
+    assert runs[1:] == [turn["run"] for turn in known["turns"]]

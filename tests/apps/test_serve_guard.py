@@ -5,16 +5,13 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import AsyncIterator, Sequence
-from typing import Any
+from collections.abc import AsyncIterator
 
 import pytest
 
-from streamtools.apps.web import PageAnswer
-from streamtools.apps.web.app import MAX_BODY, Conversations, make_documents
-from streamtools.history import Message
-from tests.support.answering import ProviderAnswerer, browser, opened, saying
-from tests.support.provider import Provider
+from streamtools.apps.web import app
+from streamtools.apps.web.app import MAX_BODY, make_documents
+from tests.support.answering import browser, opened, saying
 
 pytestmark = pytest.mark.anyio
 
@@ -101,7 +98,7 @@ async def test_an_unknown_host_name_is_refused(host: str, status: int) -> None:
         ({"content-type": "Application/JSON; charset=utf-8"}, 201),
     ],
 )
-@pytest.mark.parametrize("path", ["/runs", "/conversation/none/delete", "/runs/none/stop", "/runs/none/calls/call"])
+@pytest.mark.parametrize("path", ["/runs", "/runs/none/stop", "/runs/none/calls/call"])
 async def test_a_post_request_needs_the_origin_and_type_of_the_page(
     path: str, headers: dict[str, str], status: int
 ) -> None:
@@ -152,37 +149,19 @@ async def test_a_call_id_may_contain_a_slash() -> None:
     assert (409, "call 'a/b' does not wait for a decision") == (decided.status_code, decided.json()["error"])
 
 
-async def test_a_conversation_without_a_run_is_deleted() -> None:
-    """Other conversations of the browser stay."""
-    conversations = Conversations()
-    async with opened(saying(hold=True), conversations=conversations, max_running=1) as page:
+async def test_a_refused_question_stores_no_conversation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Conversations of other browsers stay."""
+    monkeypatch.setattr(app, "MAX_CONVERSATIONS", 1)
+    async with opened(saying(hold=True), max_running=1) as page:
         run = await page.ask("Hi")
         async with browser(page.server) as other:
             refused = [await other.post("/runs", json={"question": "Hi"}) for _ in range(3)]
-        assert 1 == len(conversations)
         await page.post(f"/runs/{run}/stop")
+        known = await page.state()
 
     assert [503, 503, 503] == [each.status_code for each in refused]
-
-
-async def test_a_run_of_a_deleted_conversation_is_stopped() -> None:
-    """The conversation is deleted while its run starts."""
-    conversations = Conversations()
-
-    class Ending(ProviderAnswerer):
-        def answer(self, question: str, history: Sequence[Message], **options: Any) -> PageAnswer:
-            (kept,) = conversations._by_id.values()
-            conversations.delete(kept[1])
-            return super().answer(question, history, **options)
-
-    async with (
-        Provider(saying(hold=True)) as provider,
-        opened(answerer=Ending(provider), conversations=conversations) as page,
-    ):
-        response = await page.post("/runs", {"question": "Hi"})
-
-    assert 409 == response.status_code
-    assert "set-cookie" not in response.headers
+    assert all("Ask again" in each.json()["error"] and "set-cookie" not in each.headers for each in refused)
+    assert [run] == [turn["run"] for turn in known["turns"]]
 
 
 async def test_unknown_paths_and_methods_are_refused_in_json() -> None:

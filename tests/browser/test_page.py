@@ -7,6 +7,7 @@ import re
 import anyio
 import pytest
 
+from streamtools.apps.web import app
 from tests.browser.conftest import Browsing
 from tests.browser.looking import answers, ask, ended, expect, text_of
 from tests.support.answering import calling, delta, saying
@@ -113,39 +114,76 @@ async def test_two_tabs_show_one_conversation(browsing: Browsing) -> None:
     await expect(page.locator(".answer").nth(1)).to_contain_text("Wait")
     await page.locator("#stop").click()
     await ended(other, 2)
-    await other.locator("#begin").click()
-    await expect(other.locator(".turn")).to_have_count(0)
-    await expect(other.locator("#empty")).to_be_visible()
-    await expect(page.locator(".turn")).to_have_count(2)
-    await other.locator("#browse").click()
-    await other.get_by_role("button", name="Delete “Hi”").click()
-    await other.get_by_role("button", name="Really delete “Hi”?").click()
-    await expect(page.locator(".turn")).to_have_count(0)
-    await expect(page.locator("#empty")).to_be_visible()
 
 
-async def test_the_list_switches_between_conversations(browsing: Browsing) -> None:
-    """This works during an answer, and a reloaded page shows the same conversation."""
-    go = anyio.Event()
-    page = await browsing.open(saying("One, ", go, "two."), saying("Second."))
+async def test_a_new_conversation_replaces_the_old_one(browsing: Browsing) -> None:
+    """It begins with the next question. Until then, other tabs and a reloaded page show the old conversation."""
+    answer = saying("One, ", hold=True)
+    page = await browsing.open(answer, saying("Second."), saying("Third."))
+    other = await browsing.tab()
     await ask(page, "First?")
     await expect(page.locator(".answer")).to_contain_text("One,")
+    await page.locator("#question").fill("And then?")
+    await page.locator("#question").press("Enter")
+    await page.locator("#begin").click()
+    await expect(page.locator(".turn")).to_have_count(0)
+    await expect(page.locator("#empty")).to_be_visible()
+    with anyio.fail_after(20):
+        await answer.disconnected.wait()
+    await ended(other)
+    assert ["One,"] == await answers(other)
+    await page.reload()
+    await ended(page)
     await page.locator("#begin").click()
     await expect(page.locator(".turn")).to_have_count(0)
     await ask(page, "Another?")
     await ended(page)
-    await page.locator("#browse").click()
-    await expect(page.locator("#kept .title")).to_have_text(["Another?", re.compile("Being answered: First[?]")])
-    await page.locator("#kept .title").nth(1).click()
-    await expect(page.locator(".answer")).to_contain_text("One,")
+    assert ["Second."] == await answers(page)
+    await expect(other.locator(".question")).to_have_text(["Another?"])
+    await ask(page, "More?")
+    await ended(page, 2)
     await page.reload()
-    await expect(page.locator(".answer")).to_contain_text("One,")
-    await expect(page.locator("#kept [aria-current]")).to_contain_text("First?")
-    go.set()
+    await ended(page, 2)
+    assert ["Second.", "Third."] == await answers(page)
+    assert ["Another?"] == [each["content"] for each in browsing.provider.bodies[1]["messages"]]
+    assert 3 == len(browsing.provider.bodies[2]["messages"])
+
+
+async def test_a_new_conversation_waits_for_an_answer_in_another_tab(browsing: Browsing) -> None:
+    """The page then shows the old conversation again, and keeps the question."""
+    page = await browsing.open(saying("One."), saying("Wait", hold=True))
+    other = await browsing.tab()
+    await ask(page, "First?")
     await ended(page)
-    assert ["One, two."] == await answers(page)
-    await page.go_back()
-    await expect(page.locator(".answer")).to_contain_text("Second.")
+    await ended(other)
+    await page.locator("#begin").click()
+    await expect(page.locator(".turn")).to_have_count(0)
+    await ask(other, "Second?")
+    await expect(other.locator(".answer").nth(1)).to_contain_text("Wait")
+    await expect(page.locator(".turn")).to_have_count(0)
+    await ask(page, "Third?")
+    await expect(page.locator("#banner")).to_contain_text("still being answered")
+    await expect(page.locator(".answer").nth(1)).to_contain_text("Wait")
+    await expect(page.locator("#question")).to_have_value("Third?")
+    browsing.faults[:] = [each for each in browsing.faults if "409" not in each]
+
+
+async def test_a_long_conversation_stays_on_the_page(browsing: Browsing, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server removes its first turns. A replaced turn is removed from the page."""
+    monkeypatch.setattr(app, "MAX_TURNS", 2)
+    page = await browsing.open(*(saying(text) for text in ("One.", "Two.", "Three.", "Four.")))
+    other = await browsing.tab()
+    for count, question in enumerate(("1?", "2?", "3?"), 1):
+        await ask(page, question)
+        await ended(page, count)
+    await ended(other, 3)
+    assert ["One.", "Two.", "Three."] == await answers(page) == await answers(other)
+    await page.get_by_role("button", name="Ask again").nth(2).click()
+    await expect(page.locator(".answer").nth(2)).to_contain_text("Four.")
+    await expect(other.locator(".answer").nth(1)).to_contain_text("Four.")
+    await page.reload()
+    await ended(page, 2)
+    assert ["Two.", "Four."] == await answers(page)
 
 
 async def test_a_call_is_denied_also_after_a_reload(browsing: Browsing) -> None:
@@ -215,7 +253,6 @@ async def test_the_keyboard_reaches_everything(browsing: Browsing) -> None:
     page = await browsing.open(
         saying("```py\n1\n```\n\n[link](https://a.example)\n\n", calling("pay", to="Ann", amount=5)), saying("Done.")
     )
-    await page.locator("#browse").click()
     await ask(page, "Pay.")
     await page.get_by_role("button", name="Approve").focus()
     await page.evaluate(
@@ -225,7 +262,7 @@ async def test_the_keyboard_reaches_everything(browsing: Browsing) -> None:
             document.addEventListener("focusin", ({ target }) => missed.delete(target));
         }"""
     )
-    assert await page.evaluate("missed.size") > 12
+    assert await page.evaluate("missed.size") > 10
     for _ in range(await page.evaluate("missed.size + 12")):  # includes regions that scroll
         await page.keyboard.press("Tab")
     assert [] == await page.evaluate("[...missed].map((each) => each.outerHTML)")

@@ -4,21 +4,17 @@
     GET  /debugger?of=              the debugger; `of` is the name of a recording or the id of a run
     GET  /dissection?of=            the data for the debugger; `exchange` is a number, `cut` sets the chunk boundaries
     GET  /recording?of=             the recording file
-    GET  /conversation?of=          the list of conversations, and the turns of the conversation with the id `of`;
-                                    without `of`, the turns of the last used conversation
-    POST /conversation/{id}/delete  delete a conversation and stop its answer
+    GET  /conversation              the answerer, and the turns of the conversation
     POST /runs                      start a run with {"question": "…"} or {"suggestion": "name"}. "replace" is the id
-                                    of the run whose turn is replaced, together with all later turns. "conversation" is
-                                    the id of a conversation, or null for a new one. Without it, the last used
-                                    conversation continues.
+                                    of the run whose turn is replaced, together with all later turns.
     GET  /runs/{id}/events          the events of a run after the position `?after=` or `Last-Event-ID`
     POST /runs/{id}/stop            stop a run, and wait until its source is closed
     POST /runs/{id}/calls/{call}    decide about a call: {"approve": true, "shown": event},
                                     {"approve": false, "reason": "…"}, {"result": value} or {"error": "…"}
 
-A cookie connects a browser with its conversations. The cookie is HttpOnly and SameSite=Strict. The digest of the cookie
-is the `owner` of the conversations. An answer is a run, whose events are in the event log. A conversation holds its
-runs in order. It builds the history for the next request from their results.
+A browser has one conversation, to which a cookie connects it. The cookie is HttpOnly and SameSite=Strict, and is the
+`owner` of the runs. An answer is a run, whose events are in the event log. A conversation holds its runs in order. It
+builds the history for the next request from their results.
 
 Each HTML document is one response, which contains its styles and scripts. The styles and scripts are files in the
 folders `static`, `vendor` and `client`. The Content-Security-Policy lists their digests. So the browser runs no script
@@ -31,11 +27,10 @@ from __future__ import annotations
 import re
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache, partial
-from hashlib import sha256
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
@@ -52,7 +47,6 @@ from starlette.types import ASGIApp
 from streamtools import errors
 from streamtools.apps.web.dissection import TooManySteps, dissect
 from streamtools.conversation.chat_stream import Chat
-from streamtools.errors import TooManyRuns
 from streamtools.events import ApprovalRequested, read_ui_event
 from streamtools.history import Assistant, Message, User
 from streamtools.history.pairing import pair_results
@@ -77,7 +71,7 @@ _SHARED_SCRIPTS = (
     "vendor/highlight.min.js",
     *_static_scripts("words", "dom", "code", "markdown", "cards", "turn_view"),
 )
-_PAGE_SCRIPTS = (*_SHARED_SCRIPTS, *_static_scripts("inspector", "server", "page", "conversations", "answer_actions"))
+_PAGE_SCRIPTS = (*_SHARED_SCRIPTS, *_static_scripts("inspector", "server", "page", "answer_actions"))
 _DEBUGGER_SCRIPTS = (*_SHARED_SCRIPTS, *_static_scripts("server", "debugger"))
 _PAGE_STYLES = ("static/page.css",)
 _DEBUGGER_STYLES = (*_PAGE_STYLES, "static/debugger.css")
@@ -146,7 +140,7 @@ MAX_TURNS = 200
 """The maximum number of questions in a conversation. Older questions are removed."""
 
 MAX_CONVERSATIONS = 200
-"""The maximum number of conversations of all browsers together."""
+"""The number of conversations above which idle ones are deleted."""
 
 MAX_AGE_S = 12 * 3600.0
 """The number of seconds for which a conversation is kept after its last use."""
@@ -198,32 +192,20 @@ class ConversationTurn(NamedTuple):
     recording: Path | None
 
 
+@dataclass(eq=False)
 class Conversation:
-    """The turns of one conversation, at most `max_turns`. `dropped` is the number of removed turns."""
+    """The last turns of one conversation, at most `MAX_TURNS`."""
 
-    def __init__(self, owner: str, max_turns: int = MAX_TURNS) -> None:
-        self.owner = owner
-        self.id = secrets.token_urlsafe(12)
-        self.turns: list[ConversationTurn] = []
-        self.dropped = 0
-        self.is_starting = False
-        """True after a question was accepted, until its run has started."""
-        self._max_turns = max_turns
-
-    @property
-    def open_run(self) -> Run | None:
-        """The last run. None if there is no run, or if the last run has closed its source and stopped its tools."""
-        last = self.turns[-1].run if self.turns else None
-        return last if last is not None and not last.ended else None
-
-    @property
-    def is_answering(self) -> bool:
-        """True while the last run has not sent `done`. After `done`, a run may still be closing its source."""
-        return self.open_run is not None and self.open_run.result.reason is None
+    cookie: str = field(default_factory=lambda: secrets.token_urlsafe(24))
+    turns: list[ConversationTurn] = field(default_factory=list)
+    last_use: float = 0.0
+    is_starting: bool = False
+    """True after a question was accepted, until its run has started."""
 
     @property
     def is_busy(self) -> bool:
-        return self.is_starting or self.open_run is not None
+        """True until the last run has sent `done`. After `done`, a run may still be closing its source."""
+        return self.is_starting or any(turn.run.result.reason is None for turn in self.turns[-1:])
 
     def position(self, run_id: str | None) -> int:
         """Return the index of the turn with this run. For None, return the number of turns.
@@ -245,76 +227,34 @@ class Conversation:
     def add(self, turn: ConversationTurn, position: int) -> None:
         """Insert a turn at `position`. It replaces the turn at this position and all later turns."""
         self.turns[position:] = [turn]
-        if len(self.turns) > self._max_turns:
-            self.dropped += 1
-            del self.turns[0]
+        del self.turns[:-MAX_TURNS]
 
 
-@dataclass(kw_only=True, eq=False)
 class Conversations:
-    """All conversations, at most `limit`. If there is no room, a new one replaces the least recently used idle one.
+    """The conversation of each browser. The least recently used idle conversations are deleted."""
 
-    `max_age` is the number of seconds for which a conversation is kept after its last use. `clock` returns the time in
-    seconds.
-    """
+    def __init__(self) -> None:
+        self._by_cookie: dict[str, Conversation] = {}  # the least recently used conversation is the first
 
-    limit: int = MAX_CONVERSATIONS
-    max_age: float = MAX_AGE_S
-    max_turns: int = MAX_TURNS
-    clock: Callable[[], float] = time.time
-    runs: Runs | None = None
-    """The runs of the answers. None until the application has started."""
-    _by_id: dict[str, tuple[float, Conversation]] = field(default_factory=dict)  # id to time of last use; oldest first
+    def find(self, cookie: str) -> Conversation:
+        """Return the conversation of a browser.
 
-    def __len__(self) -> int:
-        return len(self._by_id)
+        For an unknown cookie, returns a new conversation, which has another cookie and is not stored.
+        """
+        for conversation in [*self._by_cookie.values()]:
+            is_old = time.time() - conversation.last_use >= MAX_AGE_S
+            if (is_old or len(self._by_cookie) > MAX_CONVERSATIONS) and not conversation.is_busy:
+                del self._by_cookie[conversation.cookie]
+        if cookie not in self._by_cookie:
+            return Conversation()
+        self.store(self._by_cookie[cookie])
+        return self._by_cookie[cookie]
 
-    def __contains__(self, conversation: Conversation) -> bool:
-        return conversation.id in self._by_id
-
-    def of(self, owner: str) -> list[Conversation]:
-        """Return the conversations of a browser. The most recently used conversation is the first."""
-        self._delete_expired()
-        return [conversation for _, conversation in reversed(self._by_id.values()) if conversation.owner == owner]
-
-    def touch(self, conversation: Conversation) -> None:
-        """Set the time of the last use of a conversation to now."""
-        self._by_id.pop(conversation.id, None)
-        self._by_id[conversation.id] = (self.clock(), conversation)
-
-    def create(self, owner: str) -> Conversation:
-        """Create a conversation for a browser. Raises TooManyRuns if there is no room and no conversation is idle."""
-        self._delete_expired()
-        if len(self._by_id) >= self.limit:
-            idle = (conversation for _, conversation in self._by_id.values() if not conversation.is_busy)
-            oldest = next(idle, None)
-            if oldest is None:
-                raise TooManyRuns("all conversations are being answered")
-            self.delete(oldest)
-        conversation = Conversation(owner, self.max_turns)
-        self.touch(conversation)
-        return conversation
-
-    def delete(self, conversation: Conversation) -> None:
-        """Delete a conversation and its runs. Cancel its open run."""
-        self._by_id.pop(conversation.id, None)
-        if conversation.open_run is not None:
-            conversation.open_run.cancel()
-        if self.runs is not None:
-            for turn in conversation.turns:
-                self.runs.forget_ended(turn.run.id, owner=conversation.owner)
-
-    def _delete_expired(self) -> None:
-        for last_use, conversation in list(self._by_id.values()):
-            if self.clock() - last_use < self.max_age:
-                break
-            if not conversation.is_busy:
-                self.delete(conversation)
-
-
-def owner_of(cookie: str) -> str:
-    """Return the `owner` of conversations for a cookie: its digest, or "" without a cookie."""
-    return sha256(cookie.encode("utf-8", "surrogatepass")).hexdigest() if cookie else ""
+    def store(self, conversation: Conversation) -> None:
+        """Store a conversation, and set the time of its last use."""
+        conversation.last_use = time.time()
+        self._by_cookie.pop(conversation.cookie, None)
+        self._by_cookie[conversation.cookie] = conversation
 
 
 # Requests.
@@ -329,14 +269,15 @@ _Body = TypeVar("_Body")
 _NUMBER = re.compile("[0-9]{1,9}")
 
 _ABANDONED_S = 900.0  # the time in seconds after which an answer without a reader is stopped
-_TITLE_LENGTH = 80
 _BUSY = "The last question is still being answered. Wait for the end of the answer, or stop it."
 _FULL = "Too many answers are being written. Ask again when one of them has ended."
-_RESPONSES: dict[type[Exception], tuple[int, str]] = {
-    errors.RunNotFound: (404, "this run does not exist"),
-    errors.TooManyRuns: (503, _FULL),
+_STATUSES: dict[type[Exception], int] = {
+    errors.RunNotFound: 404,
+    errors.DecisionRefused: 409,
+    errors.TooManyRuns: 503,
+    errors.ClosedError: 503,
 }
-"""Maps exceptions to the status and the message of the response."""
+"""Maps exceptions to the status of the response."""
 
 
 class QuestionBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -345,7 +286,6 @@ class QuestionBody(msgspec.Struct, forbid_unknown_fields=True):
     question: str | None = None
     suggestion: str | None = None
     replace: str | None = None
-    conversation: str | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class DecisionBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -359,35 +299,27 @@ class DecisionBody(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def make_app(
-    answerer: Answerer,
-    *,
-    cookie: str = "streamtools",
-    hosts: Collection[str] = (),
-    conversations: Conversations | None = None,
-    max_running: int = 32,
+    answerer: Answerer, *, cookie: str = "streamtools", hosts: Collection[str] = (), max_running: int = 32
 ) -> ASGIApp:
     """Create the ASGI application. `answerer` answers the questions of the users.
 
     `cookie` is the name of the cookie. Servers on different ports of one host need different names. `hosts` holds the
-    host names that requests may use in addition to `localhost` and IP addresses. `conversations` stores the
-    conversations; None creates a new store. At most `max_running` answers are written at the same time.
+    host names that requests may use in addition to `localhost` and IP addresses. At most `max_running` answers are
+    written at the same time.
     """
-    if conversations is None:
-        conversations = Conversations(limit=MAX_CONVERSATIONS + max_running)
-    page = _ChatPage(answerer, cookie, conversations, max_running)
+    page = _ChatPage(answerer, cookie, max_running)
     routes = [
         Route("/", page.document),
         Route("/debugger", page.debugger),
         Route("/dissection", page.dissection),
         Route("/recording", page.recording),
         Route("/conversation", page.conversation),
-        Route("/conversation/{id}/delete", page.delete, methods=["POST"]),
         Route("/runs", page.ask, methods=["POST"]),
         Route("/runs/{run}/events", page.events),
         Route("/runs/{run}/stop", page.stop, methods=["POST"]),
         Route("/runs/{run}/calls/{call:path}", page.decide, methods=["POST"]),
     ]
-    handlers = dict.fromkeys((HTTPException, *_RESPONSES), _error_response)
+    handlers = dict.fromkeys((HTTPException, *_STATUSES), _error_response)
     app = Starlette(routes=routes, lifespan=page.lifespan, exception_handlers=handlers)
     return Guard(app, hosts=hosts, policy=make_documents().policy, max_body=MAX_BODY)
 
@@ -395,10 +327,10 @@ def make_app(
 class _ChatPage:
     """Handles the requests of the page, and starts the runs of the answers."""
 
-    def __init__(self, answerer: Answerer, cookie: str, conversations: Conversations, max_running: int) -> None:
+    def __init__(self, answerer: Answerer, cookie: str, max_running: int) -> None:
         self._answerer = answerer
         self._cookie = cookie
-        self._conversations = conversations
+        self._conversations = Conversations()
         self._max_running = max_running
         self._server_id = secrets.token_urlsafe(8)  # a new id tells the page that the server was restarted
         self._runs: Runs
@@ -406,13 +338,11 @@ class _ChatPage:
 
     @asynccontextmanager
     async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
-        log = MemoryEventLog()  # `Conversations` limits its size by deleting runs
         async with AsyncExitStack() as stack:
             self._shutdown = await stack.enter_async_context(shutdown_signal())
             self._runs = await stack.enter_async_context(
-                Runs(log, max_running=self._max_running, keep=MAX_AGE_S, stop_when_abandoned=_ABANDONED_S)
+                Runs(MemoryEventLog(), max_running=self._max_running, keep=MAX_AGE_S, stop_when_abandoned=_ABANDONED_S)
             )
-            self._conversations.runs = self._runs
             yield
 
     async def document(self, request: Request) -> Response:
@@ -442,17 +372,14 @@ class _ChatPage:
         name = request.query_params.get("of") or next(iter(recordings), "")
         if name in recordings:
             return recordings[name]
-        path = self._find_turn(request, name).recording
+        turns = self._find_conversation(request).turns
+        path = next((turn.recording for turn in turns if turn.run.id == name), None)
         if path is None or not path.exists():
             raise HTTPException(404, "the server has no recording of this answer")
         return path
 
     async def conversation(self, request: Request) -> Response:
-        owned = self._conversations.of(self._owner(request))
-        conversation = _select(owned, request.query_params.get("of", msgspec.UNSET))
-        if conversation is not None:
-            self._conversations.touch(conversation)
-        answerer, turns = self._answerer, conversation.turns if conversation is not None else []
+        answerer = self._answerer
         return JSONResponse(
             {
                 "server": self._server_id,
@@ -462,57 +389,35 @@ class _ChatPage:
                 "tools": answerer.tools,
                 "records": answerer.has_recordings,
                 "suggestions": [suggestion._asdict() for suggestion in answerer.suggestions],
-                "conversations": [
-                    {"id": item.id, "title": item.turns[0].question[:_TITLE_LENGTH], "running": item.is_answering}
-                    for item in owned
-                    if item.turns
+                "turns": [
+                    {"run": turn.run.id, "question": turn.question} for turn in self._find_conversation(request).turns
                 ],
-                "conversation": conversation.id if conversation is not None and turns else None,
-                "dropped": conversation.dropped if conversation is not None else 0,
-                "turns": [{"run": turn.run.id, "question": turn.question} for turn in turns],
             }
         )
-
-    async def delete(self, request: Request) -> Response:
-        conversation = _select(self._conversations.of(self._owner(request)), request.path_params["id"])
-        if conversation is None:
-            raise HTTPException(404, "this conversation does not exist")
-        self._conversations.delete(conversation)
-        return JSONResponse({})
 
     async def ask(self, request: Request) -> Response:
         body = await _decode_body(request, QuestionBody)
         question = self._read_question(body)
-        owned = self._conversations.of(self._owner(request))
-        # A cookie without conversations may be forged, so the browser gets a new cookie.
-        cookie = request.cookies[self._cookie] if owned else secrets.token_urlsafe(24)
-        conversation = _select(owned, body.conversation) or self._conversations.create(owner_of(cookie))
-        if conversation.is_starting or conversation.is_answering:
+        conversation = self._find_conversation(request)
+        if conversation.is_busy:
             raise HTTPException(409, _BUSY)
         try:
             position = conversation.position(body.replace)
         except ValueError:
             raise HTTPException(409, "the question to replace is no longer in this conversation") from None
-        closing = conversation.open_run  # this run has sent `done`, and may still be closing its source
         conversation.is_starting = True
         try:
-            if closing is not None:
+            for turn in conversation.turns[-1:]:
                 with suppress(Exception):
-                    await closing.wait()
+                    await turn.run.wait()  # it has sent `done`, and may still be closing its source
             answer = self._answerer.answer(question, conversation.history(position), suggestion=body.suggestion)
-            run = await self._runs.start(answer.chat, owner=conversation.owner)
-        except (errors.TooManyRuns, errors.ClosedError):
-            if not conversation.turns:
-                self._conversations.delete(conversation)
-            raise HTTPException(503, _FULL) from None
+            run = await self._runs.start(answer.chat, owner=conversation.cookie)
         finally:
             conversation.is_starting = False
-        if conversation not in self._conversations:
-            run.cancel()
-            raise HTTPException(409, "the conversation was deleted in the meantime")
         conversation.add(ConversationTurn(question, run, answer.recording), position)
-        response = JSONResponse({"run": run.id, "question": question, "conversation": conversation.id}, 201)
-        response.set_cookie(self._cookie, cookie, httponly=True, samesite="strict")
+        self._conversations.store(conversation)
+        response = JSONResponse({"run": run.id, "question": question}, 201)
+        response.set_cookie(self._cookie, conversation.cookie, httponly=True, samesite="strict")
         return response
 
     def _read_question(self, body: QuestionBody) -> str:
@@ -525,11 +430,11 @@ class _ChatPage:
         return question
 
     async def events(self, request: Request) -> Response:
-        run = await self._find_run(request, request.path_params["run"])
+        run = await self._find_run(request)
         return event_stream_response(run, request=request, shutdown=self._shutdown)
 
     async def stop(self, request: Request) -> Response:
-        run = await self._find_run(request, request.path_params["run"])
+        run = await self._find_run(request)
         await run.stop()
         return JSONResponse({"reason": run.result.reason})
 
@@ -537,39 +442,24 @@ class _ChatPage:
         body = await _decode_body(request, DecisionBody)
         if [body.approve is None, body.result is msgspec.UNSET, body.error is None].count(False) != 1:
             raise HTTPException(400, "the body must have exactly one of approve, result and error")
-        run = await self._find_run(request, request.path_params["run"])
+        run = await self._find_run(request)
         call_id = request.path_params["call"]
-        try:
-            if body.approve is None:
-                await run.answer(call_id, None if body.result is msgspec.UNSET else body.result, error=body.error)
-            elif body.approve:
-                await run.approve(call_id, digest=_shown_digest(body.shown, call_id))
-            else:
-                await run.deny(call_id, body.reason)
-        except errors.DecisionRefused as error:
-            raise HTTPException(409, str(error)) from None
+        if body.approve is None:
+            await run.answer(call_id, None if body.result is msgspec.UNSET else body.result, error=body.error)
+        elif body.approve:
+            await run.approve(call_id, digest=_shown_digest(body.shown, call_id))
+        else:
+            await run.deny(call_id, body.reason)
         return JSONResponse({})
 
-    async def _find_run(self, request: Request, run_id: str) -> Run:
-        return await self._runs.find(self._find_turn(request, run_id).run.id, owner=self._owner(request))
+    async def _find_run(self, request: Request) -> Run:
+        return await self._runs.find(request.path_params["run"], owner=self._read_cookie(request))
 
-    def _find_turn(self, request: Request, run_id: str) -> ConversationTurn:
-        turns = (turn for item in self._conversations.of(self._owner(request)) for turn in item.turns)
-        turn = next((turn for turn in turns if turn.run.id == run_id), None)
-        if turn is None:
-            raise errors.RunNotFound("this run does not exist")
-        return turn
+    def _find_conversation(self, request: Request) -> Conversation:
+        return self._conversations.find(self._read_cookie(request))
 
-    def _owner(self, request: Request) -> str:
-        return owner_of(request.cookies.get(self._cookie, ""))
-
-
-def _select(owned: Sequence[Conversation], id: str | msgspec.UnsetType | None) -> Conversation | None:
-    """Return the conversation with this id. If `id` is unset, return the last used conversation.
-
-    Returns None for an unknown id, for None, and if there is no conversation.
-    """
-    return next((item for item in owned if id is msgspec.UNSET or item.id == id), None)
+    def _read_cookie(self, request: Request) -> str:
+        return request.cookies.get(self._cookie, "")
 
 
 def _shown_digest(text: str, call_id: str) -> str:
@@ -605,4 +495,5 @@ async def _decode_body(request: Request, kind: type[_Body]) -> _Body:
 async def _error_response(request: Request, error: Exception) -> Response:
     if isinstance(error, HTTPException):
         return refuse(error.status_code, error.detail)
-    return refuse(*next(response for kind, response in _RESPONSES.items() if isinstance(error, kind)))
+    status = next(status for kind, status in _STATUSES.items() if isinstance(error, kind))
+    return refuse(status, _FULL if status == 503 else str(error))

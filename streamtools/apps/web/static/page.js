@@ -7,14 +7,16 @@
 const inspector = new Inspector();
 const tabs = new BroadcastChannel("streamtools");
 const turns = new Map(); // by run id
-let chosen = new URLSearchParams(location.search).get("of"); // the id of the conversation: "" for a new one, null for the last used
+let firstRun = null; // the first run of the conversation on the server
+let isNew = false; // the next question replaces all turns on the server, which the page does not show
+let changes = 0; // how often this page has begun a conversation, or sent a question
 let server = null; // the id of the server that has these turns
 let suggestions = [];
 let records = false; // whether the server records answers
 const waiting = []; // questions that wait for the end of the answer
 let isBlocked = false; // a waiting question could not be sent, so the user must send it
 let sendError = ""; // why a question could not be sent
-let isSending = false;
+let isSending = false; // a question is being sent, or a new conversation begins
 let editing = null; // the run whose question is edited
 let sentAt = 0; // when the last question was sent
 let busy = null; // the running refresh
@@ -56,7 +58,7 @@ function updateControls() {
   const isRunning = Boolean(running());
   find("send").hidden = isRunning;
   find("stop").hidden = !isRunning;
-  find("send").disabled = isSending;
+  find("send").disabled = find("begin").disabled = isSending;
   find("empty").hidden = turns.size > 0;
   find("begin").hidden = find("copy").hidden = turns.size === 0;
   find("more").hidden = turns.size === 0 || suggestions.length === 0;
@@ -114,24 +116,26 @@ function refresh() {
 }
 
 async function loadState() {
-  const requested = chosen;
+  const before = changes;
   let known;
   try {
-    known = await conversation(requested);
+    known = await conversation();
   } catch (error) {
     banner("There is no connection to the server. Trying again …");
     clearTimeout(retry);
     retry = setTimeout(refresh, 1000);
     return;
   }
-  if (requested !== chosen) return; // the user has opened another conversation
-  if (chosen === null && known.conversation) setAddress(known.conversation, "replaceState");
+  if (before !== changes) return; // this state is outdated, and another refresh follows
+  firstRun = known.turns[0]?.run ?? null;
+  if (isNew) known.turns = [];
   if (server !== null && server !== known.server) {
     for (const turn of turns.values()) if (!turn.ended) turn.lose("The server was restarted and has lost this answer. The text above is what had arrived.");
   } else {
     const runs = new Set(known.turns.map((turn) => turn.run));
     const own = [...turns.values()].filter((turn) => turn.server === known.server);
-    if (!known.dropped && own.some((turn) => !runs.has(turn.run))) removeTurns();
+    const kept = own.slice(own.findIndex((turn) => runs.has(turn.run))); // the server drops the first turns of a long conversation
+    if (kept.some((turn) => !runs.has(turn.run))) removeTurns();
   }
   server = known.server;
   const isForgotten = turns.size > 0 && [...turns.values()].every((turn) => turn.server !== server);
@@ -143,7 +147,6 @@ async function loadState() {
   find("note").textContent = known.note;
   find("tools").replaceChildren(...known.tools.map(({ name, about }) => element("li", {}, element("b", {}, name), ` ${about}`)));
   drawSuggestions(find("suggestions"));
-  drawConversations(known);
   drawSuggestions(find("more").querySelector("ul"));
   for (const turn of known.turns) if (!turns.has(turn.run)) show(turn);
   updateControls();
@@ -191,7 +194,6 @@ async function read(turn) {
   }
   if (!turn.left.signal.aborted) turn.node.append(actionRow(turn));
   draw();
-  if (!turn.left.signal.aborted && turn === [...turns.values()].at(-1)) await refresh(); // updates the list of conversations
   updateControls(); // sends a waiting question last, so that its error stays visible
 }
 
@@ -213,8 +215,9 @@ async function ask(asked) {
   sentAt = performance.now();
   updateControls();
   try {
-    const { run, question: text, conversation: id } = await postJson("/runs", { ...asked, conversation: chosen || null });
-    if (id !== chosen) setAddress(id, "replaceState");
+    const { run, question: text } = await postJson("/runs", isNew ? { ...asked, replace: firstRun } : asked);
+    isNew = false;
+    changes += 1;
     isBlocked = false;
     sendError = "";
     editing = null;
@@ -232,12 +235,33 @@ async function ask(asked) {
     isBlocked = true;
     if (asked.question !== undefined && !question.value) question.value = asked.question;
     else if (asked.question !== undefined && asked.question !== question.value) waiting.unshift(asked);
-    if (error.status === 409) refresh();
+    if (error.status === 409) {
+      isNew = false;
+      refresh();
+    }
   } finally {
     isSending = false;
     updateControls();
     question.focus();
   }
+}
+
+// Stops the answer and shows an empty page. The next question begins a conversation, which replaces this one.
+async function begin() {
+  isSending = true;
+  waiting.length = 0;
+  updateControls();
+  await stop();
+  isNew = true;
+  changes += 1;
+  removeTurns();
+  cancelEdit();
+  isSending = isBlocked = false;
+  sendError = "";
+  announce("");
+  await refresh();
+  updateControls();
+  question.focus();
 }
 
 // Lets the user edit a question. The new question replaces it.
@@ -281,7 +305,6 @@ async function decide(run, call, decision) {
   }
 }
 
-
 function resize() {
   question.style.height = "auto";
   question.style.height = `${Math.min(question.scrollHeight + 2, 200)}px`;
@@ -314,7 +337,7 @@ find("latest").addEventListener("click", () => {
 });
 for (const each of [talk, find("transcript")]) new ResizeObserver(draw).observe(each);
 find("stop").addEventListener("click", stop);
-find("begin").addEventListener("click", () => openConversation(""));
+find("begin").addEventListener("click", begin);
 find("inspect").addEventListener("click", () => inspector.toggle(!inspector.open));
 tabs.addEventListener("message", refresh);
 document.addEventListener("visibilitychange", () => { if (!document.hidden) refresh(); });

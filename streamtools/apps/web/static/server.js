@@ -19,9 +19,8 @@ async function postJson(path, value = {}) {
   return readBody(await fetch(path, { method: "POST", headers, body: JSON.stringify(value) }));
 }
 
-// Returns a conversation and the list of all. Without an id, returns the last used conversation.
-async function conversation(id) {
-  return readBody(await fetch(id === null ? "/conversation" : `/conversation?of=${encodeURIComponent(id)}`));
+async function conversation() {
+  return readBody(await fetch("/conversation"));
 }
 
 // Passes each event of a run after `after` to `take`, with its JSON. Returns at the end of the body.
