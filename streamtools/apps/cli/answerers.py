@@ -6,25 +6,25 @@ import secrets
 from argparse import Namespace
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
 
-from streamtools import ApprovalOptions, ParserOptions, StreamOptions, sources
+from streamtools import ApprovalOptions, ParserOptions
 from streamtools.apps.cli.demo import TOOLS, model_names
 from streamtools.apps.cli.errors import CommandError
-from streamtools.apps.cli.model_options import CommandModel, describe_tools, import_tools, proxy_for
+from streamtools.apps.cli.model_options import describe_tools, import_tools, make_client, proxy_for
 from streamtools.apps.web import Answerer, PageAnswer, Suggestion, question_of
-from streamtools.conversation import Ask, chat
+from streamtools.conversation import Ask, RequestOptions, ScriptedModel, chat
 from streamtools.conversation.models import HTTPModel
 from streamtools.errors import RecordingError
-from streamtools.events import ProviderCompleted, SourceEvent, TextDelta
-from streamtools.history import Message, User
+from streamtools.history import Message, System, User
 from streamtools.recording import ExchangeHead, RecordingTransport, ReplayBytes, shipped
 from streamtools.recording.event_replay import adapter_of
 from streamtools.recording.files import open_exchange
+from streamtools.recording.redaction import redact_url
 from streamtools.sources import Source
 
 MAX_RECORDINGS = 100
@@ -81,21 +81,15 @@ class RecordedAnswers(Answerer):
 
     def answer(self, question: str, history: Sequence[Message], *, suggestion: str | None = None) -> PageAnswer:
         path = self._find(question, suggestion)
-        answer = chat(
-            _RecordedModel(self._speed, path),
-            [User(question)],
-            tools=self._tools,
-            follow_up="never",
-            parser=ParserOptions(call_deltas=True),
-        )
-        return PageAnswer(answer, path)
+        model = ScriptedModel([_UNKNOWN_QUESTION_TEXT]) if path is None else _RecordedModel(path, self._speed)
+        parser = ParserOptions(call_deltas=True)
+        return PageAnswer(chat(model, [User(question)], tools=self._tools, follow_up="never", parser=parser), path)
 
     def _find(self, question: str, suggestion: str | None) -> Path | None:
-        if suggestion is not None:
-            found = [item for item in self.suggestions if item.name == suggestion]
-        else:
-            found = [item for item in self.suggestions if _words(item.question) == _words(question)]
-        return self.recordings[found[0].name] if found else None
+        for name, _, recorded in self.suggestions:
+            if name == suggestion or (suggestion is None and _words(recorded) == _words(question)):
+                return self.recordings[name]
+        return None
 
 
 def _read_head(path: Path) -> ExchangeHead:
@@ -109,33 +103,23 @@ def _read_head(path: Path) -> ExchangeHead:
 
 
 class _RecordedModel:
-    """A model client that plays the recording at `path`. For None, it answers with an explanation."""
+    """A model client that plays the recording at `path`."""
 
     native_tool_calls = None
     name = "recorded"
 
-    def __init__(self, speed: float, path: Path | None) -> None:
-        self._speed = speed
+    def __init__(self, path: Path, speed: float) -> None:
         self._path = path
+        self._speed = speed
 
     def body(self, ask: Ask) -> dict[str, Any]:
         return {}
 
     @asynccontextmanager
     async def stream(self, ask: Ask) -> AsyncIterator[Source]:
-        if self._path is not None:
-            recording = open_exchange(self._path, 1)
-            source = Source(ReplayBytes(recording, speed=self._speed), adapter_of(recording))
-        else:
-            source = sources.events(self._explain())
-        try:
+        recording = open_exchange(self._path, 1)
+        async with aclosing(Source(ReplayBytes(recording, speed=self._speed), adapter_of(recording))) as source:
             yield source
-        finally:
-            await source.aclose()
-
-    async def _explain(self) -> AsyncIterator[SourceEvent]:
-        yield TextDelta(_UNKNOWN_QUESTION_TEXT)
-        yield ProviderCompleted(finish_reason="stop")
 
 
 def _words(text: str) -> list[str]:
@@ -148,24 +132,45 @@ class ModelAnswerer(Answerer):
     has_recordings = True
 
     def __init__(self, args: Namespace, directory: Path) -> None:
-        tools = import_tools(args.tools) if args.tools is not None else None
-        self._command_model = CommandModel(args, tools)
-        self.label = self._command_model.label
-        self.client_tools = [tool.name for tool in tools or () if tool.client]
-        self.tools = describe_tools(tools)
+        """Raises CommandError for invalid options."""
+        self._args = args
+        self._tools = import_tools(args.tools) if args.tools is not None else None
         self._directory = directory
         self._paths: deque[Path] = deque()
+        try:
+            self._model = make_client(args)
+            self._chat([], self._model)
+        except (ValueError, ImportError, httpx.InvalidURL) as error:  # about URLs, keys, options and missing packages
+            raise CommandError(str(error)) from error
+        self.label = f"{args.model} at {redact_url(self._model.url)}"
+        self.client_tools = [tool.name for tool in self._tools or () if tool.client]
+        self.tools = describe_tools(self._tools)
 
     def answer(self, question: str, history: Sequence[Message], *, suggestion: str | None = None) -> PageAnswer:
-        messages = [*self._command_model.system_messages, *history, User(question)]
         path = self._directory / f"{secrets.token_hex(8)}.jsonl"
-        http_client: Any = _RecordingClient(path, self._command_model.make_client())  # model clients call only `stream`
-        model = self._command_model.make_client(http_client)
-        options: StreamOptions = {"approvals": ApprovalOptions(ask="now"), "parser": ParserOptions(call_deltas=True)}
+        http_client: Any = _RecordingClient(path, self._model)  # model clients call only `stream`
         self._paths.append(path)
         if len(self._paths) > MAX_RECORDINGS:
             self._paths.popleft().unlink(missing_ok=True)
-        return PageAnswer(self._command_model.chat(messages, model, **options), path)
+        return PageAnswer(self._chat([*history, User(question)], make_client(self._args, http_client)), path)
+
+    def _chat(self, messages: Sequence[Message], model: HTTPModel) -> chat:
+        args = self._args
+        taught = args.dialect is not None and self._tools is not None
+        return chat(
+            model,
+            [System(args.system), *messages] if args.system else messages,
+            tools=self._tools,
+            dialects=None if args.dialect is None else (args.dialect,),
+            request=RequestOptions(
+                body=dict(args.options),
+                teach="always" if taught else "auto",
+                few_shot=args.few_shot,
+                emulation=args.emulate,
+            ),
+            approvals=ApprovalOptions(ask="now"),
+            parser=ParserOptions(call_deltas=True),
+        )
 
 
 class _RecordingClient:

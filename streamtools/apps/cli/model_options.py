@@ -6,7 +6,6 @@ import importlib
 import os
 import sys
 from argparse import Namespace
-from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any
 from urllib.parse import urlsplit
@@ -15,10 +14,8 @@ from urllib.request import getproxies, proxy_bypass
 import httpx
 
 from streamtools.apps.cli.errors import CommandError
-from streamtools.conversation import RequestOptions, chat, models
+from streamtools.conversation import models
 from streamtools.conversation.models import HTTPModel
-from streamtools.history import Message, System
-from streamtools.recording.redaction import redact_url
 from streamtools.tools import ToolRegistry
 from streamtools.tools.definitions import ProviderFormat
 
@@ -35,58 +32,24 @@ _CLIENTS: dict[ProviderFormat, type[HTTPModel]] = {
 _WITHOUT_KEY = ("ollama", "bedrock")  # Ollama is a local server; botocore finds the credentials of Bedrock
 
 
-class CommandModel:
-    """Creates model clients and chats from the options in `args`. Raises CommandError for invalid options."""
+def make_client(args: Namespace, http_client: httpx.AsyncClient | None = None) -> HTTPModel:
+    """Create a client for the model of the options.
 
-    def __init__(self, args: Namespace, tools: ToolRegistry | None) -> None:
-        self._args = args
-        self._tools = tools
-        regions = ("AWS_REGION", "AWS_DEFAULT_REGION")
-        has_region = args.url is not None or args.model.startswith("arn:") or any(map(os.environ.get, regions))
-        if args.api == "bedrock" and not has_region:
-            raise CommandError("--api bedrock needs a region: set AWS_REGION, or pass the ARN of the model")
-        try:
-            model = self.make_client()
-            self.chat(self.system_messages, model)
-        except (ValueError, ImportError, httpx.InvalidURL) as error:  # about URLs, keys, options and missing packages
-            raise CommandError(str(error)) from error
-        if args.url is None and args.api not in _WITHOUT_KEY and not any(map(os.environ.get, model.key_names)):
-            names = " or ".join(model.key_names)
-            raise CommandError(f"--api {args.api} needs a key: set {names}, or pass another server with --url")
-
-    @property
-    def system_messages(self) -> list[Message]:
-        return [System(self._args.system)] if self._args.system else []
-
-    @property
-    def label(self) -> str:
-        return f"{self._args.model} at {redact_url(self.make_client().url)}"
-
-    def make_client(self, http_client: httpx.AsyncClient | None = None) -> HTTPModel:
-        """Create a client for the model. Raises ValueError for an invalid URL."""
-        args = self._args
-        api: ProviderFormat = args.api
-        # A model that is taught a dialect makes no native calls. None means that this is not known.
-        native = None if args.dialect is None else False
-        return _CLIENTS[api](args.model, base_url=args.url, client=http_client, native_tool_calls=native)
-
-    def chat(self, history: Sequence[Message], model: HTTPModel, **options: Any) -> chat:
-        """Return a chat that answers `history`. It is not entered yet."""
-        args = self._args
-        taught = args.dialect is not None and self._tools is not None
-        return chat(
-            model,
-            history,
-            tools=self._tools,
-            dialects=None if args.dialect is None else (args.dialect,),
-            request=RequestOptions(
-                body=dict(args.options),
-                teach="always" if taught else "auto",
-                few_shot=args.few_shot,
-                emulation=args.emulate,
-            ),
-            **options,
-        )
+    Raises CommandError if a region or key is missing, and ValueError, ImportError or httpx.InvalidURL for other invalid
+    options.
+    """
+    regions = ("AWS_REGION", "AWS_DEFAULT_REGION")
+    has_region = args.url is not None or args.model.startswith("arn:") or any(map(os.environ.get, regions))
+    if args.api == "bedrock" and not has_region:
+        raise CommandError("--api bedrock needs a region: set AWS_REGION, or pass the ARN of the model")
+    api: ProviderFormat = args.api
+    # A model that is taught a dialect makes no native calls. None means that this is not known.
+    native = None if args.dialect is None else False
+    model = _CLIENTS[api](args.model, base_url=args.url, client=http_client, native_tool_calls=native)
+    if args.url is None and api not in _WITHOUT_KEY and not any(map(os.environ.get, model.key_names)):
+        names = " or ".join(model.key_names)
+        raise CommandError(f"--api {api} needs a key: set {names}, or pass another server with --url")
+    return model
 
 
 def import_tools(path: str) -> ToolRegistry:

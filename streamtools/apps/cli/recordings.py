@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 import time
 from argparse import Namespace
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, TextIO
 
@@ -17,11 +18,11 @@ import httpx
 from streamtools import sources
 from streamtools.apps.cli.errors import CommandError, ErrorOutput, reason_of
 from streamtools.apps.cli.model_options import import_tools, proxy_for
-from streamtools.apps.cli.views import JsonLines, View, open_recording_file, open_transcript
+from streamtools.apps.cli.views import JsonLines, View, open_transcript
 from streamtools.errors import RecordingError
 from streamtools.recording import RecordingTransport
 from streamtools.recording.event_replay import ReplayOptions, open_replay
-from streamtools.recording.files import DETECT, RecordedExchange, find_exchanges
+from streamtools.recording.files import DETECT, RecordedExchange, create_private_file, find_exchanges
 from streamtools.recording.redaction import redact_url
 from streamtools.stream.result import TurnResult
 from streamtools.stream.tool_stream import ToolStream
@@ -65,26 +66,26 @@ stop the command with Ctrl-C."""
 def run_record(args: Namespace, output: TextIO, errors: ErrorOutput) -> int:
     """Run the command, and return its exit status."""
     screen = None if args.json else open_transcript(output, errors)
-    view: View = screen or JsonLines(output)
-    status = _request(args, view, errors)
+    content = None if args.body is None else _read_body(args.body)
+    try:
+        file = create_private_file(args.out)
+    except (OSError, ValueError) as error:  # ValueError: a null character in the path
+        raise CommandError(f"--out: {args.out} cannot be written: {reason_of(error)}") from None
+    try:
+        result = anyio.run(_record, args, content, file, screen or JsonLines(output))
+    except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
+        raise CommandError(f"--url must be a URL such as https://example.com/stream: {error}") from error
+    except (ValueError, ImportError) as error:
+        raise CommandError(str(error)) from error
+    except httpx.TransportError as error:
+        raise CommandError(f"{redact_url(args.url)} does not respond: {type(error).__name__}", status=1) from error
+    finally:
+        with suppress(OSError):  # the recorder reports the error of a file that cannot be written
+            file.close()
+    status = errors.report_result(redact_url(args.url), result)
     if screen is not None:
         screen.remark(f"Recorded in {args.out}.")
     return status
-
-
-def _request(args: Namespace, view: View, errors: ErrorOutput) -> int:
-    content = None if args.body is None else _read_body(args.body)
-    with open_recording_file(args.out, "--out") as file:
-        try:
-            result = anyio.run(_record, args, content, file, view)
-        except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
-            raise CommandError(f"--url must be a URL such as https://example.com/stream: {error}") from error
-        except (ValueError, ImportError) as error:
-            raise CommandError(str(error)) from error
-        except httpx.TransportError as error:
-            message = f"{redact_url(args.url)} does not respond: {type(error).__name__}"
-            raise CommandError(message, status=1) from error
-    return errors.report_result(redact_url(args.url), result)
 
 
 async def _record(args: Namespace, content: bytes | None, file: BinaryIO, view: View) -> TurnResult:

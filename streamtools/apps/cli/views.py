@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, BinaryIO, TextIO, TypeAlias
+from typing import TYPE_CHECKING, TextIO, TypeAlias
 
-from streamtools.apps.cli.errors import CommandError, ErrorOutput, reason_of
+from streamtools.apps.cli.errors import CommandError, ErrorOutput
 from streamtools.events import UIEvent
-from streamtools.recording.files import create_private_file
 from streamtools.stream.result import TurnResult
 
 if TYPE_CHECKING:  # this import needs rich, which is optional
@@ -51,20 +48,3 @@ def open_transcript(output: TextIO, errors: ErrorOutput) -> Transcript:
     if output.isatty() and errors.is_terminal:
         errors.before_line = transcript.end_line
     return transcript
-
-
-@contextlib.contextmanager
-def open_recording_file(path: str, option: str) -> Iterator[BinaryIO]:
-    """Open an empty file for a recording. `option` is the name of the command line option for the error message.
-
-    Raises CommandError if the file cannot be written.
-    """
-    try:
-        file = create_private_file(path)
-    except (OSError, ValueError) as error:  # ValueError: a null character in the path
-        raise CommandError(f"{option}: {path} cannot be written: {reason_of(error)}") from None
-    try:
-        yield file
-    finally:
-        with contextlib.suppress(OSError):  # the recorder reports the error of a file that cannot be written
-            file.close()

@@ -30,10 +30,10 @@ import time
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import msgspec
 from starlette.applications import Starlette
@@ -207,13 +207,6 @@ class Conversation:
         """True until the last run has sent `done`. After `done`, a run may still be closing its source."""
         return self.is_starting or any(turn.run.result.reason is None for turn in self.turns[-1:])
 
-    def position(self, run_id: str | None) -> int:
-        """Return the index of the turn with this run. For None, return the number of turns.
-
-        Raises ValueError for an unknown run.
-        """
-        return len(self.turns) if run_id is None else [turn.run.id for turn in self.turns].index(run_id)
-
     def history(self, position: int) -> list[Message]:
         """Return the messages of the turns before `position`. A question without an answer is skipped."""
         history: list[Message] = []
@@ -265,7 +258,6 @@ MAX_BODY = 256 * 1024
 MAX_QUESTION = 100_000
 """The maximum length of a question in characters."""
 
-_Body = TypeVar("_Body")
 _NUMBER = re.compile("[0-9]{1,9}")
 
 _ABANDONED_S = 900.0  # the time in seconds after which an answer without a reader is stopped
@@ -396,15 +388,15 @@ class _ChatPage:
         )
 
     async def ask(self, request: Request) -> Response:
-        body = await _decode_body(request, QuestionBody)
+        body = await read_body(request, msgspec.json.Decoder(QuestionBody).decode, max_body=MAX_BODY)
         question = self._read_question(body)
         conversation = self._find_conversation(request)
         if conversation.is_busy:
             raise HTTPException(409, _BUSY)
-        try:
-            position = conversation.position(body.replace)
-        except ValueError:
-            raise HTTPException(409, "the question to replace is no longer in this conversation") from None
+        runs = [*(turn.run.id for turn in conversation.turns), None]  # None is the position after the last turn
+        if body.replace not in runs:
+            raise HTTPException(409, "the question to replace is no longer in this conversation")
+        position = runs.index(body.replace)
         conversation.is_starting = True
         try:
             for turn in conversation.turns[-1:]:
@@ -439,7 +431,7 @@ class _ChatPage:
         return JSONResponse({"reason": run.result.reason})
 
     async def decide(self, request: Request) -> Response:
-        body = await _decode_body(request, DecisionBody)
+        body = await read_body(request, msgspec.json.Decoder(DecisionBody).decode, max_body=MAX_BODY)
         if [body.approve is None, body.result is msgspec.UNSET, body.error is None].count(False) != 1:
             raise HTTPException(400, "the body must have exactly one of approve, result and error")
         run = await self._find_run(request)
@@ -486,10 +478,6 @@ def _dissect(path: Path, number: int, cut: str) -> dict[str, Any]:
     except TooManySteps as error:
         raise HTTPException(413, str(error)) from None
     return {"exchanges": count, **msgspec.structs.asdict(dissection)}
-
-
-async def _decode_body(request: Request, kind: type[_Body]) -> _Body:
-    return await read_body(request, partial(msgspec.json.decode, type=kind), max_body=MAX_BODY)
 
 
 async def _error_response(request: Request, error: Exception) -> Response:
