@@ -157,6 +157,7 @@ async def test_steps_of_an_answer_are_sent_only_to_its_browser() -> None:
             )
         ]
         document = await page.client.get("/debugger")
+        turns = (await page.state())["turns"]
         page.client.cookies.clear()
         foreign = await page.client.get(f"/dissection?of={run}")
 
@@ -167,6 +168,7 @@ async def test_steps_of_an_answer_are_sent_only_to_its_browser() -> None:
     assert "tilde-call.jsonl has no exchange 2: it has 1" == refused[3].json()["error"]
     assert "What the model writes" in document.text
     assert 404 == foreign.status_code
+    assert [True, False] == [turn["recorded"] for turn in turns]
 
 
 def test_the_last_answers_of_a_model_are_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,7 +181,7 @@ def test_the_last_answers_of_a_model_are_recorded(monkeypatch: pytest.MonkeyPatc
         client.get(f"/runs/{run}/events")
         responses.extend(client.get(f"/dissection?of={run}&exchange={number}").json() for number in (1, 2))
         responses.append(client.get(f"/recording?of={run}").text)
-        responses.append(client.get("/conversation").json()["records"])
+        responses.append([turn["recorded"] for turn in client.get("/conversation").json()["turns"]])
         later = client.post("/runs", json={"question": "And now?"}).json()["run"]
         client.get(f"/runs/{later}/events")
         responses.append([client.get(f"/dissection?of={each}").status_code for each in (run, later)])
@@ -192,7 +194,7 @@ def test_the_last_answers_of_a_model_are_recorded(monkeypatch: pytest.MonkeyPatc
     assert (2, ["tilde_fence"], "Oslo?") == (first["exchanges"], first["dialects"], first["question"])
     assert "Cold." == second["written"]
     assert "SECRET" not in file
-    assert records
+    assert [True] == records
     assert [404, 200] == kept
 
 

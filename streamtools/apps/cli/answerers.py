@@ -60,8 +60,6 @@ class RecordedAnswers(Answerer):
     Calls in the recordings of the package are run. A question without a recording gets an explanation.
     """
 
-    has_recordings = True
-
     def __init__(self, files: Sequence[str] = (), *, speed: float) -> None:
         """`speed` is passed to `ReplayBytes`. Raises CommandError for a file that is not a recording."""
         self.recordings = {name: shipped()[name] for name in dict.fromkeys([*FIRST, *shipped()])}
@@ -128,8 +126,6 @@ def _words(text: str) -> list[str]:
 
 class ModelAnswerer(Answerer):
     """Answers questions with the model of the command line. It records responses in `directory` for the debugger."""
-
-    has_recordings = True
 
     def __init__(self, args: Namespace, directory: Path) -> None:
         """Raises CommandError for invalid options."""

@@ -176,8 +176,6 @@ class Answerer:
     """The names of the tools whose results the user enters."""
     recordings: Mapping[str, Path] = MappingProxyType({})
     """The recordings that the debugger shows, by name."""
-    has_recordings = False
-    """True if answers have recordings."""
 
     def answer(self, question: str, history: Sequence[Message], *, suggestion: str | None = None) -> PageAnswer:
         """Answer a question. `suggestion` is the name of the chosen suggestion."""
@@ -190,6 +188,10 @@ class ConversationTurn(NamedTuple):
     question: str
     run: Run
     recording: Path | None
+
+    def describe(self) -> dict[str, Any]:
+        """Return the data that the page shows."""
+        return {"run": self.run.id, "question": self.question, "recorded": self.recording is not None}
 
 
 @dataclass(eq=False)
@@ -379,11 +381,8 @@ class _ChatPage:
                 "note": answerer.note,
                 "client_tools": answerer.client_tools,
                 "tools": answerer.tools,
-                "records": answerer.has_recordings,
                 "suggestions": [suggestion._asdict() for suggestion in answerer.suggestions],
-                "turns": [
-                    {"run": turn.run.id, "question": turn.question} for turn in self._find_conversation(request).turns
-                ],
+                "turns": [turn.describe() for turn in self._find_conversation(request).turns],
             }
         )
 
@@ -399,16 +398,17 @@ class _ChatPage:
         position = runs.index(body.replace)
         conversation.is_starting = True
         try:
-            for turn in conversation.turns[-1:]:
+            for last in conversation.turns[-1:]:
                 with suppress(Exception):
-                    await turn.run.wait()  # it has sent `done`, and may still be closing its source
+                    await last.run.wait()  # it has sent `done`, and may still be closing its source
             answer = self._answerer.answer(question, conversation.history(position), suggestion=body.suggestion)
             run = await self._runs.start(answer.chat, owner=conversation.cookie)
         finally:
             conversation.is_starting = False
-        conversation.add(ConversationTurn(question, run, answer.recording), position)
+        turn = ConversationTurn(question, run, answer.recording)
+        conversation.add(turn, position)
         self._conversations.store(conversation)
-        response = JSONResponse({"run": run.id, "question": question}, 201)
+        response = JSONResponse(turn.describe(), 201)
         response.set_cookie(self._cookie, conversation.cookie, httponly=True, samesite="strict")
         return response
 

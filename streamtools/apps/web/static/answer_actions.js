@@ -10,7 +10,7 @@ function actionRow(turn) {
     button("Copy", (event) => copy(turn.markdown, event.currentTarget), { class: "quiet" }),
     button(turn.failed ? "Retry" : "Ask again", again, { class: "quiet" }),
     button("Edit", () => confirmAndRun(row, turn, () => edit(turn)), { class: "quiet edit" }),
-    records ? element("a", { href: `/debugger?of=${encodeURIComponent(turn.run)}` }, "Bytes and events") : "",
+    turn.recorded ? element("a", { href: `/debugger?of=${encodeURIComponent(turn.run)}` }, "Bytes and events") : "",
     element("span", {}, turn.pace()));
   return row;
 }

@@ -12,7 +12,6 @@ let isNew = false; // the next question replaces all turns on the server, which 
 let changes = 0; // how often this page has begun a conversation, or sent a question
 let server = null; // the id of the server that has these turns
 let suggestions = [];
-let records = false; // whether the server records answers
 const waiting = []; // questions that wait for the end of the answer
 let isBlocked = false; // a waiting question could not be sent, so the user must send it
 let sendError = ""; // why a question could not be sent
@@ -141,7 +140,6 @@ async function loadState() {
   const isForgotten = turns.size > 0 && [...turns.values()].every((turn) => turn.server !== server);
   banner(isForgotten && !known.turns.length ? RESTARTED : sendError);
   suggestions = known.suggestions;
-  records = known.records;
   for (const name of known.client_tools) clientTools.add(name);
   find("label").textContent = known.label;
   find("note").textContent = known.note;
@@ -152,10 +150,11 @@ async function loadState() {
   updateControls();
 }
 
-function show({ run, question: asked }, begun = 0) {
+function show({ run, question: asked, recorded }, begun = 0) {
   if (turns.has(run)) return;
   const turn = new Turn(asked, run, decide);
   turn.server = server;
+  turn.recorded = recorded;
   turn.begun = begun;
   turns.set(run, turn);
   find("transcript").append(turn.node);
@@ -215,7 +214,7 @@ async function ask(asked) {
   sentAt = performance.now();
   updateControls();
   try {
-    const { run, question: text } = await postJson("/runs", isNew ? { ...asked, replace: firstRun } : asked);
+    const created = await postJson("/runs", isNew ? { ...asked, replace: firstRun } : asked);
     isNew = false;
     changes += 1;
     isBlocked = false;
@@ -225,7 +224,7 @@ async function ask(asked) {
     find("more").open = false;
     announce("The answer is being written.");
     if (asked.replace) removeTurns([...turns.keys()].indexOf(asked.replace));
-    show({ run, question: text }, sentAt);
+    show(created, sentAt);
     tabs.postMessage("changed");
     await refresh();
   } catch (error) {

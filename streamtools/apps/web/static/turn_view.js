@@ -12,6 +12,7 @@ class Turn {
     this.last = ""; // the kind of the last event
     this.asked = new Map(); // the JSON of approval-requested events, by call id
     this.lost = ""; // why no more events arrive, if the run has not said so
+    this.recorded = false; // whether the debugger can show it
     this.begun = 0; // when the question was sent, if this page sent it
     this.first = 0; // when the first text arrived
     this.took = 0; // when it ended
