@@ -746,11 +746,6 @@ class FrameAdapter(Adapter):
             self._report(None, events)
         return None
 
-    def _pass(self, frame: Frame, events: list[SourceEvent]) -> None:
-        """Forward a frame that this adapter does not interpret."""
-        if (value := self._decode(frame, events)) is not UNREADABLE:
-            self._report_or_pass(frame, value, events)
-
     def _report_or_pass(self, frame: Frame, value: Any, events: list[SourceEvent]) -> None:
         """Append an error if the value is an error in another format. Forward any other value as `raw`."""
         is_bare_error = isinstance(value, dict) and not isinstance(value.get("type"), str) and value.get("error")

@@ -7,6 +7,7 @@ it. The chosen adapter then reads the buffered data.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -23,26 +24,22 @@ _BY_FIRST_BYTE = {b"[": "gemini", b"\0": "bedrock"}
 """Maps the first byte of a stream to its format. `[` begins an array, and NUL the length of a binary message."""
 
 
-def _load_later(module: str, name: str) -> Callable[[Limits], FrameAdapter]:
-    """Return a function that imports `module` and creates its adapter. A process imports only the formats it reads."""
-
-    def make(limits: Limits) -> FrameAdapter:
-        adapter: FrameAdapter = getattr(import_module(f"streamtools.sources.wire_formats.{module}"), name)(limits)
-        return adapter
-
-    return make
+def _load(module: str, name: str, limits: Limits) -> FrameAdapter:
+    """Import `module` and create its adapter. A process imports only the formats it reads."""
+    adapter: FrameAdapter = getattr(import_module(f"streamtools.sources.wire_formats.{module}"), name)(limits)
+    return adapter
 
 
 ADAPTERS: dict[str, Callable[[Limits], FrameAdapter]] = {
-    "openai": _load_later("openai", "ChatCompletions"),
-    "responses": _load_later("responses", "Responses"),
-    "anthropic": _load_later("anthropic", "Anthropic"),
-    "gemini": _load_later("gemini", "Gemini"),
-    "ollama": _load_later("ollama", "Ollama"),
-    "ai_sdk": _load_later("ai_sdk", "AISDKMessages"),
-    "latitude": _load_later("latitude", "Latitude"),
-    "bedrock": _load_later("bedrock", "Bedrock"),
-    "cohere": _load_later("cohere", "Cohere"),
+    "openai": partial(_load, "openai", "ChatCompletions"),
+    "responses": partial(_load, "responses", "Responses"),
+    "anthropic": partial(_load, "anthropic", "Anthropic"),
+    "gemini": partial(_load, "gemini", "Gemini"),
+    "ollama": partial(_load, "ollama", "Ollama"),
+    "ai_sdk": partial(_load, "ai_sdk", "AISDKMessages"),
+    "latitude": partial(_load, "latitude", "Latitude"),
+    "bedrock": partial(_load, "bedrock", "Bedrock"),
+    "cohere": partial(_load, "cohere", "Cohere"),
 }
 """Functions that create the adapters of byte streams, by format name. Recordings contain these names."""
 

@@ -10,25 +10,22 @@ from typing import Any
 
 from streamtools.sources.provider_terms import bounded
 
-_BY_TYPE = {
-    "event": "latitude",  # the envelope that a proxy adds to an event of Latitude
-    **dict.fromkeys(("latitude-event", "provider-event"), "latitude"),
-    **dict.fromkeys(("message_start", "message_delta", "message_stop"), "anthropic"),
-    **dict.fromkeys(("content_block_start", "content_block_delta", "content_block_stop"), "anthropic"),
-    **dict.fromkeys(("start", "start-step", "text-start", "reasoning-start", "tool-input-start", "abort"), "ai_sdk"),
-    **dict.fromkeys(("text-delta", "reasoning-delta", "tool-input-available", "finish"), "ai_sdk"),
-    **dict.fromkeys(("message-start", "content-start", "content-delta", "message-end", "tool-plan-delta"), "cohere"),
-    **dict.fromkeys(("tool-call-start", "tool-call-delta", "citation-start"), "cohere"),
+_TYPES = {
+    "latitude": "latitude-event provider-event event",  # `event` is the envelope that a proxy adds
+    "anthropic": "message_start message_delta message_stop content_block_start content_block_delta content_block_stop",
+    "ai_sdk": "start start-step text-start reasoning-start tool-input-start abort text-delta reasoning-delta"
+    " tool-input-available finish",
+    "cohere": "message-start content-start content-delta message-end tool-plan-delta tool-call-start tool-call-delta"
+    " citation-start",
 }
-_BY_KEY = {
-    "choices": "openai",
-    "candidates": "gemini",
-    "promptFeedback": "gemini",
-    "usageMetadata": "gemini",
-    "event_type": "gemini",  # an event of the Interactions API
-    "done": "ollama",
-    **dict.fromkeys(("messageStart", "contentBlockStart", "contentBlockDelta", "messageStop", "chunk"), "bedrock"),
+_KEYS = {
+    "openai": "choices",
+    "gemini": "candidates promptFeedback usageMetadata event_type",  # `event_type` is in the Interactions API
+    "ollama": "done",
+    "bedrock": "messageStart contentBlockStart contentBlockDelta messageStop chunk",
 }
+_BY_TYPE = {kind: name for name, kinds in _TYPES.items() for kind in kinds.split()}
+_BY_KEY = {key: name for name, keys in _KEYS.items() for key in keys.split()}
 _UNSUPPORTED = {
     "thread": "no source reads OpenAI's Assistants; use its Responses API",
     "response": "no source reads Ollama's /api/generate; use /api/chat",

@@ -38,6 +38,11 @@ _TERMS: dict[FinishReason, str] = {
 _REASONS = {term: reason for reason, terms in _TERMS.items() for term in terms.split()}
 
 
+def names(text: str) -> frozenset[str]:
+    """Return the names in `text`, which spaces separate."""
+    return frozenset(text.split())
+
+
 def _paths(names: str) -> list[list[str]]:
     return [name.split(".") for name in names.split()]
 

@@ -115,8 +115,9 @@ class _JsonSchema:
         allowed = {"number" if name == "integer" else name for name in names}
         # Only an enumeration of strings is checked. `[None]` stands for a missing one.
         words = schema.get("enum", [schema["const"]] if "const" in schema else [None])
+        place = path or "the value"
         if (allowed and kind not in allowed) or (all(isinstance(word, str) for word in words) and value not in words):
-            yield f"{path or 'the value'} cannot be this {kind}"
+            yield f"{place} cannot be this {kind}"
         elif isinstance(value, list):
             for index, item in enumerate(value):
                 yield from self.find_errors(schema.get("items"), item, f"{path}[{index}]")
@@ -124,11 +125,9 @@ class _JsonSchema:
             properties, rest = schema.get("properties", {}), schema.get("additionalProperties")
             for key, member in value.items():
                 if key not in properties and rest is False:
-                    yield f"{path or 'the value'} must not have the member {key!r}"
+                    yield f"{place} must not have the member {key!r}"
                 yield from self.find_errors(properties.get(key, rest), member, f"{path}.{key}" if path else key)
-            yield from (
-                f"{path or 'the value'} lacks {key!r}" for key in schema.get("required", ()) if key not in value
-            )
+            yield from (f"{place} lacks {key!r}" for key in schema.get("required", ()) if key not in value)
 
     def _follow(self, reference: str, value: Any, path: str) -> list[str]:
         key = reference, path

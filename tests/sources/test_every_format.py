@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import itertools
 import json
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,6 +18,7 @@ from streamtools import sources
 from streamtools.errors import Code
 from streamtools.events import SourceEvent, SourceWarning
 from streamtools.machine import StreamMachine
+from streamtools.sources.adapter import Frame
 from tests.sources import (
     test_sources_ai_sdk,
     test_sources_anthropic,
@@ -156,3 +160,41 @@ def test_values_of_wrong_types_never_raise(stream: Stream) -> None:
         events = read(stream.make, *_written(_replace(values, odd, place, itertools.count())))
         told = [out for event in events for out in machine.feed(event)] + machine.close()
         assert all(event.to_json() for event in told)
+
+
+_ODD_VALUES: list[Any] = [5, -1.5, True, None, "x", "", {}, {"a": 1}, [], [1], [{"type": "text", "text": 5}], [[]]]
+
+
+def _places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the path of each value in a JSON value."""
+    yield path
+    members = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, member in members:
+        yield from _places(member, (*path, key))
+
+
+def _replaced(value: Any, path: tuple[Any, ...], other: Any) -> Any:
+    """Return a JSON value with another value at `path`."""
+    if not path:
+        return other
+    copied = copy.copy(value)
+    copied[path[0]] = _replaced(value[path[0]], path[1:], other)
+    return copied
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("name", STREAMS)
+def test_a_value_of_another_type_raises_nothing(name: str) -> None:
+    """At each place of each event."""
+    stream = STREAMS[name]
+    decoder = stream.make()._frames
+    split = [each for chunk in stream.frames for each in decoder.feed(chunk)] + decoder.close()
+    frames = [each for each in split if isinstance(each, Frame)]
+    for index, frame in enumerate(frames):
+        with contextlib.suppress(msgspec.DecodeError):
+            value = msgspec.json.decode(frame.data)
+            for path, other in itertools.product(_places(value), _ODD_VALUES):
+                changed = Frame(json.dumps(_replaced(value, path, other)).encode(), frame.event, frame.id)
+                adapter = stream.make()
+                adapter.feed_frames([*frames[:index], changed, *frames[index + 1 :]])
+                adapter.close()

@@ -240,3 +240,17 @@ def test_function_call_with_an_empty_list_is_a_call() -> None:
     """The new form says nothing, so the old one counts."""
     first = _calls({"index": 0}, function_call={"name": "f", "arguments": "{}"}, finish="function_call")
     assert _ends(ChatCompletions, first) == [("f", None, None)]
+
+
+@together("citations", [5, "x", {"a": 1}, [1], [{"type": "char_location"}]])
+def test_invalid_citations_raise_nothing(citations: Any) -> None:
+    """A valid citation follows them."""
+    events = _read(
+        Anthropic(),
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "citations": citations}},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "citations_delta", "citation": {"x": 1}}},
+        {"type": "content_block_stop", "index": 0},
+    )
+    (cited,) = [each.data["citations"] for each in events if isinstance(each, SourceRaw) and each.about == "text"]
+    kept = [each for each in citations if isinstance(each, dict)] if isinstance(citations, list) else []
+    assert [*kept, {"x": 1}] == cited

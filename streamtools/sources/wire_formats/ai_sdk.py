@@ -24,18 +24,16 @@ import msgspec
 from streamtools.events import ChainCompleted, NativeToolCall, ProviderCompleted, SourceEvent, ToolCallStart, Usage
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import Frame, FrameAdapter, SSEDecoder
-from streamtools.sources.provider_terms import bounded, finish_reason, read_usage, text_in, text_under
+from streamtools.sources.provider_terms import bounded, finish_reason, names, read_usage, text_in, text_under
 
-_TURN_PARTS = frozenset(("start-step", "text-delta", "reasoning-delta", "tool-input-start", "tool-input-available"))
+_TURN_PARTS = names("start-step text-delta reasoning-delta tool-input-start tool-input-available")
 """Parts that begin a turn if no turn is open."""
-_IGNORED = frozenset(("start-step", "tool-input-delta", "text-start", "reasoning-start"))
+_IGNORED = names("start-step tool-input-delta text-start reasoning-start")
 """Parts that are ignored. For example, the pieces of a call's input: `tool-input-available` holds the whole input."""
 _SIGNATURES = ("signature", "thoughtSignature", "redactedData")  # fields of `providerMetadata`
-_FIELDS = frozenset(
-    (
-        *("type", "id", "delta", "inputTextDelta", "toolCallId", "toolName", "input", "errorText", "citations"),
-        *("reason", "finishReason", "providerExecuted", "providerMetadata", "messageMetadata"),
-    )
+_FIELDS = names(
+    "type id delta inputTextDelta toolCallId toolName input errorText citations reason finishReason providerExecuted"
+    " providerMetadata messageMetadata"
 )
 """The known fields of deltas."""
 _DELTAS = ("text-delta", "reasoning-delta", "tool-input-delta")
@@ -171,7 +169,7 @@ class AISDKMessages(TurnsAdapter):
         if kind in _DELTAS:
             self._pass_fields(part, _FIELDS, events)
         if not self._convert(kind, part, events):
-            self._pass(frame, events)
+            self._report_or_pass(frame, part, events)
 
     def _convert(self, kind: str, part: dict[str, Any], events: list[SourceEvent]) -> bool:
         """Append the events of a part. Returns False if the part must also be forwarded unchanged."""

@@ -33,16 +33,14 @@ from streamtools.events import ReasoningDelta, SourceEvent, SourceRaw, SourceWar
 from streamtools.json_values import Rejected, fits, well_formed
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import Frame, FrameAdapter, OpenCall, SSEDecoder, end_doubtful
-from streamtools.sources.provider_terms import Fault, bounded, object_in, read_fault, read_usage, string
+from streamtools.sources.provider_terms import Fault, bounded, names, object_in, objects, read_fault, read_usage, string
 
 _SERVER_TOOLS = ("server_tool_use", "mcp_tool_use")  # the types of calls that Anthropic runs
 _FORMAT = "anthropic"
 _DIRECT = {"type": "direct"}  # the `caller` of a call that the model makes directly
-_FIELDS = frozenset(
-    (
-        *("type", "text", "thinking", "partial_json", "signature", "stop_reason", "stop_details", "container"),
-        *("stop_sequence", "citation", "content", "encrypted_content", "estimated_tokens"),
-    )
+_FIELDS = names(
+    "type text thinking partial_json signature stop_reason stop_details container stop_sequence citation content"
+    " encrypted_content estimated_tokens"
 )
 """The known fields of deltas, for all types of deltas."""
 _DELTAS = (None, "text_delta", "thinking_delta", "input_json_delta", "signature_delta")
@@ -62,7 +60,7 @@ class _Block(OpenCall):
         signature = None if key else string(data.get("signature"))
         super().__init__(key, string(data.get("id")), string(data.get("name")), given, signature)
         self.kind = kind
-        self.data = data  # the JSON object of the block
+        self.data = dict(data)  # the JSON object of the block
         self.executed = kind in _SERVER_TOOLS
         self.texts: dict[str, list[str]] = {}  # strings from deltas, by the field that they extend
 
@@ -99,7 +97,7 @@ class Anthropic(FrameAdapter):
         if (handle := _HANDLERS.get(name)) is not None:
             handle(self, event, frame, events)
         elif name not in _IGNORED:
-            self._pass(frame, events)
+            self._report_or_pass(frame, event, events)
 
     # Methods for the whole message.
 
@@ -116,7 +114,7 @@ class Anthropic(FrameAdapter):
         if not self._over:
             self._record_usage(message.get("usage"), events)
             if message.get("content"):  # empty in all known streams
-                self._pass(frame, events)
+                self._report_or_pass(frame, event, events)
 
     def _restart(self, events: list[SourceEvent]) -> None:
         """Handle a second message. Drops the first attempt, or fails if text or a complete call of it was reported."""
@@ -133,7 +131,7 @@ class Anthropic(FrameAdapter):
         delta = object_in(event, "delta")
         self._reason = self._reason or string(delta.get("stop_reason"))
         if delta.get("stop_details"):
-            self._pass(frame, events)
+            self._report_or_pass(frame, event, events)
         if isinstance(container := delta.get("container"), dict):
             self._pass_item({**container, "type": "container"}, events)
         self._record_usage(event.get("usage"), events)
@@ -150,11 +148,6 @@ class Anthropic(FrameAdapter):
             return
         self._tokens |= {name: count for name, count in tokens.items() if count is not None}
         self._report_usage(read_usage(self._tokens, excludes_cache=True), events)
-
-    def _report_error(self, event: dict[str, Any], frame: Frame, events: list[SourceEvent]) -> None:
-        value = self._decode(frame, events)
-        if not self._over:  # an error that cannot be decoded is also reported
-            self._report(value, events)
 
     def _report(self, value: Any, events: list[SourceEvent]) -> None:
         fault = read_fault(value)
@@ -178,14 +171,14 @@ class Anthropic(FrameAdapter):
                 events.append(SourceRaw({}, _FORMAT, "text"))  # marks the end of the previous text
             self._add_text(start.get("text"), events)
             if start.get("citations"):
-                self._pass(frame, events)
-            start = {**start, "citations": start.get("citations") or []}
+                self._report_or_pass(frame, event, events)
+            start = {**start, "citations": objects(start.get("citations"))}
         elif kind == "thinking":
             self._add_reasoning(start.get("thinking"), events)
         elif kind == "redacted_thinking" and isinstance(start.get("data"), str):
             events.append(ReasoningDelta("", signature=well_formed(start["data"]), redacted=True))
         elif not is_call and (kind == "redacted_thinking" or not isinstance(kind, str) or not self._has_room):
-            self._pass(frame, events)
+            self._report_or_pass(frame, event, events)
         self._text_is_open = kind == "text"
         if not isinstance(kind, str) or kind == "redacted_thinking":
             return
@@ -221,7 +214,7 @@ class Anthropic(FrameAdapter):
                 elif block is not None and not block.key:
                     self._add_to_block(block, delta, len(frame.data))
                 if block is None or block.key or block.kind in ("text", "thinking"):
-                    self._pass(frame, events)
+                    self._report_or_pass(frame, event, events)
 
     def _add_to_block(self, block: _Block, delta: dict[str, Any], size: int) -> None:
         """Add the citation of a delta to a text block, or its fields to a block that is forwarded unchanged.
@@ -304,7 +297,7 @@ def _block_index(event: dict[str, Any]) -> int | None:
     return int(index) if isinstance(index, int) or (isinstance(index, float) and index.is_integer()) else None
 
 
-_IGNORED = frozenset(("ping", "text", "thinking", "input_json", "citation", "signature"))
+_IGNORED = names("ping text thinking input_json citation signature")
 """Events that are ignored: pings, and events that the helper of Anthropic's SDK derives from others."""
 
 _HANDLERS: dict[str, Callable[[Anthropic, dict[str, Any], Frame, list[SourceEvent]], None]] = {
@@ -314,5 +307,5 @@ _HANDLERS: dict[str, Callable[[Anthropic, dict[str, Any], Frame, list[SourceEven
     "content_block_start": Anthropic._start_block,
     "content_block_delta": Anthropic._change_block,
     "content_block_stop": Anthropic._stop_block,
-    "error": Anthropic._report_error,
+    "error": lambda adapter, event, frame, events: adapter._report(event, events),
 }

@@ -36,20 +36,12 @@ from streamtools.events import (
 from streamtools.json_values import fits
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import UNREADABLE, EventsOrArray, Frame, FrameAdapter, OpenCall, end_doubtful
-from streamtools.sources.provider_terms import object_in, read_usage, text_in
+from streamtools.sources.provider_terms import names, object_in, read_usage, text_in
 from streamtools.sources.wire_formats.partial_args import CallOfValues
 
 _FORMAT = "gemini"
-_CHUNK_KEYS = {
-    "candidates",
-    "usageMetadata",
-    "promptFeedback",
-    "modelVersion",
-    "responseId",
-    "createTime",
-    "modelStatus",
-}
-_TEXT_FIELDS = {"text", "thought", "thoughtSignature"}
+_CHUNK_KEYS = names("candidates usageMetadata promptFeedback modelVersion responseId createTime modelStatus")
+_TEXT_FIELDS = names("text thought thoughtSignature")
 # The API sends signatures in standard base64. The SDK converts them to URL-safe base64.
 _STANDARD_BASE64 = str.maketrans("-_", "+/")
 _EXECUTION_FIELDS = ("executableCode", "codeExecutionResult", "toolCall", "toolResponse")

@@ -28,31 +28,23 @@ from streamtools.events import ChainCompleted, NativeToolCall, SourceEvent
 from streamtools.json_values import well_formed
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import Frame
-from streamtools.sources.provider_terms import Fault, bounded, object_in, read_fault, read_usage, text_in
+from streamtools.sources.provider_terms import Fault, bounded, names, object_in, read_fault, read_usage, text_in
 from streamtools.sources.wire_formats.ai_sdk import TurnsAdapter
 
 _EVENTS = ("latitude-event", "provider-event")  # the names of server-sent events
-_TURN_EVENTS = frozenset(
-    (
-        *("provider-started", "chain-step", "text-delta", "reasoning", "reasoning-delta", "reasoning-signature"),
-        *("tool-input-start", "tool-call-streaming-start", "tool-call"),
-    )
+_TURN_EVENTS = names(
+    "provider-started chain-step text-delta reasoning reasoning-delta reasoning-signature tool-input-start"
+    " tool-call-streaming-start tool-call"
 )
 """Events that begin a turn if no turn is open."""
-_IGNORED = frozenset(
-    (
-        *("provider-started", "chain-step", "chain-started", "step-started", "step-completed", "start", "start-step"),
-        *("text-start", "text-end", "reasoning-start", "reasoning-end"),
-        *("tool-input-delta", "tool-input-end", "tool-call-delta"),
-    )
+_IGNORED = names(
+    "provider-started chain-step chain-started step-started step-completed start start-step text-start text-end"
+    " reasoning-start reasoning-end tool-input-delta tool-input-end tool-call-delta"
 )
 """Events that are ignored. For example, the pieces of a call's arguments: `tool-call` holds the whole arguments."""
-_FIELDS = frozenset(
-    (
-        *("type", "event", "data", "textDelta", "text", "delta", "content", "signature", "uuid", "response"),
-        *("finishReason", "tokenUsage", "usage", "totalUsage", "error", "message", "id", "toolCallId", "toolName"),
-        *("args", "input", "providerExecuted", "toolCalls", "tools", "providerMetadata"),
-    )
+_FIELDS = names(
+    "type event data textDelta text delta content signature uuid response finishReason tokenUsage usage totalUsage"
+    " error message id toolCallId toolName args input providerExecuted toolCalls tools providerMetadata"
 )
 _DELTAS = ("text-delta", "reasoning", "reasoning-delta")
 

@@ -13,10 +13,10 @@ from typing import Any
 from streamtools.events import NativeToolCall, SourceEvent
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import UNREADABLE, Frame, FrameAdapter, LineDecoder
-from streamtools.sources.provider_terms import bounded, read_fault, read_usage, text_in
+from streamtools.sources.provider_terms import bounded, names, read_fault, read_usage, text_in
 
 # The known fields of a message.
-_FIELDS = frozenset(("role", "content", "thinking", "tool_calls", "images"))
+_FIELDS = names("role content thinking tool_calls images")
 
 
 class Ollama(FrameAdapter):

@@ -24,7 +24,7 @@ from typing import Any
 from streamtools.events import FinishReason, ReasoningDelta, SourceEvent, SourceRaw, SourceUsage, TextDelta
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import Frame, FrameAdapter, SSEDecoder
-from streamtools.sources.provider_terms import Fault, object_in, objects, read_usage, string
+from streamtools.sources.provider_terms import Fault, names, object_in, objects, read_usage, string
 from streamtools.sources.wire_formats.output_items import (
     CALLS,
     HOSTED,
@@ -36,12 +36,9 @@ from streamtools.sources.wire_formats.output_items import (
 )
 
 _FORMAT = "responses"
-_FIELDS = frozenset(
-    (
-        *("type", "sequence_number", "item_id", "output_index", "content_index", "summary_index", "delta", "text"),
-        *("refusal", "arguments", "input", "name", "item", "response", "part", "logprobs", "obfuscation"),
-        *("snapshot", "parsed"),
-    )
+_FIELDS = names(
+    "type sequence_number item_id output_index content_index summary_index delta text refusal arguments input name"
+    " item response part logprobs obfuscation snapshot parsed"
 )
 """The known fields of deltas. `obfuscation` hides the length of words. OpenAI's SDK adds `snapshot` and `parsed`."""
 
@@ -312,11 +309,8 @@ _ENDS = {
     "response.cancelled": "cancelled",
 }
 _ERRORS = ("error", "response.error")
-_IGNORED = frozenset(
-    (
-        *("ping", "keepalive", "response.queued", "response.in_progress", "response.content_part.added"),
-        *("response.reasoning_summary_part.added", "response.reasoning_summary_part.done"),
-        "response.content_part.done",
-    )
+_IGNORED = names(
+    "ping keepalive response.queued response.in_progress response.content_part.added"
+    " response.reasoning_summary_part.added response.reasoning_summary_part.done response.content_part.done"
 )
 """Events that are ignored, because other events hold the same data."""
