@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import itertools
 import json
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -182,6 +180,14 @@ def _replaced(value: Any, path: tuple[Any, ...], other: Any) -> Any:
     return copied
 
 
+def _read_json(data: bytes) -> Any:
+    """Return a JSON value, or None."""
+    try:
+        return json.loads(data)
+    except ValueError:
+        return None
+
+
 @pytest.mark.deep
 @pytest.mark.parametrize("name", STREAMS)
 def test_a_value_of_another_type_raises_nothing(name: str) -> None:
@@ -191,10 +197,9 @@ def test_a_value_of_another_type_raises_nothing(name: str) -> None:
     split = [each for chunk in stream.frames for each in decoder.feed(chunk)] + decoder.close()
     frames = [each for each in split if isinstance(each, Frame)]
     for index, frame in enumerate(frames):
-        with contextlib.suppress(msgspec.DecodeError):
-            value = msgspec.json.decode(frame.data)
-            for path, other in itertools.product(_places(value), _ODD_VALUES):
-                changed = Frame(json.dumps(_replaced(value, path, other)).encode(), frame.event, frame.id)
-                adapter = stream.make()
-                adapter.feed_frames([*frames[:index], changed, *frames[index + 1 :]])
-                adapter.close()
+        value = _read_json(frame.data)
+        for path, other in itertools.product(_places(value), _ODD_VALUES):
+            changed = Frame(json.dumps(_replaced(value, path, other)).encode(), frame.event, frame.id)
+            adapter = stream.make()
+            adapter.feed_frames([*frames[:index], changed, *frames[index + 1 :]])
+            adapter.close()
