@@ -61,7 +61,6 @@ def test_the_closing_tag_in_a_string_is_text() -> None:
     {
         "a text without a mark that is too long": (f"f{{a:{'x' * 4096}}}", error("invalid_arguments")),
         "a quote in a text without a mark": ('f{a:5" x}', UNREADABLE),
-        "not a number": ("f{a:NaN}", error("not_a_number")),
         "two closing braces": ("f{a:1}}", UNREADABLE),
         "half of a mark": ("f{a:<|x~}", UNREADABLE),
         "no comma": ("f{a:[~x~ ~y~]}", UNREADABLE),
@@ -150,7 +149,9 @@ DECLARED: dict[str, Any] = {"dialects": ["gemma4"], "tools": TOOLS}
         "no comma after a text without marks": ("f{a:Paris b:~Rome~}", call("f", a="Paris", b="Rome")),
         "other separators": ("f{a=~x~,b: ~y~, n := 1,t=>false}", call("f", a="x", b="y", n=1, t=False)),
         "JSON": ('f{"a":"x\\n","l":[1,"y"],"o":{"z":null}}', call("f", a="x\n", l=[1, "y"], o={"z": None})),
-        "keys in quotes": ('f{"a":~x~,~b~:~y~}', call("f", a="x", b="y")),
+        "keys in quotes": ('f{"a":~x~,"b":~y~ "n":1}', call("f", a="x", b="y", n=1)),
+        "keys in marks": ("f{~a~:~x~,~b~:~say ~x~~}", call("f", a="x", b='say "x"')),
+        "a word": ("f{b:NaN,o:{x:NaN}}", call("f", b="NaN", o={"x": "NaN"})),
         "single quotes": ("f{a:'x',n:1}", call("f", a="x", n=1)),
         "no mark at the beginning of a string": ("f{a:ls -la~,b:x~}", call("f", a="ls -la", b="x")),
         "types": ("f{a:5,b:null,n:5,t:true}", call("f", a="5", b="null", n=5, t=True)),
@@ -171,7 +172,7 @@ def test_looser_forms_are_read(inner: str, expected: Brief) -> None:
     [
         "f{a:~x}", "f{a:~x,b:~y~}", "f{a:~x b:~y~}", "f{a:~x~b:~y~}", "f{l:[~x~ ~y~]}", "f{a:~:( ~x~ y~}", "f",
         "f{a:~x~,,n:1}", "f{a:x, y~}", "f{a ~x~}", "f{a:}", "f{:1}", "f(a=1)", "", "f g{a:1}", "f{a:~x~}}", "f{a:~x~",
-        "f{a:~x~]}",
+        "f{a:~x~]}", "f{a:~x~,~b~:~y~}", 'f{"a:1}', 'f{"a\':1}', "f{~a:~x~}",
     ],
 )  # fmt: skip
 def test_an_ambiguous_or_broken_call_never_runs(inner: str) -> None:

@@ -18,11 +18,12 @@ from json.encoder import encode_basestring
 from streamtools.errors import Code
 from streamtools.parsing.bodies import read_close, warn_unclosed
 from streamtools.parsing.bodies.json_bodies import json_calls
-from streamtools.parsing.bodies.keyword_calls import ArgumentReader, give_up
-from streamtools.parsing.bodies.literals import PYTHON, PYTHON_WORDS, Quotes, Syntax, number, quoted
-from streamtools.parsing.declared import Declared, Schema, Types
+from streamtools.parsing.bodies.keyword_calls import ArgumentReader, broken_or_open, give_up
+from streamtools.parsing.bodies.literals import PYTHON, PYTHON_WORDS, number, quoted
+from streamtools.parsing.bodies.values import JSON_TYPES, STRING, Value
+from streamtools.parsing.declared import Declared, Schema
 from streamtools.parsing.json_scanner import BROKEN, DEEP, ENDED, OPEN, ScanState
-from streamtools.parsing.markers import BLANKS, LINE_END, TURN_ENDS, OneOf, Pattern, Some
+from streamtools.parsing.markers import BLANKS, LINE_END, SPACES, TURN_ENDS, OneOf, Pattern, Some
 from streamtools.parsing.reader import Closing, Word, white_space
 from streamtools.parsing.span import Span
 
@@ -30,7 +31,8 @@ HEAD = Some(r"""^\s{}()\[\]<>"'`""", 1, 128)
 """The name of a tool in a marker, before a brace."""
 _head = Word(r"""^{}()\[\]<>"'`\r\n""", 256)
 _split_head = re.compile(r"(?:call(?=[\s:=]|\Z))?[\s:=]*(.*?)[\s:=]*").fullmatch
-_key = Word(r"""^\x00-\x1f,:=\[\]{}"'<""", 256)
+_key = Word(r"""^\x00-\x1f\\,:=\[\]{}<""", 256)
+_unquoted_key = re.compile(r"""(["']?)([^"']+)\1""").fullmatch
 _LONGEST_BARE = 4096  # characters of a value without quotes
 _bare = Word(r"""^\x00-\x1f,\[\]{}"<""", _LONGEST_BARE)
 _SEPARATOR = Pattern(OneOf((":", "=", ":=", "=>")))
@@ -40,9 +42,10 @@ _LEVELS = {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}
 _brackets = re.compile(r"[()\[\]{}]").findall
 _TAIL = 96  # characters: longer than a key with white space around it
 _key_at_end = re.compile(r"([,\s])\s*([^\W\d][\w.-]{0,63})\s*[:=]\s*\Z").search
-_next_key = re.compile(r"[^\W\d][\w.-]{0,63}").match
+_COMMA = OneOf((",", ""))
+_AROUND_KEY = ", \t\r\n\"':="
+_closer = re.compile(r"\s*+(?:,\s*+)?([\]}])").match
 _key_in_bare = re.compile(r"\s([^\W\d][\w.-]*)\s*:").search
-_NUMBER = frozenset({"number", "integer"})
 
 
 class GemmaCalls:
@@ -58,7 +61,13 @@ class GemmaCalls:
         self.after_call = Pattern(OneOf((close, opening, *TURN_ENDS)))
         self._closing, self._end_of_bare = Closing(close), Closing(close, before=(opening,), blank_line=True)
         self._json, self._rest_of_line = json_calls(close), Pattern(BLANKS, LINE_END)
-        self.key_syntax = Syntax((Quotes(mark, escapes=False), Quotes('"'), Quotes("'")), words={})
+        key = Some(r"^\W\d", 1, 1), Some(r"\w.-", 0, 63)
+        keys = [key, *((quote, *key, quote) for quote in ('"', "'", mark))]
+        self.next_members = {
+            "{": [Pattern(_COMMA, SPACES, *each, SPACES, OneOf((":", "="))) for each in keys],
+            "[": [Pattern(_COMMA, SPACES, OneOf((mark, *"\"'{[-0123456789tfnTFN")))],
+        }
+        """What may follow a value in an object or an array, by the bracket."""
 
     def __call__(self, span: Span) -> Generator[None, None, None]:
         """Read one call after its opening tag."""
@@ -87,12 +96,12 @@ class GemmaCalls:
         span.begin_call(span.place)
         name = _read_name((yield from span.word(_head)), span.declared)
         char = yield from span.peek()
-        arguments = _Arguments(self, span, span.declared.arguments(name), bare=bare)
-        state = BROKEN if char else OPEN
+        arguments = _Arguments(self, span, bare=bare)
+        state = broken_or_open(span)
         if name and char == "{":
             span.set_name(name)
             span.convert()
-            state = yield from arguments.read()
+            state = yield from arguments.read(span.declared.arguments(name))
         if state is ENDED:
             span.end_call()
         else:
@@ -119,84 +128,74 @@ class _Container:
     bracket: str
     schema: Schema
     count: int = 0
-    quoted_keys: bool = False
+    marked: bool = False
+    """True if the last key was between marks."""
 
 
 class _Arguments:
     """Reads the object of all arguments, and writes it as JSON."""
 
-    def __init__(self, notation: GemmaCalls, span: Span, schema: Schema, *, bare: bool) -> None:
+    def __init__(self, notation: GemmaCalls, span: Span, *, bare: bool) -> None:
         self._notation, self._span, self._bare = notation, span, bare
         self._stack: list[_Container] = []
-        self._schema = schema  # of the next value
         self._after_value = False
         self.string_begin = -1  # the position at which the last string begins; -1 before the first string
 
-    def read(self) -> Generator[None, None, ScanState]:
-        """Return ENDED after the object, else the state in which reading stopped."""
+    def read(self, schema: Schema) -> Generator[None, None, ScanState]:
+        """Read the object from its brace on. Returns ENDED after it, else the state in which reading stopped."""
         span, stack = self._span, self._stack
-        while True:
+        state = self._open("{", schema)
+        while stack and state is ENDED:
             char = yield from span.peek()
-            if not char:
-                return OPEN
             if char == "," and self._after_value:
                 span.at += 1
                 self._after_value = False
-                continue
-            if stack:
-                container = stack[-1]
-                if char == _CLOSERS[container.bracket]:
-                    span.at += 1
-                    span.write(char)
-                    stack.pop()
-                    self._after_value = True
-                    if not stack:
-                        return ENDED
-                    continue
-                if self._after_value and (container.bracket == "[" or (char in "\"'" and not container.quoted_keys)):
-                    return BROKEN
-                span.write("," if container.count else "")
-                container.count += 1
-                self._schema = container.schema.items
-                if container.bracket == "{":
-                    key = yield from self._read_key(container, char)
-                    char = yield from span.peek()
-                    if key is None or not char:
-                        return BROKEN if char else OPEN
-                    self._schema = container.schema.property(key)
-            state = yield from self._read_value(char)
-            if state is not ENDED:
-                return state
+            elif char == _CLOSERS[stack[-1].bracket]:
+                span.at += 1
+                span.write(char)
+                stack.pop()
+                self._after_value = True
+            elif self._after_value and stack[-1].bracket == "[":
+                return broken_or_open(span)
+            else:
+                state = yield from self._read_member(stack[-1])
+        return state
 
-    def _read_key(self, container: _Container, char: str) -> Generator[None, None, str | None]:
-        """Read a key and the separator after it. Returns None for other text, and "" for a key in quotes."""
-        span, self.string_begin = self._span, self._span.place
-        container.quoted_keys = char in "<\"'"
-        if container.quoted_keys:
-            key = "" if (yield from ArgumentReader(span, self._notation.key_syntax).read(depth=0)) is ENDED else None
-        else:
-            key = (yield from span.word(_key)).strip() or None
-            span.write(encode_basestring(key or ""))
-        yield from span.peek()
-        if key is None or not (yield from span.accept(_SEPARATOR)):
-            return None
-        span.write(":")
-        return key
-
-    def _read_value(self, char: str) -> Generator[None, None, ScanState]:
+    def _open(self, bracket: str, schema: Schema) -> ScanState:
         span = self._span
-        self._after_value = char not in _CLOSERS
-        if char not in _CLOSERS:
-            self.string_begin = span.place
-            if (yield from span.accept(self._notation.mark_pattern)):
-                return (yield from self._read_string())
-            return (yield from (ArgumentReader(span, PYTHON).read(depth=1) if char in "\"'" else self._read_bare()))
         if len(self._stack) == span.depth:
             return DEEP
         span.at += 1
-        span.write(char)
-        self._stack.append(_Container(char, self._schema))
+        span.write(bracket)
+        self._stack.append(_Container(bracket, schema))
+        self._after_value = False
         return ENDED
+
+    def _read_member(self, container: _Container) -> Generator[None, None, ScanState]:
+        """Read an element of an array, or a key and its value."""
+        span, schema = self._span, container.schema.items
+        self.string_begin = span.place
+        span.write("," if container.count else "")
+        container.count += 1
+        if container.bracket == "{":
+            container.marked = yield from span.accept(self._notation.mark_pattern)
+            key = _unquoted_key((yield from span.word(_key)).strip())
+            if container.marked and not (yield from span.accept(self._notation.mark_pattern)):
+                key = None
+            yield from span.peek()
+            if key is None or not (yield from span.accept(_SEPARATOR)):
+                return broken_or_open(span)
+            span.write(encode_basestring(key[2]) + ":")
+            schema = container.schema.property(key[2])
+        char = yield from span.peek()
+        if char in _CLOSERS:
+            return self._open(char, schema)
+        self.string_begin, self._after_value = span.place, True
+        if (yield from span.accept(self._notation.mark_pattern)):
+            return (yield from self._read_string())
+        if char in ("'", '"'):
+            return (yield from ArgumentReader(span, PYTHON).read(depth=1))
+        return (yield from self._read_bare(container, schema))
 
     def _read_string(self) -> Generator[None, None, ScanState]:
         """Read a string after its first mark."""
@@ -235,107 +234,72 @@ class _Arguments:
     def _ends_string(self) -> bool | None:
         """Return whether the mark before the current position ends the string. None if more text must decide."""
         span, notation = self._span, self._notation
-        text, undecided = span.text, False if span.ended else None
-        closed = not self._quotes or self._level == self._lowest == 0
-        depth = len(self._stack)
-        end, at = span.at, white_space(text, span.at).end()
-        while depth and text[at : at + 1] == _CLOSERS[self._stack[depth - 1].bracket]:
-            depth, end = depth - 1, at + 1
-            at = white_space(text, end).end()
-        if at - span.at > _LOOKAHEAD:
+        text, depth, at = span.text, len(self._stack), span.at
+        balanced = not self._quotes or self._level == self._lowest == 0
+        while depth and (closer := _closer(text, at)) and closer[1] == _CLOSERS[self._stack[depth - 1].bracket]:
+            depth, at = depth - 1, closer.end()
+        following = white_space(text, at).end()
+        if following - span.at > _LOOKAHEAD:
             return False
-        if self._bare and closed and not depth and "\n" in text[end:at]:
+        if self._bare and balanced and not depth and "\n" in text[at:following]:
             return True
-        after_call = notation.after_call.match(text, at, span.ended)
-        if after_call is None or at == len(text):
+        after_call = notation.after_call.match(text, following, span.ended)
+        if after_call is None or following == len(text):
             return span.ended or None
-        if after_call:
-            if closed or depth:
-                return True
-            at = white_space(text, after_call).end()
-            mark = notation.mark_pattern.match(text, at, span.ended)
-            if mark is None:
-                return undecided
-            return not mark and self._reject()
+        if after_call and (balanced or depth):
+            return True
+        if after_call:  # a call in the string, if a mark follows
+            mark = notation.mark_pattern.match(text, white_space(text, after_call).end(), span.ended)
+            return None if mark is None else not mark and self._reject()
         if not depth:
-            return span.ended and notation.close.startswith(text[at:])
+            return span.ended and notation.close.startswith(text[following:])
         container = self._stack[depth - 1]
-        comma = text[at] == ","
-        if comma:
-            at = white_space(text, at + 1).end()
-            if at == len(text):
-                return span.ended or None
-            if text[at] == _CLOSERS[container.bracket]:
-                return True
-        mark = notation.mark_pattern.match(text, at, span.ended)
-        if mark is None:
-            return undecided
+        members = notation.next_members[container.bracket]
+        ends = [each.match(text, following, span.ended) for each in members]
+        if not any(ends):
+            return None if None in ends else False
+        member = text[following : max(filter(None, ends))]
+        comma, marked = member[0] == ",", notation.mark in member
         if container.bracket == "[":
-            if not comma:
-                return mark is not False and self._reject()
-            return closed and (mark is not False or text[at] in "\"'{[-0123456789tfnTFN")
-        if container.quoted_keys and (mark or text[at] in "\"'"):
-            return comma and closed
-        return self._ends_before_key(container, at, comma=comma)
-
-    def _ends_before_key(self, container: _Container, at: int, *, comma: bool) -> bool | None:
-        """Return whether the string ends because of the key at `at`. None if more text must decide."""
-        span = self._span
-        text, key = span.text, _next_key(span.text, at)
-        if key is None:
-            return False
-        at = white_space(text, key.end()).end()
-        if at == len(text):
-            return False if span.ended else None
-        if text[at] not in ":=":
-            return False
-        known = container.schema.properties
-        declared = not known or key[0] in known
+            return balanced if comma else marked and self._reject()
+        key, known = member.replace(notation.mark, "").strip(_AROUND_KEY), container.schema.properties
+        declared = key in known or not known
+        if comma and (not self._quotes or (declared and balanced)):
+            return container.marked or not marked or self._reject()
         if comma:
-            return not self._quotes or (declared and self._level == self._lowest == 0)
-        missing_comma = not self._quotes and key.start() > span.at
-        return (missing_comma and declared) or ((missing_comma or key[0] in known) and self._reject())
+            return False
+        apart = not self._quotes and following > span.at
+        return (apart and declared) or ((apart or key in known) and self._reject())
 
     def _reject(self) -> bool:
         """Turn the call into an error, because a mark may be the end of a string or a quote in it. Returns True."""
         self._span.fail_call(Code.INVALID_ARGUMENTS, "a quote in a string may also be the end of the string")
         return True
 
-    def _read_bare(self) -> Generator[None, None, ScanState]:
+    def _read_bare(self, container: _Container, schema: Schema) -> Generator[None, None, ScanState]:
         """Read a value without quotes, or a string without its first mark."""
         span, notation = self._span, self._notation
         text = yield from span.word(_bare)
         if not text:
-            return BROKEN
+            return broken_or_open(span)
         if len(text) == _LONGEST_BARE:
             span.fail_call(Code.INVALID_ARGUMENTS, "a value without quotes is too long")
         marked = yield from span.accept(notation.mark_pattern)
-        container = self._stack[-1]
         key = _key_in_bare(text) if container.bracket == "{" else None
         if key is not None:
-            known, before, after = container.schema.properties, text[: key.start()], text[key.end() :]
-            if key[1] in known or (not known and (_literal(before.strip()) or (marked and not after.strip()))):
+            known, before = container.schema.properties, text[: key.start()].strip()
+            if key[1] in known or (not known and (before in PYTHON_WORDS or number(before))):
                 span.unread(text[key.start() :] + notation.mark * marked)
                 text, marked = before, False
-            elif not known and (marked or not after[:1].isspace()):
+            elif not known:
                 self._reject()
         if not marked:
-            span.write(_convert(text.strip(), self._schema.types))
+            value = Value(schema, span, None if schema.types else STRING | JSON_TYPES)
+            value.take(text.strip())
+            value.end()
             return ENDED
         self._quotes = 0
         while (ends := self._ends_string()) is None:
             yield
         span.write(f'"{quoted(text)}"')
         return ENDED if ends else BROKEN
-
-
-def _literal(word: str) -> str | None:
-    """Return the JSON of a number or a literal word. None for other text."""
-    return PYTHON_WORDS.get(word) or number(word)
-
-
-def _convert(word: str, types: Types) -> str:
-    """Return the JSON of a value without quotes. It is a string if its text, or only a string, has one of `types`."""
-    literal = _literal(word)
-    kinds = {"true": {"boolean"}, "false": {"boolean"}, "null": {"null"}}.get(literal or "", _NUMBER)
-    return f'"{quoted(word)}"' if literal is None or ("string" in types and not types & kinds) else literal

@@ -46,7 +46,7 @@ class Invocations:
         lead: str = "",
         prefix: str = "",
         spaced: bool = False,
-        ends: tuple[str, ...] = (),
+        following: tuple[Part, ...] = (),
         xml: bool = False,
         elements: bool = False,
         read_name: Callable[[str], str] = str,
@@ -57,7 +57,7 @@ class Invocations:
         - `invoke` and `parameter`: the names of the tags of a call and of an argument.
         - `lead` and `prefix`: the texts before and after the angle bracket of each tag.
         - `spaced`: whether a space may follow `prefix`.
-        - `ends`: tokens that end a message, or that follow a call.
+        - `following`: tokens that follow a call.
         - `xml`: whether entities and CDATA sections in values are decoded.
         - `elements`: whether arguments are elements that have the names of the parameters.
         - `read_name`: a function that turns the `name` attribute into the name of the tool.
@@ -72,13 +72,12 @@ class Invocations:
         close_value: tuple[Part, ...] = (*end, parameter, SPACES, ">")
         self._open, self._close, self._unwrap = Pattern(*self.invoke), Pattern(*close), Pattern(*self.unwrap)
         self._parameter = Pattern(*parameter_begin)
-        self._ends = [Pattern(token) for token in ends]
         wrappers = (Level(self.wrapper, self.unwrap),) if wrapper else ()
         levels = [
             Level((*opening, Some("^<>", 1, 1024), ">"), closing, opening)
             for opening, closing in ((self.invoke, close), (parameter_begin, close_value))
         ]
-        tokens = [(token,) for token in ends]
+        tokens = [(token,) for token in following]
         self.text, self._level = NestedText(*wrappers, *levels, ends=tokens, key=_KEY_IN_TAG, xml=xml), len(wrappers)
         self._end_of_broken = Closing(close, before=((*self.invoke, "name"), self.unwrap))
         self._invoke_name, self._read_name = invoke, read_name
@@ -115,13 +114,11 @@ class Invocations:
         while True:
             yield from span.peek()
             place = span.place
-            found = yield from span.choose(self._open, self._unwrap, *self._ends)
+            found = yield from span.choose(self._open, self._unwrap)
             if found == 1:
                 span.close()
                 return
-            if found > 1 or (found < 0 and span.at_end_in(self._unwrap)):
-                if found > 1:
-                    span.go_back(place)
+            if found < 0 and span.at_end_in(self._unwrap):
                 span.close(None if calls else Code.TRUNCATED)
                 if calls:
                     span.warn(Code.MISSING_CLOSE, f"the calls lack their closing {self._unwrap_text}")

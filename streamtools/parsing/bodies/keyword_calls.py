@@ -184,13 +184,13 @@ def _read_call(span: Span, literals: ArgumentReader) -> Generator[None, None, Sc
     """Read a call. Returns ENDED if it is complete, OPEN if the stream ends in it, else BROKEN or DEEP."""
     name = yield from span.word(_name)
     if not name or span.text[span.at : span.at + 1] != "(":
-        return _broken_or_open(span)
+        return broken_or_open(span)
     span.at += 1
     span.set_name(name)
     if (yield from span.peek()) == "*" and (yield from span.accept(_STARS)):  # f(**{"a": 1})
         span.convert()
         if (yield from span.peek()) != "{":
-            return _broken_or_open(span)
+            return broken_or_open(span)
         state = yield from literals.read(depth=span.depth)
         return (yield from _end_starred(span)) if state is ENDED else state
     members = Members(span)
@@ -204,7 +204,7 @@ def _read_call(span: Span, literals: ArgumentReader) -> Generator[None, None, Sc
         if char == ",":
             span.at += 1
         elif char != ")":
-            return _broken_or_open(span)
+            return broken_or_open(span)
     span.at += 1
     members.end()
     return ENDED
@@ -213,7 +213,7 @@ def _read_call(span: Span, literals: ArgumentReader) -> Generator[None, None, Sc
 def _read_dict(span: Span, literals: ArgumentReader) -> Generator[None, None, ScanState]:
     """Read a call that is a dict. Returns the same states as `_read_call`."""
     if (yield from span.peek()) != "{":
-        return _broken_or_open(span)
+        return broken_or_open(span)
     span.convert()
     return (yield from literals.read(depth=span.depth, whole=True))
 
@@ -238,12 +238,12 @@ def _end_starred(span: Span) -> Generator[None, None, ScanState]:
     if (yield from span.peek()) == ",":
         span.at += 1
     if (yield from span.peek()) != ")":
-        return _broken_or_open(span)
+        return broken_or_open(span)
     span.at += 1
     return ENDED
 
 
-def _broken_or_open(span: Span) -> ScanState:
+def broken_or_open(span: Span) -> ScanState:
     """Return OPEN if the stream ends at this position, or BROKEN if other text follows."""
     return BROKEN if span.at < len(span.text) else OPEN
 

@@ -57,7 +57,7 @@ def atem_xml() -> Dialect:
     does not include this dialect.
     """
     ends, name, start, prefix = ("<|eom|>", "<|eot|>"), Some(r"^\s<>|", 1, 128), "<|start|>assistant ", "atem:"
-    calls = Invocations("function_calls", prefix=prefix, ends=ends, read_name=_without_namespace)
+    calls = Invocations("function_calls", prefix=prefix, read_name=_without_namespace)
     body, write = (
         calls.addressed(*ends),
         _writer(calls, "<atem:function_calls>\n", "\n</atem:function_calls>", prefix=prefix),
@@ -94,8 +94,7 @@ def minicpm5_xml() -> Dialect:
 
     A value that contains `<` or `&` is written as a CDATA section.
     """
-    end = "<|im_end|>"
-    calls = Invocations(invoke="function", parameter="param", ends=(end,), xml=True)
+    calls = Invocations(invoke="function", parameter="param", xml=True)
     return Dialect(
         id="minicpm5_xml",
         openers=_bare_openers(calls, "<param", "</function"),
@@ -112,7 +111,7 @@ def deepseek_dsml() -> Dialect:
     bars in the tags are full-width, U+FF5C; some converted models write ASCII bars. Source: the encoding scripts of
     deepseek-ai/DeepSeek-V3.2 and its successors.
     """
-    dialect = _with_mark("deepseek_dsml", "DSML", "<｜end▁of▁sentence｜>", "function_calls", "calls", line_feeds=2)
+    dialect = _with_mark("deepseek_dsml", "DSML", "function_calls", "calls", line_feeds=2)
     return replace(
         dialect,
         write_result=lambda name, text: f"<tool_result>{text}</tool_result>",
@@ -125,17 +124,17 @@ def gigachat35() -> Dialect:
 
     It is `deepseek_dsml` with GCML instead of DSML.
     """
-    return _with_mark("gigachat35", "GCML", "</s>", line_feeds=1)
+    return _with_mark("gigachat35", "GCML", line_feeds=1)
 
 
-def _with_mark(id: str, word: str, end: str, *wrappers: str, line_feeds: int) -> Dialect:
+def _with_mark(id: str, word: str, *wrappers: str, line_feeds: int) -> Dialect:
     """Return a dialect with a mark before the name in each tag. The mark is `word` between two bars.
 
     A closing tag without its opening tag is hidden.
     """
     mark, ascii_mark = f"\uff5c{word}\uff5c", f"|{word}|"
     openers, tags, names = list[Opener](), list[Tag](), ("tool_calls", *wrappers)
-    grammars = [Invocations(*names, prefix=each, spaced=bool(wrappers), ends=(end,)) for each in (mark, ascii_mark)]
+    grammars = [Invocations(*names, prefix=each, spaced=bool(wrappers)) for each in (mark, ascii_mark)]
     for calls in grammars:
         openers.append(Opener((*calls.wrapper, SPACES), calls.wrapped, ahead=("<",), line_feeds=line_feeds))
         openers.append(Opener(calls.invoke, calls.bare, ahead=("name=",), line_feeds=line_feeds))
@@ -175,7 +174,7 @@ def step3_xml() -> Dialect:
     """
     begin, end = "<｜tool_calls_begin｜>", "<｜tool_calls_end｜>"
     begin_call, kind, end_call = "<｜tool_call_begin｜>", "function<｜tool_sep｜>", "<｜tool_call_end｜>"
-    calls = Invocations(prefix="steptml:", ends=(end_call, end))
+    calls = Invocations(prefix="steptml:", following=(end_call, end))
     return Dialect(
         id="step3_xml",
         openers=(
@@ -188,13 +187,10 @@ def step3_xml() -> Dialect:
     )
 
 
-_MINIMAX_END = "[e~["
-
-
 def minimax_m2_xml() -> Dialect:
     """Return the dialect of MiniMaxAI/MiniMax-M2, as its chat template and its tool calling guide define it."""
     opening, close = "<minimax:tool_call>", "</minimax:tool_call>"
-    calls = Invocations("minimax:tool_call", ends=(_MINIMAX_END,))
+    calls = Invocations("minimax:tool_call")
     return Dialect(
         id="minimax_m2_xml",
         openers=(Opener((opening, SPACES), calls.wrapped, ahead=("<",), line_feeds=1),),
