@@ -151,6 +151,11 @@ DECLARED: dict[str, Any] = {"dialects": ["gemma4"], "tools": TOOLS}
         "JSON": ('f{"a":"x\\n","l":[1,"y"],"o":{"z":null}}', call("f", a="x\n", l=[1, "y"], o={"z": None})),
         "keys in quotes": ('f{"a":~x~,"b":~y~ "n":1}', call("f", a="x", b="y", n=1)),
         "keys in marks": ("f{~a~:~x~,~b~:~say ~x~~}", call("f", a="x", b='say "x"')),
+        "some keys in marks": ('f{"a":~x~,~b~:~y~,n:1}', call("f", a="x", b="y", n=1)),
+        "a key in marks after a string with quotes": (
+            "f{~c d~:~say ~x~~,~e: f~:~y~,n:1}",
+            call("f", **{"c d": 'say "x"', "e: f": "y", "n": 1}),
+        ),
         "a word": ("f{b:NaN,o:{x:NaN}}", call("f", b="NaN", o={"x": "NaN"})),
         "single quotes": ("f{a:'x',n:1}", call("f", a="x", n=1)),
         "no mark at the beginning of a string": ("f{a:ls -la~,b:x~}", call("f", a="ls -la", b="x")),
@@ -172,7 +177,7 @@ def test_looser_forms_are_read(inner: str, expected: Brief) -> None:
     [
         "f{a:~x}", "f{a:~x,b:~y~}", "f{a:~x b:~y~}", "f{a:~x~b:~y~}", "f{l:[~x~ ~y~]}", "f{a:~:( ~x~ y~}", "f",
         "f{a:~x~,,n:1}", "f{a:x, y~}", "f{a ~x~}", "f{a:}", "f{:1}", "f(a=1)", "", "f g{a:1}", "f{a:~x~}}", "f{a:~x~",
-        "f{a:~x~]}", "f{a:~x~,~b~:~y~}", 'f{"a:1}', 'f{"a\':1}', "f{~a:~x~}",
+        "f{a:~x~]}", 'f{"a:1}', 'f{"a\':1}', "f{~a:~x~}",
     ],
 )  # fmt: skip
 def test_an_ambiguous_or_broken_call_never_runs(inner: str) -> None:
@@ -237,3 +242,16 @@ def test_the_law_catches_a_mark_that_always_ends_a_string(monkeypatch: pytest.Mo
     monkeypatch.setattr(gemma_calls._Arguments, "_reject", lambda _: True)
 
     assert _wrong_value('x" note: y') is not None
+
+
+KEYS = st.sampled_from(["a", "n", "c d", "e: f", "9", "", '"q"', "x-y"])
+VALUES = st.sampled_from(
+    ["x", "a, b: c", 'say "x"', "", '"', "{", '{"k": "v", "n": 1}', 1, None, [1, "u", 'q"r'], {"n": "y", "c d": "z"}]
+)
+
+
+@given(st.dictionaries(KEYS, VALUES, min_size=1, max_size=4), st.booleans())
+def test_written_arguments_with_any_keys_are_read(arguments: dict[str, Any], declared: bool) -> None:
+    tools = [{"name": "f", "parameters": {"properties": {"a": {}, "n": {}}}}] if declared else None
+    text = DIALECTS["gemma4"].write_call("f", arguments)
+    assert [call("f", **arguments)] == brief(feed([text], tools=tools, **GEMMA))

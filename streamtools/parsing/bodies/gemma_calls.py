@@ -43,6 +43,7 @@ _brackets = re.compile(r"[()\[\]{}]").findall
 _TAIL = 96  # characters: longer than a key with white space around it
 _key_at_end = re.compile(r"([,\s])\s*([^\W\d][\w.-]{0,63})\s*[:=]\s*\Z").search
 _COMMA = OneOf((",", ""))
+_QUOTES = ("'", '"', "<")  # the first characters of the quotes around a key
 _AROUND_KEY = ", \t\r\n\"':="
 _closer = re.compile(r"\s*+(?:,\s*+)?([\]}])").match
 _key_in_bare = re.compile(r"\s([^\W\d][\w.-]*)\s*:").search
@@ -62,7 +63,7 @@ class GemmaCalls:
         self._closing, self._end_of_bare = Closing(close), Closing(close, before=(opening,), blank_line=True)
         self._json, self._rest_of_line = json_calls(close), Pattern(BLANKS, LINE_END)
         key = Some(r"^\W\d", 1, 1), Some(r"\w.-", 0, 63)
-        keys = [key, *((quote, *key, quote) for quote in ('"', "'", mark))]
+        keys = [key, *((quote, Some("^<", 0, 64), quote) for quote in ('"', "'", mark))]
         self.next_members = {
             "{": [Pattern(_COMMA, SPACES, *each, SPACES, OneOf((":", "="))) for each in keys],
             "[": [Pattern(_COMMA, SPACES, OneOf((mark, *"\"'{[-0123456789tfnTFN")))],
@@ -128,8 +129,8 @@ class _Container:
     bracket: str
     schema: Schema
     count: int = 0
-    marked: bool = False
-    """True if the last key was between marks."""
+    in_quotes: bool = False
+    """True if the last key is in quotes or marks."""
 
 
 class _Arguments:
@@ -178,15 +179,12 @@ class _Arguments:
         span.write("," if container.count else "")
         container.count += 1
         if container.bracket == "{":
-            container.marked = yield from span.accept(self._notation.mark_pattern)
-            key = _unquoted_key((yield from span.word(_key)).strip())
-            if container.marked and not (yield from span.accept(self._notation.mark_pattern)):
-                key = None
+            key = yield from self._read_key(container)
             yield from span.peek()
             if key is None or not (yield from span.accept(_SEPARATOR)):
                 return broken_or_open(span)
-            span.write(encode_basestring(key[2]) + ":")
-            schema = container.schema.property(key[2])
+            span.write(encode_basestring(key) + ":")
+            schema = container.schema.property(key)
         char = yield from span.peek()
         if char in _CLOSERS:
             return self._open(char, schema)
@@ -196,6 +194,15 @@ class _Arguments:
         if char in ("'", '"'):
             return (yield from ArgumentReader(span, PYTHON).read(depth=1))
         return (yield from self._read_bare(container, schema))
+
+    def _read_key(self, container: _Container) -> Generator[None, None, str | None]:
+        span, pieces = self._span, list[str]()
+        container.in_quotes = (yield from span.peek()) in _QUOTES
+        if (yield from span.accept(self._notation.mark_pattern)):
+            ended = yield from span.content(self._notation.end_of_string, pieces.append)
+            return "".join(pieces) if ended else None
+        found = _unquoted_key((yield from span.word(_key)).strip())
+        return found and found[2]
 
     def _read_string(self) -> Generator[None, None, ScanState]:
         """Read a string after its first mark."""
@@ -264,10 +271,10 @@ class _Arguments:
             return balanced if comma else marked and self._reject()
         key, known = member.replace(notation.mark, "").strip(_AROUND_KEY), container.schema.properties
         declared = key in known or not known
-        if comma and (not self._quotes or (declared and balanced)):
-            return container.marked or not marked or self._reject()
         if comma:
-            return False
+            in_quotes = member.lstrip(", \t\r\n")[0] in _QUOTES
+            expected = container.in_quotes if in_quotes else declared
+            return not self._quotes or (balanced and expected)
         apart = not self._quotes and following > span.at
         return (apart and declared) or ((apart or key in known) and self._reject())
 

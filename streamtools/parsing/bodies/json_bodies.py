@@ -46,7 +46,7 @@ def close_untagged(span: Span, state: ScanState) -> Generator[None, None, None]:
         yield from span.recover()
         span.close(Code.INVALID_JSON, survivors=True)
         return
-    unclosed = state is OPEN and not span.in_call
+    unclosed = state is OPEN and span.current is not None and not span.in_call
     span.close(None if state is ENDED else Code.TRUNCATED, survivors=True)
     if unclosed:
         span.warn(Code.MISSING_CLOSE, "the array of calls lacks its end")

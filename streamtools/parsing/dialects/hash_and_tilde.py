@@ -29,11 +29,13 @@ from typing import Literal
 from streamtools.errors import Code
 from streamtools.json_values import compact
 from streamtools.limits import TOOL_NAME
+from streamtools.parsing.bodies import read_close, warn_unclosed
+from streamtools.parsing.bodies.json_bodies import json_calls
 from streamtools.parsing.dialects.base import Dialect, NearMiss, Opener
 from streamtools.parsing.dialects.writing import as_object, write_json
-from streamtools.parsing.json_scanner import BROKEN, ENDED, OPEN
+from streamtools.parsing.json_scanner import ENDED, OPEN
 from streamtools.parsing.markers import BLANKS, LINE_END, SPACES, OneOf, Part, Pattern, Some
-from streamtools.parsing.reader import Closing
+from streamtools.parsing.reader import Closing, Word
 from streamtools.parsing.span import Span
 
 _NONCE_LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"  # without letters and digits that look alike
@@ -63,6 +65,7 @@ def _check_nonce(nonce: str | None) -> str:
 _GAP = Some(r" \t", 1, 32)  # at least one blank
 _NAME = Some("A-Za-z0-9_-", 1, TOOL_NAME)
 _OBJECT = (SPACES, "{", SPACES, '"')  # the beginning of a JSON object
+_JSON = json_calls()
 _NOT_BEFORE_HASH = r"(?:[^\W_]|#)"  # "a###:" and "####:" are no markers
 
 
@@ -81,7 +84,7 @@ def hash_marker(
     mark, nonce_parts, nonce_text = f"###{nonce}", (_GAP, nonce) if nonce else (), f"{nonce} " if nonce else ""
 
     def opener(*parts: Part, ahead: tuple[Part, ...], kind: Literal["call", "result"]) -> Opener:
-        return Opener((*parts, SPACES), _read_object, ahead, where=marker_at, not_after=_NOT_BEFORE_HASH, kind=kind)
+        return Opener((*parts, SPACES), _JSON, ahead, where=marker_at, not_after=_NOT_BEFORE_HASH, kind=kind)
 
     return Dialect(
         id="hash_marker",
@@ -117,24 +120,15 @@ def _faulty_hashes(nonce: str) -> tuple[NearMiss, ...]:
     return tuple(NearMiss(parts, fault, not_after=_NOT_BEFORE_HASH) for parts, fault in faults)
 
 
-def _read_object(span: Span) -> Generator[None, None, None]:
-    state = yield from span.json()
-    if state is BROKEN:
-        yield from span.recover()
-        span.close(Code.INVALID_JSON)
-    else:
-        span.close(None if state is ENDED else Code.TRUNCATED)
-
-
 _CALL, _RESULT = "~~~tool_call", "~~~tool_result"
 # "~~~json" or "```tool_call": faulty forms of "~~~tool_call"
 _OTHER_FENCES = OneOf(
     ("json", "tool", "tools", "tool_calls", "tool-call", "tool call", "toolcall", "function", "function_call")
 )
 _TICK_FENCES = OneOf(("tool_call", "tool_calls", "tool-call", "toolcall"))
-_TILDES, _SPACES_AND_TILDES = Pattern("~~~"), Pattern(SPACES, "~~~")
+_TICKS, _TILDES = Word("`"), Pattern("~~~")
+_END_OF_FENCE = Pattern("```", Some("`", 0, 64))
 _FENCE_LABEL = Pattern(BLANKS, Some("A-Za-z0-9_+-", 0, 16), BLANKS, LINE_END)
-_run_of_ticks = re.compile("`*").match
 _CLOSING_LINE: tuple[Part, ...] = ("\n", Some(r" \t", 0, 256), "~~~")
 # The closing line ends a call even inside a JSON string.
 _ENDS_STRING, _CLOSING = Pattern(*_CLOSING_LINE), Closing(_CLOSING_LINE)
@@ -194,7 +188,7 @@ def _faulty_fences(nonce: str) -> tuple[NearMiss, ...]:
 
 def _read_call(span: Span) -> Generator[None, None, None]:
     char = yield from span.peek()
-    fenced = char == "`" and (yield from _read_ticks(span)) >= 3 and (yield from span.accept(_FENCE_LABEL))
+    fenced = char == "`" and len((yield from span.word(_TICKS))) >= 3 and (yield from span.accept(_FENCE_LABEL))
     if fenced:
         char = yield from span.peek()
     if not char:
@@ -206,52 +200,20 @@ def _read_call(span: Span) -> Generator[None, None, None]:
         return
     state = yield from span.json(lines=_ENDS_STRING)
     if state is ENDED:
-        if not fenced and (yield from span.accept(_SPACES_AND_TILDES)):  # the usual case
-            span.close()
-        else:
-            yield from _read_closing(span, fenced)
+        yield from span.peek()
+        if fenced and (yield from span.accept(_END_OF_FENCE)):
+            yield from span.peek()
+        if not (yield from read_close(span, "~~~", _TILDES, cut=("```",) if fenced else ())):
+            yield from _skip_to_closing(span)
+            span.close(Code.INVALID_JSON)
     elif state is OPEN:
         in_call = span.in_call
         span.close(Code.TRUNCATED, survivors=True)  # complete calls of an array remain valid
         if not in_call:  # the text ends between two calls of an array
-            _warn_missing_close(span)
+            warn_unclosed(span, "~~~")
     else:
         yield from _skip_to_closing(span)
         span.close(Code.INVALID_JSON, survivors=True)
-
-
-def _read_closing(span: Span, fenced: bool) -> Generator[None, None, None]:
-    """Read the three closing tildes. With `fenced`, the end of a fence of back-ticks may precede them."""
-    char = yield from span.peek()
-    if fenced and char == "`":
-        run = yield from _read_ticks(span)
-        if run >= 3 or (span.ended and span.at == len(span.text)):  # the stream may also end inside the ticks
-            char = yield from span.peek()
-    if char == "~" and (yield from span.accept(_TILDES)):
-        span.close()
-    elif not char or (span.ended and span.text[span.at :] in ("~", "~~")):
-        span.at = len(span.text)
-        span.close()
-        _warn_missing_close(span)
-    else:
-        yield from _skip_to_closing(span)
-        span.close(Code.INVALID_JSON)
-
-
-def _warn_missing_close(span: Span) -> None:
-    span.warn(Code.MISSING_CLOSE, "the call lacks its closing ~~~")
-
-
-def _read_ticks(span: Span) -> Generator[None, None, int]:
-    """Read consecutive back-ticks. Returns their number."""
-    count = 0
-    while True:
-        end = _run_of_ticks(span.text, span.at).end()  # type: ignore[union-attr]  # it also matches ""
-        count += end - span.at
-        span.at = end
-        if end < len(span.text) or span.ended:
-            return count
-        yield
 
 
 def _read_result(span: Span) -> Generator[None, None, None]:

@@ -303,7 +303,7 @@ def _gemma_writer(mark: str) -> Callable[[Any], str]:
 
     def write(value: Any) -> str:
         if isinstance(value, dict):
-            members = ((key if _plain_key(key) else compact(key), write(member)) for key, member in value.items())
+            members = ((key if _plain_key(key) else write(key), write(member)) for key, member in value.items())
             return "{" + ",".join(f"{key}:{text}" for key, text in members) + "}"
         if isinstance(value, list):
             return "[" + ",".join(map(write, value)) + "]"
