@@ -19,7 +19,7 @@ from streamtools.errors import Code
 from streamtools.parsing.bodies import read_close, warn_unclosed
 from streamtools.parsing.bodies.json_bodies import json_calls
 from streamtools.parsing.bodies.keyword_calls import ArgumentReader, broken_or_open, give_up
-from streamtools.parsing.bodies.literals import PYTHON, PYTHON_WORDS, number, quoted
+from streamtools.parsing.bodies.literals import PYTHON, PYTHON_WORDS, Brackets, number, quoted
 from streamtools.parsing.bodies.values import JSON_TYPES, STRING, Value
 from streamtools.parsing.declared import Declared, Schema
 from streamtools.parsing.json_scanner import BROKEN, DEEP, ENDED, OPEN, ScanState
@@ -38,8 +38,6 @@ _bare = Word(r"""^\x00-\x1f,\[\]{}"<""", _LONGEST_BARE)
 _SEPARATOR = Pattern(OneOf((":", "=", ":=", "=>")))
 _CLOSERS = {"{": "}", "[": "]"}
 _LOOKAHEAD = 256  # characters of white space and brackets after a mark
-_LEVELS = {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}
-_brackets = re.compile(r"[()\[\]{}]").findall
 _TAIL = 96  # characters: longer than a key with white space around it
 _key_at_end = re.compile(r"([,\s])\s*([^\W\d][\w.-]{0,63})\s*[:=]\s*\Z").search
 _COMMA = OneOf((",", ""))
@@ -208,7 +206,7 @@ class _Arguments:
         """Read a string after its first mark."""
         span = self._span
         self._quotes = 0  # how many quotes the string contains
-        self._level = self._lowest = 0  # how many brackets are open in the string, outside of its quotes
+        self._brackets = Brackets()  # the brackets in the string, outside of its quotes
         self._tail = ""  # the last characters of the string
         span.write('"')
         while (yield from span.content(self._notation.end_of_string, self._take)):
@@ -226,15 +224,13 @@ class _Arguments:
     def _take(self, text: str) -> None:
         """Read a piece of a string."""
         if not self._quotes % 2:
-            for bracket in _brackets(text):
-                self._level += _LEVELS[bracket]
-                self._lowest = min(self._lowest, self._level)
+            self._brackets.count(text)
         self._tail = (self._tail + text)[-_TAIL:]
         self._span.write(quoted(text))
 
     def _follows_key(self) -> bool:
         """Return True if a key stands before the quote that was found, because the last mark of a string is missing."""
-        found = _key_at_end(self._tail) if not (self._quotes % 2 or self._level > 0) else None
+        found = _key_at_end(self._tail) if not (self._quotes % 2 or self._brackets.level > 0) else None
         known = self._stack[-1].schema.properties
         return found is not None and (found[2] in known or (found[1] == "," and not known))
 
@@ -242,7 +238,7 @@ class _Arguments:
         """Return whether the mark before the current position ends the string. None if more text must decide."""
         span, notation = self._span, self._notation
         text, depth, at = span.text, len(self._stack), span.at
-        balanced = not self._quotes or self._level == self._lowest == 0
+        balanced = not self._quotes or self._brackets.level == self._brackets.lowest == 0
         while depth and (closer := _closer(text, at)) and closer[1] == _CLOSERS[self._stack[depth - 1].bracket]:
             depth, at = depth - 1, closer.end()
         following = white_space(text, at).end()

@@ -494,41 +494,15 @@ class Literals:
         self._after_comma = ""
 
 
-@dataclass(slots=True, eq=False)
-class _LooseContent:
-    """The content of a string that may contain unescaped quotes.
+class Brackets:
+    """Counts the brackets in the content of a string."""
 
-    It counts the brackets in the string and finds the closing tag of the call.
-    """
+    level = 0
+    """The number of open brackets."""
+    lowest = 0
+    """The lowest value of `level`. If it is negative, a bracket from outside the string is closed."""
 
-    _close: str
-    piece: int  # the index in `written` of the piece in which the content begins
-    offset: int  # the number of characters before the content in that piece
-    _tail: str = ""  # the last characters, which may be the beginning of the closing tag
-    level: int = 0  # the number of open brackets
-    lowest: int = 0  # the lowest value of `level`; if negative, an earlier quote has ended the string
-    has_quote: bool = False  # the string contains an unescaped quote
-
-    def begin(self, text: str) -> None:
-        """Read the content before the first unescaped quote. `text` is its JSON."""
-        self.has_quote = True
-        self._count(text)
-        if self.lowest < 0:  # ignore escaped brackets: JSON doubles the back-slash before them
-            self.level = self.lowest = 0
-            self._count(_remove_escaped_slashes("", text))
-
-    def take(self, text: str) -> int | None:
-        """Read the next piece of content. Returns the index in it at which the call ends, or None."""
-        end = self._count(text)
-        if end is not None:
-            return end
-        known = len(self._tail)
-        self._tail += text
-        found = self._tail.find(self._close)
-        self._tail = self._tail[1 - len(self._close) :]
-        return found + len(self._close) - known if found >= 0 else None
-
-    def _count(self, text: str) -> int | None:
+    def count(self, text: str) -> int | None:
         """Count the brackets in `text`. Returns the end of the first one that closes a bracket outside the string."""
         end = None
         for found in _brackets(text):
@@ -537,3 +511,36 @@ class _LooseContent:
                 self.lowest = self.level
                 end = end or found.end()
         return end
+
+
+@dataclass(eq=False)
+class _LooseContent(Brackets):
+    """The content of a string that may contain unescaped quotes. It finds the closing tag of the call.
+
+    If `lowest` is negative, an earlier quote has ended the string.
+    """
+
+    _close: str
+    piece: int  # the index in `written` of the piece in which the content begins
+    offset: int  # the number of characters before the content in that piece
+    _tail: str = ""  # the last characters, which may be the beginning of the closing tag
+    has_quote: bool = False  # the string contains an unescaped quote
+
+    def begin(self, text: str) -> None:
+        """Read the content before the first unescaped quote. `text` is its JSON."""
+        self.has_quote = True
+        self.count(text)
+        if self.lowest < 0:  # ignore escaped brackets: JSON doubles the back-slash before them
+            self.level = self.lowest = 0
+            self.count(_remove_escaped_slashes("", text))
+
+    def take(self, text: str) -> int | None:
+        """Read the next piece of content. Returns the index in it at which the call ends, or None."""
+        end = self.count(text)
+        if end is not None:
+            return end
+        known = len(self._tail)
+        self._tail += text
+        found = self._tail.find(self._close)
+        self._tail = self._tail[1 - len(self._close) :]
+        return found + len(self._close) - known if found >= 0 else None

@@ -78,7 +78,7 @@ class NamedCall:
         - `word`: the word before the arguments.
         """
         self._word = word
-        self._name_tag, self._separator = (name_tag, Pattern(name_tag)), (separator, Pattern(separator))
+        self._name_tag, self._separator = (Pattern(*filter(None, (tag,))) for tag in (name_tag, separator))
         self._id_tag = Pattern(id_tag) if id_tag else None
         self._optional = optional
         self._type_word = type_word
@@ -90,8 +90,9 @@ class NamedCall:
         return (yield from self._read_head(span)) or (yield from self._read_arguments(span, close))
 
     def _read_head(self, span: Span) -> Generator[None, None, Code | None]:
-        if not (yield from self._read_literal(span, *self._name_tag)):
-            return self._missing(span, self._name_tag[0])
+        yield from span.peek()
+        if not (yield from span.accept(self._name_tag)):
+            return self._missing(span, self._name_tag)
         yield from span.peek()
         word = yield from span.word(self._word)
         yield from span.peek()
@@ -99,8 +100,8 @@ class NamedCall:
             yield from span.peek()
             span.identify((yield from span.word(_WORD)))
             yield from span.peek()
-        if not (yield from self._read_literal(span, *self._separator)):
-            code = self._missing(span, self._separator[0])
+        if not (yield from span.accept(self._separator)):
+            code = self._missing(span, self._separator)
             if code is Code.TRUNCATED or not self._optional:
                 return code
         if self._type_word and word == self._type_word and (char := (yield from span.peek())) not in _BEGINS_JSON:
@@ -115,14 +116,8 @@ class NamedCall:
         span.set_name(identity.name)
         return None
 
-    def _read_literal(self, span: Span, text: str, pattern: Pattern) -> Generator[None, None, bool]:
-        if not text:
-            return True
-        yield from span.peek()
-        return (yield from span.accept(pattern))
-
-    def _missing(self, span: Span, text: str) -> Code:
-        return Code.TRUNCATED if span.at_end_in(text) else Code.UNRECOGNISED_TOOL_CALL
+    def _missing(self, span: Span, tag: Pattern) -> Code:
+        return Code.TRUNCATED if span.at_end_in(tag) else Code.UNRECOGNISED_TOOL_CALL
 
     def _read_arguments(self, span: Span, close: Pattern | None) -> Generator[None, None, Code | None]:
         char = yield from span.peek()
