@@ -186,9 +186,7 @@ def text_calls(close: str, read: Callable[[str], tuple[str, Mapping[str, Any]]])
         for key, text in texts.items():
             members.key(key)
             if isinstance(arguments[key], str):
-                value = Value(schema.property(key), span)
-                value.take(text)
-                value.end()
+                Value(schema.property(key), span).write(text)
             else:
                 span.write(text)
         members.end()

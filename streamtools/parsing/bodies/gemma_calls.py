@@ -297,9 +297,7 @@ class _Arguments:
             elif not known:
                 self._reject()
         if not marked:
-            value = Value(schema, span, None if schema.types else STRING | JSON_TYPES)
-            value.take(text.strip())
-            value.end()
+            Value(schema, span, None if schema.types else STRING | JSON_TYPES).write(text.strip())
             return ENDED
         self._quotes = 0
         while (ends := self._ends_string()) is None:

@@ -102,6 +102,11 @@ class Value:
         else:
             self._reject()
 
+    def write(self, text: str) -> None:
+        """Read and write the whole value, whose text is `text`."""
+        self.take(text)
+        self.end()
+
     def _forward(self, text: str) -> None:
         self._read_piece(text)
 

@@ -264,9 +264,7 @@ class Elements:
     def _write_empty(self, span: Span, schema: Schema, text: str) -> None:
         """Write the value of an element that contains only white space. `text` is the white space."""
         if "string" in schema.types or not schema.types & _CONTAINERS:
-            value = Value(schema, span)
-            value.take(text)
-            value.end()
+            Value(schema, span).write(text)
         else:
             span.write("[]" if "array" in schema.types else "{}")
 
