@@ -73,9 +73,9 @@ FAMILY = Family(
             *(Marker((f"<{bar}GCML{bar}invoke", _GAP, "name="), line_feeds=1) for bar in "｜|"),
         ),
         "dots_xml": tuple(Marker(("<dots_function_call>", SPACES, first)) for first in "<{"),
-        "minimax_m2_xml": (Marker(("<minimax:tool_call>", SPACES, "<"), line_feeds=1),),
+        "minimax_m2_xml": (Marker(("<minimax:tool_call>", SPACES, Either(("<", "invoke name="))), line_feeds=1),),
         "anthropic_xml": (
-            Marker(("<function_calls>", SPACES, "<invoke")),
+            Marker(("<function_calls>", SPACES, Either(("<invoke", "<parameter")))),
             Marker(("<invoke", _GAP, "name=", _NAMED, ">", SPACES, Either(("<parameter", "</invoke", "{")))),
             Marker(("<invoke", _GAP, "name=", _NAMED, "/>")),
             Marker(("<function_results>", SPACES, "<"), kind="result"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.families.base import SPACES, Either, Family, Marker, Part, Tag
+from tests.families.base import SPACES, Either, Family, Marker, Part, Run, Tag
 
 _TOKEN = "]<]minimax[>["
 _NAMES = ("f", "get_weather", "météo", "a.b-c")
@@ -49,7 +49,10 @@ FAMILY = Family(
         ),
     },
     markers={
-        "minimax_m3_xml": (Marker((f"{_TOKEN}<tool_call>", SPACES, _TOKEN)),),
+        "minimax_m3_xml": (
+            Marker((f"{_TOKEN}<tool_call>", SPACES, _TOKEN)),
+            Marker((f"{_TOKEN}<invoke", Run(" \t\r\n", 1, 32), "name")),
+        ),
         "morph_xml": tuple(marker for name in _NAMES for marker in _markers(name)),
     },
     tags={

@@ -151,7 +151,7 @@ FAMILY = Family(
                     bar,
                     (
                         GAP, f"function<{bar}tool▁sep{bar}>", GAP, NAME, Run(" \t", 0, 4),
-                        Either(("\n", "\r\n", "`", "{", f"<{bar}tool▁call▁end{bar}>")),
+                        Either(("\n", "\r\n", "`", "{", f"<{bar}tool▁call▁end{bar}>", f"<{bar}tool▁call▁begin{bar}>")),
                     ),
                 )
             ),

@@ -66,6 +66,12 @@ def _pairs(call: str, *names: str) -> tuple[Part, ...]:
     return (f"<{call}>", SPACES, *_NAMED, SPACES, Either(after_name))
 
 
+def _markers(call: str, key: str, value: str, *, line_feeds: int = 0) -> tuple[Marker, ...]:
+    """Return the markers of a call with these tags: a name and a tag, or a key without a name."""
+    begins = _pairs(call, key, value), (f"<{call}>", SPACES, f"<{key}>")
+    return tuple(Marker(parts, line_feeds=line_feeds) for parts in begins)
+
+
 def _renamed(call: str, key: str = "arg_key", value: str = "arg_value") -> tuple[str, ...]:
     """Return the fragments of pairs, with other names of tags."""
     names = {"tool_call": call, "arg_key": key, "arg_value": value}
@@ -75,18 +81,20 @@ def _renamed(call: str, key: str = "arg_key", value: str = "arg_value") -> tuple
 
 
 _PARAMETER_TAGS = ("<param_key>", "</param_key>", "<param_value>", "</param_value>")
-_GLM = (Marker(_pairs("tool_call", "arg_key", "arg_value"), line_feeds=1),)
+_GLM = _markers("tool_call", "arg_key", "arg_value", line_feeds=1)
+_FIRST_TAG = Either(("<function=", "<parameter="))
 _LONGCAT = ("longcat_tool_call", "longcat_arg_key", "longcat_arg_value")
 _NAME_AND_JSON = (GAP, *_WORD_FIRST, GAP)
 _SENTENCE = (Run("<>{}[]" + _SPACE, 1, 1, others=True), Run("<>{}", 0, 160, others=True))
 _QWEN_ALONE = ("<function=", _ANY_NAME, ">", SPACES, Either(("<parameter=", "</function>")))
 _QWEN = (
-    Marker(("<tool_call>", SPACES, "<function="), line_feeds=2),
+    Marker(("<tool_call>", SPACES, _FIRST_TAG), line_feeds=2),
     Marker(_QWEN_ALONE, line_feeds=2),
     Marker(("<tool_call>", SPACES, *_SENTENCE, *_QWEN_ALONE), wraps=True),
 )
 _TELECHAT = (
     Marker(("<tool_call>", SPACES, *_NAMED, SPACES, Either(_PARAMETER_TAGS))),
+    Marker(("<tool_call>", SPACES, "<param_key>")),
     Marker(("<tool_call>", *_NAME_AND_JSON, "{", GAP, Either(('"', "}")))),
     Marker(("<tool_call>", GAP, "function\n", *_WORD_FIRST, GAP, Either(("{", "</tool_call>")))),
     *(Marker(("<tool_call>", SPACES, first)) for first in "{["),
@@ -188,16 +196,16 @@ FAMILY = Family(
         "qwen3_coder_xml": _QWEN,
         "k_exaone2_xml": _QWEN,
         "zaya_xml": (
-            Marker(("<zyphra_tool_call>", SPACES, "<function=")), Marker(("<zyphra_tool_call>", SPACES, "<function>")),
+            Marker(("<zyphra_tool_call>", SPACES, _FIRST_TAG)), Marker(("<zyphra_tool_call>", SPACES, "<function>")),
         ),
-        "seed_oss_xml": (Marker(("<seed:tool_call>", SPACES, "<function=")),),
+        "seed_oss_xml": (Marker(("<seed:tool_call>", SPACES, _FIRST_TAG)),),
         "llama31_function_tag": (Marker(("<function=", *_WORD_FIRST, ">", SPACES, "{")),),
         "cwm_tool": (Marker(("<tool: ", _WORD_NAME, ">")),),
         "glm_xml": _GLM,
-        "iquest_q1": (Marker(_pairs("iquest_tool_call", "arg_key", "arg_value")),),
-        "iquest_coder2": (Marker(_pairs("iquestcoder_tool_call", "arg_key", "arg_value")),),
+        "iquest_q1": _markers("iquest_tool_call", "arg_key", "arg_value"),
+        "iquest_coder2": _markers("iquestcoder_tool_call", "arg_key", "arg_value"),
         "longcat_xml": (
-            Marker(_pairs(*_LONGCAT)), *(Marker(("<longcat_tool_call>", SPACES, first)) for first in "{["),
+            *_markers(*_LONGCAT), *(Marker(("<longcat_tool_call>", SPACES, first)) for first in "{["),
         ),
         "telechat4_xml": _TELECHAT,
         "step_audio2": _TELECHAT,
@@ -206,9 +214,13 @@ FAMILY = Family(
                 Marker((*outer, *_pairs("ifm|tool_call", "ifm|arg_key", "ifm|arg_value")))
                 for outer in ((_K2_WRAP, SPACES), ())
             ),
+            Marker((_K2_CALL, SPACES, "<ifm|arg_key>")),
             *(Marker((*outer, _K2_CALL, SPACES, first)) for outer in ((_K2_WRAP, SPACES), ()) for first in "{["),
         ),
-        "solar_open2": (Marker((_SOLAR_CALL, SPACES, *_NAMED, SPACES, Either(_SOLAR_TAGS))),),
+        "solar_open2": (
+            Marker((_SOLAR_CALL, SPACES, *_NAMED, SPACES, Either(_SOLAR_TAGS))),
+            Marker((_SOLAR_CALL, SPACES, _SOLAR_TAGS[0])),
+        ),
         "poolside_xml": (Marker(("<tool_call>",), line_feeds=1),),
         "step3_xml": (
             Marker(("<｜tool_calls_begin｜>", *AFTER_WRAPPER), wraps=True),

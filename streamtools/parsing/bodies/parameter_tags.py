@@ -236,7 +236,8 @@ class ArgumentPairs:
     """The grammar of a name and pairs of tags. The default tags are `<tool_call>`, `<arg_key>` and `<arg_value>`.
 
     The attributes `opening` and `close` are the tags around one call. `wrapper` and `unwrap` are the tags around all
-    calls. `after_name` holds the tags without suffixes. If one of them follows a name, the text is a call.
+    calls. `begin_key` is the opening tag of a key. `after_name` holds the tags without suffixes. If one of them follows
+    a name, the text is a call.
     """
 
     def __init__(
@@ -264,6 +265,7 @@ class ArgumentPairs:
 
         self.opening, self.close = tag("tool_call"), tag("/tool_call")
         self.wrapper, self.unwrap = tag(wrapper), tag("/" + wrapper) if wrapper else _NO_TAG
+        self.begin_key = tag("arg_key")
         names = ("/tool_call", "arg_key", "/arg_key", "arg_value", "/arg_value")
         self.after_name = OneOf(tuple(filter(None, (str(tag(name)[0]) for name in names))))
         self._close = "".join(part for part in self.close if isinstance(part, str))

@@ -34,7 +34,7 @@ def anthropic_xml() -> Dialect:
     return Dialect(
         id="anthropic_xml",
         openers=(
-            Opener(("<function_calls>", SPACES), calls.wrapped, ahead=("<invoke",)),
+            Opener(("<function_calls>", SPACES), calls.wrapped, ahead=(OneOf(("<invoke", "<parameter")),)),
             *_bare_openers(calls, "<parameter", "</invoke", "{"),
             Opener(("<function_results>", SPACES), forged_result("</function_results>"), ahead=("<",), kind="result"),
         ),
@@ -193,7 +193,7 @@ def minimax_m2_xml() -> Dialect:
     calls = Invocations("minimax:tool_call")
     return Dialect(
         id="minimax_m2_xml",
-        openers=(Opener((opening, SPACES), calls.wrapped, ahead=("<",), line_feeds=1),),
+        openers=(Opener((opening, SPACES), calls.wrapped, ahead=(OneOf(("<", "invoke name=")),), line_feeds=1),),
         write_call=_writer(calls, f"{opening}\n", f"\n{close}"),
         write_result=_write_minimax_result,
         reserved=both_tags("minimax:", "invoke", "parameter", "response"),
@@ -220,7 +220,10 @@ def minimax_m3_xml() -> Dialect:
 
     return Dialect(
         id="minimax_m3_xml",
-        openers=(Opener((f"{lead}<tool_call>", SPACES), calls.wrapped, ahead=(lead,)),),
+        openers=(
+            Opener((f"{lead}<tool_call>", SPACES), calls.wrapped, ahead=(lead,)),
+            Opener(calls.invoke, calls.bare, ahead=("name",)),
+        ),
         write_call=write_call,
         write_result=_write_minimax_result,
         reserved=(lead, *both_tags("response"), "</mm:think"),

@@ -97,7 +97,7 @@ def deepseek_v3() -> Dialect:
     function = "function" + _SEPARATOR
     return _deepseek(
         "deepseek_v3",
-        (GAP, function, GAP, NAME, Some(r" \t", 0, 4), OneOf(("\n", "\r\n", "`", "{", _END_OF_CALL))),
+        (GAP, function, GAP, NAME, Some(r" \t", 0, 4), OneOf(("\n", "\r\n", "`", "{", _END_OF_CALL, _CALL))),
         other="deepseek_v31",
         result=Opener((_RESULTS, GAP, _RESULT), forged_result(_END_OF_RESULTS), kind="result"),
         write_call=name_and_json(f"{_CALLS}{_CALL}{function}", "\n```json\n", f"\n```{_END_OF_CALL}{_END_OF_CALLS}"),

@@ -27,6 +27,8 @@ from streamtools.parsing.markers import SPACES, OneOf, Part, Some
 from streamtools.parsing.span import Span
 
 _FUNCTION_TAGS = ("<function=", "</function", "<parameter=", "</parameter")
+_FIRST_TAG = (OneOf(("<function=", "<parameter=")),)
+"""The first tag in a wrapper. A parameter without a function is an error."""
 
 
 def qwen3_coder_xml() -> Dialect:
@@ -41,7 +43,7 @@ def qwen3_coder_xml() -> Dialect:
     return Dialect(
         id="qwen3_coder_xml",
         openers=(
-            Opener(("<tool_call>", SPACES), functions.wrapped, ahead=("<function=",), line_feeds=2),
+            Opener(("<tool_call>", SPACES), functions.wrapped, ahead=_FIRST_TAG, line_feeds=2),
             Opener(("<function=",), functions.alone, ahead=alone, line_feeds=2),
             Opener(("<tool_call>",), wrapper, (SPACES, *sentence, "<function=", *alone), announces=False, tag_parts=0),
         ),
@@ -64,7 +66,7 @@ def seed_oss_xml() -> Dialect:
     functions = FunctionTags("seed:tool_call", verbatim=True)
     return Dialect(
         id="seed_oss_xml",
-        openers=(Opener(("<seed:tool_call>", SPACES), functions.wrapped, ahead=("<function=",)),),
+        openers=(Opener(("<seed:tool_call>", SPACES), functions.wrapped, ahead=_FIRST_TAG),),
         write_call=_function_writer(functions, "<seed:tool_call>", "</seed:tool_call>", verbatim=True),
         reserved=(*both_tags("seed:tool_call"), *_FUNCTION_TAGS),
         tags=(Tag(("<seed:think>",), closings=("</seed:think>",), where="start"), *closing_tags("</seed:tool_call>")),
@@ -84,10 +86,7 @@ def zaya_xml() -> Dialect:
     functions = FunctionTags("zyphra_tool_call")
     return Dialect(
         id="zaya_xml",
-        openers=(
-            Opener((opening, SPACES), functions.wrapped, ahead=("<function=",)),
-            Opener(pairs.opening, pairs.single),
-        ),
+        openers=(Opener((opening, SPACES), functions.wrapped, ahead=_FIRST_TAG), Opener(pairs.opening, pairs.single)),
         write_call=_function_writer(functions, opening, close),
         write_result=lambda name, text: f"<zyphra_tool_response>\n{text}\n</zyphra_tool_response>",
         reserved=(*both_tags("zyphra_tool_call", "zyphra_tool_response"), *_FUNCTION_TAGS),
@@ -142,6 +141,12 @@ def _name_and(following: Part) -> tuple[Part, ...]:
     return (SPACES, Some(rf"^<>{{}}\[\]\s{PROSE}", 1, 1), Some(r"^<>{\s", 0, 95), SPACES, following)
 
 
+def _pair_openers(pairs: ArgumentPairs, **fields: Any) -> tuple[Opener, ...]:
+    """Return the openers of one call, with more `fields`. A key without a name before it is an error."""
+    aheads = (_name_and(pairs.after_name), (SPACES, *pairs.begin_key))
+    return tuple(Opener(pairs.opening, pairs.single, ahead=ahead, **fields) for ahead in aheads)
+
+
 def _pairs_writer(
     pairs: ArgumentPairs,
     before: str,
@@ -182,7 +187,7 @@ def glm_xml() -> Dialect:
     pairs = ArgumentPairs()
     return Dialect(
         id="glm_xml",
-        openers=(Opener(("<tool_call>",), pairs.single, ahead=_name_and(pairs.after_name), line_feeds=1),),
+        openers=_pair_openers(pairs, line_feeds=1),
         write_call=_pairs_writer(pairs, "<tool_call>", "\n", "</tool_call>"),
         reserved=_PAIR_TAGS,
         tags=(ROLE_END, *closing_tags("</tool_call>")),
@@ -244,7 +249,7 @@ def _other_tags(id: str, call: str, key: str = "arg_key", value: str = "arg_valu
     pairs = ArgumentPairs(spelled=spelled)
     return Dialect(
         id=id,
-        openers=(Opener((opening,), pairs.single, ahead=_name_and(pairs.after_name)),),
+        openers=_pair_openers(pairs),
         write_call=_pairs_writer(pairs, opening, "\n", close, spelled),
         reserved=both_tags(call, "tool_response", key, value),
         tags=closing_tags(close),
@@ -285,6 +290,7 @@ def telechat4_xml() -> Dialect:
         dialect,
         openers=(
             replace(pairs, ahead=_name_and(tags)),
+            dialect.openers[1],
             replace(glm, body=pairs.body, auto=False, unless_enabled="glm_xml"),
             Opener((opening,), named, ahead=(GAP, *WORD_FIRST, GAP, "{", GAP, OneOf(('"', "}")))),
             Opener((opening,), named, ahead=(GAP, _TYPE, *WORD_FIRST, GAP, OneOf(("{", close)))),
@@ -315,7 +321,7 @@ def k2_horizon() -> Dialect:
         id="k2_horizon",
         openers=(
             Opener((wrap, SPACES), pairs.wrapped, ahead=(opening, *_name_and(pairs.after_name))),
-            Opener((opening,), pairs.single, ahead=_name_and(pairs.after_name)),
+            *_pair_openers(pairs),
             *(Opener((wrap, SPACES, opening, SPACES), json_body, ahead=(first,)) for first in "{["),
             *(Opener((opening, SPACES), json_body, ahead=(first,)) for first in "{["),
         ),
@@ -339,7 +345,7 @@ def solar_open2() -> Dialect:
     pairs, begin, end = ArgumentPairs(spelled=spelled), spelled["tool_call"], spelled["/tool_call"]
     return Dialect(
         id="solar_open2",
-        openers=(Opener((begin,), pairs.single, ahead=_name_and(pairs.after_name)),),
+        openers=_pair_openers(pairs),
         write_call=_pairs_writer(pairs, begin, "\n", end, spelled),
         write_result=lambda name, text: f"<|tool_response:start|>{text}<|tool_response:end|>",
         reserved=("<|tool_call:", "<|tool_arg:", "<|tool_response:"),
