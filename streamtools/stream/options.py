@@ -12,8 +12,7 @@ from streamtools.parsing.dialects import Dialects
 from streamtools.parsing.options import Options, ParserKeywords, ParserOptions
 from streamtools.tools.approvals import Decision, Suspension
 from streamtools.tools.guards import Guards, GuardTracker
-from streamtools.tools.ledger import CallLedger
-from streamtools.tools.runner import RESULT_LIMIT, OnToolError, OnToolResult
+from streamtools.tools.runner import RunnerOptions
 from streamtools.tools.schemas import check_keywords
 from streamtools.typed import OutputType
 
@@ -23,44 +22,6 @@ if TYPE_CHECKING:
 
 Decisions: TypeAlias = Mapping[str, Decision | bool]
 """A mapping of call ids to decisions. True approves a call, False denies it."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunnerOptions:
-    """Options for running tools. Raises ValueError for a value that is out of range."""
-
-    execute: Literal["completed", "eager", "never"] = "completed"
-    """When calls run. `"completed"`: after the turn is complete. `"eager"`: as soon as the call is complete. `"never"`:
-    all calls stay `pending`."""
-    concurrency: int = 8
-    """The maximum number of tools that run at the same time."""
-    timeout: float = 60.0
-    """The time limit in seconds for each tool that does not set `timeout`."""
-    state: Any = None
-    """An object for the tools, such as the user of the request. A tool finds it in its `ToolContext` as `state`."""
-    result_limit: int | None = RESULT_LIMIT
-    """The maximum length in characters of one result for the model. Events hold the whole result. None means no
-    limit."""
-    on_result: OnToolResult | None = None
-    """A function that is called as `on_result(call, outcome)` for each outcome. Its exceptions are only logged."""
-    on_error: OnToolError | None = None
-    """A function that is called as `on_error(call, exception)` when a tool fails. Its exceptions are only logged."""
-    ledger: CallLedger | None = None
-    """A store for calls and their outcomes. It prevents a call from running twice."""
-    self_contained: bool = False
-    """True if the source is an agent that runs its tools itself. The stream then rejects the calls in its answer."""
-
-    def __post_init__(self) -> None:
-        check_word("execute", self.execute, ("completed", "eager", "never"))
-        if not (isinstance(self.concurrency, int) and self.concurrency >= 1):
-            raise ValueError(f"concurrency must be an integer of at least 1, got {self.concurrency!r}")
-        if self.result_limit is not None and not (isinstance(self.result_limit, int) and self.result_limit >= 1):
-            raise ValueError(f"result_limit must be None or an integer of at least 1, got {self.result_limit!r}")
-        if not (isinstance(self.timeout, int | float) and self.timeout > 0):
-            raise ValueError(f"timeout must be a positive number of seconds, got {self.timeout!r}")
-        for name, function in (("on_result", self.on_result), ("on_error", self.on_error)):
-            if not (function is None or callable(function)):
-                raise TypeError(f"{name} must be None or a function, got {function!r}")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -39,7 +39,6 @@ from streamtools.stream.options import (
     ApprovalOptions,
     Decisions,
     OutputOptions,
-    RunnerOptions,
     StreamOptions,
     TextOptions,
     check_kind,
@@ -64,7 +63,7 @@ from streamtools.tools.cancellation import is_stray
 from streamtools.tools.guards import Guards, GuardTracker, Stop
 from streamtools.tools.invocation import Threads
 from streamtools.tools.registry import ToolsLike
-from streamtools.tools.runner import Runner
+from streamtools.tools.runner import Runner, RunnerOptions
 from streamtools.tools.tool_choice import check_choice, parse_choice
 from streamtools.typed import InvalidItem, InvalidValue
 
@@ -182,17 +181,7 @@ class ToolStream(Decidable):
             guards=tracker,
             approvals=self._approvals,
             resumed=resumed,
-            make_runner=partial(
-                Runner,
-                registry,
-                concurrency=runner.concurrency,
-                timeout=runner.timeout,
-                result_limit=runner.result_limit,
-                on_tool_result=runner.on_result,
-                on_tool_error=runner.on_error,
-                state=runner.state,
-                ledger=runner.ledger,
-            ),
+            make_runner=partial(Runner, registry, options=runner),
             record=collector.record,
         )
         self._run = StreamRun(machine, steps, collector, judge=judge, argument_rules=argument_rules, resumed=resumed)

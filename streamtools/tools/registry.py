@@ -22,7 +22,7 @@ from streamtools.tools.finished_responses import extend_messages, read_finished,
 from streamtools.tools.invocation import TIMEOUT, invoke
 from streamtools.tools.ledger import CallLedger
 from streamtools.tools.results import ToolOutcome
-from streamtools.tools.runner import Runner
+from streamtools.tools.runner import Runner, RunnerOptions
 from streamtools.tools.tool import Tool, ToolOptions, tool
 
 if TYPE_CHECKING:
@@ -219,10 +219,7 @@ class ToolRegistry:
         runner = Runner(
             self,
             number=itertools.count().__next__,
-            concurrency=concurrency,
-            timeout=timeout,
-            state=state,
-            ledger=ledger,
+            options=RunnerOptions(concurrency=concurrency, timeout=timeout, state=state, ledger=ledger),
             scope=lambda call: run_id or "",
             trusted=lambda call: call.dialect == NATIVE,
             approvals=Approvals(default=Deny("no approver is available")),

@@ -22,7 +22,7 @@ import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 import anyio
 from anyio.abc import TaskGroup
@@ -30,13 +30,13 @@ from msgspec.structs import replace
 
 from streamtools import observing
 from streamtools.calls import ToolCall
-from streamtools.errors import Code, ToolCallFailed, ToolFailed, ToolOutputError
+from streamtools.errors import Code, ToolCallFailed, ToolFailed, ToolOutputError, check_word
 from streamtools.events import ApprovalRequested, Executing, Progress, UIEvent, Warning
 from streamtools.logs import Logger
 from streamtools.tools.approvals import Answer, Approvals, Approve, Deny, Need, Question, need_of
 from streamtools.tools.cancellation import is_failure
 from streamtools.tools.context import ToolContext
-from streamtools.tools.invocation import TIMEOUT, Thread, Threads, invoke, write_client_result
+from streamtools.tools.invocation import Thread, Threads, invoke, write_client_result
 from streamtools.tools.ledger import CallLedger, run_once
 from streamtools.tools.results import ToolError, ToolOutcome, Written
 from streamtools.tools.tool import Tool
@@ -150,38 +150,67 @@ class Tools(Protocol):
     def find(self, name: str) -> Tool: ...
 
 
+@dataclass(frozen=True, kw_only=True)
+class RunnerOptions:
+    """Options for running tools. Raises ValueError for a value that is out of range."""
+
+    execute: Literal["completed", "eager", "never"] = "completed"
+    """When calls run. `"completed"`: after the turn is complete. `"eager"`: as soon as the call is complete. `"never"`:
+    all calls stay `pending`."""
+    concurrency: int = 8
+    """The maximum number of tools that run at the same time."""
+    timeout: float = 60.0
+    """The time limit in seconds for each tool that does not set `timeout`."""
+    state: Any = None
+    """An object for the tools, such as the user of the request. A tool finds it in its `ToolContext` as `state`."""
+    result_limit: int | None = RESULT_LIMIT
+    """The maximum length in characters of one result for the model. Events hold the whole result. None means no
+    limit."""
+    on_result: OnToolResult | None = None
+    """A function that is called as `on_result(call, outcome)` for each outcome. Its exceptions are only logged."""
+    on_error: OnToolError | None = None
+    """A function that is called as `on_error(call, exception)` when a tool fails. Its exceptions are only logged."""
+    ledger: CallLedger | None = None
+    """A store for calls and their outcomes. It prevents a call from running twice."""
+    self_contained: bool = False
+    """True if the source is an agent that runs its tools itself. The stream then rejects the calls in its answer."""
+
+    def __post_init__(self) -> None:
+        check_word("execute", self.execute, ("completed", "eager", "never"))
+        if not (isinstance(self.concurrency, int) and self.concurrency >= 1):
+            raise ValueError(f"concurrency must be an integer of at least 1, got {self.concurrency!r}")
+        if self.result_limit is not None and not (isinstance(self.result_limit, int) and self.result_limit >= 1):
+            raise ValueError(f"result_limit must be None or an integer of at least 1, got {self.result_limit!r}")
+        if not (isinstance(self.timeout, int | float) and self.timeout > 0):
+            raise ValueError(f"timeout must be a positive number of seconds, got {self.timeout!r}")
+        for name, function in (("on_result", self.on_result), ("on_error", self.on_error)):
+            if not (function is None or callable(function)):
+                raise TypeError(f"{name} must be None or a function, got {function!r}")
+
+
 @dataclass(eq=False, repr=False, kw_only=True)
 class Runner:
     """Executes the calls of one stream. Concurrent `run` calls share its limits.
 
-    - `number` returns the `seq` of the next event. `concurrency` is the maximum number of tools that run at the same
-      time.
-    - `timeout` is the time limit, in seconds, of tools that set no timeout. `result_limit` is the maximum number of
-      characters of a result that the model gets. `state` is passed to the tools in their `ToolContext`.
+    - `number` returns the `seq` of the next event. Of `options`, `execute` and `self_contained` are ignored.
     - `approvals` handles calls that need a decision. `trusted` returns True if the model certainly wrote the call.
-    - `ledger` records the calls, if it is not None. `scope` returns the run id under which a call is recorded.
+    - `scope` returns the run id under which a call is recorded.
 
     `stopped` becomes True when a tool ends the run. From then on, no call starts. `threads` counts abandoned threads.
     """
 
     registry: Tools = field(kw_only=False)
     number: Callable[[], int]
-    concurrency: int = 8
-    timeout: float = TIMEOUT
-    result_limit: int | None = RESULT_LIMIT
-    on_tool_result: OnToolResult | None = None
-    on_tool_error: OnToolError | None = None
-    state: Any = None
+    options: RunnerOptions = field(default_factory=RunnerOptions)
     approvals: Approvals = field(default_factory=Approvals)
     trusted: Callable[[ToolCall], bool] = lambda call: True
-    ledger: CallLedger | None = None
     scope: Callable[[ToolCall], str] = lambda call: ""
     clock: Callable[[], float] = time.perf_counter
 
     def __post_init__(self) -> None:
         self.stopped = False
         self.threads = Threads()
-        self._limiter = anyio.CapacityLimiter(self.concurrency)
+        self._limiter = anyio.CapacityLimiter(self.options.concurrency)
         self._start_lock = anyio.Lock(fast_acquire=True)
         self._busy: set[str] = set()  # ids of running calls
         self._idle: anyio.Event | None = None  # set when no call runs; None if no task waits for that
@@ -242,7 +271,7 @@ class Runner:
         return outcomes, unsent
 
     def _add_execution(self, call: ToolCall) -> Execution:
-        execution = self._executions[call.id] = Execution(call, self.result_limit, self.clock)
+        execution = self._executions[call.id] = Execution(call, self.options.result_limit, self.clock)
         return execution
 
     # Starting a call.
@@ -354,10 +383,10 @@ class Runner:
 
         try:
             tool = execution.tool or self.registry.find(call.name)
-            context = ToolContext(call.id, call.name, state=self.state, report=report)
+            context = ToolContext(call.id, call.name, state=self.options.state, report=report)
             if not tool.is_async:
                 execution.thread = Thread(self.threads, call.name, call.id)
-            written = await invoke(tool, call.arguments, context, timeout=self.timeout, thread=execution.thread)
+            written = await invoke(tool, call.arguments, context, timeout=self.options.timeout, thread=execution.thread)
         except ToolCallFailed as error:
             return _logged(execution.failed(error.code, str(error), error))
         return execution.succeeded(tool, written)
@@ -369,10 +398,10 @@ class Runner:
         call, tool = execution.call, execution.tool
         question = self.approvals.asked.get(call.id)
         until = None if question is None else question.expires or math.inf
-        seconds = self.timeout if tool is None or tool.timeout is None else tool.timeout
+        seconds = self.options.timeout if tool is None or tool.timeout is None else tool.timeout
         try:
             scope = self.scope(call)
-            return await run_once(self.ledger, scope, call, work, tasks=tasks, until=until, seconds=seconds)
+            return await run_once(self.options.ledger, scope, call, work, tasks=tasks, until=until, seconds=seconds)
         except ToolCallFailed as error:
             return _logged(execution.failed(error.code, str(error), error))
 
@@ -383,10 +412,10 @@ class Runner:
             self.stopped = True
             self.approvals.stop()
         self._free_slot(execution)
-        if self.on_tool_error is not None and outcome.exception is not None and _is_fault(outcome):
-            await _notify("on_tool_error_failed", self.on_tool_error, outcome.call, outcome.exception)
-        if self.on_tool_result is not None:
-            await _notify("on_tool_result_failed", self.on_tool_result, outcome.call, outcome)
+        if self.options.on_error is not None and outcome.exception is not None and _is_fault(outcome):
+            await _notify("on_tool_error_failed", self.options.on_error, outcome.call, outcome.exception)
+        if self.options.on_result is not None:
+            await _notify("on_tool_result_failed", self.options.on_result, outcome.call, outcome)
         while execution.unsent:
             await send(replace(execution.unsent[0], seq=self.number()))
             del execution.unsent[0]

@@ -7,6 +7,7 @@ import itertools
 import math
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import fields
 from typing import Any
 
 import anyio
@@ -19,7 +20,7 @@ from streamtools.calls import ToolCall
 from streamtools.errors import Code, ToolFailed
 from streamtools.events import Error, Executed, Executing, Progress, UIEvent, Warning, read_ui_event
 from streamtools.tools import Tool, ToolOutcome, ToolRegistry, ToolResult
-from streamtools.tools.runner import Runner
+from streamtools.tools.runner import Runner, RunnerOptions
 from tests.support.cases import together
 
 pytestmark = pytest.mark.anyio
@@ -61,7 +62,9 @@ def call(name: str, id: str | None = None, /, **arguments: Any) -> ToolCall:
 
 def runner(interface: Interface, *tools: Any, **options: Any) -> Runner:
     """A runner of these tools that numbers for the interface."""
-    return Runner(ToolRegistry(*tools), number=interface.number, **options)
+    names = {field.name for field in fields(RunnerOptions)}
+    limits = RunnerOptions(**{name: options.pop(name) for name in names & options.keys()})
+    return Runner(ToolRegistry(*tools), number=interface.number, options=limits, **options)
 
 
 async def outcome_of(function: Any, /, **options: Any) -> tuple[ToolOutcome, list[UIEvent]]:
@@ -296,8 +299,8 @@ async def test_on_tool_result_is_called_before_the_interface(is_async: bool) -> 
         keep(call, outcome)
 
     callback = keep_slowly if is_async else keep
-    await runner(interface, weather, on_tool_result=callback).run([call("weather", city="Bern")], interface.send)
-    await runner(interface, weather, on_tool_result=callback).run([call("nobody")], interface.send)
+    await runner(interface, weather, on_result=callback).run([call("weather", city="Bern")], interface.send)
+    await runner(interface, weather, on_result=callback).run([call("nobody")], interface.send)
     assert seen == [
         ("executing", "weather"),
         ("kept", "weather"),
@@ -315,7 +318,7 @@ async def test_an_exception_of_on_tool_result_is_logged() -> None:
         raise LookupError
 
     with structlog.testing.capture_logs() as logs:
-        outcome, events = await outcome_of(lambda: "fine", on_tool_result=complain)
+        outcome, events = await outcome_of(lambda: "fine", on_result=complain)
     assert (outcome.error, outcome.text) == (None, "fine")
     assert isinstance(events[-1], Executed)
     assert [each["error"] for each in logs] == ["LookupError"]
