@@ -62,8 +62,9 @@ def refuse_misspelled_keys(message: Mapping[str, Any], kind: str = "message") ->
         for item in value if isinstance(value, list | tuple) else (value,):
             if not isinstance(item, Mapping) or (is_result and kind == "part" and "type" not in item):
                 continue  # results may hold any data
-            _refuse_similar(item, kind)
             part = item.get("type") if "part" in kind else None
+            if part not in _TEXTS or "text" not in item:  # a text needs no other key
+                _refuse_similar(item, kind)
             if part in _TEXTS and "text" not in item and (unknown := item.keys() - _KNOWN["extra"]):
                 raise ValueError(f"the part has no 'text', and its key {min(unknown, key=str)!r} is unknown")
             inside = is_result or part == "tool_result"

@@ -110,8 +110,8 @@ def choose(parts: Sequence[Tree]) -> Tree:
 
 def read(pattern: re.Pattern[str]) -> Tree:
     """Return the tree for a regular expression. Raises ValueError if rules do not support the expression."""
-    if not isinstance(pattern.pattern, str):
-        raise ValueError(f"a rule needs a str pattern, got a pattern of bytes: {pattern.pattern!r}")
+    if not isinstance(getattr(pattern, "pattern", None), str):
+        raise ValueError(f"a rule needs a str or a compiled pattern of a str, got {pattern!r}")
     if pattern.flags & ~_FLAGS:
         raise ValueError(f"{pattern.pattern!r} has other flags than re.IGNORECASE, which a rule does not support")
     reader = _Reader(pattern.pattern, pattern.flags & re.IGNORECASE)

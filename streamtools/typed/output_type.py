@@ -112,7 +112,8 @@ class _JsonSchema:
             return
         kind, types = _KINDS.get(type(value), "null"), schema.get("type", ())
         names = [types] if isinstance(types, str) else types
-        allowed = {"number" if name == "integer" else name for name in names}
+        whole = type(value) is not float or value.is_integer()
+        allowed = {"number" if name == "integer" and whole else name for name in names}
         # Only an enumeration of strings is checked. `[None]` stands for a missing one.
         words = schema.get("enum", [schema["const"]] if "const" in schema else [None])
         place = path or "the value"

@@ -212,6 +212,15 @@ def test_keys_of_providers_are_not_refused_at_any_place() -> None:
                     read_messages([{"role": "assistant", "content": [part], "tool_calls": [call | {key: value}]}])
 
 
+def test_a_text_may_have_any_other_key() -> None:
+    """It needs no other key, so a key that is similar to that of another part is not misspelled."""
+    for key in ("sources", "images", "files", "tool_results", "names"):
+        for part in ({"type": "text", "text": "Hi"}, {"type": "input_text", "text": "Hi"}):
+            read_messages([{"role": "user", "content": [part | {key: []}]}])
+            with pytest.raises(ValueError, match=f"{key!r} is unknown"):
+                read_messages([{"role": "user", "content": [{"type": part["type"], key: []}]}])
+
+
 def changed(value: Any) -> Iterator[tuple[str, Any]]:
     """Yield copies of a message in which one key of an object that the reader reads is misspelled."""
     for place, key in list(places(value)):

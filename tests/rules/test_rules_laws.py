@@ -227,6 +227,12 @@ def test_a_rule_without_a_pattern_is_refused() -> None:
         Rule(name="r", what=[])
 
 
+@pytest.mark.parametrize("pattern", [1, None, b"a", re.compile(b"a")])
+def test_only_a_text_or_a_pattern_of_text_is_a_pattern(pattern: Any) -> None:
+    with pytest.raises(ValueError, match="needs a str or a compiled pattern of a str, got "):
+        Rule(name="r", what=["a", pattern])
+
+
 @pytest.mark.parametrize("flags", [re.DOTALL, re.VERBOSE, re.ASCII])
 def test_an_unsupported_flag_is_refused(flags: re.RegexFlag) -> None:
     """`re.IGNORECASE` is supported."""

@@ -236,11 +236,17 @@ def test_a_json_schema_is_checked() -> None:
     }
     kind = OutputType(schema)
     assert kind.name == "T"
-    for right in ['{"a": 1}', "null", '{"a": 1, "b": ["red"], "c": null, "d": 1, "e": [], "f": 2, "g": "x"}']:
+    for right in [
+        '{"a": 1}',
+        '{"a": 1.0}',
+        "null",
+        '{"a": 1, "b": ["red"], "c": null, "d": 1, "e": [], "f": 2, "g": "x"}',
+    ]:
         assert kind.validate(right) == json.loads(right)
     for wrong, why in [
         ({}, "the value lacks 'a'"),
         ({"a": "x"}, "a cannot be this string"),
+        ({"a": 1.5}, "a cannot be this number"),
         ([], "the value cannot be this array"),
         ({"a": 1, "x": 2}, "the value must not have the member 'x'"),
         ({"a": 1, "b": ["red", "blue"]}, r"b\[1\] cannot be this string"),
