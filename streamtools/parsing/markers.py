@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import takewhile
 from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar, get_args
@@ -58,15 +58,27 @@ class Maybe:
 
 @dataclass(frozen=True)
 class Header:
-    """The text of a header: at most `most` of the `characters` and `tokens`.
+    """The text of a header: `characters` and a few `tokens`. Between two tokens are at most `most` characters.
 
-    The text holds no match of the regular expression `without`.
+    The header, up to the next text that cannot belong to it, holds no match of the regular expression `without`.
     """
 
     characters: str
     tokens: tuple[str, ...]
-    without: str = "(?!)"
+    without: str = ""
     most: int = 96
+
+    @property
+    def text_pattern(self) -> str:
+        """A pattern for the text that does not check `without`."""
+        # The characters after the last token come last, because `re` finds a literal after such a repetition fast.
+        characters = f"[{self.characters}]{{0,{self.most}}}"
+        return f"(?:{characters}(?:{'|'.join(map(re.escape, self.tokens))})){{0,{_TOKENS_IN_HEADER}}}{characters}"
+
+    @property
+    def check_pattern(self) -> str:
+        """A negative lookahead for `without`, or ""."""
+        return f"(?!{self.text_pattern}(?:{self.without}))" if self.without else ""
 
 
 BLANKS = Some(r" \t", 0, 32)  # white space within a line
@@ -97,6 +109,7 @@ PartPattern: TypeAlias = "Callable[[Part, Part | None], str]"
 Where: TypeAlias = Literal["anywhere", "line_start", "start", "after_call"]
 
 HEAD = 4  # markers are grouped by this number of first characters
+_TOKENS_IN_HEADER = 4
 _MARK = "()"
 """An empty group. It takes part in a match only if the match has reached the position of the group."""
 _NEVER = "(?!)"  # matches nothing
@@ -154,11 +167,9 @@ class Marker:
 
     @property
     def last(self) -> str:
-        """A pattern for the last part of `parts + ahead`, or "" for a part without a simple pattern."""
+        """A pattern for the last part of `parts + ahead`."""
         last = (self.parts + self.ahead)[-1]
-        if isinstance(last, Some):
-            return f"[{last.characters}]"
-        return "\n" if isinstance(last, LineEnd) else re.escape(last) if isinstance(last, str) else ""
+        return "\n" if isinstance(last, LineEnd) else complete(last)
 
     def cut_pattern(self) -> str:
         """Return a pattern for a marker that the end of the text cuts off after its complete tag.
@@ -288,7 +299,8 @@ def _followed(part: Part, following: Part | None, rest: str) -> str:
     if isinstance(part, Maybe):
         return f"(?:{partial_pattern(part.parts, '')})?{_or_end(rest)}"
     if isinstance(part, Header):
-        return f"{complete(part)}(?:(?:{'|'.join(map(beginning, part.tokens))})\\Z|{_or_end(rest)})"
+        end = f"(?>{part.text_pattern})(?:{'|'.join(map(beginning, part.tokens))})?\\Z"
+        return f"{part.check_pattern}(?:{end}|{complete(replace(part, without=''), following)}{rest})"
     if isinstance(part, OneOf):
         short = "".join(f"{beginning(word)}\\Z|" for word in part.words if len(word) > 1)
         return f"(?:{short}{complete(part, following)}{_or_end(rest)})"
@@ -338,16 +350,19 @@ def complete(part: Part, following: Part | None = None) -> str:
     if isinstance(part, LineEnd):
         return r"\r?(?:\n|\Z)"
     if isinstance(part, Some):
-        gives_back = isinstance(following, str) and re.match(f"[{part.characters}]", following)
-        return f"[{part.characters}]{{{part.least},{part.most}}}{'' if gives_back else '+'}"
+        return f"[{part.characters}]{{{part.least},{part.most}}}{'' if _gives_back(part, following) else '+'}"
     if isinstance(part, Maybe):
         return f"(?:{_joined(part.parts, complete)})?"
     if isinstance(part, Header):
-        units = "|".join([f"[{part.characters}]", *map(re.escape, part.tokens)])
-        return f"(?:(?!{part.without})(?:{units})){{0,{part.most}}}"
+        return part.check_pattern + (part.text_pattern if _gives_back(part, following) else f"(?>{part.text_pattern})")
     if isinstance(part, OneOf):
         return "(?:" + "|".join(map(re.escape, sorted(part.words, key=len, reverse=True))) + ")"
     return re.escape(part)
+
+
+def _gives_back(part: Some | Header, following: Part | None) -> bool:
+    """Return whether the part must backtrack, because the literal after it begins with one of its characters."""
+    return isinstance(following, str) and re.match(f"[{part.characters}]", following) is not None
 
 
 def beginning(word: str) -> str:
@@ -413,21 +428,22 @@ class Group(Generic[T]):
         """All `entries` begin with the same `shared_length` characters. With 0, this is not known."""
         self._entries = entries
         self.shared_length = shared_length
-        self._checks: tuple[Search, int, Search] | None = None  # not a cached property, which is slower to read
+        self._checks: tuple[Search, int, Search, int] | None = None  # not a cached property, which is slower to read
 
-    def _compile_checks(self) -> tuple[Search, int, Search]:
+    def _compile_checks(self) -> tuple[Search, int, Search, int]:
         """Compile the fast checks of `match`, and store them in `_checks`.
 
-        Returns a match for a complete or incomplete marker, the shortest length of a marker, and a search for the last
-        part of a marker.
+        Returns a match for a complete or incomplete marker, the shortest length of a marker, a search for the last part
+        of a marker, and the first index in the marker at which its last part may begin.
         """
+        sequences = [marker.parts + marker.ahead for marker, _ in self._entries]
         alike: dict[str, list[tuple[Part, ...]]] = {}
-        for marker, _ in self._entries:
-            alike.setdefault(marker.lookbehind, []).append(marker.parts + marker.ahead)
+        for (marker, _), parts in zip(self._entries, sequences, strict=True):
+            alike.setdefault(marker.lookbehind, []).append(parts)
         begun = re.compile("|".join(f"{before}(?:{any_partial(group)})" for before, group in alike.items())).match
-        least = min(sum(map(_least_length, marker.parts + marker.ahead)) for marker, _ in self._entries)
         ends = re.compile("|".join(sorted({marker.last for marker, _ in self._entries}))).search
-        self._checks = begun, least, ends
+        least, before_last = (min(sum(map(_least_length, parts[:end])) for parts in sequences) for end in (None, -1))
+        self._checks = begun, least, ends, before_last
         return self._checks
 
     @cached_property
@@ -448,16 +464,16 @@ class Group(Generic[T]):
         # Fast path: saves 80 ms of compiling the markers that begin with `<`
         if self.shared_length and len(text) - at <= self.shared_length:
             return None if not ended and self._allowed(text, at) else False
-        begun, least, ends = self._checks or self._compile_checks()
+        begun, least, ends, before_last = self._checks or self._compile_checks()
         if begun(text, at) is None:
             return False
-        if not ended and (len(text) - at < least or ends(text, at) is None):
+        if not ended and (len(text) - at < least or ends(text, at + before_last) is None):
             return None
         whole = self._complete
         found = shorter = whole(text, at)
         while shorter is not None:  # choose the marker that is complete first, wherever the text is cut
-            found = shorter
-            shorter = whole(text, at, found.end() - 1)
+            found, end = shorter, shorter.end() - 1
+            shorter = whole(text, at, end) if ends(text, at + before_last, end) else None
         if found is None:
             if not ended:
                 return None

@@ -30,12 +30,12 @@ _BEGINS = ("<|start|>", "<|channel|>")
 _PADDING = Some(r" \t", 0, 4)
 _TOOL = Some(r"^ \t\r\n<>|", 0, 96)  # the name of a tool, or "" in a faulty header
 _BEFORE_JSON = Some(r"^ \t\r\n<>|{", 1, 96)  # the name of a tool, if JSON follows it
-_TO_TOOL = r"\bto=(?!(?:assistant|user)(?![\w.-]))"
+_TO_TOOL = r"to=(?<=\bto=)(?!(?:assistant|user)(?![\w.-]))"
 _MESSAGE: tuple[Part, ...] = (_PADDING, OneOf(("<|constrain|>", "")), Some(r"A-Za-z0-9_.+/ \t-", 0, 24), "<|message|>")
 """The end of a header that the prompt has begun: the type of the content, such as `json`, and a token."""
 
 
-def _header(without: str = "(?!)") -> Header:
+def _header(without: str = "") -> Header:
     """Return the part for any text in a header. Models repeat channels, and write punctuation around them."""
     return Header(r"^\r\n<>|{", ("<|channel|>", "<|constrain|>"), without)
 
