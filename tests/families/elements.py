@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.families.base import SPACES, Either, Family, Marker, Part, Run, Tag
+from tests.families.base import SPACES, Either, Family, Marker, Part, Tag
 
 _TOKEN = "]<]minimax[>["
 _NAMES = ("f", "get_weather", "météo", "a.b-c")
@@ -49,10 +49,7 @@ FAMILY = Family(
         ),
     },
     markers={
-        "minimax_m3_xml": (
-            Marker((f"{_TOKEN}<tool_call>", SPACES, _TOKEN)),
-            Marker((f"{_TOKEN}<invoke", Run(" \t\r\n", 1, 32), "name")),
-        ),
+        "minimax_m3_xml": (Marker((f"{_TOKEN}<tool_call>", SPACES, _TOKEN)),),
         "morph_xml": tuple(marker for name in _NAMES for marker in _markers(name)),
     },
     tags={

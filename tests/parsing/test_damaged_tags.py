@@ -12,7 +12,6 @@ from tests.support.reading import Brief, call, error, read
 
 TOOLS = [{"name": "f", "parameters": {"properties": {"a": {"type": "string"}}}}]
 broken, f = error("unrecognised_tool_call"), call("f", a="x")
-M3_CALL = '<invoke name="f"><a>x</a></invoke>'.replace("<", "]<]minimax[>[<")
 WITH_KEYS = {
     "qwen3_coder_xml": "<parameter=", "k_exaone2_xml": "<parameter=", "seed_oss_xml": "<parameter=",
     "zaya_xml": "<parameter=", "glm_xml": "<arg_key>", "poolside_xml": "<arg_key>", "iquest_q1": "<arg_key>",
@@ -40,14 +39,6 @@ def test_an_argument_without_the_name_of_a_tool_is_an_error(dialect: str) -> Non
 @together(
     ("dialect", "text", "expected"),
     [
-        pytest.param(
-            "minimax_m3_xml", f"Yes.{M3_CALL}", ["Yes.", f],
-            id="MiniMax M3, no wrapper",
-        ),
-        pytest.param(
-            "minimax_m3_xml", f"{M3_CALL}]<]minimax[>[</tool_call>", [f],
-            id="MiniMax M3, only the end of the wrapper",
-        ),
         pytest.param(
             "minimax_m2_xml",
             '<minimax:tool_call>\ninvoke name="f">\n<parameter name="a">x</parameter>\n</invoke>\n'

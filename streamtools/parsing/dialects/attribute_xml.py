@@ -220,10 +220,7 @@ def minimax_m3_xml() -> Dialect:
 
     return Dialect(
         id="minimax_m3_xml",
-        openers=(
-            Opener((f"{lead}<tool_call>", SPACES), calls.wrapped, ahead=(lead,)),
-            Opener(calls.invoke, calls.bare, ahead=("name",)),
-        ),
+        openers=(Opener((f"{lead}<tool_call>", SPACES), calls.wrapped, ahead=(lead,)),),
         write_call=write_call,
         write_result=_write_minimax_result,
         reserved=(lead, *both_tags("response"), "</mm:think"),
