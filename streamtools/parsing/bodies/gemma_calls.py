@@ -208,8 +208,14 @@ class _Arguments:
         self._quotes = 0  # how many quotes the string contains
         self._brackets = Brackets()  # the brackets in the string, outside of its quotes
         self._tail = ""  # the last characters of the string
+        self._pieces: list[str] = []  # the pieces of the string since the last mark
         span.write('"')
         while (yield from span.content(self._notation.end_of_string, self._take)):
+            text = "".join(self._pieces)
+            self._pieces.clear()
+            if not self._quotes % 2:
+                self._brackets.count(text)
+            self._tail = (self._tail + text)[-_TAIL:]
             while (ends := self._ends_string()) is None:
                 yield
             if ends:
@@ -223,10 +229,8 @@ class _Arguments:
 
     def _take(self, text: str) -> None:
         """Read a piece of a string."""
-        if not self._quotes % 2:
-            self._brackets.count(text)
-        self._tail = (self._tail + text)[-_TAIL:]
-        self._span.write(quoted(text))
+        self._pieces.append(text)
+        self._span.write(encode_basestring(text)[1:-1])
 
     def _follows_key(self) -> bool:
         """Return True if a key stands before the quote that was found, because the last mark of a string is missing."""
