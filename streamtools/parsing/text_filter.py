@@ -63,10 +63,10 @@ class DeltaKinds(dict[str, int]):
             self._either = re.compile(f"{change.pattern}|{rule.pattern}").search
 
     def __missing__(self, delta: str) -> int:
-        if self._either is not None and self._either(delta) is None:
+        if delta and self._either is not None and self._either(delta) is None:
             kind = QUIET
         else:
-            kind = MAY_MATCH if self._find_change(delta) is None else CHANGES
+            kind = MAY_MATCH if delta and self._find_change(delta) is None else CHANGES
         if len(delta) <= _MAX_CACHED_LENGTH and self._find_change is not always:
             if len(self) >= _MAX_CACHED:
                 self.clear()
@@ -120,11 +120,12 @@ class TextFilter:
 
         Returns True if the parser must read the delta.
         """
-        kind, matcher = self._kinds[text], self._text
-        if kind == CHANGES or not text:
+        kind = self._kinds[text]
+        if kind == CHANGES:
             return True
         if not self._only_rules:
             return self.take((Text(text),))
+        matcher = self._text
         if kind == QUIET and not matcher.pending:
             matcher.position += len(text)
             return [Text(text)]

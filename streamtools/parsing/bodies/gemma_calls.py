@@ -174,20 +174,22 @@ class _Arguments:
         """Read an element of an array, or a key and its value."""
         span, schema = self._span, container.schema.items
         self.string_begin = span.place
-        span.write("," if container.count else "")
+        comma = "," if container.count else ""
         container.count += 1
         if container.bracket == "{":
             key = yield from self._read_key(container)
             yield from span.peek()
             if key is None or not (yield from span.accept(_SEPARATOR)):
                 return broken_or_open(span)
-            span.write(encode_basestring(key) + ":")
+            span.write(f"{comma}{encode_basestring(key)}:")
             schema = container.schema.property(key)
+        else:
+            span.write(comma)
         char = yield from span.peek()
         if char in _CLOSERS:
             return self._open(char, schema)
         self.string_begin, self._after_value = span.place, True
-        if (yield from span.accept(self._notation.mark_pattern)):
+        if char == self._notation.mark[0] and (yield from span.accept(self._notation.mark_pattern)):
             return (yield from self._read_string())
         if char in ("'", '"'):
             return (yield from ArgumentReader(span, PYTHON).read(depth=1))
@@ -196,7 +198,7 @@ class _Arguments:
     def _read_key(self, container: _Container) -> Generator[None, None, str | None]:
         span, pieces = self._span, list[str]()
         container.in_quotes = (yield from span.peek()) in _QUOTES
-        if (yield from span.accept(self._notation.mark_pattern)):
+        if container.in_quotes and (yield from span.accept(self._notation.mark_pattern)):
             ended = yield from span.content(self._notation.end_of_string, pieces.append)
             return "".join(pieces) if ended else None
         found = _unquoted_key((yield from span.word(_key)).strip())
