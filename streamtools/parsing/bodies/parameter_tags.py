@@ -223,7 +223,7 @@ class NamedTag:
 _TOOL_NAME = Word(r"^<>\s", 256)
 _KEY = Word("^<", 256)
 _KEY_IN_PAIR = r".*>\s*([^<>]*?)\s*<"
-SUFFIX = ":", Some(r"A-Za-z0-9_\-", 1, 32)
+SUFFIX = ":", Some(r"A-Za-z0-9_.\-", 1, 32)
 """A suffix in the name of a tag, such as `:opensource`."""
 _TAGS_AROUND_PAIRS = ("tool_call", "iquest_tool_call", "iquestcoder_tool_call")
 """The names of the tags around the calls of all dialects with the tag `<arg_key>`."""
