@@ -20,7 +20,7 @@ from streamtools.parsing.bodies import read_close, warn_unclosed
 from streamtools.parsing.bodies.json_bodies import json_calls
 from streamtools.parsing.bodies.keyword_calls import ArgumentReader, broken_or_open, give_up
 from streamtools.parsing.bodies.literals import PYTHON, PYTHON_WORDS, Brackets, number, quoted
-from streamtools.parsing.bodies.values import JSON_TYPES, STRING, Value
+from streamtools.parsing.bodies.values import JSON_TYPES, STRING, read_scalar
 from streamtools.parsing.declared import Declared, Schema
 from streamtools.parsing.json_scanner import BROKEN, DEEP, ENDED, OPEN, ScanState
 from streamtools.parsing.markers import BLANKS, LINE_END, SPACES, TURN_ENDS, OneOf, Pattern, Some
@@ -252,7 +252,8 @@ class _Arguments:
             return False
         if self._bare and balanced and not depth and "\n" in text[at:following]:
             return True
-        after_call = notation.after_call.match(text, following, span.ended)
+        comma = text.startswith(",", following)
+        after_call = not comma and notation.after_call.match(text, following, span.ended)
         if after_call is None or following == len(text):
             return span.ended or None
         if after_call and (balanced or depth):
@@ -263,14 +264,15 @@ class _Arguments:
         if not depth:
             return span.ended and notation.close.startswith(text[following:])
         container = self._stack[depth - 1]
-        members = notation.next_members[container.bracket]
-        ends = [each.match(text, following, span.ended) for each in members]
-        if not any(ends):
-            return None if None in ends else False
-        member = text[following : max(filter(None, ends))]
-        comma, marked = member[0] == ",", notation.mark in member
+        for pattern in notation.next_members[container.bracket]:
+            end = pattern.match(text, following, span.ended)
+            if end is not False:
+                break
+        if not end:
+            return None if end is None else False
+        member = text[following:end]
         if container.bracket == "[":
-            return balanced if comma else marked and self._reject()
+            return balanced if comma else notation.mark in member and self._reject()
         key, known = member.replace(notation.mark, "").strip(_AROUND_KEY), container.schema.properties
         declared = key in known or not known
         if comma:
@@ -303,7 +305,9 @@ class _Arguments:
             elif not known:
                 self._reject()
         if not marked:
-            Value(schema, span, None if schema.types else STRING | JSON_TYPES).write(text.strip())
+            types, word = schema.types or STRING | JSON_TYPES, text.strip()
+            literal = read_scalar(word, types if "string" in types else types | {"null"})
+            span.write(f'"{quoted(word)}"' if literal is None else literal)
             return ENDED
         self._quotes = 0
         while (ends := self._ends_string()) is None:

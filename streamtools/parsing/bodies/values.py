@@ -90,7 +90,7 @@ class Value:
             self._begin_container("".join(self._buffer).lstrip(_SPACE))
         literals = self._literals
         if literals is None:
-            literal = _read_scalar("".join(self._buffer).strip(_SPACE), self._types)
+            literal = read_scalar("".join(self._buffer).strip(_SPACE), self._types)
         else:
             literals.end()
             literal = "".join(self._converted) if literals.state is ENDED else None
@@ -210,7 +210,7 @@ def _may_be_scalar(word: str, types: Types) -> bool:
     return bare in words if bare != word else any(literal.startswith(word) for literal in words)
 
 
-def _read_scalar(word: str, types: Types) -> str | None:
+def read_scalar(word: str, types: Types) -> str | None:
     """Return the JSON of a number or a literal word. Returns None if `word` has none of `types`.
 
     If `types` also allows a string, a number must have the syntax of JSON, and an integer must have no fraction.
