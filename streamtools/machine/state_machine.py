@@ -217,10 +217,10 @@ class StreamMachine:
         """True if the machine has ended the run or the turn itself. The caller should then close the source."""
         self.ended_step: EndedStep | None = None
         """The last step that ended without a fault. None after `take_ended_step` has returned it."""
-        self._turn = Turn(dialects, tools, options, native_tool_calls, output)
         self._declares_native, self._self_contained, self._execute = native_tool_calls, self_contained, execute
         eager = execute == "eager" and tool_choice.mode == "auto" and not self_contained
         self._eager_text = eager and native_tool_calls is False
+        self._turn = Turn(dialects, tools, options, native_tool_calls, output, final=self._eager_text)
         self._eager_native = eager and native_tool_calls is not False
         self._started = False
         self._step = 0

@@ -56,7 +56,11 @@ class Turn:
         options: ParserKeywords,
         native_tool_calls: bool | None = None,
         output: OutputType | None = None,
+        *,
+        final: bool = False,
     ) -> None:
+        """With `final`, calls in text may run before the turn is complete, so they are never turned into errors."""
+        self._final = final
         self._switches_to_native = native_tool_calls is None and is_default(dialects)
         self._enabled = enabled_dialects(dialects, native_tool_calls)  # the dialects in which calls are read
         self._dialects = auto_as_near_misses() if native_tool_calls and is_default(dialects) else dialects
@@ -233,6 +237,8 @@ class Turn:
 
     def _set_parser(self, parser: Parser) -> None:
         self.parser = parser
+        if self._final:
+            parser.keep_calls()
         self.parse: Callable[[str], list[UIEvent]] = parser.feed
         """The function that converts a delta of text to events."""
         if (output := self._output) is not None:

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterator
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from streamtools.calls import ToolCall, new_call_id
+from streamtools.errors import Code
 from streamtools.events import Call, CallDelta, CallStart, Error, Partial, Thinking, UIEvent
 from streamtools.json_values import Rejected, compact
 from streamtools.parsing.json_repair import MAX_IN_TURN
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
     from streamtools.parsing.value_reader import ValueReader
 
 _IDS_PER_BLOCK = 16  # how many ids are made from one block of random bytes, because reading random bytes is slow
+
+INCOMPLETE = "closing tags of arguments follow the call, so its arguments may be incomplete, and it was not run"
+_END_OF_CALL = 512  # more characters than the closing tags of a value and of its call
 
 BROKEN_OFF = "the model was interrupted, and another model continues the answer"
 
@@ -63,6 +68,7 @@ class CallEvents:
         self.options = options
         self.call_deltas = options.call_deltas or options.call_partials  # whether arguments are reported as they arrive
         self.events: list[UIEvent] = []
+        self.final = False  # whether a complete call may run at once, so that it is never withdrawn
         self.begin()
 
     def begin(self) -> None:
@@ -134,6 +140,20 @@ class CallEvents:
         if len(self.errors) <= self.options.limits.calls:  # limits the memory for a hostile stream
             self.errors.append(error)
         self.events += (error, Thinking(False, call.id))
+
+    def withdraw(self, text: str) -> None:
+        """Turn complete calls into errors. `text` begins with the closing tag of a value, and stands outside of a call.
+
+        The first call that ends with the same tag may have ended too early, inside a value. Later calls were then part
+        of this value.
+        """
+        tag = text[: text.find(">") + 1]
+        kept = [*takewhile(lambda call: tag not in call.raw[-_END_OF_CALL:], self.calls)]
+        for call in self.calls[len(kept) :]:
+            error = Error(Code.UNRECOGNISED_TOOL_CALL, INCOMPLETE, call_id=call.id, dialect=call.dialect, call=call)
+            self.errors.append(error)
+            self.events.append(error)
+        self.calls[:] = kept
 
 
 def _call_ids() -> Iterator[str]:

@@ -26,6 +26,7 @@ The white space belongs to the marker, but not to the opener or tag.
 START = 4  # only white space precedes the position in the message
 AFTER_CALL = 8  # only white space separates the position from the call before it
 CALLS_ONLY = 16  # only markers of calls are recognized, not tags and tool results that the model wrote itself
+ANY_CALL = 32  # a call precedes the position in the message
 _INDENT = Some(r" \t", 1, 32)
 _POSITION_BITS = {"line_start": LINE_START, "start": START, "after_call": AFTER_CALL}
 
@@ -54,7 +55,7 @@ class DialectSet:
         `in_code`, `reasoning` and `calls_at` are the parser options of these names.
         """
         names = tuple(name for name, _ in signatures)
-        self.by_position_kind: list[Markers[Meaning] | None] = [None for _ in range(2 * CALLS_ONLY)]
+        self.by_position_kind: list[Markers[Meaning] | None] = [None for _ in range(2 * ANY_CALL)]
         self._reasoning_ends: dict[Tag, ReasoningEnd] = {}
         self._entries: list[MarkerEntry] = []
         ids = {dialect.id for dialect in dialects}
@@ -62,6 +63,8 @@ class DialectSet:
         for dialect in dialects:
             even_in_code = (in_code or dialect.in_code) == "call"
             first_space = " " if dialect.space_at_start else ""
+            for parts in dialect.strays:
+                self._add(Tag(parts, stray=True), dialect, even_in_code, "")
             for tag in dialect.tags:  # before the openers, so that a marker that is both counts as a tag
                 if tag.closings:
                     reasoning_tags[tag] = dialect.space_at_start
@@ -170,6 +173,8 @@ def _anywhere(opener: Opener) -> Opener:
 def _is_recognized(entry: MarkerEntry, kind: int) -> bool:
     where = entry.marker.where
     here = where == "anywhere" or kind & _POSITION_BITS[where] > 0
+    if isinstance(owner := entry.meaning[0], Tag) and owner.stray and not kind & ANY_CALL:
+        return False
     return here and (entry.in_code or not kind & IN_CODE) and (_is_call(entry) or not kind & CALLS_ONLY)
 
 
@@ -179,7 +184,8 @@ def _run_markers(entries: list[MarkerEntry]) -> RunMarkers:
     for entry in entries:
         (owner, dialect, spaces), marker = entry.meaning, entry.marker
         if isinstance(owner, Tag):
-            if owner.ends_turn or (dialect.in_reasoning == "call" and not (owner.closings or spaces)):
+            hidden = not (owner.closings or owner.stray or spaces)
+            if owner.ends_turn or (dialect.in_reasoning == "call" and hidden):
                 tags.append((marker, owner))
         elif owner.kind == "call" and not (spaces and marker.where == "start"):
             opener = owner if dialect.in_reasoning == "call" else None

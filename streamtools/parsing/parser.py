@@ -167,6 +167,10 @@ class Parser:
             self._span.discard()
         return self.filter(events)
 
+    def keep_calls(self) -> None:
+        """Never turn a complete call into an error, because it may have run."""
+        self._output.final = True
+
     def lose(self) -> None:
         """Record that the stream lost text at this position. A call around the gap becomes an error."""
         if self._span is not None:
@@ -229,8 +233,12 @@ class Parser:
             text_filter.end(shown)
         calls, errors = self._seen
         if len(self.calls) > calls or len(self.errors) > errors:
-            self.calls[calls:] = [event.call for event in shown if isinstance(event, Call)]
+            new = {event.call.id for event in events if isinstance(event, Call)}
+            calls = sum(call.id not in new for call in self.calls)  # earlier calls may have been withdrawn
             failed = [event for event in shown if isinstance(event, Error)]
+            ended = {error.call_id for error in failed}
+            made = (event.call for event in shown if isinstance(event, Call))
+            self.calls[calls:] = [call for call in made if call.id not in ended]
             self.errors[errors:] = failed[: len(self.errors) - errors]
             self._seen = len(self.calls), len(self.errors)
         if text_filter.stopped_by is not None:

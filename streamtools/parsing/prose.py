@@ -20,7 +20,7 @@ from streamtools.errors import Code
 from streamtools.events import Markup, Text, Warning
 from streamtools.parsing.bodies import cut_off
 from streamtools.parsing.call_events import CallEvents
-from streamtools.parsing.dialect_set import AFTER_CALL, CALLS_ONLY, START, DialectSet, Meaning
+from streamtools.parsing.dialect_set import AFTER_CALL, ANY_CALL, CALLS_ONLY, START, DialectSet, Meaning
 from streamtools.parsing.dialects import Opener
 from streamtools.parsing.markdown import BEFORE_BODY, BODY, IN_CODE, Markdown
 from streamtools.parsing.markers import Group, Markers
@@ -331,6 +331,9 @@ class Prose:
                 return opener_or_tag, dialect.id, text[marker_at:end], rest
             if opener_or_tag.closings:
                 closing = self._dialects.reasoning_end(opener_or_tag)
+            if opener_or_tag.stray:
+                self._output.withdraw(text[at:end])
+                self._fresh = self._after_call = True  # other closing tags may follow
         self._visible.flush()
         self._hide(text[at : at + white])
         self._hide(text[at + white : end])
@@ -405,6 +408,8 @@ class Prose:
             return None
         if self._fresh:
             kind |= (START if self._start else 0) | (AFTER_CALL if self._after_call else 0)
+        if self._output.calls_begun and not self._output.final:
+            kind |= ANY_CALL
         if not self.direct and self._visible.stops_at_text:
             kind |= CALLS_ONLY
         markers = self._dialects.by_position_kind[kind] or self._dialects.markers(kind)

@@ -256,7 +256,7 @@ class Collector:
         if call is None and error.code is Code.SUPERSEDED and error.message == BROKEN_OFF:
             return  # an incomplete call of an answer that broke off; another model continues the turn
         if call is not None:
-            if error.code is Code.TOOL_CHOICE_VIOLATION:
+            if error.code in (Code.TOOL_CHOICE_VIOLATION, Code.UNRECOGNISED_TOOL_CALL):
                 self.result.errors.append(error)
                 self._results[call.id] = _result(call, error.message, is_error=True)
             elif error.code is Code.SUPERSEDED:

@@ -11,8 +11,12 @@ from typing import Any
 
 import pytest
 
-from streamtools import Parser
+from streamtools import Parser, StreamMachine
+from streamtools.errors import Code
+from streamtools.events import Error, ProviderCompleted, Text, TextDelta
+from streamtools.machine.event_order import validate
 from streamtools.parsing.bodies import nesting
+from streamtools.parsing.call_events import CallEvents
 from streamtools.parsing.dialects import DIALECTS
 from streamtools.testing.laws import assert_chunk_invariant, assert_deltas_match_arguments
 from tests.parsing.faults import IN_TAGS
@@ -164,6 +168,67 @@ def test_no_call_runs_with_a_part_of_a_value_that_holds_tags(dialect: str) -> No
     assert [] == wrong_readings(dialect, [*tags_in_values(dialect), *beginnings_of_calls(dialect)])
 
 
+def calls_that_run(dialect: str) -> list[str]:
+    """Return texts whose call runs, although its value held all closing tags of a call. The calls are not shown."""
+    wrong = []
+    end = with_raw(dialect, "VALUE").partition("VALUE")[2]
+    for value in (f"x{end}", f"x{end} y", end, f"x{end}\n{end}", f"x{end}\n{written(dialect, 'get_weather')}"):
+        for last in (True, False):
+            text = with_raw(dialect, value, last=last)
+            for deltas in usual_ways(text):
+                parser = Parser([dialect], TOOLS)
+                events = [event for delta in deltas for event in parser.feed(delta)] + parser.close()
+                validate(events, run=False)
+                whole = [(made.name, made.arguments) for made in parser.calls] == [
+                    ("save", {"path": "n", "text": value})
+                ]
+                shown = "".join(event.text for event in events if isinstance(event, Text))
+                if not whole and (parser.calls or not parser.errors or end.strip()[:8] in shown):
+                    wrong.append(text)
+                    break
+    return wrong
+
+
+@pytest.mark.parametrize("dialect", RAW)
+def test_no_call_runs_if_its_value_held_all_closing_tags(dialect: str) -> None:
+    """The call was complete before the other closing tags, so it is reported first and then turned into an error."""
+    assert [] == calls_that_run(dialect)
+
+
+@pytest.mark.parametrize("dialect", ["qwen3_coder_xml", "glm_xml", "minimax_m2_xml", "kimi_k3_xtml"])
+def test_a_parser_that_does_not_withdraw_calls_breaks_the_law(dialect: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A planted fault."""
+    monkeypatch.setattr(CallEvents, "withdraw", lambda *_: None)
+
+    assert calls_that_run(dialect)
+
+
+def test_a_withdrawn_call_goes_back_to_the_model_as_an_error() -> None:
+    """With `execute="eager"`, it may have run. So it stays, and the tags are text."""
+    text = f"{QWEN}x\n{QWEN_END} y\n{QWEN_END}"
+    machine = StreamMachine(dialects="qwen3_coder_xml", tools=TOOLS, native_tool_calls=False)
+    events = [event for source in (TextDelta(text), ProviderCompleted("stop")) for event in machine.feed(source)]
+    validate([*events, *machine.close()])
+    assert [Code.UNRECOGNISED_TOOL_CALL] == [event.code for event in events if isinstance(event, Error)]
+    assert [] == machine.take_runnable() == machine.pending
+
+    machine = StreamMachine(dialects="qwen3_coder_xml", tools=TOOLS, native_tool_calls=False, execute="eager")
+    events = machine.feed(TextDelta(text))
+    assert [{"path": "n", "text": "x"}] == [each.arguments for each in machine.take_runnable()]
+    assert f" y\n{QWEN_END}" in "".join(event.text for event in events if isinstance(event, Text))
+
+
+@pytest.mark.parametrize("pace", ["as_it_comes", "words"])
+def test_calls_before_and_after_a_withdrawn_call(pace: str) -> None:
+    other = '###:{"name": "get_weather", "arguments": {"city": "Rome"}}\n'
+    text = f"{other}{QWEN}x\n{QWEN_END} y\n{QWEN_END}\n{other}"
+    for deltas in usual_ways(text):
+        parser = Parser(["qwen3_coder_xml", "hash_marker"], TOOLS, pace=pace)
+        events = [event for delta in deltas for event in parser.feed(delta)] + parser.close()
+        assert ["get_weather", "get_weather"] == [each.name for each in parser.calls], events
+        assert 1 == len(parser.errors)
+
+
 @pytest.mark.parametrize("dialect", ["qwen3_coder_xml", "glm_xml", "minimax_m2_xml", "kimi_k3_xtml"])
 def test_a_reader_that_does_not_balance_tags_breaks_the_law(dialect: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A planted fault."""
@@ -183,6 +248,7 @@ def test_a_reader_that_does_not_look_ahead_breaks_the_law(dialect: str, monkeypa
 QWEN = "<tool_call>\n<function=save>\n<parameter=path>\nn\n</parameter>\n<parameter=text>\n"
 GLM = "<tool_call>save\n<arg_key>text</arg_key>\n<arg_value>"
 INVOKE = '<function_calls>\n<invoke name="save">\n<parameter name="text">'
+QWEN_END = "</parameter>\n</function>\n</tool_call>"
 END = "</invoke>\n</function_calls>"
 unclosed = warning("missing_close")
 broken, cut = error("unrecognised_tool_call"), error("truncated")

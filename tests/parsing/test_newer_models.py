@@ -244,7 +244,8 @@ def test_marks_with_other_bars_and_stray_closing_tags(dialect: str, word: str) -
         stray = f"</{mark}parameter></{mark}invoke></{mark}tool_calls>"
         for dialects in (None, [dialect]):
             assert ["a", bern, bern, "b"] == read(f"a{text}{text}b", dialects=dialects, tools=TOOLS)
-            assert ["a", bern, "b"] == read(f"a{text}{stray}b", dialects=dialects, tools=TOOLS)
+            # The stray tags may be the end of its value.
+            assert ["a", bern, broken, "b"] == read(f"a{text}{stray}b", dialects=dialects, tools=TOOLS)
             assert ["a b"] == read(f"a {stray}b", dialects=dialects, tools=TOOLS)
             assert [f"`{stray}`"] == read(f"`{stray}`", dialects=dialects, tools=TOOLS)
 

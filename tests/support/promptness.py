@@ -14,6 +14,7 @@ from streamtools.errors import Code
 from streamtools.events import Call, CallStart, Error, Markup, Reasoning, Text, Thinking, UIEvent, Warning
 from streamtools.limits import DEFAULT_LIMITS
 from streamtools.parsing.dialects import DIALECTS
+from streamtools.parsing.markers import Pattern
 from streamtools.testing.laws import LIMITS, MALFORMED, FeedStep, InputSection, Kind, sections, steps
 from tests.families import MARKERS, TEMPLATE_TAGS
 from tests.families.base import BLANKS, SPACE_AT_START, Marker, Part, Tag
@@ -160,6 +161,9 @@ def _may_follow(context: Context, pending: str, options: dict[str, Any]) -> bool
                     return True
             if at_start and dialect in SPACE_AT_START and may_become(pending, (" ", *marker.parts)):
                 return True
+        rest_of_value = DIALECTS[dialect].strays if context.called and not here.in_code else ()
+        if any(Pattern(*parts).startswith(pending) for parts in rest_of_value):
+            return True
         for tag in _tags_of(dialect, options):
             if tag.closings and tag.where == "start":
                 continue  # such a tag counts at the same positions as `<think>`

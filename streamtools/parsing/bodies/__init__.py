@@ -84,11 +84,19 @@ def cut_in_tag(span: Span, *tags: str | Pattern) -> CallEnd:
     return CallEnd.CUT if span.at_end_in(*tags) else CallEnd.BROKEN
 
 
-def skip_broken(span: Span, end: CallEnd, closing: Closing) -> Generator[None, None, bool]:
-    """Read up to the end of `closing` if the call is malformed. Returns False if the stream has ended."""
+def skip_broken(span: Span, end: CallEnd, closing: Closing, *, stray: bool = False) -> Generator[None, None, bool]:
+    """Read up to the end of `closing` if the call is malformed. Returns False if the stream has ended.
+
+    With `stray`, the text is not a call. It may be the rest of a value that contained its own closing tags.
+    """
     if end is CallEnd.CUT:
         return False
-    return end not in (CallEnd.BROKEN, CallEnd.BROKEN_JSON) or (yield from span.recover_at(closing))
+    if end not in (CallEnd.BROKEN, CallEnd.BROKEN_JSON):
+        return True
+    found = yield from span.recover_at(closing)
+    if stray:
+        span.withdraw()
+    return found
 
 
 def report_end(span: Span, end: CallEnd, tag: str, *, last: bool = True) -> None:

@@ -35,7 +35,7 @@ class Invocations:
     """The grammar of calls like `<invoke name=…>`. The constructor sets the names of the tags.
 
     The attribute `invoke` is the opening tag of a call up to its attributes. The attributes `wrapper` and `unwrap` are
-    the opening and the closing tag around calls.
+    the opening and the closing tag around calls. `close_value` is the closing tag of an argument.
     """
 
     def __init__(
@@ -69,13 +69,13 @@ class Invocations:
         self.unwrap: tuple[Part, ...] = (*end, OneOf(wrapper), ">") if wrapper else ("<>",)  # no model writes this tag
         close: tuple[Part, ...] = (*end, invoke, SPACES, ">")
         parameter_begin: tuple[Part, ...] = (*begin, parameter, BEFORE_ATTRIBUTE)
-        close_value: tuple[Part, ...] = (*end, parameter, SPACES, ">")
+        self.close_value: tuple[Part, ...] = (*end, parameter, SPACES, ">")
         self._open, self._close, self._unwrap = Pattern(*self.invoke), Pattern(*close), Pattern(*self.unwrap)
         self._parameter = Pattern(*parameter_begin)
         wrappers = (Level(self.wrapper, self.unwrap),) if wrapper else ()
         levels = [
             Level((*opening, Some("^<>", 1, 1024), ">"), closing, opening)
-            for opening, closing in ((self.invoke, close), (parameter_begin, close_value))
+            for opening, closing in ((self.invoke, close), (parameter_begin, self.close_value))
         ]
         tokens = [(token,) for token in following]
         self.text, self._level = NestedText(*wrappers, *levels, ends=tokens, key=_KEY_IN_TAG, xml=xml), len(wrappers)
@@ -126,7 +126,7 @@ class Invocations:
             calls = True
             span.begin_call(place)
             end = cut_in_tag(span, *self._inner_tags) if found else (yield from self._read_call(span, 0))
-            continues = yield from skip_broken(span, end, self._end_of_broken)
+            continues = yield from skip_broken(span, end, self._end_of_broken, stray=found != 0)
             report_end(span, end, self._close_text, last=not continues)
             if not continues:
                 return
@@ -214,6 +214,9 @@ _ATTRIBUTES = Word("^<", 4096)  # attributes contain no angle bracket, because i
 # Finds `key="days"` or `key = 'days'`. The quantifiers are possessive, so that each key is read once.
 _has_tag = re.compile("<[^<>]+>").search
 _find_attributes = re.compile(r"""(?<![^\s="'])([^\s="']++)\s*+=\s*+(?:"([^"]*)"|'([^']*)')""").findall
+
+
+STRAY_XTML = _TEXT.strays
 
 
 def xtml_call(span: Span) -> Generator[None, None, None]:

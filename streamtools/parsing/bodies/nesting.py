@@ -80,8 +80,24 @@ class NestedText:
         self._ahead = [Pattern(SPACES, *parts) for parts in (*self._tags[: self._count], *begins)]
         self._ahead += [*(Pattern(SPACES, *end) for end in ends), _TURN_END]
         self._close_value = Pattern(SPACES, *levels[value].close)
+        begin_value = self._ahead[self._count + value]
+        self._ends = [(begin_value, self._closings_from(outermost)) for outermost in range(value)] or [()]
         others = (_BEGIN_SECTION, _ANY_ENTITY) if xml else ()
         self._closings = [Closing(*self._tags, *others, line_feed=line_feed) for line_feed in (False, True)]
+
+    def _closings_from(self, outermost: int) -> Pattern:
+        """Return the pattern of the closing tags after that of a value, up to the one of the level `outermost`."""
+        closings = reversed(self._tags[outermost : self._value])
+        return Pattern(*(part for close in closings for part in (SPACES, *close)))
+
+    @property
+    def strays(self) -> tuple[tuple[Part, ...], ...]:
+        """The tags that end a value and then its call, or end a value and begin the next one.
+
+        Outside of a call, they are evidence that a value ended too early.
+        """
+        call, value, count = self._tags[self._value - 1], self._tags[self._value], self._count
+        return tuple((*value, SPACES, *following) for following in (call, self._tags[count + self._value]))
 
     @cached_property
     def _which(self) -> Callable[[str], re.Match[str] | None]:
@@ -134,8 +150,13 @@ class NestedText:
                 take(tag)
                 continue
             own = level == value and not nested
-            if own and not self._missing:
-                return CallEnd.CLOSED
+            if own:
+                if not self._missing:
+                    return CallEnd.CLOSED
+                place = reader.place
+                if (yield from reader.choose(*self._ends[outermost])) >= 0:
+                    reader.go_back(place)  # fast path for most values
+                    return CallEnd.CLOSED
             run, after = yield from self._look_ahead(reader, level, outermost if own else -1)
             closes = 0 <= after < count  # a closing tag follows that fits no open element of the call
             if level in nested and (closes or _are_in(run, nested)):

@@ -108,7 +108,7 @@ class FunctionTags:
                 yield from skip_broken(span, end, self._end_of_broken)
             else:
                 end = _cut_or_broken(span)
-                at_closing = end is CallEnd.BROKEN and (yield from span.until(self._end_of_junk))
+                at_closing = yield from skip_broken(span, end, self._end_of_junk, stray=True)
                 if at_closing and span.place == span.before_closing + 1:
                     break  # a blank line ends the span, because the text is prose
             if end is CallEnd.CUT:
@@ -309,7 +309,7 @@ class ArgumentPairs:
                 return
             span.begin_call(place)
             end = (yield from self._read_call(span, self._outermost)) if found == 2 else CallEnd.BROKEN
-            yield from skip_broken(span, end, self._end_of_broken)
+            yield from skip_broken(span, end, self._end_of_broken, stray=found != 2)
             report_end(span, end, self._close, last=end is CallEnd.CUT)
             if end is CallEnd.CUT:
                 return

@@ -16,7 +16,7 @@ from typing import Any
 
 from streamtools.json_values import compact
 from streamtools.parsing.bodies import forged_result, wrapper
-from streamtools.parsing.bodies.invocations import Invocations, xtml_call
+from streamtools.parsing.bodies.invocations import STRAY_XTML, Invocations, xtml_call
 from streamtools.parsing.bodies.json_bodies import json_calls
 from streamtools.parsing.bodies.xml import ElementCall, text_in_element, write_attribute, write_content
 from streamtools.parsing.dialects.base import AFTER_WRAPPER, Dialect, Opener, Tag, closing_tags
@@ -45,6 +45,7 @@ def anthropic_xml() -> Dialect:
         ),
         reserved=both_tags("function_calls", "invoke", "parameter", "function_results"),
         tags=closing_tags("</invoke>", "</function_calls>"),
+        strays=calls.text.strays,
     )
 
 
@@ -79,6 +80,7 @@ def atem_xml() -> Dialect:
             *(Tag((end,)) for end in ends),
             Tag(calls.unwrap, where="after_call"),
         ),
+        strays=calls.text.strays,
         auto=False,
     )
 
@@ -101,6 +103,7 @@ def minicpm5_xml() -> Dialect:
         write_call=_writer(calls, invoke="function", parameter="param", xml=True, line=""),
         reserved=both_tags("function", "param", "tool_response"),
         tags=closing_tags("</function>"),
+        strays=calls.text.strays,
     )
 
 
@@ -145,6 +148,7 @@ def _with_mark(id: str, word: str, *wrappers: str, line_feeds: int) -> Dialect:
         write_call=_writer(grammars[0], f"<{mark}tool_calls>\n", f"\n</{mark}tool_calls>", prefix=mark, typed=True),
         reserved=both_tags(mark, ascii_mark, "tool_response"),
         tags=tuple(tags),
+        strays=tuple(calls.close_value for calls in grammars),  # they are special tokens, and alone are evidence
     )
 
 
@@ -164,6 +168,7 @@ def dots_xml() -> Dialect:
         write_call=_writer(calls, f"{opening}\n", f"\n{close}"),
         reserved=both_tags("dots_function_call", "invoke", "parameter", "tool_response"),
         tags=(Tag((close,)),),
+        strays=calls.text.strays,
     )
 
 
@@ -184,6 +189,7 @@ def step3_xml() -> Dialect:
         write_call=_writer(calls, begin + begin_call + kind, end_call + end, prefix="steptml:", line=""),
         reserved=("<｜tool_", *both_tags("steptml:")),
         tags=(Tag((end_call, OneOf(("\n", "")))), Tag((end,))),
+        strays=calls.text.strays,
     )
 
 
@@ -198,6 +204,7 @@ def minimax_m2_xml() -> Dialect:
         write_result=_write_minimax_result,
         reserved=both_tags("minimax:", "invoke", "parameter", "response"),
         tags=(Tag((close,)),),
+        strays=calls.text.strays,
     )
 
 
@@ -209,6 +216,7 @@ def minimax_m3_xml() -> Dialect:
     """
     lead = "]<]minimax[>["
     calls = Invocations("tool_call", lead=lead, elements=True)
+    stray: tuple[Part, ...] = (f"{lead}</", Some(r"^<>\s", 1, 128), ">")
 
     def write_call(name: str, arguments: dict[str, Any]) -> str:
         written = f"{lead}</invoke>\n{lead}</tool_call>"
@@ -225,6 +233,7 @@ def minimax_m3_xml() -> Dialect:
         write_result=_write_minimax_result,
         reserved=(lead, *both_tags("response"), "</mm:think"),
         tags=(Tag((f"{lead}</tool_call>",)), Tag(("<mm:think>",), closings=("</mm:think>",))),
+        strays=((*stray, f"{lead}</invoke>"), (*stray, f"{lead}<", Some(r"^<>/\s", 1, 128), ">")),
     )
 
 
@@ -315,6 +324,7 @@ def kimi_k3_xtml() -> Dialect:
             Tag(("<|close|>", OneOf(("think", "response", "tools", "message")), "<|sep|>")),
             Tag(("<|end_of_msg|>",)),
         ),
+        strays=STRAY_XTML,
         notes="Argument types are string, number, boolean, object, array and null. Only strings are not JSON.",
     )
 

@@ -91,6 +91,8 @@ class Tag:
     """
     ahead: tuple[Part, ...] = ()
     """The text that must follow the tag. It is not part of the tag."""
+    stray: bool = False
+    """True for tags of `Dialect.strays`."""
     marker: Marker = field(init=False)
     ends: tuple[Marker, ...] = field(init=False)
     """The markers of all closing tags."""
@@ -148,6 +150,11 @@ class Dialect:
     """
     tags: tuple[Tag, ...] = ()
     """The tags that the chat template puts around text and reasoning."""
+    strays: tuple[tuple[Part, ...], ...] = ()
+    """The tags inside a call that show, after a call, that a value contained its own closing tags.
+
+    The complete calls of the turn with such values then become errors, because their arguments may be incomplete.
+    """
     space_at_start: bool = False
     """True if a space before a tag or a call at the start of a message is hidden."""
     openers_for: Callable[[tuple[str, ...]], tuple[Opener, ...]] | None = None

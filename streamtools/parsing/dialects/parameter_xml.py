@@ -50,6 +50,7 @@ def qwen3_coder_xml() -> Dialect:
         write_call=_function_writer(functions, "<tool_call>", "</tool_call>"),
         reserved=(*both_tags("tool_call", "tool_response"), *_FUNCTION_TAGS),
         tags=(Tag(("</tool_call>",), where="after_call", line_feeds=1),),
+        strays=functions.text.strays,
     )
 
 
@@ -70,6 +71,7 @@ def seed_oss_xml() -> Dialect:
         write_call=_function_writer(functions, "<seed:tool_call>", "</seed:tool_call>", verbatim=True),
         reserved=(*both_tags("seed:tool_call"), *_FUNCTION_TAGS),
         tags=(Tag(("<seed:think>",), closings=("</seed:think>",), where="start"), *closing_tags("</seed:tool_call>")),
+        strays=functions.text.strays,
     )
 
 
@@ -91,6 +93,7 @@ def zaya_xml() -> Dialect:
         write_result=lambda name, text: f"<zyphra_tool_response>\n{text}\n</zyphra_tool_response>",
         reserved=(*both_tags("zyphra_tool_call", "zyphra_tool_response"), *_FUNCTION_TAGS),
         tags=closing_tags(close),
+        strays=functions.text.strays,
     )
 
 
@@ -191,6 +194,7 @@ def glm_xml() -> Dialect:
         write_call=_pairs_writer(pairs, "<tool_call>", "\n", "</tool_call>"),
         reserved=_PAIR_TAGS,
         tags=(ROLE_END, *closing_tags("</tool_call>")),
+        strays=pairs.text.strays,
     )
 
 
@@ -232,6 +236,7 @@ def hunyuan_xml() -> Dialect:
             Tag(pairs.close, where="after_call"),
             Tag(pairs.unwrap, where="after_call"),
         ),
+        strays=pairs.text.strays,
     )
 
 
@@ -253,6 +258,7 @@ def _other_tags(id: str, call: str, key: str = "arg_key", value: str = "arg_valu
         write_call=_pairs_writer(pairs, opening, "\n", close, spelled),
         reserved=both_tags(call, "tool_response", key, value),
         tags=closing_tags(close),
+        strays=pairs.text.strays,
     )
 
 
@@ -334,6 +340,7 @@ def k2_horizon() -> Dialect:
                 for name in ("think", "think_fast", "think_faster")
             ),
         ),
+        strays=pairs.text.strays,
     )
 
 
@@ -350,6 +357,7 @@ def solar_open2() -> Dialect:
         write_result=lambda name, text: f"<|tool_response:start|>{text}<|tool_response:end|>",
         reserved=("<|tool_call:", "<|tool_arg:", "<|tool_response:"),
         tags=(Tag(("<|think:start|>",), closings=("<|think:end|>",), where="start"), *closing_tags(end)),
+        strays=pairs.text.strays,
     )
 
 
