@@ -27,7 +27,7 @@ class Code(StrEnum):
     CONFLICTING_FIELDS = "conflicting_fields"
     """Two spellings of the same field, such as `name` and `tool`, have different values."""
     UNRECOGNISED_TOOL_CALL = "unrecognised_tool_call"
-    """The body of a call is JSON, but not an object."""
+    """The text is not a call, its JSON is not an object, or the end of its last argument is not certain."""
     TRUNCATED = "truncated"
     """The stream or the turn ended inside the call, or a frame that may have been part of the call was lost."""
     TOO_LARGE = "too_large"

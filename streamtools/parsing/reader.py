@@ -18,7 +18,7 @@ from collections.abc import Callable, Generator, Iterable
 from functools import cached_property
 from typing import TypeAlias, TypeVar, cast
 
-from streamtools.parsing.markers import TURN_ENDS, Marker, Part, Pattern, Search
+from streamtools.parsing.markers import TURN_ENDS, Marker, Part, Pattern, Search, any_partial
 
 Ending: TypeAlias = "str | tuple[Part, ...] | Marker"
 """A way to describe the end of a section: a literal text, a sequence of parts, or a marker.
@@ -96,6 +96,7 @@ def _marker(end: Ending) -> Marker:
 
 
 _turn_end = Closing(*TURN_ENDS)
+_turn_end_here = re.compile(any_partial((token,) for token in TURN_ENDS)).match
 
 
 class Word:
@@ -239,13 +240,13 @@ class Reader:
 
         The token and the text after it become `rest`.
         """
-        return (yield from self._find_turn_end(lambda text: not text))
+        return (yield from self._find_turn_end(_turn_end_here, lambda _: True))
 
-    def _find_turn_end(self, allows: Callable[[str], object]) -> Generator[None, None, bool]:
-        """Do the same as `at_turn_end`, also with text before the token for which `allows` returns True."""
+    def _find_turn_end(self, find: Search, allows: Callable[[str], object]) -> Generator[None, None, bool]:
+        """Do the same as `at_turn_end`, with text before the token that `find` finds and for which `allows` is true."""
         while True:
             text = self.text[self.at : self.at + _TURN_END_WINDOW]
-            found = _turn_end.search(text)
+            found = find(text)
             if found is None or not allows(text[: found.start()]):
                 return False
             if found.lastindex:
@@ -275,7 +276,7 @@ class Reader:
 
     def choose(self, *patterns: str | Pattern) -> Generator[None, None, int]:
         """Read the first of `patterns` that matches at the current position. Return its index, or -1 for no match."""
-        tags = [_as(Pattern, pattern) for pattern in patterns]
+        tags = [each if isinstance(each, Pattern) else _as(Pattern, each) for each in patterns]
         while True:
             for index, pattern in enumerate(tags):
                 match = pattern.final if self.ended else pattern.partial
@@ -287,7 +288,9 @@ class Reader:
                     self.waits = pattern.partial
                     break
             else:
-                yield from self._find_turn_end(lambda text: any(text and tag.startswith(text) for tag in tags))
+                yield from self._find_turn_end(
+                    _turn_end.search, lambda text: any(text and tag.startswith(text) for tag in tags)
+                )
                 return -1
             yield
             self.waits = None

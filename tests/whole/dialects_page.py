@@ -54,8 +54,17 @@ so a whole call in a value is a part of the value. A closing tag ends a value on
 after it continues the call. Otherwise the tag is part of the value. If the nested tags do not balance, the text after
 the closing tags decides. If that does not decide either, the call is an error. A call without the closing tag of a
 value is also an error. It ends with the last closing tag in the value, and the rest is text once the answer has ended.
-A closing tag that is repeated after a call is hidden. One case is not recognized: a value that holds all closing tags
-of a call, but not its opening tags. The value ends before them.
+A closing tag that is repeated after a call is hidden.
+
+**Calls that turn into errors.** A value may hold all closing tags of its call. The call then ends inside the value, and
+the rest of the value follows as text, up to its real closing tags. These tags show that the call was incomplete. So
+this call and the calls after it become errors (`unrecognised_tool_call`), which are returned to the model. The tags are
+hidden. This is not possible in four cases:
+
+- The tags are in Markdown code.
+- `execute="eager"` has run the call, or `after_call="stop"` has ended the turn.
+- The real closing tags are missing, or a complete call follows the closing tags in the value and ends the message.
+- The tags in the value also begin another value, such as `x</parameter><parameter=b>y`. This reads as two values.
 
 **Calls in reasoning.** Models forget to end their reasoning before a call. So the text after a run of calls decides. If
 the answer ends there, they are calls. Otherwise they are reasoning. Until that is known, no call is reported and none
