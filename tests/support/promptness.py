@@ -161,7 +161,7 @@ def _may_follow(context: Context, pending: str, options: dict[str, Any]) -> bool
                     return True
             if at_start and dialect in SPACE_AT_START and may_become(pending, (" ", *marker.parts)):
                 return True
-        rest_of_value = DIALECTS[dialect].strays if context.called and not here.in_code else ()
+        rest_of_value = DIALECTS[dialect].strays if dialect in DIALECTS and context.called and not here.in_code else ()
         if any(Pattern(*parts).startswith(pending) for parts in rest_of_value):
             return True
         for tag in _tags_of(dialect, options):
