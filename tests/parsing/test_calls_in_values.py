@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -219,7 +219,7 @@ def test_a_withdrawn_call_goes_back_to_the_model_as_an_error() -> None:
 
 
 @pytest.mark.parametrize("pace", ["as_it_comes", "words"])
-def test_calls_before_and_after_a_withdrawn_call(pace: str) -> None:
+def test_calls_before_and_after_a_withdrawn_call(pace: Literal["as_it_comes", "words"]) -> None:
     other = '###:{"name": "get_weather", "arguments": {"city": "Rome"}}\n'
     text = f"{other}{QWEN}x\n{QWEN_END} y\n{QWEN_END}\n{other}"
     for deltas in usual_ways(text):

@@ -81,7 +81,7 @@ class NestedText:
         self._ahead += [*(Pattern(SPACES, *end) for end in ends), _TURN_END]
         self._close_value = Pattern(SPACES, *levels[value].close)
         begin_value = self._ahead[self._count + value]
-        self._ends = [(begin_value, self._closings_from(outermost)) for outermost in range(value)] or [()]
+        self._ends = [(self._closings_from(outermost), begin_value) for outermost in range(max(value, 1))]
         others = (_BEGIN_SECTION, _ANY_ENTITY) if xml else ()
         self._closings = [Closing(*self._tags, *others, line_feed=line_feed) for line_feed in (False, True)]
 
