@@ -9,21 +9,16 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Sequence
 from contextlib import suppress
+from functools import cache
 from typing import Any, TypeVar
 
 from streamtools.calls import ToolCall
 from streamtools.history.content import data_of, is_typed, string_at
-from streamtools.history.parts import CallResult, Message, ProviderItem, Results, System, TextPart, Thought, User
+from streamtools.history.parts import CallResult, Message, Results, System, TextPart, Thought, User
 from streamtools.parsing.dialects import Dialect
-from streamtools.parsing.dialects.neutralizing import (
-    joiner_positions,
-    neutralize,
-    neutralize_all,
-    neutralize_in_order,
-    structure_pattern,
-)
+from streamtools.parsing.dialects.neutralizing import joiner_positions, neutralize, neutralize_in_order
 
 T = TypeVar("T")
 
@@ -58,13 +53,13 @@ IN_SCHEMA = frozenset({
 
 Nothing is exempt in the schema of a tool, because the arguments of calls are restored."""
 
-_EXEMPT_IN = {
-    **dict.fromkeys(("options", "generationConfig", "generation_config", "inferenceConfig"), IN_BODY),
-    **dict.fromkeys(("response_format", "text", "format", "output_config", "output_format"), IN_SCHEMA),
-    **dict.fromkeys(("responseSchema", "responseJsonSchema", "json_schema"), IN_SCHEMA),
-    **dict.fromkeys(("guided_json", "structured_outputs"), IN_SCHEMA),
-}
-"""Maps the name of an object in a body to the names of its exempt fields. In any other object, nothing is exempt."""
+_OPTIONS = ("options", "generationConfig", "generation_config", "inferenceConfig")
+"""The objects in a body that contain fields of the body."""
+_ANSWER_FORMATS = (
+    "response_format", "text", "format", "output_config", "output_format", "json_schema", "guided_json",
+    "structured_outputs", "responseSchema", "responseJsonSchema",
+)  # fmt: skip
+"""The objects in a body that contain the schema of the answer."""
 _BY_NAME = ("properties", "patternProperties", "$defs", "definitions")  # keywords whose value maps names to schemas
 _JOINED = ("text", "content")  # the fields whose texts a chat template may join
 _TEXT_FILES = ("text/", "application/json", "application/xml", "application/yaml")
@@ -76,130 +71,146 @@ _NOT_IN_URLS = re.compile(r"[^A-Za-z0-9!#$%&'()*+,./:;=?@\[\]_~-]")
 
 def neutralize_history(history: Iterable[Message], dialects: Sequence[Dialect]) -> list[Message]:
     """Return the history with all texts neutralized, except the words of the user and of the model."""
-    return _Walk(dialects).change([*history])
+    return _neutralize([*history], dialects, _Visitor.visit)
 
 
 def neutralize_words(history: Iterable[Message], dialects: Sequence[Dialect]) -> list[Message]:
     """Return the history with the messages of the user and of the model neutralized, except calls and results."""
-    return _Walk(dialects, words=True).change([*history])
+    return _neutralize([*history], dialects, _Visitor.visit, words=True)
 
 
 def neutralize_body(body: dict[str, Any], dialects: Sequence[Dialect]) -> dict[str, Any]:
     """Return the body of a request with all texts neutralized, except the messages."""
-    return {**_except(body, IN_BODY, _Walk(dialects))} if dialects else body
+    return _neutralize(body, dialects, _Visitor.visit_body) if dialects else body
 
 
-def _except(value: Any, exempt: Collection[str], walk: _Walk) -> Any:
-    """Return a part of a body, neutralized except the `exempt` fields."""
-    if isinstance(value, list):
-        return [_except(item, exempt, walk) for item in value]
-    if not isinstance(value, dict):
-        return walk.change(value)
-    changed = dict(value)
-    for name in value.keys() - exempt:
-        if exempt is IN_BODY and name not in _EXEMPT_IN:
-            changed[name] = walk.change(value[name])
-        elif exempt is IN_SCHEMA and name in _BY_NAME and isinstance(value[name], dict):
-            changed[name] = {key: _except(schema, exempt, walk) for key, schema in value[name].items()}
-        else:
-            changed[name] = _except(value[name], _EXEMPT_IN[name] if exempt is IN_BODY else exempt, walk)
-    return changed
+def _neutralize(value: T, dialects: Sequence[Dialect], visit: Callable[[_Visitor, T], T], *, words: bool = False) -> T:
+    """Return `value` neutralized. A second visit is needed only if texts in `_JOINED` must change."""
+    joined: list[str] = []
+
+    def change(text: str, name: str) -> str:
+        if name not in _JOINED:
+            return _neutralize_field(text, name, dialects)
+        joined.append(text)
+        return text
+
+    value = visit(_Visitor(change, words=words), value)
+    if (neutralized := neutralize_in_order(joined, dialects)) != joined:
+        texts = iter(neutralized)
+        value = visit(_Visitor(lambda text, name: next(texts) if name in _JOINED else text, words=words), value)
+    return value
 
 
-class _Walk:
-    """Visits all texts of a value twice. The first visit collects the texts in `_JOINED`, the second replaces texts.
+class _Visitor:
+    """Visits all texts that are not exempt, and replaces each with the result of `change(text, name of its field)`.
 
-    If `words` is True, it changes the words of the user and of the model instead of calls and results.
+    If `words` is True, it visits the words of the user and of the model instead of calls and results. If `in_thought`
+    is True, objects with a signature or encrypted content are exempt.
     """
 
-    def __init__(self, dialects: Sequence[Dialect], *, words: bool = False) -> None:
-        self._dialects = dialects
+    def __init__(self, change: Callable[[str, str], str], *, words: bool = False, in_thought: bool = False) -> None:
+        self._change = change
         self._words = words
-        self._found: list[str] = []
-        self._replacements: Iterator[str] | None = None  # None during the first visit
-        self._in_thought = False
-        self._exempt_text = ""  # the text of the part whose additional fields are visited
+        self._in_thought = in_thought
 
-    def change(self, value: T) -> T:
-        """Return `value` with its texts neutralized."""
-        self._found, self._replacements = [], None
-        self._visit(value)
-        self._replacements = iter(neutralize_in_order(self._found, self._dialects))
-        changed: T = self._visit(value)
+    def visit_body(self, body: Any) -> Any:
+        """Visit a body, or the options in it."""
+        if not isinstance(body, dict):
+            return self.visit(body)
+        changed = dict(body)
+        for name in (name for name in body if name not in IN_BODY):
+            in_options = self._visit_schema if name in _ANSWER_FORMATS else self.visit
+            changed[name] = (self.visit_body if name in _OPTIONS else in_options)(body[name])
         return changed
 
-    def _visit(self, value: Any, name: str = "") -> Any:
+    def _visit_schema(self, value: Any, exempt: Collection[str] = IN_SCHEMA) -> Any:
+        """Visit a schema, or an object that contains one. `exempt` is empty if its keys are names of properties."""
+        if isinstance(value, list):
+            return [self._visit_schema(item) for item in value]
+        if not isinstance(value, dict):
+            return self.visit(value)
+        changed = dict(value)
+        for name in (name for name in value if name not in exempt):
+            changed[name] = self._visit_schema(value[name], () if exempt and name in _BY_NAME else IN_SCHEMA)
+        return changed
+
+    def visit(self, value: Any, name: str = "") -> Any:
+        """Visit plain data, a message, or a part of one. `name` is the name of the field that contains it."""
         if isinstance(value, str):
-            return self._text(value, name)
+            return self._change(value, name)
         if isinstance(value, dict):
             if self._in_thought and (value.get("signature") or value.get("data")):
                 return value
-            changed = {self._text(key, ""): self._visit(member, key) for key, member in value.items()}
+            visited = {self._change(key, ""): self.visit(member, key) for key, member in value.items()}
             data = string_at(value, "data")
             if data and any(string_at(value, key).startswith(_TEXT_FILES) for key in _MEDIA_TYPES):
-                changed["data"] = self._text(_TEXT_URL + data, "").removeprefix(_TEXT_URL)
-            return changed
-        for names in ("_fields", "__struct_fields__", "__dataclass_fields__"):
-            if hasattr(value, names):
-                return self._record(value, [*getattr(value, names)])
-        return type(value)(self._visit(item, name) for item in value) if isinstance(value, list | tuple) else value
+                visited["data"] = self._change(_TEXT_URL + data, "").removeprefix(_TEXT_URL)
+            return visited
+        if names := _fields_of(value.__class__):
+            return self._visit_record(value, names)
+        return type(value)([self.visit(item, name) for item in value]) if isinstance(value, list | tuple) else value
 
-    def _record(self, value: Any, names: list[str]) -> Any:
+    def _visit_record(self, value: Any, names: Sequence[str]) -> Any:
         """Visit a message, or a part of one."""
-        exempt: Collection[str] = IN_HISTORY
+        exempt, visitor = IN_HISTORY, self
         match value:
             case System() | Thought(signature=str()) | Thought(redacted=True):
                 return value
             case Results() | ToolCall() if self._words:
                 return value
             case CallResult(neutralize=False):
-                exempt = {"text", "parts", "extra", *IN_HISTORY}
-            case User(str()) if not self._words:
-                exempt = {"content", *IN_HISTORY}
-            case TextPart() if not self._words:
-                exempt, self._exempt_text = {"text", *IN_HISTORY}, value.text
-        self._in_thought |= isinstance(value, Thought)
+                exempt |= {"text", "parts", "extra"}
+            case Thought():
+                visitor = _Visitor(self._change, in_thought=True)
+            case ToolCall():  # all arguments are restored, also URLs
+                visitor = _Visitor(lambda text, name: self._change(text, "arguments"))
+            case User(str() as text) if not self._words:
+                visitor = self._except([text])
+            case User(list() as parts) if not self._words:
+                visitor = self._except([part["text"] for part in parts if is_typed(part)])
+            case TextPart(text) if not self._words:  # the additional fields may repeat pieces of the text
+                visitor = self._except(text)
         fields = {name: getattr(value, name) for name in names}
-        changed = {name: self._visit(field, name) for name, field in fields.items() if name not in exempt}
-        if not isinstance(value, ProviderItem):  # the additional fields of a part
-            self._in_thought, self._exempt_text = False, ""
-        if isinstance(value, User) and not (self._words or "content" in exempt):
-            pairs: Any = zip(value.content, changed["content"], strict=True)
-            changed["content"] = [{**new, "text": old["text"]} if is_typed(old) else new for old, new in pairs]
-        if isinstance(value, ToolCall):  # a URL in the arguments is restored like any other text
-            changed["arguments"] = neutralize_all(value.arguments, self._dialects)
-        return type(value)(**fields | changed)
+        return type(value)(
+            **{name: field if name in exempt else visitor.visit(field, name) for name, field in fields.items()}
+        )
 
-    def _text(self, text: str, name: str) -> str:
-        if self._exempt_text and text in self._exempt_text:
-            return text
-        if name in _JOINED:
-            self._found += [text] if self._replacements is None else []
-            return text if self._replacements is None else next(self._replacements)
-        if self._replacements is None:
-            return text
-        if found := data_of(text):
-            return neutralize(text.removesuffix(found[1]), self._dialects) + self._file(*found)
-        is_url = name.lower().endswith(("url", "uri")) and "://" in text
-        return _neutralize_url(text, self._dialects) if is_url else neutralize(text, self._dialects)
+    def _except(self, words: Container[str]) -> _Visitor:
+        return _Visitor(lambda text, name: text if text in words else self._change(text, name))
 
-    def _file(self, kind: str, data: str) -> str:
-        """Return the Base64 data of a file. The text of a text file is neutralized."""
-        with suppress(ValueError):
-            text = base64.b64decode(data).decode() if kind.startswith(_TEXT_FILES) else ""
-            if (neutralized := neutralize(text, self._dialects)) != text:
-                return base64.b64encode(neutralized.encode()).decode()
-        return neutralize(data, self._dialects)  # Base64 contains no reserved text, but this may be no Base64
+
+@cache
+def _fields_of(kind: type) -> tuple[str, ...]:
+    """Return the names of the fields of a class, or () if its values are plain data."""
+    found = (getattr(kind, names, ()) for names in ("_fields", "__struct_fields__", "__dataclass_fields__"))
+    return tuple(next(filter(None, found), ()))
+
+
+def _neutralize_field(text: str, name: str, dialects: Sequence[Dialect]) -> str:
+    if name == "arguments":
+        return neutralize(text, dialects)
+    if found := data_of(text):
+        return neutralize(text.removesuffix(found[1]), dialects) + _neutralize_file(*found, dialects)
+    is_url = name.lower().endswith(("url", "uri")) and "://" in text
+    return _neutralize_url(text, dialects) if is_url else neutralize(text, dialects)
+
+
+def _neutralize_file(kind: str, data: str, dialects: Sequence[Dialect]) -> str:
+    """Return the Base64 data of a file. The text of a text file is neutralized."""
+    with suppress(ValueError):
+        text = base64.b64decode(data).decode() if kind.startswith(_TEXT_FILES) else ""
+        if (neutralized := neutralize(text, dialects)) != text:
+            return base64.b64encode(neutralized.encode()).decode()
+    return neutralize(data, dialects)  # Base64 contains no reserved text, but this may be no Base64
 
 
 def _neutralize_url(url: str, dialects: Sequence[Dialect]) -> str:
     """Return a URL of the same resource that contains no reserved text. It has percent-encoding instead of joiners."""
-    structure = structure_pattern(dialects)
-    if not joiner_positions(url, structure):
+    if not joiner_positions(url, dialects):
         return url
     url = _NOT_IN_URLS.sub(lambda match: _percent_encoded(match[0]), url)
     path = len(url) - len(_HOST.sub("", url, count=1))
-    for position in reversed(joiner_positions(url, structure)):
+    for position in reversed(joiner_positions(url, dialects)):
         at = max(path, position - (url[position - 1] != "#"))  # the first `#` begins the fragment
         if url[at : at + 1] not in ("", "%"):
             url = url[:at] + _percent_encoded(url[at]) + url[at + 1 :]

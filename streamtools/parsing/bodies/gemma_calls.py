@@ -111,11 +111,12 @@ class GemmaCalls:
 def _read_name(head: str, declared: Declared) -> str:
     """Return the name of the tool in the text before the arguments. "" for none.
 
-    It is the declared tool that the longest end of the text names, or the text after the last colon.
+    It is the declared tool that the longest end of the text names, or the text after the last colon. The text before
+    this end must be names of namespaces, so `../get_weather` is no name of a tool.
     """
     found = _split_head(head)
     path = found[1] if found is not None else ""
-    ends = [path, *(path[each.end() :] for each in re.finditer(r"[:./]", path))]
+    ends = [path, *(path[each.end() :] for each in re.finditer(r"(?<=\w)[:./]", path))]
     name = next((end for end in ends if end in declared), path.rpartition(":")[2])
     return "" if re.search(r"\s", name) else name
 

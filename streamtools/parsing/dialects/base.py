@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from streamtools.json_values import compact
-from streamtools.parsing.dialects.neutralizing import structure_pattern
+from streamtools.parsing.dialects.neutralizing import structure_of
 from streamtools.parsing.dialects.writing import name_and_json, write_response
 from streamtools.parsing.markers import TURN_ENDS, Marker, OneOf, Part, Some, Where, check_tuple
 from streamtools.parsing.reader import Word
@@ -221,7 +221,7 @@ class Dialect:
     def teachable(self) -> bool:
         """True if a prompt can teach this dialect: its calls contain no tokens of a chat template."""
         example = self.write_call("f", {"a": "b"})
-        return not ("<|" in example or "<\uff5c" in example or structure_pattern(()).search(example))
+        return not ("<|" in example or "<\uff5c" in example or structure_of(()).first.search(example))
 
 
 def named_json(id: str, before: str, between: str = "", after: str = "", **fields: Any) -> Dialect:

@@ -17,10 +17,10 @@ from __future__ import annotations
 import html
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate, takewhile
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from streamtools.json_values import compact, with_texts
 
@@ -63,54 +63,63 @@ class Reserving(Protocol):
     def reserved_patterns(self) -> tuple[tuple[str, str], ...]: ...
 
 
-def neutralize(text: str, dialects: Iterable[Reserving]) -> str:
+class Structure(NamedTuple):
+    """The patterns of one set of dialects."""
+
+    first: re.Pattern[str]
+    """Matches the first character of each reserved text and of each chat template token."""
+    first_or_escape: re.Pattern[str]
+    """Has no match in a text that `neutralize` does not change. Most texts need only this search."""
+
+
+def neutralize(text: str, dialects: Collection[Reserving]) -> str:
     """Return `text` with a word joiner in each text that one of `dialects` or a chat template reserves."""
-    return _insert_joiners(text, structure_pattern(dialects))
+    return _join_at(text, joiner_positions(text, dialects))
 
 
-def neutralize_in_order(texts: Sequence[str], dialects: Iterable[Reserving]) -> list[str]:
+def neutralize_in_order(texts: Sequence[str], dialects: Collection[Reserving]) -> list[str]:
     """Return the neutralized texts, which a chat template may join, directly or with a line feed.
 
     So this function also finds a reserved text that begins in one of the texts and continues in the following ones.
     """
-    structure = structure_pattern(dialects)
     found: list[set[int]] = [set() for _ in texts]
     for separator in ("", "\n")[: len(texts)]:
         starts = list(accumulate((len(text) + len(separator) for text in texts), initial=0))
-        search = _first_characters if separator else joiner_positions
-        for end in search(separator.join(texts), structure):
+        joined = separator.join(texts)
+        in_joined = _first_characters(joined, dialects) if separator else joiner_positions(joined, dialects)
+        for end in in_joined:
             index = bisect_left(starts, end) - 1
             if end - starts[index] <= len(texts[index]):  # otherwise the separator begins the reserved text
                 found[index].add(end - starts[index])
     return [_join_at(text, sorted(positions)) for text, positions in zip(texts, found, strict=True)]
 
 
-def neutralize_all(value: Any, dialects: Iterable[Reserving]) -> Any:
+def neutralize_all(value: Any, dialects: Collection[Reserving]) -> Any:
     """Return a JSON value with all its strings and keys neutralized."""
-    structure = structure_pattern(dialects)
-    return with_texts(value, lambda text: _insert_joiners(text, structure))
+    return with_texts(value, lambda text: neutralize(text, dialects))
 
 
-def restore(value: Any, dialects: Iterable[Reserving]) -> Any:
+def restore(value: Any, dialects: Collection[Reserving]) -> Any:
     """Undo `neutralize` in a string, or `neutralize_all` in a JSON value."""
-    return _restore(value, structure_pattern(dialects)) if JOINER in compact(value) else value
-
-
-def structure_pattern(dialects: Iterable[Reserving]) -> re.Pattern[str]:
-    """Return a pattern that matches the first character of each reserved text and of each chat template token."""
-    known = tuple(dialects)
-    words = frozenset(word for dialect in known for word in dialect.reserved)
-    return _compile(words, tuple(pair for dialect in known for pair in dialect.reserved_patterns))
+    return _restore(value, dialects) if JOINER in compact(value) else value
 
 
 @lru_cache(maxsize=64)
-def _compile(reserved: frozenset[str], reserved_patterns: tuple[tuple[str, str], ...]) -> re.Pattern[str]:
+def structure_of(dialects: tuple[Reserving, ...]) -> Structure:
+    """Return the patterns that find the texts which `dialects` and chat templates reserve."""
+    words = frozenset(word for dialect in dialects for word in dialect.reserved)
+    return _compile(words, tuple(pair for dialect in dialects for pair in dialect.reserved_patterns))
+
+
+@lru_cache(maxsize=64)  # the dialects of two requests may be different objects with the same reserved texts
+def _compile(reserved: frozenset[str], reserved_patterns: tuple[tuple[str, str], ...]) -> Structure:
     rests: dict[str, list[str]] = {}  # maps the pattern of a first character to the patterns of the texts after it
     for first in sorted({re.escape(word[0]) for word in reserved}):
         rests[first] = [_any_of({word[1:] for word in reserved if re.escape(word[0]) == first})]
     for first, rest in (*reserved_patterns, *_TEMPLATE_TOKENS):
         rests.setdefault(first, []).append(rest)
-    return re.compile("|".join(f"{first}(?!{JOINER})(?={'|'.join(patterns)})" for first, patterns in rests.items()))
+    ways = "|".join(f"{first}(?!{JOINER})(?={'|'.join(patterns)})" for first, patterns in rests.items())
+    return Structure(re.compile(ways), re.compile(f"{ways}|{_ESCAPE.pattern}"))
 
 
 def _any_of(words: set[str]) -> str:
@@ -120,23 +129,23 @@ def _any_of(words: set[str]) -> str:
     return "" if "" in firsts else ways[0] if len(ways) == 1 else f"(?:{'|'.join(ways)})"
 
 
-def _insert_joiners(text: str, structure: re.Pattern[str]) -> str:
-    return _join_at(text, joiner_positions(text, structure))
-
-
 def _join_at(text: str, positions: Sequence[int]) -> str:
     """Return `text` with a joiner at each of the positions."""
+    if not positions:
+        return text
     return JOINER.join(text[start:end] for start, end in zip((0, *positions), (*positions, None), strict=True))
 
 
-def joiner_positions(text: str, structure: re.Pattern[str]) -> list[int]:
+def joiner_positions(text: str, dialects: Collection[Reserving]) -> list[int]:
     """Return the ends of the first characters of all reserved texts, also of those that are written with escapes."""
+    if len(text) <= _BLOCK and not structure_of(tuple(dialects)).first_or_escape.search(text):
+        return []
     levels = [text]
     while len(levels) <= _ESCAPE_LEVELS and (decoded := _ESCAPE.sub(_decode_escape, levels[-1])) != levels[-1]:
         levels.append(decoded)
     positions: set[int] = set()
     for level in reversed(levels):
-        positions = {*_before_decoding(positions, level), *_first_characters(level, structure)}
+        positions = {*_before_decoding(positions, level), *_first_characters(level, dialects)}
     return sorted(positions)
 
 
@@ -151,10 +160,11 @@ def _before_decoding(positions: Collection[int], text: str) -> Iterator[int]:
         yield position + ends[index] - decoded_ends[index]
 
 
-def _first_characters(text: str, structure: re.Pattern[str]) -> Iterator[int]:
+def _first_characters(text: str, dialects: Collection[Reserving]) -> Iterator[int]:
     """Yield the end of each match. Other threads can run between two blocks of a long text."""
+    first = structure_of(tuple(dialects)).first
     for begin in range(0, len(text), _BLOCK):
-        ends = (match.end() for match in structure.finditer(text, begin, begin + _BLOCK + _OVERLAP))
+        ends = (match.end() for match in first.finditer(text, begin, begin + _BLOCK + _OVERLAP))
         yield from takewhile((begin + _BLOCK).__ge__, ends)
 
 
@@ -165,19 +175,19 @@ def _decode_escape(match: re.Match[str]) -> str:
     return html.unescape(match[0]) if match[0][0] == "&" else _CONTROL.get(match[0][1], match[0][1])
 
 
-def _restore(value: Any, structure: re.Pattern[str]) -> Any:
+def _restore(value: Any, dialects: Collection[Reserving]) -> Any:
     if isinstance(value, str):
-        return _remove_joiners(value, structure) if JOINER in value else value
+        return _remove_joiners(value, dialects) if JOINER in value else value
     if isinstance(value, dict):
-        keys = [_restore(key, structure) for key in value]
+        keys = [_restore(key, dialects) for key in value]
         keys = keys if len(set(keys)) == len(keys) else list(value)  # two keys must not become equal
-        return {key: _restore(member, structure) for key, member in zip(keys, value.values(), strict=True)}
-    return [_restore(item, structure) for item in value] if isinstance(value, list) else value
+        return {key: _restore(member, dialects) for key, member in zip(keys, value.values(), strict=True)}
+    return [_restore(item, dialects) for item in value] if isinstance(value, list) else value
 
 
-def _remove_joiners(text: str, structure: re.Pattern[str]) -> str:
+def _remove_joiners(text: str, dialects: Collection[Reserving]) -> str:
     first, *rest = text.split(JOINER)
-    positions = set(joiner_positions(first + "".join(rest), structure))
+    positions = set(joiner_positions(first + "".join(rest), dialects))
     pieces, position = [first], len(first)
     for piece in rest:
         pieces.append(piece if position in positions else JOINER + piece)
