@@ -82,11 +82,12 @@ class Closing:
         return re.compile(f"[{re.escape(''.join(sorted(firsts)))}]").search
 
     def is_begun_in(self, text: str) -> bool:
-        """Return True if `text` ends with at least two characters of an incomplete end."""
+        """Return True if `text` ends with an incomplete end of two characters or more, or is the first character."""
         found = self.search(text)
         while found is not None and found.lastindex:
             found = self.search(text, found.end(1))
-        return found is not None and len(found[0].strip()) > 1  # a single character is not evidence
+        # After other text, a single character is not evidence.
+        return found is not None and (len(found[0].strip()) > 1 or not text[: found.start()].strip())
 
 
 def _marker(end: Ending) -> Marker:

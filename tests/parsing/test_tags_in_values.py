@@ -126,6 +126,7 @@ def test_a_call_with_an_unclosed_value_ends_at_its_last_tag(form: Form) -> None:
         assert [cut, " and so on"] == read(f"{open_call}{end} and so on", **options), end
         assert [cut, " and so on ", cut] == read(f"{open_call}{end} and so on {open_call}", **options)[:3], end
         assert [cut] == read(f"{open_call}{end}\n{tag[:-1]}", **options), end
+        assert [cut] == read(f"{open_call}{end}\n{tag[0]}", **options), end
 
 
 @EVERY
