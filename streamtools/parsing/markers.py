@@ -110,7 +110,7 @@ PartPattern: TypeAlias = "Callable[[Part, Part | None], str]"
 Where: TypeAlias = Literal["anywhere", "line_start", "start", "after_call"]
 
 HEAD = 4  # markers are grouped by this number of first characters
-_TOKENS_IN_HEADER = 4
+_TOKENS_IN_HEADER = 8
 _MARK = "()"
 """An empty group. It takes part in a match only if the match has reached the position of the group."""
 _NEVER = "(?!)"  # matches nothing
@@ -170,6 +170,8 @@ class Marker:
     def last(self) -> str:
         """A pattern for the last part of `parts + ahead`."""
         last = (self.parts + self.ahead)[-1]
+        if isinstance(last, OneOf):
+            return "|".join(map(re.escape, last.words))
         return "\n" if isinstance(last, LineEnd) else complete(last)
 
     def cut_pattern(self) -> str:
@@ -270,12 +272,16 @@ def any_partial(sequences: Iterable[tuple[Part, ...]]) -> str:
     Sequences with the same beginning share the pattern of that beginning.
     """
     alike: dict[Part | None, list[tuple[Part, ...]]] = {}
-    for parts in sequences:
+    for parts in sorted(sequences, key=_has_check):  # checks take time, so patterns without them are tried first
         first = parts[0] if parts else None
         alike.setdefault(first[0] if isinstance(first, str) else first, []).append(parts)
     return "|".join(
         partial_pattern(group[0], _MARK) if len(group) == 1 else _partial_group(group) for group in alike.values()
     )
+
+
+def _has_check(parts: tuple[Part, ...]) -> bool:
+    return any(isinstance(part, Header) and part.without != "" for part in parts)
 
 
 def _partial_group(sequences: list[tuple[Part, ...]]) -> str:

@@ -116,8 +116,8 @@ def _read_name(head: str, declared: Declared) -> str:
     """
     found = _split_head(head)
     path = found[1] if found is not None else ""
-    ends = [path, *(path[each.end() :] for each in re.finditer(r"(?<=\w)[:./]", path))]
-    name = next((end for end in ends if end in declared), path.rpartition(":")[2])
+    ends = (path[each.end() :] for each in re.finditer(r"(?<=\w)[:./]", path))
+    name = path if path in declared else next((end for end in ends if end in declared), path.rpartition(":")[2])
     return "" if re.search(r"\s", name) else name
 
 
