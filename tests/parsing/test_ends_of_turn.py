@@ -42,9 +42,10 @@ def test_an_end_token_without_a_call_is_text() -> None:
 
 
 def _tokens(dialect: str) -> list[str]:
-    """Return the tokens that end no message of another kind, and no list."""
-    lists = () if "minimax" in dialect else ("[e~[",)
-    return [token for token in ENDS_OF_TURN if token not in ("<|end|>", *lists) or "minimax" in dialect]
+    """Return the tokens that end no message of another kind, and that cannot be an item of an open list."""
+    if "minimax" in dialect:
+        return [*ENDS_OF_TURN]
+    return [token for token in ENDS_OF_TURN if token not in ("<|end|>", "<|return|>") and token[0] != "["]
 
 
 def _unclosed(dialect: str) -> Iterator[str]:
