@@ -292,6 +292,8 @@ class _Arguments:
         """Read a value without quotes, or a string without its first mark."""
         span, notation = self._span, self._notation
         text = yield from span.word(_bare)
+        if not text and notation.mark.startswith(span.text[span.at :]):  # the input has ended within a mark
+            span.at = len(span.text)
         if not text:
             return broken_or_open(span)
         if len(text) == _LONGEST_BARE:
