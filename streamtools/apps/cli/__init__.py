@@ -20,7 +20,7 @@ from streamtools.apps.cli.arguments import parse
 from streamtools.apps.cli.errors import CommandError, ErrorOutput, discard, reason_of
 
 _THREAD_TIMEOUT_S = 0.5
-_MODULES = {"replay": "recordings", "record": "recordings", "serve": "servers", "gateway": "servers"}
+_MODULES = {"serve": "servers", "gateway": "servers"}
 """Maps a command to its module. A command that is missing here has the name of its module."""
 
 

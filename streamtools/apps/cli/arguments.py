@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Sequence
 from contextlib import suppress
@@ -12,8 +11,6 @@ from typing import Any, NoReturn, get_args
 from streamtools import __version__
 from streamtools.apps.cli.errors import CommandError
 from streamtools.parsing.dialects import DIALECTS, Dialect, choose_dialects
-from streamtools.recording.files import DETECT
-from streamtools.sources import ADAPTERS
 from streamtools.tools.definitions import ProviderFormat
 
 SERVE_PORT = 8765
@@ -41,7 +38,6 @@ def parse(argv: Sequence[str] | None) -> Namespace:
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     for add_arguments, summary in (
         (_replay, "play a recorded stream"),
-        (_record, "record a stream"),
         (_serve, "talk to a model on a web page"),
         (_gateway, "serve tool calls of any model to any client"),
         (_demo, "see it work, without a network or a key"),
@@ -80,30 +76,6 @@ def _replay(parser: ArgumentParser) -> None:
     add("--cut", choices=cuts, default="recorded", help="how to cut the bytes into chunks (default: %(default)s)")
     dialects = f"{', '.join(DIALECTS)}, or auto for all"
     add("--dialects", metavar="A,B", type=_dialects, help=f"parse calls in these dialects: {dialects} (default: auto)")
-
-
-def _record(parser: ArgumentParser) -> None:
-    """Send a request to a provider, record the streamed response with its chunks and times, and show it. Only harmless
-    headers are recorded, and no request body without --record-body. Keys of known formats are overwritten.
-    """
-    add = parser.add_argument
-    add("--url", required=True, help="the URL to request, with POST if there is a --body")
-    add("--out", required=True, metavar="FILE", help="the recording; overwritten, readable only by its owner")
-    add("--body", metavar="FILE", help="a file with the request body; - is standard input")
-    add(
-        "--header",
-        dest="headers",
-        metavar="NAME:VALUE",
-        action="append",
-        type=_header,
-        default=[],
-        help="a request header, such as 'authorization: Bearer …'; can be repeated",
-    )
-    add("--source", choices=(DETECT, *ADAPTERS), default=DETECT, help="the wire format (default: %(default)s)")
-    redact_help = "also overwrite matches of this regular expression; can be repeated"
-    add("--redact", metavar="PATTERN", action="append", type=_pattern, default=[], help=redact_help)
-    add("--record-body", action="store_true", help="record request bodies, too; they may contain private data")
-    _add_json(parser)
 
 
 def _serve(parser: ArgumentParser) -> None:
@@ -244,21 +216,6 @@ def _speed(text: str) -> float:
         if 0 <= (speed := float(text)) < float("inf"):
             return speed
     raise ArgumentTypeError(f"expected 0 or a factor such as 0.5 or 2, got {text!r}")
-
-
-def _header(text: str) -> tuple[str, str]:
-    name, colon, value = text.partition(":")
-    if not (name.strip() and colon):
-        shown = text if len(text) <= 20 else f"{text[:8]}…"  # hide the rest, which may be a key
-        raise ArgumentTypeError(f"expected NAME:VALUE, such as 'accept: */*', got {shown!r}")
-    return name.strip(), value.strip()
-
-
-def _pattern(text: str) -> re.Pattern[str]:
-    try:
-        return re.compile(text)
-    except re.error as error:
-        raise ArgumentTypeError(f"invalid regular expression {text!r}: {error}") from None
 
 
 def _port(text: str) -> int:
