@@ -4,7 +4,8 @@
    the error is a refusal of tools. The mode `"force"` omits this request.
 2. The *decision request* asks the model which tools it needs. If the model names tools, their calls are the turn. An
    error, or the lack of a required call, also ends the turn. If the tool choice forbids calls, this request is omitted.
-3. The *final request* offers no tools. Its answer is the turn.
+3. The *final request* offers no tools. Its answer is the turn. With `reuse_upstream_answer`, the normal answer is the
+   turn instead, if there is one.
 
 The state machine of the run reads only the turn. The other answers are not shown, but their usage is reported.
 
@@ -131,7 +132,8 @@ _NESTING = ("options", "generationConfig")  # the objects in which Ollama and Ge
 def ask_for_decision(ask: Ask, *, quote_system: bool, options: Mapping[str, Any]) -> Ask:
     """Return the decision request for the normal request `ask`.
 
-    `quote_system` says whether it quotes the application's system prompt. `options` replace the options of `ask`.
+    `quote_system` says whether the decision request quotes the application's system prompt. `options` replace options
+    of `ask` with the same names.
     """
     system = "\n\n".join(message.text for message in ask.history if isinstance(message, System))
     question = write_question(ask.tools, ask.tool_choice, system if quote_system else "")
@@ -155,6 +157,8 @@ def ask_without_tools(ask: Ask) -> Ask:
 
 def without(options: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
     """Return `options` in which each of `names` is None, so that the model's defaults for them are also removed.
+
+    Nested options with these names are left out.
 
     >>> without({"stop": ["a"], "options": {"stop": "b", "seed": 1}}, ("stop",))
     {'stop': None, 'options': {'seed': 1}}

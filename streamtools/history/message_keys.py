@@ -1,4 +1,4 @@
-"""Finds misspelled keys in messages. A message with one would reach the provider without its content or its calls.
+"""Finds misspelled keys in messages. With such a key, a message would reach the provider without its content or calls.
 
 Unknown keys are allowed, because providers extend their formats. A key counts as misspelled if it is similar to a known
 key that the object lacks.
@@ -33,21 +33,23 @@ _KEYS = {
     "extra": "id type status phase metadata createdAt prefix cache_control annotations tool_name error state citations"
     " providerMetadata",
 }
-"""The known keys of each kind of object. A key of a provider that is similar to one of them is known, too."""
+"""The known keys of each kind of object. If a provider's key is similar to one of them, it must be listed, too."""
 
 _KNOWN = {kind: dict.fromkeys(keys.split()).keys() for kind, keys in _KEYS.items()}
 _KINDS = dict.fromkeys(_KNOWN["objects"], "object")
 _KINDS |= {"content": "part", "parts": "ui-part", "tool_calls": "call", "toolCalls": "call"}
 """Maps the key of an object, or of a list of objects, to their kind."""
 _TEXTS = ("text", "input_text", "output_text")
-_LONG, _LONGEST = 8, 32  # lengths of keys; two long keys may have a longer part in common, such as `reasoning_te`
-_LETTERS = 4  # in how many letters two similar keys differ at most
+_LONG = 8  # from this length on, keys must be more similar, because different keys share parts such as `reasoning_`
+_MAX_LENGTH = 32  # longer keys are not compared
+_MAX_LETTERS = 4  # the maximum number of letters that only one of two similar keys has
 
 
 def refuse_misspelled_keys(message: Mapping[str, Any], kind: str = "message") -> None:
     """Raise ValueError for a misspelled key in a message, its parts or its calls.
 
-    Also raises it for a message, or a text, that would be empty without its unknown keys. `kind` is a key of `_KEYS`.
+    Also raises it for a message, or a part with text, that would be empty without its unknown keys. `kind` is a key of
+    `_KEYS`. It does not count for an object without a role, which is an item or a step.
     """
     role = message.get("role")
     if role is None:
@@ -79,8 +81,8 @@ def _refuse_similar(item: Mapping[str, Any], kind: str) -> None:
 
 @lru_cache(maxsize=1024)
 def _similar(key: str, kind: str) -> str | None:
-    if not isinstance(key, str) or len(key) > _LONGEST:
+    if not isinstance(key, str) or len(key) > _MAX_LENGTH:
         return None
     letters = {*key.lower()}
-    known = [one for one in _KNOWN[kind] if len(letters ^ {*one.lower()}) <= _LETTERS]  # saves 50 µs
+    known = [one for one in _KNOWN[kind] if len(letters ^ {*one.lower()}) <= _MAX_LETTERS]  # saves 50 µs
     return nearest(key, known, 0.81 if len(key) < _LONG else 0.87) if known else None

@@ -29,10 +29,13 @@ IN_HISTORY = frozenset({
 })  # fmt: skip
 """The fields of messages that are exempt.
 
-Also exempt are system messages, which are the application's instructions. So is reasoning that is signed or encrypted,
-because the provider refuses it if it was changed. So is the text of a result of a tool with `neutralize=False`. In a
-chat, so are the words of the user, and those of the model, which hold its calls. The gateway neutralizes both, because
-a client may write documents into them."""
+These texts are also exempt:
+
+- system messages, which are the application's instructions
+- reasoning that is signed or encrypted, because the provider refuses changed reasoning
+- the content of a result of a tool with `neutralize=False`
+- in a chat, the words of the user, and the words of the model, in which it writes calls. The gateway neutralizes both,
+  because a client may write documents into them."""
 
 IN_BODY = frozenset({
     "messages", "input", "contents",  # `write_messages` neutralizes them
@@ -85,7 +88,7 @@ def neutralize_body(body: dict[str, Any], dialects: Sequence[Dialect]) -> dict[s
 
 
 def _neutralize(value: T, dialects: Sequence[Dialect], visit: Callable[[_Visitor, T], T], *, words: bool = False) -> T:
-    """Return `value` neutralized. A second visit is needed only if texts in `_JOINED` must change."""
+    """Return `value` neutralized. A second visit is needed only if texts of the fields `_JOINED` must change."""
     joined: list[str] = []
 
     def change(text: str, name: str) -> str:
@@ -119,8 +122,8 @@ class _Visitor:
             return self.visit(body)
         changed = dict(body)
         for name in (name for name in body if name not in IN_BODY):
-            in_options = self._visit_schema if name in _ANSWER_FORMATS else self.visit
-            changed[name] = (self.visit_body if name in _OPTIONS else in_options)(body[name])
+            visit_field = self._visit_schema if name in _ANSWER_FORMATS else self.visit
+            changed[name] = (self.visit_body if name in _OPTIONS else visit_field)(body[name])
         return changed
 
     def _visit_schema(self, value: Any, exempt: Collection[str] = IN_SCHEMA) -> Any:
@@ -201,7 +204,7 @@ def _neutralize_file(kind: str, data: str, dialects: Sequence[Dialect]) -> str:
         text = base64.b64decode(data).decode() if kind.startswith(_TEXT_FILES) else ""
         if (neutralized := neutralize(text, dialects)) != text:
             return base64.b64encode(neutralized.encode()).decode()
-    return neutralize(data, dialects)  # Base64 contains no reserved text, but this may be no Base64
+    return neutralize(data, dialects)  # Base64 contains no reserved text, but `data` may not be Base64
 
 
 def _neutralize_url(url: str, dialects: Sequence[Dialect]) -> str:
@@ -211,7 +214,7 @@ def _neutralize_url(url: str, dialects: Sequence[Dialect]) -> str:
     url = _NOT_IN_URLS.sub(lambda match: _percent_encoded(match[0]), url)
     path = len(url) - len(_HOST.sub("", url, count=1))
     for position in reversed(joiner_positions(url, dialects)):
-        at = max(path, position - (url[position - 1] != "#"))  # the first `#` begins the fragment
+        at = max(path, position - (url[position - 1] != "#"))  # after a `#`, which begins the fragment
         if url[at : at + 1] not in ("", "%"):
             url = url[:at] + _percent_encoded(url[at]) + url[at + 1 :]
     return url

@@ -7,7 +7,7 @@ calls in the wrong place.
 A call at the end of a message is an exception, because models forget the closing tag before a call. `CallRun` reads a
 run, which is a sequence of calls in reasoning. The text after the run decides. If more reasoning or the closing tag
 follows, the calls were rehearsed, and their text is reasoning. If the message ends after the run, the calls are real:
-the parser reads them again as text after the reasoning. No event reports the calls before that.
+the parser reads them again as text after the reasoning. Until this is decided, no event reports the calls.
 
 A run has at most `Limits.call` characters. The closing tag also ends a run inside an unfinished call, because that call
 must not hide the answer. A closing tag inside a JSON string is text, if the model completes that JSON.
@@ -70,8 +70,8 @@ class ReasoningTags:
         `where="start"` are matched here, like the default tags. `DialectSet` matches the others. Reasoning that the
         prompt template has opened may end with any of the closing tags.
 
-        A closing tag where an opening tag is expected is hidden. Either the template had opened the reasoning, or a
-        call had ended the reasoning early.
+        If a closing tag stands where an opening tag may stand, it is hidden. Then the template opened the reasoning, or
+        a call ended the reasoning early.
         """
         self._run = run
         at_start = [tag for tag in dialect_tags if tag.where == "start"]
@@ -178,7 +178,7 @@ class ReasoningEnd:
         return re.compile("[" + re.escape("".join(sorted(self._firsts))) + "]").search
 
     def ends_in_call_marker(self, text: str, at: int) -> bool:
-        """Return whether the text ends inside the marker of a call that begins at `at`, but after its complete tag.
+        """Return whether the marker of a call begins at `at`, its tag is complete, and the text ends before the rest.
 
         Only calls that may be executed are searched for.
         """
@@ -201,13 +201,13 @@ class ReasoningText:
         self._keep_markup = keep_markup
         self.pending = ""  # text that may still become an end of the reasoning
         self._last = ""  # the last character that was shown
-        self._opened = opened  # whether the next line feed belongs to the opening tag
+        self._after_opening = opened  # whether the next line feed belongs to the opening tag
         self._opening = closing.opening  # an opening tag that the model may repeat now; it is then hidden
 
     @property
     def find_change(self) -> Callable[[str], object]:
         """A search that returns None for text that `skim` may show."""
-        return always if self._opened or self._opening or self._call_run else self._closing.find_start
+        return always if self._after_opening or self._opening or self._call_run else self._closing.find_start
 
     def skim(self, text: str) -> list[UIEvent]:
         """Fast path for `read`: show text that holds no part of an end or of a call."""
@@ -252,12 +252,12 @@ class ReasoningText:
             if tag_end is None:
                 self.pending = text
                 return None
-            self._opening, self._opened = None, tag_end is not False
+            self._opening, self._after_opening = None, tag_end is not False
             if tag_end and self._keep_markup:
                 self._output.add(Markup, text[:tag_end])
             text = text[tag_end or 0 :]
-        if self._opened and text:
-            self._opened = False
+        if self._after_opening and text:
+            self._after_opening = False
             if text[0] == "\n":
                 text = text[1:]
                 if self._keep_markup:

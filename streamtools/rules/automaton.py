@@ -13,9 +13,9 @@ The automaton has states of two levels. A rule is compiled to rule states, as in
 rule states that the text since its beginning has reached. A match may begin at every character, so there may be several
 candidates, ordered by where they begin.
 
-Words are not compiled to single states: 50,000 of them would take much memory. They are sorted, and a state is a prefix
-of a word, which a binary search finds (`_WordList`). So the text of a candidate, as in the algorithm of Aho and
-Corasick, leads to one state.
+The states of words are not stored one by one: those of 50,000 words would take much memory. Instead, the words are
+sorted, and each prefix of a word is a state. A binary search finds it (`_WordList`). As in the algorithm of Aho and
+Corasick, all words with the same prefix share its state.
 
 A rule state belongs only to the first candidate that reaches it. If the state leads to a match, the first candidate
 wins. If it does not, a later candidate could not match with it either. So rules without a check never have more
@@ -145,7 +145,7 @@ class _WordList(NamedTuple):
     """
 
     words: list[str]
-    """The words in order. Each character stands for a class of characters: its code is the length of the bit."""
+    """The words in order. Each character stands for a class: its code is the `bit_length()` of the bit of the class."""
     states: list[int]
     """The state of the empty prefix of each word. A prefix of n characters has this state plus n."""
     after: int
@@ -153,7 +153,10 @@ class _WordList(NamedTuple):
     rule: int
 
     def follow(self, state: int, now: int) -> tuple[bool, bool, list[int]]:
-        """Return whether a word ends in `state`, whether a word continues there, and the states after `now`."""
+        """Return whether a word ends in `state`, whether a word continues there, and the next states.
+
+        `now` holds the classes of the next character as bits.
+        """
         words, states = self.words, self.states
         at = bisect_right(states, state) - 1
         prefix = words[at][: state - states[at]]
@@ -190,7 +193,7 @@ class Automaton:
         self._reads: dict[int, tuple[int, int, int]] = {}
         self._branches: dict[int, list[tuple[Lookaround | WordBoundary | None, int, int]]] = {}
         self._ends: dict[int, int] = {}
-        # All other states are prefixes of words. Those of a list begin at the same index of `_first_states`.
+        # All other states are prefixes of words. `_first_states` holds the first state of each list, in the same order.
         self._word_lists: list[_WordList] = []
         self._first_states: list[int] = []
         self._rule_state_count = 0  # how many rule states there are
@@ -201,11 +204,11 @@ class Automaton:
             starts.append(self._build(rule.tree, end, at))
         self._starts: Group = tuple(starts)
         self._states: dict[Key, AutomatonState] = {}
-        self.search_beginning = _beginnings_of(rules)
+        self.search_beginning = _search_for_beginnings(rules)
         """A search for the first position where a match may begin, for use while there is no candidate.
 
-        The text may end within the first `BEGINNING` characters of the match. None if a pattern of a rule is not a
-        literal text."""
+        The text may end within the first `BEGINNING` characters of the match. None if there are no rules, if a pattern
+        is not a literal text, or if there are more than `_MAX_SEARCHED` patterns."""
         self.idle = self.begin("")
         """The state without candidates. It is used only if `search_beginning` is not None."""
         self._max_transitions = _MAX_TRANSITIONS + sum(len(one.words) for one in self._word_lists)
@@ -405,7 +408,7 @@ class Automaton:
         return (bool(before & bit) is not bool(now & bit)) is look.wanted
 
 
-def _beginnings_of(rules: Sequence[Rule]) -> Callable[..., re.Match[str] | None] | None:
+def _search_for_beginnings(rules: Sequence[Rule]) -> Callable[..., re.Match[str] | None] | None:
     tree: dict[str, Any] = {}
     if sum(len(rule.what) for rule in rules) > _MAX_SEARCHED:
         return None

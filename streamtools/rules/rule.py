@@ -79,7 +79,7 @@ _FLAGS = re.IGNORECASE | re.UNICODE
 
 @lru_cache(maxsize=4096)
 def _one(character: str, flags: int) -> Character:
-    """Return the class of a literal character. Classes that match the same characters are mostly equal."""
+    """Return the class of a literal character, normalized: most classes that match the same characters are equal."""
     lower = character.lower()
     if lower == character.upper():
         flags = 0
@@ -236,8 +236,10 @@ What: TypeAlias = "str | re.Pattern[str] | Iterable[str | re.Pattern[str]]"
 """The patterns of a rule: a literal text, a compiled regular expression, or several of these."""
 
 MAX_SIZE = 8192
-"""The limit of the characters in a match, and of the states of a rule's automaton, which may also have two states for
-each character of the patterns. So only repetitions can exceed the limit of states."""
+"""The maximum number of characters in a match.
+
+A rule's automaton may have this many states, and two more for each character of the patterns. So only repetitions can
+exceed the limit of states."""
 
 
 @dataclass(frozen=True, kw_only=True)

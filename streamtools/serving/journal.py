@@ -58,8 +58,8 @@ class Journal:
     async def write(self, event: UIEvent) -> bool:
         """Write an event into the log. Returns whether the event is `done`.
 
-        Sets the `seq` of the event to one above the last `seq`. A run starts with a `start` that has its id: if the
-        first event has another type, a `start` is written before it.
+        The written event has the next `seq` of the run. A run starts with a `start` that holds the id of the run. If
+        the first event has another type, a `start` is written before it.
         """
         if self.never_waits:
             self.write_now(event)
@@ -188,7 +188,7 @@ class Attachment:
     def take_ready(self) -> Sequence[UIEvent]:
         """Return the next events that are available without waiting. `done` is never among them.
 
-        Returns no events unless the log is in memory.
+        Returns no events before the first `anext`, or if the log is not in memory.
         """
         events = () if self._memory is None else self._memory.take_ready()
         if events:

@@ -44,7 +44,8 @@ class OutputType:
     """The type of an answer: a pydantic model, a dataclass, a TypedDict, any other type, or a JSON schema.
 
     `schema` is the JSON schema of the type. If the type is a JSON schema, an answer becomes plain data. Its types,
-    enumerations, and required and forbidden fields are then checked. For other types, pydantic validates the JSON text.
+    enumerations of strings, and required and forbidden fields are then checked. For other types, pydantic validates the
+    JSON text.
     """
 
     def __init__(self, kind: Any) -> None:
@@ -64,7 +65,7 @@ class OutputType:
         """Return the validated instance from the JSON text of an answer.
 
         Raises `InvalidValue` for an invalid answer. Its message does not repeat the value, unless a custom validator
-        does.
+        does. If the type is a JSON schema, raises `json.JSONDecodeError` for a text that is not JSON.
         """
         if self._adapter is None:
             plain = json.loads(text)
@@ -86,7 +87,7 @@ class _JsonSchema:
     """Checks a value against the simple keywords of a JSON schema.
 
     Of the keywords that refer to or combine schemas, only a lone `$ref`, `anyOf` or `oneOf` is checked. `oneOf` is
-    checked like `anyOf`.
+    checked like `anyOf`. A schema with any other use of these keywords is not checked.
     """
 
     def __init__(self, root: Mapping[str, Any]) -> None:

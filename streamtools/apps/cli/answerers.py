@@ -170,7 +170,7 @@ class ModelAnswerer(Answerer):
 
 
 class _RecordingClient:
-    """An HTTP client that adds its requests and responses to one recording."""
+    """An HTTP client that adds its requests and responses to one recording, up to `MAX_RECORDING_BYTES`."""
 
     def __init__(self, path: Path, model: HTTPModel) -> None:
         self._path = path

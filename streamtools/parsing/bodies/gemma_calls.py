@@ -1,8 +1,9 @@
 """Reads calls in the notation of the Gemma models: `call:get_weather{city:<|"|>Paris<|"|>,days:3}`.
 
 Keys have no quotes. The mark around a string is a token, so the string needs no escapes. The models also write a quote
-in a string as this mark. So a mark ends the string only if structure follows: a comma and a key, or the end of the
-call. After a quote in the string, its brackets must also be closed. A call whose strings are ambiguous is an error.
+in a string as this mark. So a mark ends the string only if structure follows: the next member, or the end of the call.
+Closing brackets may precede both. If a string contains quotes, the brackets in the string must also be balanced. A call
+whose strings are ambiguous is an error.
 
 The models also omit a comma, the first mark of a string or both, and use other quotes and separators. The name of a
 tool may have a namespace, such as `default_api:get_weather`.
@@ -33,12 +34,12 @@ _head = Word(r"""^{}()\[\]<>"'`\r\n""", 256)
 _split_head = re.compile(r"(?:call(?=[\s:=]|\Z))?[\s:=]*(.*?)[\s:=]*").fullmatch
 _key = Word(r"""^\x00-\x1f\\,:=\[\]{}<""", 256)
 _unquoted_key = re.compile(r"""(["']?)([^"']+)\1""").fullmatch
-_LONGEST_BARE = 4096  # characters of a value without quotes
+_LONGEST_BARE = 4096  # the maximum number of characters of a value without quotes
 _bare = Word(r"""^\x00-\x1f,\[\]{}"<""", _LONGEST_BARE)
 _SEPARATOR = Pattern(OneOf((":", "=", ":=", "=>")))
 _CLOSERS = {"{": "}", "[": "]"}
-_LOOKAHEAD = 256  # characters of white space and brackets after a mark
-_TAIL = 96  # characters: longer than a key with white space around it
+_LOOKAHEAD = 256  # the maximum number of characters of white space and brackets after a mark
+_TAIL = 96  # how many last characters of a string are searched for a key: more than a key with white space around it
 _key_at_end = re.compile(r"([,\s])\s*([^\W\d][\w.-]{0,63})\s*[:=]\s*\Z").search
 _COMMA = OneOf((",", ""))
 _QUOTES = ("'", '"', "<")  # the first characters of the quotes around a key
@@ -51,8 +52,8 @@ class GemmaCalls:
     """The grammar of one call."""
 
     def __init__(self, mark: str, opening: str, close: str, *, quotes: bool = False) -> None:
-        """`mark` stands around strings, and the other two tags around the call. With `quotes`, the mark is also a
-        quote in a string.
+        """`mark` stands around strings, and the other two tags around the call. With `quotes`, a mark in a string may
+        also be a quote. Otherwise it makes the call an error.
         """
         self.mark, self.quotes, self.close = mark, quotes, close
         self.mark_pattern, self.end_of_string = Pattern(mark), Closing(mark)
@@ -91,7 +92,7 @@ class GemmaCalls:
             warn_unclosed(span, self.close)
 
     def _read(self, span: Span, closing: Closing, *, bare: bool = False) -> Generator[None, None, bool]:
-        """Read a call up to the end of its arguments. Returns False if it is malformed. The span is then closed."""
+        """Read a call up to the end of its arguments. Returns False, with a closed span, if it is malformed or cut."""
         span.begin_call(span.place)
         name = _read_name((yield from span.word(_head)), span.declared)
         char = yield from span.peek()
@@ -111,8 +112,9 @@ class GemmaCalls:
 def _read_name(head: str, declared: Declared) -> str:
     """Return the name of the tool in the text before the arguments. "" for none.
 
-    It is the declared tool that the longest end of the text names, or the text after the last colon. The text before
-    this end must be names of namespaces, so `../get_weather` is no name of a tool.
+    The whole text may be the name, or only its end, after one or more namespaces. The longest of these that is a
+    declared tool is returned. If none is, the text after the last colon is returned. A namespace ends with a letter, a
+    digit or `_`. So `../get_weather` does not name the tool `get_weather`.
     """
     found = _split_head(head)
     path = found[1] if found is not None else ""
@@ -128,7 +130,7 @@ class _Container:
     bracket: str
     schema: Schema
     count: int = 0
-    in_quotes: bool = False
+    key_in_quotes: bool = False
     """True if the last key is in quotes or marks."""
 
 
@@ -198,8 +200,8 @@ class _Arguments:
 
     def _read_key(self, container: _Container) -> Generator[None, None, str | None]:
         span, pieces = self._span, list[str]()
-        container.in_quotes = (yield from span.peek()) in _QUOTES
-        if container.in_quotes and (yield from span.accept(self._notation.mark_pattern)):
+        container.key_in_quotes = (yield from span.peek()) in _QUOTES
+        if container.key_in_quotes and (yield from span.accept(self._notation.mark_pattern)):
             ended = yield from span.content(self._notation.end_of_string, pieces.append)
             return "".join(pieces) if ended else None
         found = _unquoted_key((yield from span.word(_key)).strip())
@@ -236,13 +238,16 @@ class _Arguments:
         self._span.write(encode_basestring(text)[1:-1])
 
     def _follows_key(self) -> bool:
-        """Return True if a key stands before the quote that was found, because the last mark of a string is missing."""
+        """Return True if a key precedes the mark. Then the mark begins another string, and this one lacks its end."""
         found = _key_at_end(self._tail) if not (self._quotes % 2 or self._brackets.level > 0) else None
         known = self._stack[-1].schema.properties
         return found is not None and (found[2] in known or (found[1] == "," and not known))
 
     def _ends_string(self) -> bool | None:
-        """Return whether the mark before the current position ends the string. None if more text must decide."""
+        """Return whether the mark before the current position ends the string. None if more text must decide.
+
+        If both readings are possible, the call becomes an error.
+        """
         span, notation = self._span, self._notation
         text, depth, at = span.text, len(self._stack), span.at
         balanced = not self._quotes or self._brackets.level == self._brackets.lowest == 0
@@ -259,7 +264,7 @@ class _Arguments:
             return span.ended or None
         if after_call and (balanced or depth):
             return True
-        if after_call:  # a call in the string, if a mark follows
+        if after_call:  # if a mark follows, the string contains a whole call
             mark = notation.mark_pattern.match(text, white_space(text, after_call).end(), span.ended)
             return None if mark is None else not mark and self._reject()
         if not depth:
@@ -278,10 +283,10 @@ class _Arguments:
         declared = key in known or not known
         if comma:
             in_quotes = member.lstrip(", \t\r\n")[0] in _QUOTES
-            expected = container.in_quotes if in_quotes else declared
+            expected = container.key_in_quotes if in_quotes else declared
             return not self._quotes or (balanced and expected)
-        apart = not self._quotes and following > span.at
-        return (apart and declared) or ((apart or key in known) and self._reject())
+        spaced = not self._quotes and following > span.at  # no comma, but white space
+        return (spaced and declared) or ((spaced or key in known) and self._reject())
 
     def _reject(self) -> bool:
         """Turn the call into an error, because a mark may be the end of a string or a quote in it. Returns True."""

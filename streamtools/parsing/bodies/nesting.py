@@ -5,10 +5,10 @@ opening tag in a value begins a nested element, and the closing tags after it en
 that fits no nested element ends the value if the text after it continues the call. This text is the next parameter, or
 the closing tags of the outer elements in their order. Any other closing tag is part of the value.
 
-Two readings are possible if the nested tags do not balance. The text after the closing tags then decides: a closing tag
-belongs to the value, and any other text does not. If that does not decide, the call is an error. It is also an error
-if a value contains its own closing tag, and a closing tag after it is missing. So no call runs with an argument that
-may be incomplete.
+Two readings are possible if the nested tags do not balance. The text after a run of closing tags then decides. If it is
+another closing tag, the value continues. If it is anything else, the value has ended. If that does not decide, the call
+is an error. It is also an error if a value contains its own closing tag, and the end of the call lacks a closing tag.
+So no call runs with an argument that may be incomplete.
 """
 
 from __future__ import annotations
@@ -64,11 +64,13 @@ class NestedText:
 
         - `levels`: the tags of a call. The first are outermost, and the last are those of a value.
         - `ends`: other tags that may follow a call or a value.
-        - `key`: a pattern that finds the key in the opening tag of a value. By default, no such tag ends another value.
-        - `outermost`: the first level that belongs to a call of the dialect. Calls of other dialects have the others.
+        - `key`: a pattern that finds the key in the opening tag of a value. By default, no opening tag ends a value.
+        - `outermost`: the first level that belongs to a call of the dialect. The levels before it belong to calls of
+          other dialects.
         - `missing`: how many closing tags may be missing at the end of a value. The first is its own closing tag.
           With 0, the closing tag of a value ends it, whatever follows.
-        - `heads`: whether the opening tag of a value is too long to be an example in another value.
+        - `heads`: whether the opening tag of a value is a pair of tags, such as `<arg_key>a</arg_key>`. A value that
+          quotes one without its closing tag makes the call an error.
         - `xml`: whether entities and CDATA sections are decoded.
         """
         self._value = value = len(levels) - 1
@@ -100,7 +102,7 @@ class NestedText:
         return tuple((*value, SPACES, *following) for following in (call, self._tags[count + self._value]))
 
     @cached_property
-    def _which(self) -> Callable[[str], re.Match[str] | None]:
+    def _match_tag(self) -> Callable[[str], re.Match[str] | None]:
         """Matches a tag. The number of the group minus one is its index in `_tags`."""
         return re.compile("\n?(?:" + "|".join(f"({Marker(tag).parts_pattern()})" for tag in self._tags) + ")").fullmatch
 
@@ -115,10 +117,11 @@ class NestedText:
     ) -> Generator[None, None, CallEnd]:
         """Pass the text of a value to `take`, and read its closing tag.
 
-        Returns CLOSED, or UNCLOSED before another tag that ends the value, or BROKEN if the end is not certain, or CUT.
+        Returns CLOSED after the closing tag, UNCLOSED before another tag that ends the value, BROKEN if the end is not
+        certain, or CUT if the stream ends in the value.
         `may_begin` takes the key in the opening tag of a value. It returns True if this tag ends the value before it.
-        `outermost` is the level of the outermost element that the span must close. With `line_feed`, one line feed
-        before a tag belongs to the tag.
+        `outermost` is the level of the outermost element that the span must close. None stands for the one of the
+        dialect. With `line_feed`, one line feed before a tag belongs to the tag.
         """
         outermost = self._outermost if outermost is None else outermost
         value, count, closing = self._value, self._count, self._closings[line_feed]
@@ -129,7 +132,7 @@ class NestedText:
             yield from self._read_section(reader, take)
         while (yield from reader.content(closing, take)):
             tag = reader.read_since(reader.before_closing)
-            found = self._which(tag)
+            found = self._match_tag(tag)
             if len(nested) > _DEEPEST:
                 take(tag)
                 continue
@@ -178,14 +181,15 @@ class NestedText:
                 return CallEnd.CLOSED if in_order or not unconfirmed else CallEnd.BROKEN
             take(tag)
         if unconfirmed and reader.stores:
-            # The text after a closing tag is probably the rest of the answer. An incomplete tag at its end is not.
+            # The text after the last closing tag is probably the rest of the answer. If that text ends with an
+            # incomplete tag, it is probably still part of the value.
             rest = "".join(reader.parts)[unconfirmed - reader.kept_from :]
             if rest.strip() and not closing.is_begun_in(rest):
                 reader.rewind(unconfirmed)
         return CallEnd.CUT
 
     def reads(self, text: str, after: str, *, line_feed: bool = False) -> bool:
-        """Return True if `read` returns `text` as a value before the text `after`, whatever message follows."""
+        """Return True if `read` finds exactly the value `text` before the text `after`, whatever follows `after`."""
         for rest in (after, f"{after} x"):
             reader, taken = Reader(text + rest, 0), list[str]()
             reader.at, reader.ended = 0, True

@@ -5,12 +5,13 @@
     f<arg_key>a</arg_key><arg_value>1</arg_value>
 
 Functions may be in a wrapper, such as `<tool_call>`. A value may be the content of a file, and hold the tags of the
-dialect. The module `nesting` decides where it ends. One line feed at each end of a value belongs to the tags. The JSON
-schema of the tool gives a value its type.
+dialect. The module `nesting` decides where it ends. One line feed at each end of a value belongs to the tags, except in
+pairs of tags. The JSON schema of the tool gives a value its type.
 
 Models forget closing tags. The call is still valid in these cases:
 
-- The value is followed by the opening tag of a parameter that the tool has and that the call did not contain before.
+- The value is followed by the opening tag of a parameter that the tool has and that the call did not contain before. If
+  the tool declares no parameters, any name counts.
 - The value is followed by the closing tag of the function, and then by the end of the wrapper or another function.
 - Another function begins.
 - The wrapper ends, and another wrapper or the end of the message follows.
@@ -18,12 +19,14 @@ Models forget closing tags. The call is still valid in these cases:
 If no closing tag of the value has structure after it, the value continues to the end of the message. The call is then
 an error. It ends with the last closing tag in the value, and the text after that tag is part of the answer.
 
-The content of `<tool: f>` is a JSON object with all arguments, or text if the tool declares one argument.
+The content of `<tool: f>` is a JSON object with all arguments, or text if the tool declares one argument. The text for
+an undeclared tool becomes the argument `content`.
 
-White space between pairs of tags is ignored. Other text between them makes the call an error, up to its closing tag. If
-the closing tag of a value is missing, the value ends at the next pair of a known parameter. It also ends at the closing
-tag of the call, but only at the end of the message or before another call. If only the closing tag of a call is
-missing, and another call or the end of the wrapper follows, the call is valid.
+In a call with pairs of tags, white space between the pairs is ignored. Other text between them makes the call an error,
+which extends to the closing tag of the call. If the closing tag of a value is missing, the value ends at the next pair
+of a known parameter. It also ends at the closing tag of the call, but only at the end of the message or before another
+call. If only the closing tag of a call is missing, and another call or the end of the wrapper follows, the call is
+valid.
 """
 
 from __future__ import annotations
@@ -236,8 +239,8 @@ class ArgumentPairs:
     """The grammar of a name and pairs of tags. The default tags are `<tool_call>`, `<arg_key>` and `<arg_value>`.
 
     The attributes `opening` and `close` are the tags around one call. `wrapper` and `unwrap` are the tags around all
-    calls. `begin_key` is the opening tag of a key. `after_name` holds the tags without suffixes. If one of them follows
-    a name, the text is a call.
+    calls. `begin_key` is the opening tag of a key. `after_name` holds the tags up to their suffixes. If one of them
+    follows a name, the text is a call.
     """
 
     def __init__(
@@ -283,7 +286,7 @@ class ArgumentPairs:
             others = OneOf(tuple(name for name in _TAGS_AROUND_PAIRS if opening != f"<{name}>"))
             levels.insert(0, Level(("<", others, ">"), ("</", others, ">")))
             self._outermost = 1
-        self._level = self._outermost + bool(wrapper)
+        self._call_level = self._outermost + bool(wrapper)
         following = (tag(separator),) if separator else ()
         self.text = NestedText(*levels, ends=following, key=_KEY_IN_PAIR, outermost=self._outermost, heads=True)
         self._end_of_broken = Closing(self.close, before=(self.opening, self.unwrap))
@@ -292,7 +295,7 @@ class ArgumentPairs:
 
     def single(self, span: Span) -> Generator[None, None, None]:
         """Read one call without a wrapper, after its opening tag."""
-        end = yield from self._read_call(span, self._level)
+        end = yield from self._read_call(span, self._call_level)
         yield from skip_broken(span, end, self._end_of_broken)
         report_end(span, end, self._close)
 

@@ -1,4 +1,4 @@
-"""Dialects of messages with headers. A header names the content of its message, or the recipient: a tool or the user.
+"""Dialects of messages with headers. A header tells the type of its message, or the recipient: a tool or the user.
 
     <|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{"city": "Paris"}<|call|>
     <|message_model|>get_weather<|content_invoke_tool_json|>{"name": "get_weather", "args": {"city": "Paris"}}
@@ -36,16 +36,20 @@ _MESSAGE: tuple[Part, ...] = (_PADDING, OneOf(("<|constrain|>", "")), Some(r"A-Z
 
 
 def _header(without: str = "") -> Header:
-    """Return the part for any text in a header. Models repeat channels, and write punctuation around them."""
+    """Return the part for any text in a header that does not match `without`.
+
+    Models repeat channels, and write punctuation around them.
+    """
     return Header(r"^\r\n<>|{", ("<|channel|>", "<|constrain|>"), without)
 
 
 _ANY, _NO_TOOL, _AFTER_CHANNEL = _header(), _header(_TO_TOOL), _header(rf"{_TO_TOOL}|analysis|commentary|final")
 
-# The words of headers without their tokens, because the server has removed the tokens.
+# The words that remain of headers if the server has removed the tokens.
 _WORDS = ("assistantanalysis", "assistantcommentary", "assistantfinal")
 # The first character of a message whose token is removed: a letter, a digit or Markdown, but no punctuation of prose.
 _LETTER = Some(r'A-Za-z0-9"*#$\u00c0-\u1fff\u2100-\U0010ffff', 1, 1)
+# The same without lower-case letters, because "finally" is a word, but with the brace that begins JSON.
 _NO_LOWER = Some(_LETTER.characters.replace("a-z", "{"), 1, 1)
 _OTHER = Some(f"^ {_LETTER.characters}", 1, 1)
 _BEFORE_TOOL = ("analysis to=", "commentary to=", "final to=")
@@ -65,8 +69,9 @@ def harmony() -> Dialect:
     is code or a quote, the end of the message and the next call would otherwise be read as part of this code or quote.
 
     Some servers remove the tokens, so that `assistantfinal` remains of a header. If the caller names this dialect,
-    these words are read too: `analysis` or `commentary` before a letter at the start of a message, `final` before
-    anything but a lower-case letter, and in an answer only after `assistant`.
+    these words are read too. At the start of a message, they need no `assistant`. Inside an answer, they do. A letter,
+    a digit or Markdown must follow the word, but no lower-case letter may follow a bare `final`. At the start of a
+    message, punctuation or a line end may also follow `assistant` and the word.
     """
     message = AddressedCall(r"\bto=(?:functions\.)?([^ \t\r\n<>|]+?)(?:\?\?)?(?=[\s<]|$)", ends=_ENDS, begins=_BEGINS)
     roles: tuple[tuple[Part, ...], ...] = (("<|channel|>",), ("<|start|>assistant",))
@@ -141,12 +146,12 @@ def _read_without_tokens(span: Span) -> Generator[None, None, None]:
     """Read a call whose header has lost its tokens. So the channel or the type of the content may follow the name."""
     name = re.split(r"[ \t]", span.marker.partition("to=")[2])[0].removeprefix("functions.")
     if name not in span.declared:
-        shorter = _end_of_name("", name)
+        shorter = _replace_suffix("", name)
         name = shorter if shorter in span.declared or not span.declared.names else name
     return bare(NamedCall(identify=lambda word, declared: Identity(name)), "assistant")(span)
 
 
-_end_of_name = re.compile(r"(?<=.)(?:analysis|commentary|final)?(?:json|code)?$").sub
+_replace_suffix = re.compile(r"(?<=.)(?:analysis|commentary|final)?(?:json|code)?$").sub
 
 
 def _end_early(span: Span) -> Generator[None, None, None]:

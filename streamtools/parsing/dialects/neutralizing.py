@@ -9,7 +9,8 @@ The texts may overlap. For example, `<|[INST]|>` contains two tokens. So the sea
 text, even inside another text. `restore` removes a joiner only if `neutralize` would insert one at its position.
 
 A model that repeats a text may decode its escapes. So the search also finds a reserved text that is written with the
-escapes of JSON, Python or HTML, such as `\\u003ctool_call>`, and JSON in a string of JSON.
+escapes of JSON, Python or HTML, such as `\\u003ctool_call>`. Escapes may be nested, as in a JSON string that contains
+JSON.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class Structure(NamedTuple):
     first: re.Pattern[str]
     """Matches the first character of each reserved text and of each chat template token."""
     first_or_escape: re.Pattern[str]
-    """Has no match in a text that `neutralize` does not change. Most texts need only this search."""
+    """Also matches any escape. A text without a match is not changed, and most texts have none: a fast path."""
 
 
 def neutralize(text: str, dialects: Collection[Reserving]) -> str:
@@ -100,7 +101,10 @@ def neutralize_all(value: Any, dialects: Collection[Reserving]) -> Any:
 
 
 def restore(value: Any, dialects: Collection[Reserving]) -> Any:
-    """Undo `neutralize` in a string, or `neutralize_all` in a JSON value."""
+    """Undo `neutralize` in a string, or `neutralize_all` in a JSON value.
+
+    If two keys of an object would become equal, its keys keep their joiners.
+    """
     return _restore(value, dialects) if JOINER in compact(value) else value
 
 
@@ -150,7 +154,7 @@ def joiner_positions(text: str, dialects: Collection[Reserving]) -> list[int]:
 
 
 def _before_decoding(positions: Collection[int], text: str) -> Iterator[int]:
-    """Yield the positions in `text` that belong to positions in the text without its escapes."""
+    """Yield the positions in `text` that belong to `positions` in the text with decoded escapes."""
     decoded_ends, ends = [0], [0]  # the ends of the escapes
     for match in _ESCAPE.finditer(text) if positions else ():
         decoded_ends.append(decoded_ends[-1] + match.start() - ends[-1] + len(_decode_escape(match)))
