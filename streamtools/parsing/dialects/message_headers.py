@@ -36,7 +36,7 @@ _MESSAGE: tuple[Part, ...] = (_PADDING, OneOf(("<|constrain|>", "")), Some(r"A-Z
 
 
 def _header(without: str = "") -> Header:
-    """Return the part for any text in a header that does not match `without`.
+    """Return the part for any text in a header that contains no match of `without`.
 
     Models repeat channels, and write punctuation around them.
     """
@@ -51,7 +51,8 @@ _WORDS = ("assistantanalysis", "assistantcommentary", "assistantfinal")
 _LETTER = Some(r'A-Za-z0-9"*#$\u00c0-\u1fff\u2100-\U0010ffff', 1, 1)
 # The same without lower-case letters, because "finally" is a word, but with the brace that begins JSON.
 _NO_LOWER = Some(_LETTER.characters.replace("a-z", "{"), 1, 1)
-_OTHER = Some(f"^ {_LETTER.characters}", 1, 1)
+# Any other character but a space.
+_NO_LETTER = Some(f"^ {_LETTER.characters}", 1, 1)
 _BEFORE_TOOL = ("analysis to=", "commentary to=", "final to=")
 _END_REASONING = (*_BEGINS, *_WORDS, "assistant to=functions.", "commentary to=functions.")
 
@@ -70,8 +71,8 @@ def harmony() -> Dialect:
 
     Some servers remove the tokens, so that `assistantfinal` remains of a header. If the caller names this dialect,
     these words are read too. At the start of a message, they need no `assistant`. Inside an answer, they do. A letter,
-    a digit or Markdown must follow the word, but no lower-case letter may follow a bare `final`. At the start of a
-    message, punctuation or a line end may also follow `assistant` and the word.
+    a digit or Markdown must follow the word. After a bare `final`, the letter must not be in lower case, and a brace
+    may follow. At the start of a message, punctuation or a line end may follow `assistant` and the word.
     """
     message = AddressedCall(r"\bto=(?:functions\.)?([^ \t\r\n<>|]+?)(?:\?\?)?(?=[\s<]|$)", ends=_ENDS, begins=_BEGINS)
     roles: tuple[tuple[Part, ...], ...] = (("<|channel|>",), ("<|start|>assistant",))
@@ -119,9 +120,9 @@ def harmony() -> Dialect:
             Tag(("commentary",), ahead=(_LETTER,), where="start", auto=False),
             Tag(("final",), ahead=(_NO_LOWER,), where="start", auto=False),
             Tag((_WORDS[0],), ahead=(_LETTER,), **without_tokens),
-            Tag((_WORDS[0],), ahead=(_OTHER,), where="start", **without_tokens),
+            Tag((_WORDS[0],), ahead=(_NO_LETTER,), where="start", **without_tokens),
             *(Tag((word,), ahead=(_LETTER,), auto=False) for word in _WORDS[1:]),
-            *(Tag((word,), ahead=(_OTHER,), where="start", auto=False) for word in _WORDS[1:]),
+            *(Tag((word,), ahead=(_NO_LETTER,), where="start", auto=False) for word in _WORDS[1:]),
             Tag((_WORDS[2],), ahead=(Some(" ", 1, 1),), where="start", auto=False),
             *(Tag((word,), ahead=(LINE_END,), where="start", auto=False) for word in _WORDS),
         ),
