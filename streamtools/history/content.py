@@ -21,7 +21,6 @@ _WEB_URL = re.compile(
     r"https?://(?:[\w.~!$&'()*+,;=:%-]*+@)?+([\w.-]++|\[[0-9a-f:.]++\])(?::\d*+)?+(?=[/?#]|\Z)",
     re.IGNORECASE | re.ASCII,
 )
-_FILE_LINK = re.compile(r"\[.*: .*\]", re.DOTALL)  # the text that `part_of_url` writes
 _GOOGLE_FILES = "generativelanguage.googleapis.com"  # host of files uploaded with the application's API key
 
 
@@ -51,7 +50,11 @@ def is_text(part: Mapping[str, Any]) -> bool:
 
 def is_typed(part: Mapping[str, Any]) -> bool:
     """Return whether a part may be the words of the user: a text that does not stand for a file."""
-    return is_text(part) and not _FILE_LINK.fullmatch(part["text"])
+    if not is_text(part):
+        return False
+    text = part["text"]
+    is_link = text.startswith("[") and text.endswith("]") and ": " in text  # the text that `part_of_url` writes
+    return not is_link
 
 
 def accept_from_client(part: Mapping[str, Any]) -> dict[str, Any] | None:

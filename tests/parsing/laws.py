@@ -202,14 +202,22 @@ def written_calls_are_read(case: Case) -> None:
 
 
 def a_complete_call_is_reported(case: Case) -> None:
-    """A complete call is reported without any text after it."""
+    """A complete call is reported without any text after it.
+
+    If a value holds tags, the text after the call decides where the value ends.
+    """
     parser = Parser(dialects=case.how["dialects"], tools=TOOLS)
     written = read = 0
+    undecided = False
     for part in case.document.parts:
+        if isinstance(part, Written):
+            undecided = undecided or "<" in str(part.arguments)
+        elif part.strip():
+            undecided = False
         events = parser.feed(part if isinstance(part, str) else part.text)
         written += isinstance(part, Written)
         read += sum(isinstance(event, Call) for event in events)
-        assert written == read == len(parser.calls), f"after {part!r}"
+        assert undecided or written == read == len(parser.calls), f"after {part!r}"
 
 
 Law: TypeAlias = Callable[[Case], None]
