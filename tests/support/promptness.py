@@ -161,8 +161,8 @@ def _may_follow(context: Context, pending: str, options: dict[str, Any]) -> bool
                     return True
             if at_start and dialect in SPACE_AT_START and may_become(pending, (" ", *marker.parts)):
                 return True
-        is_after_call = context.called and (even_in_code or not here.in_code)
-        rest_of_value = DIALECTS[dialect].strays if dialect in DIALECTS and is_after_call else ()
+        counts = dialect in DIALECTS and (even_in_code or not here.in_code)
+        rest_of_value = DIALECTS[dialect].strays if counts else ()
         if any(Pattern(*parts).startswith(pending) for parts in rest_of_value):
             return True
         for tag in _tags_of(dialect, options):
