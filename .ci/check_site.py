@@ -9,7 +9,7 @@ from pathlib import Path
 from types import ModuleType
 
 ROOT = Path(__file__).parents[1]
-UNPACKED = {"streamtools.parsing.BROKEN", "streamtools.parsing.ENDED"}
+UNPACKED = {"streamtools.parsing.BROKEN", "streamtools.parsing.ENDED", "streamtools.parsing.OPEN"}
 """Enumeration members that the module assigns to names of their own. Griffe does not find them."""
 
 

@@ -25,7 +25,7 @@ from streamtools.parsing.dialects import (
     families_for,
     named_json,
 )
-from streamtools.parsing.json_scanner import BROKEN, ENDED
+from streamtools.parsing.json_scanner import BROKEN, ENDED, OPEN
 from streamtools.parsing.markers import BLANKS, LINE_END, SPACES, Maybe, OneOf, Pattern, Some
 from streamtools.parsing.options import ParserKeywords
 from streamtools.parsing.parser import HOW_TO_GET_TEXT, Parser
@@ -33,7 +33,7 @@ from streamtools.parsing.reader import Closing, Word
 from streamtools.parsing.span import Body, Span
 
 __all__ = [
-    "BLANKS", "BROKEN", "DIALECTS", "ENDED", "LINE_END", "SPACES", "Body", "Closing", "Dialect", "Dialects",
+    "BLANKS", "BROKEN", "DIALECTS", "ENDED", "LINE_END", "OPEN", "SPACES", "Body", "Closing", "Dialect", "Dialects",
     "Maybe", "ModelFamily", "NearMiss", "OneOf", "Opener", "ParseResult", "Parser", "Pattern", "Some", "Span", "Tag",
     "Word", "dialects_for", "families_for", "json_calls", "named_json", "parse", "text_calls",
 ]  # fmt: skip
