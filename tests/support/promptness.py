@@ -62,6 +62,8 @@ class Context(NamedTuple):
     start: bool
     """True if all calls so far are calls that count only at the start of a message."""
     called: bool
+    begun: bool
+    """True if a call has begun, also one that is refused or exceeds a limit."""
     after_call: bool
     """True if the last section that is not text is a call."""
     ends: tuple[str | Marker, ...]
@@ -71,7 +73,7 @@ class Context(NamedTuple):
 def _read(found: Iterable[InputSection], options: dict[str, Any], *, strays: bool) -> Context:
     """Return the context. A tag after a call may belong to this call. With `strays`, it is hidden separately."""
     before = since = ""
-    start, called, after_call = True, False, False
+    start, called, begun, after_call = True, False, False, False
     markers, tags = _markers(options), _tags(options)
     at_start = any(marker.where == "start" for marker in markers)
     enders = tuple(marker for marker in markers if marker.kind == "call")
@@ -88,6 +90,7 @@ def _read(found: Iterable[InputSection], options: dict[str, Any], *, strays: boo
             opened = False
             continue
         opened = False
+        begun = begun or kind in ("call", "refused", "skipped")
         if ends:  # the reasoning has ended, with or without a closing tag
             ends, before, since, start, after_call = (), "", "", True, False
             if kind == "tag" and any(is_whole(text.removeprefix("\n"), each) for each in _closings(tags)):
@@ -107,9 +110,9 @@ def _read(found: Iterable[InputSection], options: dict[str, Any], *, strays: boo
         else:
             called, after_call = called or kind == "call", True
             before, since = before + _in_place_of(kind, text), ""
-            begun = [marker for marker in markers if begins_with(text, marker.parts)] if at_start else []
-            start = start and (not begun or any(marker.where == "start" for marker in begun))
-    return Context(before, since, start, called, after_call, ends)
+            openers = [marker for marker in markers if begins_with(text, marker.parts)] if at_start else []
+            start = start and (not openers or any(marker.where == "start" for marker in openers))
+    return Context(before, since, start, called, begun, after_call, ends)
 
 
 def _openings(tags: Iterable[Tag]) -> list[str]:
@@ -145,7 +148,8 @@ def _may_follow(context: Context, pending: str, options: dict[str, Any]) -> bool
             return True
         if not any(isinstance(each, str) and pending.removeprefix("\n").startswith(each) for each in context.ends):
             return False
-        context = Context("", "", True, context.called, False, ())  # the reasoning ends before the pending text
+        # The reasoning ends before the pending text.
+        context = Context("", "", True, context.called, context.begun, False, ())
     refuses = context.called and options.get("after_call") == "stop"
     fresh = not context.since.strip(" \t\r\n")
     at_start = (fresh and context.start) or options.get("calls_at") == "anywhere"
@@ -161,7 +165,7 @@ def _may_follow(context: Context, pending: str, options: dict[str, Any]) -> bool
                     return True
             if at_start and dialect in SPACE_AT_START and may_become(pending, (" ", *marker.parts)):
                 return True
-        counts = dialect in DIALECTS and (even_in_code or not here.in_code)
+        counts = dialect in DIALECTS and context.begun and (even_in_code or not here.in_code)
         rest_of_value = DIALECTS[dialect].strays if counts else ()
         if any(Pattern(*parts).startswith(pending) for parts in rest_of_value):
             return True
