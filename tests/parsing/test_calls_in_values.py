@@ -195,6 +195,18 @@ def test_no_call_runs_if_its_value_held_all_closing_tags(dialect: str) -> None:
     assert [] == calls_that_run(dialect)
 
 
+@pytest.mark.parametrize("value", ["", "\n", " \n "])
+@pytest.mark.parametrize("dialect", RAW)
+def test_the_tag_of_another_argument_at_the_beginning_of_a_value_is_an_error(dialect: str, value: str) -> None:
+    """The tag may be a part of the value, or the value may be empty and its closing tag missing."""
+    head, tail = written(dialect, "save", path="PATH", text="x").split("PATH")
+    opening = re.search("<[^<]*text", tail)
+    assert opening is not None
+
+    events = read(head + value + tail[opening.start() :], dialects=[dialect], tools=TOOLS)
+    assert ["error"] == [event[0] for event in events if event[0] in ("call", "error")]
+
+
 @pytest.mark.parametrize("dialect", ["qwen3_coder_xml", "glm_xml", "minimax_m2_xml", "kimi_k3_xtml"])
 def test_a_parser_that_does_not_withdraw_calls_breaks_the_law(dialect: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A planted fault."""

@@ -125,6 +125,7 @@ class NestedText:
         """
         outermost = self._outermost if outermost is None else outermost
         value, count, closing = self._value, self._count, self._closings[line_feed]
+        begin = reader.place
         nested: list[int] = []  # the levels of the open elements in the value
         closed = bare = False  # whether an element in the value has ended, and whether it was a value without a call
         unconfirmed = 0  # the position after the last closing tag that is a part of the value
@@ -146,8 +147,9 @@ class NestedText:
             if opens:
                 key = self._find_key(tag) if level == value and not (nested or bare) else None
                 if key is not None and may_begin(key[key.lastindex or 0]):
+                    is_empty = _is_blank(reader, begin)  # then the tag may also be the beginning of the value
                     reader.unread(tag)
-                    return CallEnd.UNCLOSED
+                    return CallEnd.BROKEN if is_empty else CallEnd.UNCLOSED
                 if not tag.endswith("/>"):
                     nested.append(level)
                 take(tag)
@@ -249,3 +251,17 @@ def _are_in(run: list[int], nested: list[int]) -> bool:
     """Return True if each closing tag in `run` ends one of the nested elements, from the inner to the outer."""
     inner = reversed(nested)
     return all(level in inner for level in run)  # `in` reads the iterator up to the element
+
+
+def _is_blank(reader: Reader, begin: int) -> bool:
+    """Return True if at most 16 characters, all white space, are between `begin` and the tag that was read last."""
+    stop, place = reader.before_closing, reader.received
+    if stop - begin > 16:
+        return False
+    for piece in reversed(reader.parts):
+        place -= len(piece)
+        if piece[max(0, begin - place) : max(0, stop - place)].strip():
+            return False
+        if place <= begin:
+            break
+    return True
