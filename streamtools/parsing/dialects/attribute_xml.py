@@ -333,16 +333,16 @@ _XTML_TYPES = {bool: "boolean", int: "number", float: "number", str: "string", l
 
 
 def _write_xtml(name: str, arguments: dict[str, Any]) -> str:
-    """Return a call. If a value contains the closing tag of values, all arguments are written as one JSON object."""
-    end = "<|close|>argument<|sep|>"
+    """Return a call. If a value contains a tag of values, all arguments are written as one JSON object."""
+    begin, end = "<|open|>argument", "<|close|>argument<|sep|>"
     inside = ""
     for key, value in arguments.items():
         text = as_text(value)
-        if end in text:
+        if begin in text or end in text:
             inside = f'<|open|>json type="object"<|sep|>{compact(arguments)}<|close|>json<|sep|>'
             break
         kind = _XTML_TYPES.get(type(value), "null")
-        inside += f'<|open|>argument key={_quote(key)} type="{kind}"<|sep|>{text}{end}'
+        inside += f'{begin} key={_quote(key)} type="{kind}"<|sep|>{text}{end}'
     call = f'<|open|>call tool={_quote(name)} index="1"<|sep|>{inside}<|close|>call<|sep|>'
     return f"<|open|>tools<|sep|>{call}<|close|>tools<|sep|>"
 
