@@ -58,6 +58,7 @@ class DialectSet:
         self.by_position_kind: list[Markers[Meaning] | None] = [None for _ in range(2 * ANY_CALL)]
         self._reasoning_ends: dict[Tag, ReasoningEnd] = {}
         self._entries: list[MarkerEntry] = []
+        self._in_code = in_code
         ids = {dialect.id for dialect in dialects}
         reasoning_tags: dict[Tag, bool] = {}  # opening tags of reasoning; True if a space may precede the tag
         for dialect in dialects:
@@ -104,7 +105,8 @@ class DialectSet:
         `spaces` holds the white-space characters that may belong to the marker at the start of a message.
         """
         marker = owner.marker
-        in_code = in_code and not marker.first.isalpha()  # in code, a word is text
+        if dialect.in_code == "call" and marker.first.isalpha():  # words count in code only if the option says so
+            in_code = in_code and self._in_code == "call"
         self._entries.append(MarkerEntry(marker, (owner, dialect, 0), in_code))
         for count in range(1, owner.line_feeds + 1):
             self._entries.append(MarkerEntry(marker.after_space("\n" * count), (owner, dialect, count), in_code))
