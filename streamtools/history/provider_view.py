@@ -48,6 +48,10 @@ def accepted_reasoning_fields(host: str | None) -> tuple[str, ...] | None:
     return next((names for end, names in _STRICT.items() if (host or "").endswith(end)), None)
 
 
+_WITHOUT_SIGNATURES = ("openai", "ollama", "cohere")
+"""The formats that send reasoning without its signature. So it is neutralized like other unsigned text."""
+
+
 def view_for(history: Iterable[Message], provider: Origin) -> list[Message]:
     """Return the history without the data of other providers.
 
@@ -107,7 +111,10 @@ def _part_for(part: Part, provider: Origin, same: bool) -> Part | None:
     if isinstance(part, TextPart):
         return part._replace(extra=_matching(part.extra, format))
     if isinstance(part, Thought):
-        return part._replace(extra=_matching(part.extra, format)) if same else Thought(part.text)
+        if not same:
+            return Thought(part.text)
+        part = part._replace(extra=_matching(part.extra, format))
+        return part._replace(signature=None, redacted=False) if format in _WITHOUT_SIGNATURES else part
     fields = (part.own or {}).get(format) if format else None
     accepts_malformed = provider.host is None or accepted_reasoning_fields(provider.host) == ()
     return msgspec.structs.replace(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -251,11 +250,11 @@ def test_calls_as_text_leave_no_native_calls(history: list[Message], format: str
 @given(histories(), st.sampled_from(FORMATS))
 @examples(2)
 def test_written_messages_are_read_unchanged(history: list[Message], format: str) -> None:
-    """For Anthropic, messages of one role are joined. Reasoning that lost its signature is neutralized when read."""
+    """For Anthropic, messages of one role are joined."""
     written = write_messages([*history, User("?")], format, dialects=DIALECTS)
     again = write_messages(read_messages(written), format, dialects=DIALECTS)
 
     assert [] == breaches(again, format)
     assert again == write_messages(read_messages(again), format, dialects=DIALECTS)
     if format not in ("anthropic", "gemini"):
-        assert json.dumps(written).replace(r"\u2060", "") == json.dumps(again).replace(r"\u2060", "")
+        assert written == again
