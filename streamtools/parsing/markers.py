@@ -60,6 +60,8 @@ class Maybe:
 class Header:
     """The text of a header: `characters` and a few `tokens`. Between two tokens are at most `most` characters.
 
+    A line feed may precede each token.
+
     The header, up to the next text that cannot belong to it, holds no match of the regular expression `without`.
     """
 
@@ -73,7 +75,7 @@ class Header:
         """A pattern for the text that does not check `without`."""
         # The characters after the last token come last, because `re` finds a literal after such a repetition fast.
         characters = f"[{self.characters}]{{0,{self.most}}}"
-        return f"(?:{characters}(?:{'|'.join(map(re.escape, self.tokens))})){{0,{_TOKENS_IN_HEADER}}}{characters}"
+        return f"(?:{characters}\n?(?:{'|'.join(map(re.escape, self.tokens))})){{0,{_TOKENS_IN_HEADER}}}{characters}"
 
     @property
     def check_pattern(self) -> str:
@@ -306,7 +308,7 @@ def _followed(part: Part, following: Part | None, rest: str) -> str:
     if isinstance(part, Maybe):
         return f"(?:{partial_pattern(part.parts, '')})?{_or_end(rest)}"
     if isinstance(part, Header):
-        end = f"(?>{part.text_pattern})(?:{'|'.join(map(beginning, part.tokens))})?\\Z"
+        end = f"(?>{part.text_pattern})\n?(?:{'|'.join(map(beginning, part.tokens))})?\\Z"
         return f"{part.check_pattern}(?:{end}|{complete(replace(part, without=''), following)}{rest})"
     if isinstance(part, OneOf):
         short = "".join(f"{beginning(word)}\\Z|" for word in part.words if len(word) > 1)

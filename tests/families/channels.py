@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from tests.families.base import AFTER_WRAPPER, SPACES, Either, Family, Free, Marker, Part, Run, Tag
 
 _GAP = Run(" \t", 0, 4)
+_JSON: tuple[Part, ...] = ("{", SPACES, Either(('"', "}")))
+_LINE = Run("\r\n", 0, 4)
 _HARMONY_WORD = Run("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.+/ \t-", 0, 24)
 _FORMAT: tuple[Part, ...] = (_GAP, Either(("<|constrain|>", "")), _HARMONY_WORD, "<|message|>")
 _NAME = Run(" \t\r\n<>|", 0, 96, others=True)
@@ -20,11 +22,11 @@ _EARLY = Either((*_HARMONY_ENDS, "<|start|>"))
 
 
 def _free(without: str = "(?!)") -> Free:
-    return Free("\r\n<>|{", ("<|channel|>", "<|constrain|>"), without)
+    return Free("\r\n<>|{", ("<|channel|>", "<|constrain|>", "\n<|channel|>", "\n<|constrain|>"), without)
 
 
 _ANY, _NO_TOOL = _free(), _free(_TO_TOOL)
-_AFTER_CHANNEL = _free(f"{_TO_TOOL}|analysis|commentary|final")
+_AFTER_CHANNEL = _free(f"{_TO_TOOL}|nalysis|ommentary|[Ff]inal")
 
 # Headers whose tokens a server has removed.
 _ASCII = "abcdefghijklmnopqrstuvwxyz"
@@ -76,6 +78,7 @@ FAMILY = Family(
             "<|channel|>final<|channel|>analysis<|message|>", "<|channel|>analysis to=user<|message|>", "analysisWe",
             "assistantfinal", "finalThe", "commentary to=functions.f json{}", "assistantcommentary to=f{", "assistant",
             "<|channel|>commentary to=f<|channel|>analysis to=functions.f<|message|>", "<|channel|>-final?? code",
+            "<|channel|>Analysis\n<|message|>", "<|channel|>commentary to=f\n<|constrain|>json\n", "\n<|message|>",
         ),
         "cohere_action_json": (
             "<|START_ACTION|>", "<|START_ACTION|>[", "<|START_ACTION|>\n{", "<|END_ACTION|>", "]<|END_ACTION|>", "<|ST",
@@ -94,10 +97,10 @@ FAMILY = Family(
     },
     markers={
         "harmony": (
-            *(Marker((*start, _ANY, "to=", _NAME, _ANY, "<|message|>")) for start in _STARTS),
-            *(Marker((*start, _ANY, "to=", _BEFORE_JSON, _ANY, "{", SPACES, Either(('"', "}")))) for start in _STARTS),
+            *(Marker((*start, _ANY, "to=", _NAME, _ANY, _LINE, "<|message|>")) for start in _STARTS),
+            *(Marker((*start, _ANY, "to=", _BEFORE_JSON, _ANY, _LINE, *_JSON)) for start in _STARTS),
             *(Marker((*start, _ANY, "to=", _NAME, _ANY, _EARLY)) for start in _STARTS),
-            Marker(("to=", _NAME, _GAP, "<|channel|>", _ANY, "<|message|>"), where="start"),
+            Marker(("to=", _NAME, _GAP, "<|channel|>", _ANY, _LINE, "<|message|>"), where="start"),
             Marker(("<|start|>functions.", _ANY, "<|message|>"), kind="result"),
             *_unmarked(),
         ),
@@ -115,13 +118,13 @@ FAMILY = Family(
         "harmony": (
             *(
                 Tag(
-                    (*start, _NO_TOOL, "analysis", _AFTER_CHANNEL, "<|message|>"),
+                    (*start, _NO_TOOL, "nalysis", _AFTER_CHANNEL, _LINE, "<|message|>"),
                     closings=_HARMONY_ENDS,
                     before=_HARMONY_BEGINS,
                 )
                 for start in _STARTS
             ),
-            *(Tag((*start, _NO_TOOL, "<|message|>")) for start in _STARTS),
+            *(Tag((*start, _NO_TOOL, _LINE, "<|message|>")) for start in _STARTS),
             *(Tag((*start, _NO_TOOL, _EARLY)) for start in _STARTS),
             Tag(("analysis", *_FORMAT), closings=_HARMONY_ENDS, before=_HARMONY_BEGINS, where="start"),
             *(Tag((word, *_FORMAT), where="start") for word in ("final", "commentary")),

@@ -96,7 +96,7 @@ _TELECHAT = (
     Marker(("<tool_call>", SPACES, *_NAMED, SPACES, Either(_PARAMETER_TAGS))),
     Marker(("<tool_call>", SPACES, "<param_key>")),
     Marker(("<tool_call>", *_NAME_AND_JSON, "{", GAP, Either(('"', "}")))),
-    Marker(("<tool_call>", GAP, "function\n", *_WORD_FIRST, GAP, Either(("{", "</tool_call>")))),
+    Marker(("<tool_call>", GAP, "function", Run(" \t\r\n", 1, 4), *_WORD_FIRST, GAP, Either(("{", "</tool_call>")))),
     *(Marker(("<tool_call>", SPACES, first)) for first in "{["),
     *_GLM,
 )

@@ -102,6 +102,16 @@ FAULTY = {
     "question marks": ("<|channel|>commentary?? to=functions.f?? <|constrain|>json<|message|>", f),
     "no token before the JSON": ("<|channel|>commentary to=functions.f <|constrain|>json", f),
     "no type of the content either": (TO_F, f),
+    "a line feed before a token": ("<|channel|>commentary to=functions.f\n<|constrain|>json<|message|>", f),
+    "a line feed before the channel": (f"{START}\n{TO_F} json<|message|>", f),
+    "a line feed before the message": (f"{TO_F} <|constrain|>json\r\n<|message|>", f),
+    "a line feed before the JSON": (f"{TO_F} <|constrain|>json\n", f),
+    "a channel with a capital letter": ("<|channel|>Commentary to=functions.f json<|message|>", f),
+    **{
+        f"the namespace {namespace}": (f"<|channel|>commentary to={namespace}f json<|message|>", f)
+        for namespace in ("", "function.", "functions/", "functions:", "function:")
+    },
+    "another namespace": ("<|channel|>commentary to=tools.f json<|message|>", call("tools.f", a=1)),
     "no recipient": ("<|channel|>commentary to=<|constrain|>json<|message|>", error("missing_tool_name")),
     "no recipient after the role": (f"{START}<|channel|>commentary to= <|message|>", error("missing_tool_name")),
 }
@@ -125,6 +135,11 @@ def test_a_faulty_header_of_a_call_is_read(header: str, expected: Brief, dialect
         "analysis is the last": ("<|channel|>final<|channel|>analysis <|constrain|>json<|message|>", True),
         "analysis is the last word": (f"{START}<|channel|>final analysis code<|message|>", True),
         "analysis twice": ("<|channel|>analysis<|channel|>analysis<|message|>", True),
+        "a capital letter": ("<|channel|>Analysis<|message|>", True),
+        "a line feed before the message": ("<|channel|>analysis\n<|message|>", True),
+        "a line feed before the channel": (f"{START}\n<|channel|>analysis<|message|>", True),
+        "line feeds before two tokens": ("<|channel|>analysis\n<|channel|>final\n<|message|>", False),
+        "capital letters": ("<|channel|>Analysis<|channel|>Final<|message|>", False),
         "final is the last": ("<|channel|>analysis<|channel|>final<|message|>", False),
         "final is the last word": ("<|channel|>analysis final<|message|>", False),
         "only question marks": ("<|channel|>??<|message|>", False),

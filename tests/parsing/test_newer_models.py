@@ -141,6 +141,25 @@ def test_the_default_dialects_read_the_same(model: str, text: str, expected: lis
     assert expected == read(text, tools=TOOLS)
 
 
+@together("dialect", ["telechat4_xml", "step_audio2"])
+@together(
+    ("body", "expected"),
+    {
+        "the type on a line": (f"function\nget_weather\n{JSON}", bern),
+        "the type on the same line": (f"function get_weather\n{JSON}", bern),
+        "all on a line": (f"function get_weather {JSON}", bern),
+        "no name": (f"function\n{JSON}", error("missing_tool_name")),
+        "no name on the same line": (f"function {JSON}", error("missing_tool_name")),
+    },
+)
+def test_the_name_follows_the_type_of_a_tool(dialect: str, body: str, expected: Brief) -> None:
+    """`function` is a name only if the caller declares it."""
+    text = f"<tool_call>{body}</tool_call>b"
+    assert [expected, "b"] == read(text, dialects=[dialect], tools=TOOLS)
+    declared = [call("function", city="Bern")] if expected != bern else [bern]
+    assert [*declared, "b"] == read(text, dialects=[dialect], tools=[*TOOLS, {"name": "function"}])
+
+
 @together(("model", "text", "expected"), BY_NAME)
 def test_a_form_that_looks_like_prose_needs_the_name_of_the_model(model: str, text: str, expected: list[Brief]) -> None:
     assert [text] == read(text, tools=TOOLS)

@@ -28,6 +28,8 @@ WORD_FIRST = Some(NAME_CHARACTERS + PROSE, 1, 1), Some(NAME_CHARACTERS, 0, 95)
 """A name that does not begin with punctuation."""
 GAP = Some(r" \t\r\n", 0, 4)
 """White space between the tags of a marker. A higher limit would delay text that looks like the marker."""
+NAMESPACE = "(?:functions?[./:])?"
+"""A pattern for the namespace of the caller's tools before a name. It is `functions.`, which models misspell."""
 
 _WORD = Word(NAME_CHARACTERS, 256)
 _FENCE = Pattern("```")
@@ -104,10 +106,14 @@ class NamedCall:
             code = self._missing(span, self._separator)
             if code is Code.TRUNCATED or not self._optional:
                 return code
-        if self._type_word and word == self._type_word and (char := (yield from span.peek())) not in _BEGINS_JSON:
-            if not char:
+        if self._type_word and word == self._type_word:
+            if not (char := (yield from span.peek())):
                 return Code.TRUNCATED
-            word = yield from span.word(self._word)
+            if char not in _BEGINS_JSON:
+                word = yield from span.word(self._word)
+            elif word not in span.declared:
+                span.set_name("")  # makes the call an error
+                return None
         identity = self._identify(word, span.declared)
         if identity is None:
             return Code.UNRECOGNISED_TOOL_CALL

@@ -20,7 +20,7 @@ from functools import partial
 from streamtools.json_values import compact
 from streamtools.parsing.bodies import forged_result, wrapper
 from streamtools.parsing.bodies.json_bodies import json_calls
-from streamtools.parsing.bodies.named_json import GAP, NAME, WORD_FIRST, Enclosed, Identity, NamedCall, bare
+from streamtools.parsing.bodies.named_json import GAP, NAME, NAMESPACE, WORD_FIRST, Enclosed, Identity, NamedCall, bare
 from streamtools.parsing.declared import Declared
 from streamtools.parsing.dialects.base import AFTER_WRAPPER, NO_JSON, Dialect, Opener, Tag, closing_tags
 from streamtools.parsing.dialects.writing import name_and_json, write_json
@@ -183,7 +183,7 @@ def kimi_k2() -> Dialect:
     )
 
 
-_match_id = re.compile(r"(?:functions\.)?(.+):[0-9]+").fullmatch  # functions.get_weather:0, or get_weather:0
+_match_id = re.compile(f"{NAMESPACE}(.+):[0-9]+").fullmatch  # functions.get_weather:0, or get_weather:0
 _separate = partial(re.compile(r"[\W_]+").sub, "_")
 
 
@@ -195,7 +195,7 @@ def _read_id(word: str, declared: Declared) -> Identity | None:
     declared.
     """
     found = _match_id(word)
-    name = word.removeprefix("functions.") if found is None else found[1]
+    name = re.sub(f"^{NAMESPACE}", "", word) if found is None else found[1]
     if name in declared:
         return Identity(name, word)
     names = [_separate(tool) for tool in declared.names]

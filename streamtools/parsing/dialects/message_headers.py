@@ -18,7 +18,7 @@ from typing import Any
 from streamtools.errors import Code
 from streamtools.json_values import compact
 from streamtools.parsing.bodies.json_bodies import json_calls
-from streamtools.parsing.bodies.named_json import GAP, NAME, AddressedCall, Identity, NamedCall, bare
+from streamtools.parsing.bodies.named_json import GAP, NAME, NAMESPACE, AddressedCall, Identity, NamedCall, bare
 from streamtools.parsing.dialects.base import Dialect, Opener, Tag
 from streamtools.parsing.dialects.writing import name_and_json
 from streamtools.parsing.markers import BLANKS, LINE_END, SPACES, Header, OneOf, Part, Some, Where
@@ -28,6 +28,7 @@ from streamtools.parsing.span import Span
 _ENDS = ("<|call|>", "<|end|>", "<|return|>")
 _BEGINS = ("<|start|>", "<|channel|>")
 _PADDING = Some(r" \t", 0, 4)
+_LINES = Some(r"\r\n", 0, 4)  # models write line feeds in headers
 _TOOL = Some(r"^ \t\r\n<>|", 0, 96)  # the name of a tool, or "" in a faulty header
 _BEFORE_JSON = Some(r"^ \t\r\n<>|{", 1, 96)  # the name of a tool, if JSON follows it
 _TO_TOOL = r"to=(?<=\bto=)(?!(?:assistant|user)(?![\w.-]))"
@@ -43,7 +44,7 @@ def _header(without: str = "") -> Header:
     return Header(r"^\r\n<>|{", ("<|channel|>", "<|constrain|>"), without)
 
 
-_ANY, _NO_TOOL, _AFTER_CHANNEL = _header(), _header(_TO_TOOL), _header(rf"{_TO_TOOL}|analysis|commentary|final")
+_ANY, _NO_TOOL, _AFTER_CHANNEL = _header(), _header(_TO_TOOL), _header(rf"{_TO_TOOL}|nalysis|ommentary|[Ff]inal")
 
 # The words that remain of headers if the server has removed the tokens.
 _WORDS = ("assistantanalysis", "assistantcommentary", "assistantfinal")
@@ -74,8 +75,9 @@ def harmony() -> Dialect:
     a digit or Markdown must follow the word. After a bare `final`, the letter must not be in lower case, and a brace
     may follow. At the start of a message, punctuation or a line end may follow `assistant` and the word.
     """
-    message = AddressedCall(r"\bto=(?:functions\.)?([^ \t\r\n<>|]+?)(?:\?\?)?(?=[\s<]|$)", ends=_ENDS, begins=_BEGINS)
+    message = AddressedCall(rf"\bto={NAMESPACE}([^ \t\r\n<>|]+?)(?:\?\?)?(?=[\s<]|$)", ends=_ENDS, begins=_BEGINS)
     roles: tuple[tuple[Part, ...], ...] = (("<|channel|>",), ("<|start|>assistant",))
+    begin: tuple[Part, ...] = (_LINES, "<|message|>")
     end_of_header = OneOf((*_ENDS, "<|start|>"))
     reasoning: dict[str, Any] = {"closings": _ENDS, "before": _BEGINS}
     without_tokens: dict[str, Any] = {"closings": _ENDS, "before": _END_REASONING, "auto": False}
@@ -86,13 +88,13 @@ def harmony() -> Dialect:
                 Opener((*role, _ANY, "to=", name, _ANY, *end), body, ahead=ahead, tag_parts=4)
                 for role in roles
                 for name, end, body, ahead in (
-                    (_TOOL, ("<|message|>",), message, ()),
-                    (_BEFORE_JSON, (), message, ("{", SPACES, OneOf(('"', "}")))),
+                    (_TOOL, begin, message, ()),
+                    (_BEFORE_JSON, (), message, (_LINES, "{", SPACES, OneOf(('"', "}")))),
                     (_TOOL, (), _end_early, (end_of_header,)),
                 )
             ),
             # The prompt may contain the beginning of the header, such as `<|start|>assistant`.
-            Opener(("to=", _TOOL, _PADDING, "<|channel|>", _ANY, "<|message|>"), message, where="start", tag_parts=0),
+            Opener(("to=", _TOOL, _PADDING, "<|channel|>", _ANY, *begin), message, where="start", tag_parts=0),
             Opener(("<|start|>functions.", _ANY, "<|message|>"), message.result, kind="result"),
             *_openers_without_tokens(),
         ),
@@ -106,8 +108,9 @@ def harmony() -> Dialect:
         space_at_start=True,
         reserved=(*_ENDS, *_BEGINS, "<|message|>", "<|constrain|>", *_WORDS, *_BEFORE_TOOL, "to=functions."),
         tags=(
-            *(Tag((*role, _NO_TOOL, "analysis", _AFTER_CHANNEL, "<|message|>"), **reasoning) for role in roles),
-            *(Tag((*role, _NO_TOOL, "<|message|>")) for role in roles),
+            # The channel may begin with a capital letter.
+            *(Tag((*role, _NO_TOOL, "nalysis", _AFTER_CHANNEL, *begin), **reasoning) for role in roles),
+            *(Tag((*role, _NO_TOOL, *begin)) for role in roles),
             *(Tag((*role, _NO_TOOL), ahead=(end_of_header,)) for role in roles),
             Tag(("<|start|>", OneOf(("user", "system", "developer")), "<|message|>")),
             # The prompt may contain the beginning of these headers too.
@@ -145,7 +148,7 @@ def _openers_without_tokens() -> Iterator[Opener]:
 
 def _read_without_tokens(span: Span) -> Generator[None, None, None]:
     """Read a call whose header has lost its tokens. So the channel or the type of the content may follow the name."""
-    name = re.split(r"[ \t]", span.marker.partition("to=")[2])[0].removeprefix("functions.")
+    name = re.sub(f"^{NAMESPACE}", "", re.split(r"[ \t]", span.marker.partition("to=")[2])[0])
     if name not in span.declared:
         shorter = _replace_suffix("", name)
         name = shorter if shorter in span.declared or not span.declared.names else name

@@ -291,7 +291,7 @@ def telechat4_xml() -> Dialect:
     dialect = _other_tags("telechat4_xml", "tool_call", "param_key", "param_value")
     pairs, glm = dialect.openers[0], glm_xml().openers[0]  # `glm_xml` also reads a name without arguments
     tags = OneOf(tuple(f"{tag}>" for tag in both_tags("param_key", "param_value")))
-    named = Enclosed(NamedCall(type_word="function"), opening, close)
+    named, white = Enclosed(NamedCall(type_word="function"), opening, close), Some(r" \t\r\n", 1, 4)
     return replace(
         dialect,
         openers=(
@@ -299,18 +299,15 @@ def telechat4_xml() -> Dialect:
             dialect.openers[1],
             replace(glm, body=pairs.body, auto=False, unless_enabled="glm_xml"),
             Opener((opening,), named, ahead=(GAP, *WORD_FIRST, GAP, "{", GAP, OneOf(('"', "}")))),
-            Opener((opening,), named, ahead=(GAP, _TYPE, *WORD_FIRST, GAP, OneOf(("{", close)))),
+            Opener((opening,), named, ahead=(GAP, "function", white, *WORD_FIRST, GAP, OneOf(("{", close)))),
             *(Opener((opening, SPACES), json_calls(close), ahead=(first,), auto=False) for first in "{["),
         ),
     )
 
 
-_TYPE = "function\n"
-
-
 def step_audio2() -> Dialect:
     """Return the dialect of stepfun-ai/Step-Audio-2: `telechat4_xml` with a type, a name and JSON, as vLLM reads it."""
-    write_call = name_and_json(f"<tool_call>{_TYPE}", "\n", "</tool_call>")
+    write_call = name_and_json("<tool_call>function\n", "\n", "</tool_call>")
     return replace(telechat4_xml(), id="step_audio2", write_call=write_call, auto=False)
 
 
