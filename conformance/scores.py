@@ -98,6 +98,8 @@ TITLES = ("cases", "right", "right by tokens", *FAULTS)
 
 
 def table(scores: Iterable[tuple[str, Score]], title: str) -> str:
-    """Return a table in Markdown, with a row for each score."""
-    rows = [[title, *TITLES], ["---", *("---:" for _ in TITLES)], *([name, *score.cells] for name, score in scores)]
-    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+    """Return a table in Markdown, with a row for each score and a column for each fault that occurs."""
+    cells = [[name, *score.cells] for name, score in scores]
+    used = [at for at in range(len(TITLES) + 1) if at < 4 or any(row[at] != "–" for row in cells)]
+    rows = [[title, *TITLES], ["---", *("---:" for _ in TITLES)], *cells]
+    return "".join(f"| {' | '.join(row[at] for at in used)} |\n" for row in rows)

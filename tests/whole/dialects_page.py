@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Iterator
 
 from streamtools import parse
@@ -26,53 +27,44 @@ _TOOLS = [
 _INTRODUCTION = """\
 # Dialects
 
-A dialect is one way in which models write calls into their text. This page lists the dialects that `streamtools` reads
-and writes. `python -m tests.whole.dialects_page` generates it.
+A dialect is one way in which models write calls into their text. Does your model write a known form? Search the table
+for its tag (⏎ is a line feed). If it is not there, write [your own dialect](parser.md#a-dialect-of-your-own).
+`python -m tests.whole.dialects_page` generates this page.
 
-Does your model write a known form? Search the table for its tag (⏎ is a line feed). If it is not there, write
-[your own dialect](parser.md#a-dialect-of-your-own).
+**Choosing dialects.** `dialects=["hermes_json", …]` enables the dialects that you name. `dialects="auto"` enables every
+dialect whose marker is hardly ever written by chance. [Your model and its dialect](models.md) lists the models.
 
-**Choosing dialects.** A parser looks for the markers of *enabled* dialects. `dialects=["hermes_json", …]` enables the
-dialects that you name. `dialects="auto"` enables every dialect whose marker is hardly ever written by chance.
-`dialects_for(model_name)` returns the dialects that a model is known to write. [models.md](models.md) lists the models.
+If you choose nothing, `"auto"` is enabled until the model makes a native call. After that, no text is a call. Prompts
+then teach {default}, or the dialect of the model if its name is known. A prompt can teach a dialect whose calls hold no
+tokens of a chat template. `instructions()` of a dialect returns the text for the prompt.
 
-If you choose nothing, `"auto"` is enabled until the model makes a native call. After that, no dialect is enabled, and
-text that looks like a call is a near miss. Prompts then teach {default}, or the dialect of the model if its name is
-known. A prompt can teach a dialect whose calls hold no tokens of a chat template. `instructions()` of a dialect returns
-the text for the prompt.
+**Where calls count.** A call counts outside of Markdown code and quotes. Values that are not JSON get their types from
+the JSON schemas of the declared tools. A value of the wrong type is an error that is returned to the model.
 
-**Where calls count.** A call counts outside of Markdown code and quotes. Some dialects below count inside them too, if
-you enable the dialect by its id. Values that are not JSON get their types from the JSON schemas of the declared tools.
-If alternatives of a schema (`oneOf`) have the same property, the last one gives the type. A value of the wrong type is
-an error that is returned to the model.
+**Cut answers.** If an answer ends inside a call, or with a complete tag that begins one, this is the error `truncated`.
+The tag is hidden.
 
-**Cut answers.** If an answer ends with a complete tag that begins a call, the call was cut off. It is an error,
-`truncated`, and the tag is hidden.
+**Tags in values.** A file that a model writes may hold calls, or single tags of the dialect. A whole call in a value is a
+part of the value. A closing tag ends a value only if no nested tag is open and the text after it continues the call.
+If neither decides, or the closing tag of a value is missing, the call is an error.
 
-**Tags in values.** A file that a model writes may hold calls, or single tags of the dialect. Nested tags are balanced,
-so a whole call in a value is a part of the value. A closing tag ends a value only if no nested tag is open and the text
-after it continues the call. Otherwise the tag is part of the value. If the nested tags do not balance, the text after
-the closing tags decides. If that does not decide either, the call is an error. A call without the closing tag of a
-value is also an error. It ends with the last closing tag in the value, and the rest is text once the answer has ended.
-A closing tag that is repeated after a call is hidden.
-
-**Calls that turn into errors.** A value may hold all closing tags of its call. The call then ends inside the value, and
-the rest of the value follows as text, up to its real closing tags. These tags show that the call was incomplete. So
-this call and the calls after it become errors (`unrecognised_tool_call`), which are returned to the model. The tags are
-hidden. This is not possible in four cases:
+If a value holds all closing tags of its call, the call ends too early, and the rest of the value follows as text. The
+real closing tags show that the call was incomplete. So this call and later calls become errors
+(`unrecognised_tool_call`). This is not possible in four cases:
 
 - The tags are in Markdown code.
 - `execute="eager"` has run the call, or `after_call="stop"` has ended the turn.
 - The real closing tags are missing, or a complete call follows the closing tags in the value and ends the message.
 - The tags in the value also begin another value, such as `x</parameter><parameter=b>y`. This reads as two values.
 
-**Calls in reasoning.** Models forget to end their reasoning before a call. So the text after a run of calls decides. If
-the answer ends there, they are calls. Otherwise they are reasoning. Until that is known, no call is reported and none
-runs. A call that counts only at the start of a line or a message counts in reasoning at the start of a line.
+**Calls in reasoning.** Models forget to end their reasoning before a call. If the answer ends after a run of calls, they
+are calls. Otherwise they are reasoning. Until that is known, none is reported and none runs.
 
-**White space.** White space that a template writes is hidden. This is a line feed inside each end of reasoning, one
-before it at the start of an answer, and up to two after it. Each dialect below lists more. A space before a call is
-shown.
+**White space.** Hidden are a line feed inside each end of reasoning, one before it at the start of an answer, and up to
+two after it. A space before a call is shown.
+
+The table omits what most dialects have in common: a call counts anywhere, `auto` enables the dialect, it works without
+declared tools, and a prompt can teach it. Each section shows a call and a result.
 """
 
 
@@ -90,12 +82,14 @@ def places(dialect: Dialect) -> str:
     return where + (", in code too" if dialect.in_code == "call" else "")
 
 
-def needs_tools(dialect: Dialect) -> str:
-    """Return why a dialect needs declared tools, or "no"."""
+def properties(dialect: Dialect) -> str:
+    """Return the properties that most dialects do not have."""
+    found = [] if places(dialect) == "anywhere" else [places(dialect)]
+    found += {True: [], False: ["not in `auto`"], "marked": ["in `auto` with its marker"]}[dialect.auto]
     calls = parse(dialect.write_call(_NAME, _ARGUMENTS), dialects=[dialect]).calls
-    if not calls:
-        return "to find calls"
-    return "no" if [_ARGUMENTS] == [call.arguments for call in calls] else "to type values"
+    if [_ARGUMENTS] != [call.arguments for call in calls]:
+        found.append("needs tools to type values" if calls else "needs tools")
+    return ", ".join(found if dialect.teachable else [*found, "not taught"])
 
 
 def white_space(dialect: Dialect) -> Iterator[str]:
@@ -140,24 +134,13 @@ def write_page() -> str:
 def _write_parts() -> Iterator[str]:
     yield _INTRODUCTION.format(default=f"`{TAUGHT_DIALECTS[-1]}`")
     rows = [
-        [
-            f"[`{dialect.id}`](#{dialect.id})",
-            beginning(dialect),
-            places(dialect),
-            {True: "yes", False: "no", "marked": "with its marker"}[dialect.auto],
-            needs_tools(dialect),
-            "yes" if dialect.teachable else "no",
-        ]
-        for dialect in DIALECTS.values()
+        [f"[`{dialect.id}`](#{dialect.id})", beginning(dialect), properties(dialect)] for dialect in DIALECTS.values()
     ]
-    yield write_table(["dialect", "begins with", "a call counts", "in `auto`", "needs tools", "can be taught"], rows)
+    yield write_table(["dialect", "begins with", "differs"], rows)
     for dialect in DIALECTS.values():
         yield f"## {dialect.id}\n"
-        if known := [family.name for family in MODELS if dialect.id in family.dialects]:
-            yield "Models: " + ", ".join(known) + ".\n"
         if notes := [note for note in (dialect.notes, *white_space(dialect)) if note]:
             yield " ".join(notes) + "\n"
-        yield "A call, and a result:\n"
         yield fenced(dialect.write_call(_NAME, _ARGUMENTS))
         yield fenced(dialect.write_result(_NAME, _RESULT))
 
@@ -165,43 +148,39 @@ def _write_parts() -> Iterator[str]:
 _MODELS_INTRODUCTION = """\
 # Your model and its dialect
 
-`dialects_for(model_name)` and `families_for(model_name)` know these families of models. Each row has the dialects that
-the models write, the best first, and the source of that information. `python -m tests.whole.dialects_page` generates
-this page.
+Search this page for your model. `dialects_for(model_name)` returns the same dialects, the best first, and
+`families_for(model_name)` also the source of each entry. `python -m tests.whole.dialects_page` generates this page.
 
 A name is known in any spelling: `Qwen/Qwen3-8B`, `qwen3:8b`, `unsloth/Qwen3-8B-bnb-4bit`, `Qwen3-8B-Q4_K_M.gguf`. A
 fine-tune is known if its name contains the name of its base.
 
-- **Reasoning** is the text that opens reasoning.
-- **Begins inside** says whether the chat template writes that text. If it does, an answer holds only the end of the
-  reasoning, and a parser takes `in_reasoning=True`. "maybe" means that the request switches thinking on or off.
-- **Calls** are "text" if the model writes them into its answer. A server with a parser for the dialect makes them
-  native, and any other server passes the text on. Calls are "native" if only the maker serves the model.
+- **Reasoning** is the tag that opens reasoning.
+- **Begins inside**: whether the chat template writes that tag. If so, an answer holds only the end of the reasoning, and
+  a parser takes `in_reasoning=True`. "maybe": the request switches thinking on or off.
 
-One form is missing. `yaml_xml` of the AI SDK's tool parser writes YAML in tags with the name of a tool. Reading it
-takes a YAML loader for text that a model writes, and a small subset of YAML would read other values than the model
-meant.
+These models write calls into their text. A server with a parser for the dialect makes them native. Any other server
+passes the text on: [which is yours](calls.md#say-how-your-model-calls).
 """
 
 _BEGINS = {True: "yes", False: "no", None: "maybe"}
 
 
 def write_models() -> str:
-    """Return the page about models."""
-    rows = [_describe(family) for family in MODELS]
-    columns = ["model", "dialects", "reasoning", "begins inside", "calls", "source"]
-    return _MODELS_INTRODUCTION + "\n" + write_table(columns, rows)
+    """Return the page about models. A row has all families with the same dialects and reasoning."""
+    rows: dict[tuple[str, ...], list[str]] = {}
+    for family in MODELS:
+        if not family.native:
+            rows.setdefault(_describe(family), []).append(family.name)
+    columns = ["models", "dialects", "reasoning", "begins inside"]
+    table = write_table(columns, [["; ".join(names), *cells] for cells, names in rows.items()])
+    native = [family.name for family in MODELS if family.native]
+    served = textwrap.fill(f"Only their makers serve these models, with native calls: {'; '.join(native)}.", 120)
+    return f"{_MODELS_INTRODUCTION}\n{table}\n{served}\n"
 
 
-def _describe(family: ModelFamily) -> list[str]:
-    return [
-        family.name,
-        ", ".join(f"[`{id}`](dialects.md#{id})" for id in family.dialects) or "none",
-        f"`{family.reasoning}`" if family.reasoning else "none",
-        _BEGINS[family.in_reasoning],
-        "native" if family.native else "text",
-        family.source,
-    ]
+def _describe(family: ModelFamily) -> tuple[str, ...]:
+    dialects = ", ".join(f"[`{id}`](dialects.md#{id})" for id in family.dialects)
+    return dialects or "none", f"`{family.reasoning}`" if family.reasoning else "none", _BEGINS[family.in_reasoning]
 
 
 def read_example(dialect: Dialect) -> list[tuple[str, object]]:
