@@ -83,11 +83,11 @@ def read_grammar(page: str) -> dict[str, str]:
     return {name: write(rule).replace(" ", "").replace("_", " ") for name, rule in rules.items()}
 
 
-GRAMMAR = read_grammar(PAGE)
+GRAMMAR = read_grammar((Path(__file__).parents[2] / "docs" / "reference.md").read_text())
 
 
 def keeps(events: Sequence[UIEvent]) -> bool:
-    """Return whether the events are those of a run according to docs/events.md."""
+    """Return whether the events are those of a run according to the grammar of docs/reference.md."""
     words, waits = "", ""
     lives: dict[str, str] = defaultdict(str)
     places: dict[str, set[int]] = defaultdict(set)

@@ -24,14 +24,11 @@ from streamtools import (
     OutputOptions,
     ParserOptions,
     RunnerOptions,
-    StreamToolsError,
     TextOptions,
     ToolStream,
-    errors,
 )
 from streamtools.conversation import RequestOptions
-from streamtools.events import SOURCE_EVENTS, UI_EVENTS
-from streamtools.parsing.options import Options
+from streamtools.events import UI_EVENTS
 from streamtools.tools.guards import Guards
 from streamtools.tools.runner import RESULT_LIMIT
 
@@ -161,16 +158,6 @@ def events_table(events: Iterable[Any]) -> str:
     return write_table(["`type`", "class and fields", "meaning"], rows)
 
 
-def exceptions_table() -> str:
-    """Return the table of the exceptions."""
-    rows = [
-        [f"`{name}`", first_paragraph(kind)]
-        for name, kind in vars(errors).items()
-        if isinstance(kind, type) and issubclass(kind, StreamToolsError) and kind.__module__ == errors.__name__
-    ]
-    return write_table(["exception", "meaning"], rows)
-
-
 def stream_parameters() -> dict[str, str]:
     """Return the parameters of `ToolStream` with their defaults, without its source and the options."""
     parameters = list(inspect.signature(ToolStream).parameters.values())[1:-1]
@@ -184,7 +171,7 @@ def _default(value: Any) -> str:
 _WARNINGS = list(Code)[list(Code).index(Code.FORGED_RESULT) :]
 
 TABLES: dict[str, Callable[[], str]] = {
-    "options": lambda: options_table(ParserOptions, Options),
+    "options": lambda: options_table(ParserOptions),
     "runner": lambda: options_table(RunnerOptions),
     "approvals": lambda: options_table(ApprovalOptions),
     "text": lambda: options_table(TextOptions),
@@ -193,9 +180,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "limits": limits_table,
     "guards": guards_table,
     "events": lambda: events_table(UI_EVENTS),
-    "source-events": lambda: events_table(SOURCE_EVENTS),
     "errors": lambda: codes_table(code for code in Code if code not in _WARNINGS),
     "warnings": lambda: codes_table(_WARNINGS),
-    "exceptions": exceptions_table,
 }
 """The generated tables of the README and the docs, with the functions that make them."""

@@ -44,8 +44,8 @@ the JSON schemas of the declared tools. A value of the wrong type is an error th
 **Cut answers.** If an answer ends inside a call, or with a complete tag that begins one, this is the error `truncated`.
 The tag is hidden.
 
-**Tags in values.** A file that a model writes may hold calls, or single tags of the dialect. A whole call in a value is a
-part of the value. A closing tag ends a value only if no nested tag is open and the text after it continues the call.
+**Tags in values.** A file that a model writes may hold calls, or single tags of the dialect. A whole call in a value is
+a part of the value. A closing tag ends a value only if no nested tag is open and the text after it continues the call.
 If neither decides, or the closing tag of a value is missing, the call is an error.
 
 If a value holds all closing tags of its call, the call ends too early, and the rest of the value follows as text. The
@@ -57,8 +57,8 @@ real closing tags show that the call was incomplete. So this call and later call
 - The real closing tags are missing, or a complete call follows the closing tags in the value and ends the message.
 - The tags in the value also begin another value, such as `x</parameter><parameter=b>y`. This reads as two values.
 
-**Calls in reasoning.** Models forget to end their reasoning before a call. If the answer ends after a run of calls, they
-are calls. Otherwise they are reasoning. Until that is known, none is reported and none runs.
+**Calls in reasoning.** Models forget to end their reasoning before a call. If the answer ends after a run of calls,
+they are calls. Otherwise they are reasoning. Until that is known, none is reported and none runs.
 
 **White space.** Hidden are a line feed inside each end of reasoning, one before it at the start of an answer, and up to
 two after it. A space before a call is shown.
@@ -155,8 +155,8 @@ A name is known in any spelling: `Qwen/Qwen3-8B`, `qwen3:8b`, `unsloth/Qwen3-8B-
 fine-tune is known if its name contains the name of its base.
 
 - **Reasoning** is the tag that opens reasoning.
-- **Begins inside**: whether the chat template writes that tag. If so, an answer holds only the end of the reasoning, and
-  a parser takes `in_reasoning=True`. "maybe": the request switches thinking on or off.
+- **Begins inside**: whether the chat template writes that tag. If so, an answer holds only the end of the reasoning,
+  and a parser takes `in_reasoning=True`. "maybe": the request switches thinking on or off.
 
 These models write calls into their text. A server with a parser for the dialect makes them native. Any other server
 passes the text on: [which is yours](calls.md#say-how-your-model-calls).

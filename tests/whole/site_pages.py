@@ -1,16 +1,21 @@
-"""The pages of the documentation in the order of its navigation, and `docs/llms.txt`, the list of pages for models.
+"""The pages of the documentation in the order of its navigation, `docs/llms.txt`, the list of pages for models, and the
+public names on the API pages.
 
-`python -m tests.whole.site_pages` writes that list.
+`python -m tests.whole.site_pages` writes that list and these names.
 """
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+from streamtools.events import UI_EVENTS
 from tests.support.readme import ROOT
 
 DOCS = ROOT / "docs"
@@ -45,5 +50,33 @@ def write_list() -> str:
     return "\n".join(lines) + "\n"
 
 
+def write_api(page: str) -> str:
+    """Return an API page with the public names of its modules. The directives, which the site expands, come last."""
+    modules = re.findall(r"^::: (\S+)$", page, re.MULTILINE)
+    parts = page.split("\n\n")[:2]
+    for module in modules:
+        parts += [f"From `{module}`:", "\n".join(_names(importlib.import_module(module)))]
+    return "\n\n".join([*parts, "".join(f"::: {module}\n" for module in modules)])
+
+
+def _names(module: ModuleType) -> Iterator[str]:
+    """Yield a line for each public class and function, and one line for all other names. The reference lists events."""
+    own = [name for name, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__]
+    others = []
+    for name in getattr(module, "__all__", own):
+        value = getattr(module, name)
+        if name.startswith("_") or isinstance(value, ModuleType) or value in UI_EVENTS:
+            continue
+        if not isinstance(value, type) and not inspect.isroutine(value):
+            others.append(f"`{name}`")
+        else:
+            text = " ".join((inspect.getdoc(value) or "").split("\n\n")[0].split())
+            yield f"- `{name}`: {re.split(r'(?<=[.:])[ ]', text)[0].rstrip('.:')}."
+    if others:
+        yield f"- Values and types: {', '.join(others)}"
+
+
 if __name__ == "__main__":
+    for each in (DOCS / "api").glob("*.md"):
+        each.write_text(write_api(each.read_text(encoding="utf-8")), encoding="utf-8")
     LIST.write_text(write_list(), encoding="utf-8")

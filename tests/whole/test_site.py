@@ -9,7 +9,7 @@ from streamtools.outputs import FORMATS
 from streamtools.sources import ADAPTERS
 from tests.support.cases import cases
 from tests.support.readme import PAGES, read_blocks
-from tests.whole.site_pages import CONFIGURATION, DOCS, LIST, pages, write_list
+from tests.whole.site_pages import CONFIGURATION, DOCS, LIST, pages, write_api, write_list
 
 
 def test_each_page_is_in_the_navigation() -> None:
@@ -22,6 +22,13 @@ def test_each_page_is_in_the_navigation() -> None:
 def test_the_list_for_models_is_current() -> None:
     """`python -m tests.whole.site_pages` writes it."""
     assert write_list() == LIST.read_text(encoding="utf-8")
+
+
+def test_the_api_pages_list_the_public_names() -> None:
+    """`python -m tests.whole.site_pages` writes them."""
+    for page in (DOCS / "api").glob("*.md"):
+        text = page.read_text(encoding="utf-8")
+        assert write_api(text) == text, page.name
 
 
 def test_each_module_of_a_page_is_in_the_api() -> None:
