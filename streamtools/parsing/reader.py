@@ -229,7 +229,9 @@ class Reader:
             text, at = self.text, self.at
             if at < len(text):
                 if (char := text[at]) not in " \t\r\n":
-                    return "" if char in "<[" and (yield from self.at_turn_end()) else char
+                    if char not in "<[" or _turn_end_here(text, at) is None:
+                        return char
+                    return "" if (yield from self.at_turn_end()) else char
                 self.at = white_space(text, at).end()
             elif self.ended:
                 return ""
@@ -262,7 +264,8 @@ class Reader:
 
     def accept(self, pattern: str | Pattern) -> Generator[None, None, bool]:
         """Read `pattern` if it matches at the current position. Return whether it matched."""
-        pattern = _as(Pattern, pattern)
+        if pattern.__class__ is not Pattern:
+            pattern = _as(Pattern, pattern)
         while True:
             match = pattern.final if self.ended else pattern.partial
             found = match(self.text, self.at)
@@ -277,9 +280,10 @@ class Reader:
 
     def choose(self, *patterns: str | Pattern) -> Generator[None, None, int]:
         """Read the first of `patterns` that matches at the current position. Return its index, or -1 for no match."""
-        tags = [each if isinstance(each, Pattern) else _as(Pattern, each) for each in patterns]
         while True:
-            for index, pattern in enumerate(tags):
+            for index, pattern in enumerate(patterns):
+                if pattern.__class__ is not Pattern:
+                    return (yield from self.choose(*(_as(Pattern, each) for each in patterns)))
                 match = pattern.final if self.ended else pattern.partial
                 found = match(self.text, self.at)
                 if found is not None and found.lastindex:
@@ -290,7 +294,7 @@ class Reader:
                     break
             else:
                 yield from self._find_turn_end(
-                    _turn_end.search, lambda text: any(text and tag.startswith(text) for tag in tags)
+                    _turn_end.search, lambda text: any(text and tag.startswith(text) for tag in patterns)
                 )
                 return -1
             yield
@@ -306,7 +310,7 @@ class Reader:
 
     def word(self, word: str | Word) -> Generator[None, None, str]:
         """Read and return the word at the current position. Return "" if there is none. A str holds its characters."""
-        partial = _as(Word, word).partial
+        partial = (word if word.__class__ is Word else _as(Word, word)).partial
         while True:
             begin = self.at
             found = partial(self.text, begin)
@@ -322,7 +326,8 @@ class Reader:
 
         While the generator is paused, the caller may pass text without the beginning of a closing directly to `take`.
         """
-        closing = _as(Closing, closing)
+        if closing.__class__ is not Closing:
+            closing = _as(Closing, closing)
         search = closing.search
         while True:
             found = search(self.text, self.at)
@@ -348,7 +353,8 @@ class Reader:
 
     def until(self, closing: str | Closing) -> Generator[None, None, bool]:
         """Read up to the end of the next `closing`. Return False if the stream ended first."""
-        closing = _as(Closing, closing)
+        if closing.__class__ is not Closing:
+            closing = _as(Closing, closing)
         while True:
             found = closing.search(self.text, self.at)
             if found is None:

@@ -87,7 +87,15 @@ _LONGCAT = ("longcat_tool_call", "longcat_arg_key", "longcat_arg_value")
 _NAME_AND_JSON = (GAP, *_WORD_FIRST, GAP)
 _SENTENCE = (Run("<>{}[]" + _SPACE, 1, 1, others=True), Run("<>{}", 0, 160, others=True))
 _QWEN_ALONE = ("<function=", _ANY_NAME, ">", SPACES, Either(("<parameter=", "</function>")))
+
+
+def _twice(opening: str) -> Marker:
+    """Return the marker of the first of two tags `opening` before a function."""
+    return Marker((opening, SPACES, opening, SPACES, _FIRST_TAG), wraps=True)
+
+
 _QWEN = (
+    _twice("<tool_call>"),
     Marker(("<tool_call>", SPACES, _FIRST_TAG), line_feeds=2),
     Marker(_QWEN_ALONE, line_feeds=2),
     Marker(("<tool_call>", SPACES, *_SENTENCE, *_QWEN_ALONE), wraps=True),
@@ -196,9 +204,10 @@ FAMILY = Family(
         "qwen3_coder_xml": _QWEN,
         "k_exaone2_xml": _QWEN,
         "zaya_xml": (
-            Marker(("<zyphra_tool_call>", SPACES, _FIRST_TAG)), Marker(("<zyphra_tool_call>", SPACES, "<function>")),
+            _twice("<zyphra_tool_call>"), Marker(("<zyphra_tool_call>", SPACES, _FIRST_TAG)),
+            Marker(("<zyphra_tool_call>", SPACES, "<function>")),
         ),
-        "seed_oss_xml": (Marker(("<seed:tool_call>", SPACES, _FIRST_TAG)),),
+        "seed_oss_xml": (_twice("<seed:tool_call>"), Marker(("<seed:tool_call>", SPACES, _FIRST_TAG))),
         "llama31_function_tag": (Marker(("<function=", *_WORD_FIRST, ">", SPACES, "{")),),
         "cwm_tool": (Marker(("<tool: ", _WORD_NAME, ">")),),
         "glm_xml": _GLM,

@@ -183,6 +183,8 @@ class Invocations:
         key = attributes.get("name", "")
         if not key:
             span.fail_call(Code.INVALID_ARGUMENTS, "an argument has no name")
+        elif _has_tag(key) and key not in schema.properties:
+            span.fail_call(Code.INVALID_ARGUMENTS, "the name of an argument contains a tag")
         members.key(key)
         value = Value(schema.property(key), span, _TYPES_BY_ATTRIBUTE.get(attributes.get("string", "")))
         if end_of_tag == ">":

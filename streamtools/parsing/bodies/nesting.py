@@ -8,7 +8,8 @@ the closing tags of the outer elements in their order. Any other closing tag is 
 Two readings are possible if the nested tags do not balance. The text after a run of closing tags then decides. If it is
 another closing tag, the value continues. If it is anything else, the value has ended. If that does not decide, the call
 is an error. It is also an error if a value contains its own closing tag, and the end of the call lacks a closing tag.
-So no call runs with an argument that may be incomplete.
+The same is true if a tag is doubled, or if the last tag in a value is a closing tag without its opening tag. So no call
+runs with an argument that may be incomplete.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from functools import cached_property
 from typing import Final, NamedTuple
 
 from streamtools.parsing.bodies import CallEnd
-from streamtools.parsing.markers import SPACES, TURN_ENDS, Marker, OneOf, Part, Pattern
+from streamtools.parsing.markers import SPACES, TURN_ENDS, Marker, OneOf, Part, Pattern, Search, any_partial
 from streamtools.parsing.reader import Closing, Reader
 
 _OTHER: Final = -1
@@ -29,6 +30,8 @@ _DEEPEST: Final = 64
 _ENTITIES = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
 _entity = re.compile(r"&(amp|lt|gt|quot|apos);")
 _ANY_ENTITY: tuple[Part, ...] = ("&", OneOf(tuple(_ENTITIES)), ";")
+_wrong_close = re.compile(r"</\s*([\w.:-]+)\s*>\s*\Z").search
+_WINDOW = 4096  # characters of a value in which the opening tag of its last closing tag is searched
 _BEGIN_SECTION, _END_SECTION = "<![CDATA[", Closing("]]>")
 _CDATA = Pattern(SPACES, _BEGIN_SECTION)
 
@@ -54,6 +57,7 @@ class NestedText:
         self,
         *levels: Level,
         ends: Sequence[tuple[Part, ...]] = (),
+        others: Sequence[tuple[Part, ...]] = (),
         key: str = "(?!)",
         outermost: int = 0,
         missing: int = 1,
@@ -67,6 +71,7 @@ class NestedText:
         - `key`: a pattern that finds the key in the opening tag of a value. By default, no opening tag ends a value.
         - `outermost`: the first level that belongs to a call of the dialect. The levels before it belong to calls of
           other dialects.
+        - `others`: other tags around a key or a value. None of them begins a value, or is the last tag in it.
         - `missing`: how many closing tags may be missing at the end of a value. The first is its own closing tag.
           With 0, the closing tag of a value ends it, whatever follows.
         - `heads`: whether the opening tag of a value is a pair of tags, such as `<arg_key>a</arg_key>`. A value that
@@ -82,15 +87,18 @@ class NestedText:
         self._ahead = [Pattern(SPACES, *parts) for parts in (*self._tags[: self._count], *begins)]
         self._ahead += [*(Pattern(SPACES, *end) for end in ends), _TURN_END]
         self._close_value = Pattern(SPACES, *levels[value].close)
-        begin_value = self._ahead[self._count + value]
-        self._ends = [(self._closings_from(outermost), begin_value) for outermost in range(max(value, 1))]
-        others = (_BEGIN_SECTION, _ANY_ENTITY) if xml else ()
-        self._closings = [Closing(*self._tags, *others, line_feed=line_feed) for line_feed in (False, True)]
+        closings = ["".join(part for part in level.close if isinstance(part, str)) for level in levels]
+        self._closing_tags = {start + tag: level for level, tag in enumerate(closings) for start in ("", "\n")}
+        decoded = (_BEGIN_SECTION, _ANY_ENTITY) if xml else ()
+        self._closings = [Closing(*self._tags, *others, *decoded, line_feed=line_feed) for line_feed in (False, True)]
 
-    def _closings_from(self, outermost: int) -> Pattern:
-        """Return the pattern of the closing tags after that of a value, up to the one of the level `outermost`."""
-        closings = reversed(self._tags[outermost : self._value])
-        return Pattern(*(part for close in closings for part in (SPACES, *close)))
+    @cached_property
+    def _ends(self) -> list[Search]:
+        """Match the closing tags after that of a value, up to the one of each level, or the beginning of a value."""
+        value, begin = self._value, self._ahead[self._count + self._value].parts
+        runs = [reversed(self._tags[outermost:value]) for outermost in range(max(value, 1))]
+        closings = [tuple(part for close in run for part in (SPACES, *close)) for run in runs]
+        return [re.compile(any_partial((parts, begin))).match for parts in closings]
 
     @property
     def strays(self) -> tuple[tuple[Part, ...], ...]:
@@ -125,7 +133,7 @@ class NestedText:
         """
         outermost = self._outermost if outermost is None else outermost
         value, count, closing = self._value, self._count, self._closings[line_feed]
-        begin = reader.place
+        begin, doubled = reader.place, False
         nested: list[int] = []  # the levels of the open elements in the value
         closed = bare = False  # whether an element in the value has ended, and whether it was a value without a call
         unconfirmed = 0  # the position after the last closing tag that is a part of the value
@@ -133,24 +141,34 @@ class NestedText:
             yield from self._read_section(reader, take)
         while (yield from reader.content(closing, take)):
             tag = reader.read_since(reader.before_closing)
-            found = self._match_tag(tag)
+            index = self._closing_tags.get(tag, -1)
+            if index < 0 and (found := self._match_tag(tag)) is not None:
+                index = (found.lastindex or 0) - 1
             if len(nested) > _DEEPEST:
                 take(tag)
                 continue
-            if found is None:
+            if index < 0:
                 if tag[0] == "&":
                     take(_ENTITIES[tag[1:-1]])
-                else:
+                elif tag == _BEGIN_SECTION:
                     yield from self._read_section(reader, take)
+                elif not nested and "/" not in tag and _is_blank(reader, begin):
+                    return CallEnd.BROKEN
+                else:
+                    run, after = yield from self._look_ahead(reader, value, -1)
+                    if not nested and (len(run) > 1 or (after >= 0 and after != value)):
+                        return CallEnd.BROKEN
+                    take(tag)
                 continue
-            opens, level = divmod((found.lastindex or 0) - 1, count)
+            opens, level = divmod(index, count)
             if opens:
                 key = self._find_key(tag) if level == value and not (nested or bare) else None
                 if key is not None and may_begin(key[key.lastindex or 0]):
-                    is_empty = _is_blank(reader, begin)  # then the tag may also be the beginning of the value
+                    wrong = _is_blank(reader, begin) or _lacks_opening(reader, begin)
                     reader.unread(tag)
-                    return CallEnd.BROKEN if is_empty else CallEnd.UNCLOSED
+                    return CallEnd.BROKEN if wrong else CallEnd.UNCLOSED
                 if not tag.endswith("/>"):
+                    doubled = doubled or (level == value and not nested and _is_blank(reader, begin))
                     nested.append(level)
                 take(tag)
                 continue
@@ -158,10 +176,15 @@ class NestedText:
             if own:
                 if not self._missing:
                     return CallEnd.CLOSED
-                place = reader.place
-                if (yield from reader.choose(*self._ends[outermost])) >= 0:
-                    reader.go_back(place)  # fast path for most values
-                    return CallEnd.CLOSED
+                partial = self._ends[outermost]  # fast path for most values
+                while (ahead := partial(reader.text, reader.at)) is not None:
+                    if ahead.lastindex:
+                        return CallEnd.CLOSED
+                    if reader.ended:
+                        break
+                    reader.waits = partial
+                    yield
+                    reader.waits = None
             run, after = yield from self._look_ahead(reader, level, outermost if own else -1)
             closes = 0 <= after < count  # a closing tag follows that fits no open element of the call
             if level in nested and (closes or _are_in(run, nested)):
@@ -170,13 +193,16 @@ class NestedText:
                     pass
                 if not nested:
                     bare = level == value
+            elif own and after == value and len(run) == 1 and _lacks_opening(reader, begin, tag):
+                return CallEnd.BROKEN
             elif closes or not self._has_structure(run, after, outermost, nested):
                 unconfirmed = reader.place
             elif level < value:
-                reader.unread(tag)
                 certain = value - level <= self._missing and not (nested or unconfirmed)
+                certain = certain and not _lacks_opening(reader, begin)
+                reader.unread(tag)
                 return CallEnd.UNCLOSED if certain and (level == value - 1 or not closed) else CallEnd.BROKEN
-            elif level in nested and (self._heads or bare or min(nested) < value):
+            elif level in nested and (self._heads or bare or doubled or min(nested) < value):
                 return CallEnd.BROKEN
             else:
                 in_order = level - run[-1] < len(run)  # no closing tag is missing between two others
@@ -253,15 +279,25 @@ def _are_in(run: list[int], nested: list[int]) -> bool:
     return all(level in inner for level in run)  # `in` reads the iterator up to the element
 
 
-def _is_blank(reader: Reader, begin: int) -> bool:
-    """Return True if at most 16 characters, all white space, are between `begin` and the tag that was read last."""
-    stop, place = reader.before_closing, reader.received
-    if stop - begin > 16:
-        return False
+def _text_before_tag(reader: Reader, begin: int) -> str:
+    """Return the text of a value before the tag that was read last, if it is stored. `begin` is where it begins."""
+    pieces, from_end = list[str](), reader.received - begin
     for piece in reversed(reader.parts):
-        place -= len(piece)
-        if piece[max(0, begin - place) : max(0, stop - place)].strip():
-            return False
-        if place <= begin:
+        pieces.append(piece)
+        from_end -= len(piece)
+        if from_end <= 0:
             break
-    return True
+    start = max(0, -from_end)
+    return "".join(reversed(pieces))[start : start + reader.before_closing - begin]
+
+
+def _is_blank(reader: Reader, begin: int) -> bool:
+    """Return True if only white space is between `begin` and the tag that was read last."""
+    return reader.before_closing - begin < 16 and not _text_before_tag(reader, begin).strip()
+
+
+def _lacks_opening(reader: Reader, begin: int, tag: str = "") -> bool:
+    """Return True if a value and `tag` end with a closing tag whose opening tag the value does not contain."""
+    text = _text_before_tag(reader, max(begin, reader.before_closing - _WINDOW)) + tag
+    found = _wrong_close(text)
+    return tag != "" if found is None else f"<{found[1]}" not in text

@@ -288,7 +288,10 @@ class ArgumentPairs:
             self._outermost = 1
         self._call_level = self._outermost + bool(wrapper)
         following = (tag(separator),) if separator else ()
-        self.text = NestedText(*levels, ends=following, key=_KEY_IN_PAIR, outermost=self._outermost, heads=True)
+        inner_tags = [parts for parts in (tag("arg_value"), tag("/arg_key")) if parts != ("",)]
+        self.text = NestedText(
+            *levels, ends=following, others=inner_tags, key=_KEY_IN_PAIR, outermost=self._outermost, heads=True
+        )
         self._end_of_broken = Closing(self.close, before=(self.opening, self.unwrap))
         optional = filter(None, (self._begin_value, self._separator))
         self._all_tags = [*self._tags, self._end_key, *optional]

@@ -31,6 +31,11 @@ _FIRST_TAG = (OneOf(("<function=", "<parameter=")),)
 """The first tag in a wrapper. A parameter without a function is an error."""
 
 
+def _doubled(opening: str) -> Opener:
+    """Return the opener of a wrapper tag before the same tag, which models write twice. The tag is hidden."""
+    return Opener((opening,), wrapper, (SPACES, opening, SPACES, *_FIRST_TAG), announces=False, tag_parts=0)
+
+
 def qwen3_coder_xml() -> Dialect:
     """Return the dialect of Qwen/Qwen3-Coder and nvidia/Nemotron-3-Nano, as their chat templates define it.
 
@@ -44,6 +49,7 @@ def qwen3_coder_xml() -> Dialect:
         id="qwen3_coder_xml",
         openers=(
             Opener(("<tool_call>", SPACES), functions.wrapped, ahead=_FIRST_TAG, line_feeds=2),
+            _doubled("<tool_call>"),
             Opener(("<function=",), functions.alone, ahead=alone, line_feeds=2),
             Opener(("<tool_call>",), wrapper, (SPACES, *sentence, "<function=", *alone), announces=False, tag_parts=0),
         ),
@@ -67,7 +73,10 @@ def seed_oss_xml() -> Dialect:
     functions = FunctionTags("seed:tool_call", verbatim=True)
     return Dialect(
         id="seed_oss_xml",
-        openers=(Opener(("<seed:tool_call>", SPACES), functions.wrapped, ahead=_FIRST_TAG),),
+        openers=(
+            Opener(("<seed:tool_call>", SPACES), functions.wrapped, ahead=_FIRST_TAG),
+            _doubled("<seed:tool_call>"),
+        ),
         write_call=_function_writer(functions, "<seed:tool_call>", "</seed:tool_call>", verbatim=True),
         reserved=(*both_tags("seed:tool_call"), *_FUNCTION_TAGS),
         tags=(Tag(("<seed:think>",), closings=("</seed:think>",), where="start"), *closing_tags("</seed:tool_call>")),
@@ -88,7 +97,11 @@ def zaya_xml() -> Dialect:
     functions = FunctionTags("zyphra_tool_call")
     return Dialect(
         id="zaya_xml",
-        openers=(Opener((opening, SPACES), functions.wrapped, ahead=_FIRST_TAG), Opener(pairs.opening, pairs.single)),
+        openers=(
+            Opener((opening, SPACES), functions.wrapped, ahead=_FIRST_TAG),
+            _doubled(opening),
+            Opener(pairs.opening, pairs.single),
+        ),
         write_call=_function_writer(functions, opening, close),
         write_result=lambda name, text: f"<zyphra_tool_response>\n{text}\n</zyphra_tool_response>",
         reserved=(*both_tags("zyphra_tool_call", "zyphra_tool_response"), *_FUNCTION_TAGS),
@@ -168,7 +181,7 @@ def _pairs_writer(
     between_pair = end_key + (line + value_tag if value_tag else "")
     # The tag may have a suffix before `>`, as in `</arg_value:opensource>`, so the search leaves out `>`. The special
     # tokens of a dialect without a value tag have no suffix.
-    tags = [key_tag, end_value, *(tag for tag in outer if tag in before + after)]
+    tags = [key_tag, end_value, value_tag or end_key, *(tag for tag in outer if tag in before + after)]
     tags = [tag[:-1] for tag in tags] if value_tag else tags
 
     def write_call(name: str, arguments: dict[str, Any]) -> str:
