@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+import textwrap
+from collections.abc import Sequence
 from functools import cache
 
 from streamtools import coalesce, parse
@@ -55,24 +56,30 @@ def is_read(result: ParseResult) -> bool:
     return [(NAME, ARGUMENTS)] == [(call.name, call.arguments) for call in result.calls]
 
 
-def _rows() -> Iterator[list[str]]:
-    for dialect in with_tokens():
-        result = read_remainder(dialect)
-        others = {f"`{each}`": read_remainder(dialect, each) for each in WITH}
-        helped = {id: each.content.strip() for id, each in others.items() if is_read(each)}
-        helper = next((id + (", and a tag is shown" if text else "") for id, text in helped.items()), "no")
-        shown = "text" if result.content == remainder(dialect) else "a part of it"
-        yield [
-            f"[`{dialect}`](dialects.md#{dialect})",
-            f"`` {remainder(dialect).replace(chr(10), '⏎').replace('|', chr(92) + '|')} ``",
-            "the call" if is_read(result) else shown,
-            "not needed" if is_read(result) else helper,
-        ]
+def _reader(dialect: str) -> str:
+    """Return how the remainder is read: "yes", "with" another dialect, or "" if it is not."""
+    if is_read(read_remainder(dialect)):
+        return "yes"
+    for other in WITH:
+        if is_read(result := read_remainder(dialect, other)):
+            return f"with `{other}`" + (", and a tag is shown" if result.content.strip() else "")
+    return ""
 
 
 def table() -> str:
-    """Return the table."""
-    return write_table(["dialect", "what remains of a call", "is read as", "the call with"], list(_rows())).rstrip()
+    """Return the table, and the dialects that are not read."""
+    readers = {dialect: _reader(dialect) for dialect in with_tokens()}
+    rows = [
+        [
+            f"[`{dialect}`](dialects.md#{dialect})",
+            f"`` {remainder(dialect).replace(chr(10), '⏎').replace('|', chr(92) + '|')} ``",
+            reader,
+        ]
+        for dialect, reader in readers.items()
+        if reader
+    ]
+    unread = textwrap.fill(f"Not read: {', '.join(f'`{each}`' for each in readers if not readers[each])}.", 120)
+    return write_table(["dialect", "what remains of a call", "is read"], rows) + f"\n{unread}"
 
 
 def replace_table(page: str) -> str:

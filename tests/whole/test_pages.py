@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import re
 from collections.abc import Iterator
 from typing import Any, get_args
 
+import httpx
 import pytest
 from opentelemetry.metrics import NoOpMeter
 
 from streamtools import parse, rules
+from streamtools.conversation import ScriptedModel, models
 from streamtools.conversation.failover import OnBreak
 from streamtools.conversation.failover_rules import MIN_REPETITION, REPETITION_WINDOW
 from streamtools.conversation.models.prefill import PREFILLS
@@ -20,6 +23,7 @@ from streamtools.parsing import DIALECTS
 from streamtools.telemetry.spans import Instruments
 from tests.support.loops import OTHER_LOOP_DEEP
 from tests.support.readme import ROOT, Block, read_blocks
+from tests.support.serving import read_frames
 from tests.whole import dialects_page
 from tests.whole.test_readme import names, normal, run_code, run_program
 
@@ -86,6 +90,35 @@ def test_the_histories_page_lists_formats_and_choices() -> None:
     assert len(get_args(Format)) + 2 + 2 == len(rows)  # two front ends; the head and its rule
     for word in get_args(SendReasoning):
         assert f'`"{word}"`' in page
+
+
+ANSWERS: dict[str, list[Any]] = {
+    "text": ["It is warm."],
+    "weather": ['~~~tool_call\n{"name": "get_weather", "arguments": {"city": "Paris"}}\n~~~\n', "It is warm."],
+    "pay": ['~~~tool_call\n{"name": "pay", "arguments": {"to": "Ann", "amount": 5}}\n~~~\n', "Done."],
+    "email": [["Write to a", "nn@example.org."]],
+    "city": ['{"name": "Oslo", "people": 717710}'],
+    "breaks": [["It i", ConnectionResetError()]],
+}
+
+
+@pytest.mark.anyio
+@OTHER_LOOP_DEEP
+async def test_the_recipes_print_the_output_of_the_page(
+    names: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Scripted models take the place of `model` and of the second model. Each recipe links to pages with more."""
+    monkeypatch.setattr(models, "OpenAIChat", lambda name, **options: ScriptedModel([["s warm."]], name=name))
+    for block in programs("recipes"):
+        names["model"] = ScriptedModel(ANSWERS.get(block.notes.get("answers", ""), []), name="first")
+        await run_code(block, names)
+        assert normal(block.output or "") == normal(capsys.readouterr().out), f"recipes.md:{block.line}"
+    body = json.dumps({"messages": [{"role": "user", "content": "Hi"}]})
+    names["model"] = ScriptedModel(ANSWERS["weather"], name="first")
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(names["app"]), base_url="http://app") as client:
+        frames = read_frames((await client.post("/chat", content=body)).content)
+    assert ["18 °C in Paris"] == [each["result"] for each in frames if each["type"] == "executed"]
+    assert 10 == read("recipes").count("\n## ") == read("recipes").count("\nMore: [")
 
 
 class Naming(NoOpMeter):
