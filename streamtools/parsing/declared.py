@@ -20,6 +20,8 @@ _DEPTH = 16  # how deep references and alternatives are followed, because a sche
 _TYPE_OF_CLASS: Final = {
     bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object", type(None): "null",
 }  # fmt: skip
+# Fields of a tool's definition that a call without `arguments` does not have.
+_DEFINITION: Final = {"description", "input_schema", "inputSchema", "parametersJsonSchema"}
 # A schema may name Python types, such as `str`.
 _TYPE_OF_NAME = {kind.__name__: name for kind, name in _TYPE_OF_CLASS.items()}
 
@@ -89,6 +91,25 @@ class Declared:
         if not isinstance(schema, Schema):
             self._schemas[name] = schema = Schema(schema)
         return schema
+
+    def defines(self, name: str, arguments: Mapping[str, Any], envelope: Any) -> bool:
+        """Return whether a call repeats the definition of a tool. `arguments` are then a JSON schema, or missing.
+
+        `envelope` is the JSON value that holds the name and the arguments. A tool may itself have a parameter
+        `properties`. Its arguments are a definition only if they name all of its parameters.
+        """
+        if not arguments:
+            inner = envelope.get("function", envelope) if isinstance(envelope, Mapping) else None
+            return isinstance(inner, Mapping) and "arguments" not in inner and not _DEFINITION.isdisjoint(inner)
+        properties = arguments.get("properties")
+        if not isinstance(properties, Mapping):
+            return False
+        known = self.arguments(name).properties
+        if str(arguments.get("type", "object" if known else "")).lower() != "object":
+            return False
+        if not known:
+            return name not in self or not properties
+        return properties.keys() == known.keys() or "properties" not in known
 
 
 def _declarations(tools: object) -> Iterator[tuple[str, object]]:

@@ -69,7 +69,7 @@ class Span(Reader):
         limits = output.options.limits
         super().__init__(marker, limits.call)
         self._output = output
-        self.calls = SpanCalls(output, dialect, show_text)
+        self.calls = SpanCalls(output, dialect, declared, show_text)
         self.declared = declared
         self.depth = limits.depth  # the deepest nesting of JSON that is allowed
         self.call_id: str | None = None  # the next text is a delta of this call; None if the text must be read

@@ -15,6 +15,7 @@ from streamtools.errors import Code
 from streamtools.events import Markup, Thinking, Warning
 from streamtools.json_values import Decoded, Rejected, decode_json
 from streamtools.parsing.call_events import BROKEN_OFF, CallDraft, CallEvents
+from streamtools.parsing.declared import Declared
 from streamtools.parsing.json_repair import MAX_LENGTH, keeps_arguments, repair
 
 _MESSAGES = {
@@ -33,6 +34,7 @@ class SpanCalls(msgspec.Struct, eq=False):
 
     output: CallEvents
     dialect: str | None  # None for a tool result that the model wrote itself, and in reasoning
+    declared: Declared
     show_text: Callable[[str], bool]  # shows a malformed call as text; returns True if that stops the turn
     drafts: list[CallDraft] = []  # the calls that `resolve` has not yet turned into calls or errors
     current: CallDraft | None = None  # the last of the drafts
@@ -121,11 +123,14 @@ class SpanCalls(msgspec.Struct, eq=False):
         else:
             whole = value if name is None else {"name": name, "arguments": value}
             envelope = read_envelope(whole, strict=options.strict, limits=options.limits)
+        arguments = envelope.arguments
+        if (not arguments or "properties" in arguments) and self.declared.defines(envelope.name, arguments, value):
+            raise Rejected(Code.UNRECOGNISED_TOOL_CALL, "the text repeats the definition of a tool")
         assert self.dialect is not None
         return ToolCall(
             id=call.id,
             name=envelope.name,
-            arguments=envelope.arguments,
+            arguments=arguments,
             dialect=self.dialect,
             raw=raw,
             repaired=decoded.repaired or envelope.repaired,
