@@ -133,7 +133,7 @@ FAMILY = Family(
             Tag(("[BEGIN FINAL RESPONSE]",)), Tag(("[END FINAL RESPONSE]",), line_feeds=1),
         ),
         "hunyuan_a13b_list": _on_lines("<answer>", "</answer>"),
-        "pangu_list": (Tag(("[unused16]",), closings=("[unused17]",)),),
+        "pangu_list": (Tag(("[unused16]",), closings=("[unused17]",)), Tag(("[unused10]",))),
         "qwen25_coder_tools": after_call("</tool_call>"),
         "ernie45_json": (
             *_on_lines("<response>", "</response>"), Tag(("<|role_end|>",)),

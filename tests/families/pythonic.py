@@ -149,9 +149,10 @@ FAMILY = Family(
             Tag(("<|channel>", Either(("thought\n", ""))), closings=("<channel|>",)),
             Tag(("thought\n",), closings=("<channel|>",), where="start"),
             Tag(("<channel|>",)), Tag(("<tool_call|>",)), Tag(("<|tool_response>",)),
+            Tag(("<turn|>",)),
         ),
         "functiongemma": (
-            Tag(("<end_function_call>",)), Tag(("<start_function_response>",))
+            Tag(("<end_function_call>",)), Tag(("<start_function_response>",)), Tag(("<end_of_turn>",)),
         ),
         "minicpm4_python": (
             Tag(("<|thought_start|>",), closings=("<|thought_end|>",)),

@@ -141,6 +141,10 @@ DECLARED: dict[str, Any] = {"dialects": ["gemma4"], "tools": TOOLS}
             "f{a:~<|tool_call>call:f{a:~x~}<tool_call|>~}",
             call("f", a='<|tool_call>call:f{a:"x"}<tool_call|>'),
         ),
+        "two calls in a string": (
+            "f{a:~<|tool_call>call:f{a:~x~}<tool_call|> and\n<|tool_call>call:f{b:~y~}<tool_call|> so~}",
+            call("f", a='<|tool_call>call:f{a:"x"}<tool_call|> and\n<|tool_call>call:f{b:"y"}<tool_call|> so'),
+        ),
         "an odd quote": ("f{a:~5~ pipe~,n:1}", call("f", a='5" pipe', n=1)),
         "an undeclared key in a string": ("f{a:~say ~x~, note: y~}", call("f", a='say "x", note: y')),
         "quotes in nested values": ("f{o:{l:[{x:~a ~b~~}]},n:1}", call("f", o={"l": [{"x": 'a "b"'}]}, n=1)),
@@ -177,6 +181,8 @@ def test_looser_forms_are_read(inner: str, expected: Brief) -> None:
     [
         "f{a:~x}", "f{a:~x,b:~y~}", "f{a:~x b:~y~}", "f{a:~x~b:~y~}", "f{l:[~x~ ~y~]}", "f{a:~:( ~x~ y~}", "f",
         "f{a:~x~,,n:1}", "f{a:x, y~}", "f{a ~x~}", "f{a:}", "f{:1}", "f(a=1)", "", "f g{a:1}", "f{a:~x~}}", "f{a:~x~",
+        "f{l:[~SELECT ~x~, ~y~ FROM z~]}", "f{a:~SELECT ~x~, b: ~y~ FROM z~}", "f{l:[~x,~y~]}",
+        "f{a:echo x, b:y~}", "f{a:cd x && b:y}", "f{a:echo x:y,c:z}",
         "f{a:~x~]}", 'f{"a:1}', 'f{"a\':1}', "f{~a:~x~}",
     ],
 )  # fmt: skip
@@ -186,6 +192,19 @@ def test_an_ambiguous_or_broken_call_never_runs(inner: str) -> None:
         first, *others = read(text, **DECLARED)
         assert "error" == first[0]
         assert others in ([], [call("f", n=1)])
+
+
+@together(
+    "inner",
+    ["f{a:~x = {~y~: ~z~}", "f{a:~x ~y~}", "f{l:[~x ~y~]}", "f{o:{x:~y ~z~}}", "f{a:~x ~y~,n:1}", "f{a:~x ~y~}}"],
+)
+def test_a_call_that_is_cut_after_a_quote_never_runs(inner: str) -> None:
+    """The string has an odd number of quotes, and the last of them is followed by the characters that end a call."""
+    for end in ("", "<turn|>", "\n", "<tool_ca"):
+        for text in (gemma(inner).removesuffix("<tool_call|>") + end, gemma(inner)[len("<|tool_call>") : -12] + end):
+            for cut in ([text], list(text), [text[at : at + 3] for at in range(0, len(text), 3)]):
+                events = feed(cut, **DECLARED)
+                assert not any(isinstance(event, Call) for event in events), text
 
 
 @together(
@@ -239,7 +258,7 @@ def test_a_string_with_quotes_is_whole_or_an_error(text: str) -> None:
 
 
 def test_the_law_catches_a_mark_that_always_ends_a_string(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gemma_calls._Arguments, "_reject", lambda _: True)
+    monkeypatch.setattr(gemma_calls._Arguments, "reject", lambda _: True)
 
     assert _wrong_value('x" note: y') is not None
 

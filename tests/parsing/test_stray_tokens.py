@@ -25,6 +25,9 @@ STEP = "<｜tool_call_begin｜>{}<steptml:invoke name='f'></steptml:invoke><｜t
     ("dialect", "text", "expected"),
     {
         "the same in the other dialect of Ling": ("glm_xml", "Bye<|role_end|>\n", ["Bye\n"]),
+        "the end of a message of Gemma 4": ("gemma4", "Bye<turn|>\n", ["Bye\n"]),
+        "the same of FunctionGemma": ("functiongemma", "Bye<end_of_turn>\n", ["Bye\n"]),
+        "the same of Pangu": ("pangu_list", "Bye[unused10]", ["Bye"]),
         "the end of Mistral's calls": ("mistral_args", "[TOOL_CALLS]f[ARGS]{}[/TOOL_CALLS]b", [f, "b"]),
         "line feeds between Step's tags": (
             "step3_xml",

@@ -59,6 +59,7 @@ class GemmaCalls:
         self.mark_pattern, self.end_of_string = Pattern(mark), Closing(mark)
         self._close_pattern, self._opening = Pattern(close), Pattern(opening)
         self.after_call = Pattern(OneOf((close, opening, *TURN_ENDS)))
+        self.opening = opening
         self._closing, self._end_of_bare = Closing(close), Closing(close, before=(opening,), blank_line=True)
         self._json, self._rest_of_line = json_calls(close), Pattern(BLANKS, LINE_END)
         key = Some(r"^\W\d", 1, 1), Some(r"\w.-", 0, 63)
@@ -104,6 +105,12 @@ class GemmaCalls:
             state = yield from arguments.read(span.declared.arguments(name))
         if state is ENDED:
             span.end_call()
+            if odd := arguments.odd:
+                place = span.place
+                yield from span.peek()
+                if odd > 1 or not (yield from span.accept(self._close_pattern)):
+                    arguments.reject()
+                span.rewind(place)
         else:
             yield from give_up(span, state, arguments.string_begin, closing)
         return state is ENDED
@@ -141,6 +148,8 @@ class _Arguments:
         self._notation, self._span, self._bare = notation, span, bare
         self._stack: list[_Container] = []
         self._after_value = False
+        self._loose = False  # whether the call has a string without marks
+        self.odd = 0  # how many strings have an odd number of quotes, so they may have ended too early or too late
         self.string_begin = -1  # the position at which the last string begins; -1 before the first string
 
     def read(self, schema: Schema) -> Generator[None, None, ScanState]:
@@ -185,6 +194,8 @@ class _Arguments:
             if key is None or not (yield from span.accept(_SEPARATOR)):
                 return broken_or_open(span)
             span.write(f"{comma}{encode_basestring(key)}:")
+            if self._loose and (known := container.schema.properties) and key not in known:
+                self.reject()
             schema = container.schema.property(key)
         else:
             span.write(comma)
@@ -212,6 +223,8 @@ class _Arguments:
         span = self._span
         self._quotes = 0  # how many quotes the string contains
         self._brackets = Brackets()  # the brackets in the string, outside of its quotes
+        self._after_comma = False  # whether a quote follows a comma, so it may be the first mark of the next string
+        self._nested = 0  # how many calls in the string are open
         self._tail = ""  # the last characters of the string
         self._pieces: list[str] = []  # the pieces of the string since the last mark
         span.write('"')
@@ -221,13 +234,16 @@ class _Arguments:
             if not self._quotes % 2:
                 self._brackets.count(text)
             self._tail = (self._tail + text)[-_TAIL:]
+            self._nested += text.count(self._notation.opening) - text.count(self._notation.close)
             while (ends := self._ends_string()) is None:
                 yield
             if ends:
+                self.odd += self._quotes % 2 + (self._quotes % 2 and self._after_comma)
                 span.write('"')
                 return ENDED
             if not self._notation.quotes or self._follows_key():
-                self._reject()
+                self.reject()
+            self._after_comma = self._after_comma or (not self._quotes % 2 and self._tail.rstrip().endswith(","))
             self._quotes += 1
             span.write('\\"')
         return OPEN
@@ -264,9 +280,11 @@ class _Arguments:
             return span.ended or None
         if after_call and (balanced or depth):
             return True
+        if after_call and self._nested > 0:  # the end of a call in the string
+            return False
         if after_call:  # if a mark follows, the string contains a whole call
             mark = notation.mark_pattern.match(text, white_space(text, after_call).end(), span.ended)
-            return None if mark is None else not mark and self._reject()
+            return None if mark is None else not mark and self.reject()
         if not depth:
             return span.ended and notation.close.startswith(text[following:])
         container = self._stack[depth - 1]
@@ -278,7 +296,7 @@ class _Arguments:
             return None if end is None else False
         member = text[following:end]
         if container.bracket == "[":
-            return balanced if comma else notation.mark in member and self._reject()
+            return balanced if comma else notation.mark in member and self.reject()
         key, known = member.replace(notation.mark, "").strip(_AROUND_KEY), container.schema.properties
         declared = key in known or not known
         if comma:
@@ -286,9 +304,9 @@ class _Arguments:
             expected = container.key_in_quotes if in_quotes else declared
             return not self._quotes or (balanced and expected)
         spaced = not self._quotes and following > span.at  # no comma, but white space
-        return (spaced and declared) or ((spaced or key in known) and self._reject())
+        return (spaced and declared) or ((spaced or key in known) and self.reject())
 
-    def _reject(self) -> bool:
+    def reject(self) -> bool:
         """Turn the call into an error, because a mark may be the end of a string or a quote in it. Returns True."""
         self._span.fail_call(Code.INVALID_ARGUMENTS, "a quote in a string may also be the end of the string")
         return True
@@ -307,14 +325,21 @@ class _Arguments:
         key = _key_in_bare(text) if container.bracket == "{" else None
         if key is not None:
             known, before = container.schema.properties, text[: key.start()].strip()
+            if key[1] in known and text[key.end() :].strip() and not (before in PYTHON_WORDS or number(before)):
+                types = known[key[1]].types
+                if marked or not types or "string" in types:
+                    self.reject()
             if key[1] in known or (not known and (before in PYTHON_WORDS or number(before))):
                 span.unread(text[key.start() :] + notation.mark * marked)
                 text, marked = before, False
             elif not known:
-                self._reject()
+                self.reject()
+        if marked and self._loose:
+            self.reject()
         if not marked:
             types, word = schema.types or STRING | JSON_TYPES, text.strip()
             literal = read_scalar(word, types if "string" in types else types | {"null"})
+            self._loose = self._loose or literal is None
             span.write(f'"{quoted(word)}"' if literal is None else literal)
             return ENDED
         self._quotes = 0

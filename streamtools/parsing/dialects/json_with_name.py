@@ -91,7 +91,7 @@ def lm_studio() -> Dialect:
 
 def pangu_list() -> Dialect:
     """Return the dialect of openPangu Embedded, as vLLM's parser reads it."""
-    tags = (Tag(("[unused16]",), closings=("[unused17]",)),)
+    tags = (Tag(("[unused16]",), closings=("[unused17]",)), Tag(("[unused10]",), auto=False))
     return _tagged("pangu_list", ("[unused11][", "][unused12]"), tags=tags)
 
 

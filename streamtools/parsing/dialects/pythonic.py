@@ -246,6 +246,7 @@ def gemma4() -> Dialect:
         Tag(("<|channel>", OneOf(("thought\n", ""))), closings=("<channel|>",)),
         Tag(("thought\n",), closings=("<channel|>",), where="start", auto=False),
         Tag(("<channel|>",)),
+        Tag(("<turn|>",), auto=False),
     )
     return _gemma("gemma4", '<|"|>', around, *reasoning, quotes=True)
 
@@ -256,7 +257,7 @@ def functiongemma() -> Dialect:
     `<start_function_call>call:get_weather{city:<escape>Paris<escape>}<end_function_call>`
     """
     around = ("<start_function_call>", "<end_function_call>", "<start_function_response>", "<end_function_response>")
-    return _gemma("functiongemma", "<escape>", around)
+    return _gemma("functiongemma", "<escape>", around, Tag(("<end_of_turn>",), auto=False))
 
 
 def _gemma(id: str, mark: str, around: tuple[str, str, str, str], *tags: Tag, quotes: bool = False) -> Dialect:
