@@ -36,7 +36,7 @@ _key = Word(r"""^\x00-\x1f\\,:=\[\]{}<""", 256)
 _unquoted_key = re.compile(r"""(["']?)([^"']+)\1""").fullmatch
 _LONGEST_BARE = 4096  # the maximum number of characters of a value without quotes
 _bare = Word(r"""^\x00-\x1f,\[\]{}"<""", _LONGEST_BARE)
-_SEPARATOR = Pattern(OneOf((":", "=", ":=", "=>")))
+_SEPARATOR = Pattern(SPACES, OneOf((":", "=", ":=", "=>")))
 _CLOSERS = {"{": "}", "[": "]"}
 _LOOKAHEAD = 256  # the maximum number of characters of white space and brackets after a mark
 _TAIL = 96  # how many last characters of a string are searched for a key: more than a key with white space around it
@@ -58,6 +58,7 @@ class GemmaCalls:
         self.mark, self.quotes, self.close = mark, quotes, close
         self.mark_pattern, self.end_of_string = Pattern(mark), Closing(mark)
         self._close_pattern, self._opening = Pattern(close), Pattern(opening)
+        self._spaces_and_close = Pattern(SPACES, close)
         self.after_call = Pattern(OneOf((close, opening, *TURN_ENDS)))
         self.opening = opening
         self._closing, self._end_of_bare = Closing(close), Closing(close, before=(opening,), blank_line=True)
@@ -75,6 +76,9 @@ class GemmaCalls:
         if (yield from span.peek()) == "{":
             yield from self._json(span)
         elif (yield from self._read(span, self._closing)):
+            if (yield from span.accept(self._spaces_and_close)):  # the usual case
+                span.close()
+                return
             yield from span.peek()
             if not (yield from read_close(span, self.close, self._close_pattern, self._opening)):
                 yield from give_up(span, BROKEN, -1, self._closing)
@@ -107,8 +111,7 @@ class GemmaCalls:
             span.end_call()
             if odd := arguments.odd:
                 place = span.place
-                yield from span.peek()
-                if odd > 1 or not (yield from span.accept(self._close_pattern)):
+                if odd > 1 or not (yield from span.accept(self._spaces_and_close)):
                     arguments.reject()
                 span.rewind(place)
         else:
@@ -125,8 +128,10 @@ def _read_name(head: str, declared: Declared) -> str:
     """
     found = _split_head(head)
     path = found[1] if found is not None else ""
+    if path in declared:
+        return path
     ends = (path[each.end() :] for each in re.finditer(r"(?<=\w)[:./]", path))
-    name = path if path in declared else next((end for end in ends if end in declared), path.rpartition(":")[2])
+    name = next((end for end in ends if end in declared), path.rpartition(":")[2])
     return "" if re.search(r"\s", name) else name
 
 
@@ -169,7 +174,7 @@ class _Arguments:
             elif self._after_value and stack[-1].bracket == "[":
                 return broken_or_open(span)
             else:
-                state = yield from self._read_member(stack[-1])
+                state = yield from self._read_member(stack[-1], char)
         return state
 
     def _open(self, bracket: str, schema: Schema) -> ScanState:
@@ -182,24 +187,25 @@ class _Arguments:
         self._after_value = False
         return ENDED
 
-    def _read_member(self, container: _Container) -> Generator[None, None, ScanState]:
-        """Read an element of an array, or a key and its value."""
+    def _read_member(self, container: _Container, char: str) -> Generator[None, None, ScanState]:
+        """Read an element of an array, or a key and its value. `char` is the next character."""
         span, schema = self._span, container.schema.items
         self.string_begin = span.place
         comma = "," if container.count else ""
         container.count += 1
         if container.bracket == "{":
-            key = yield from self._read_key(container)
-            yield from span.peek()
+            container.key_in_quotes = char in _QUOTES
+            key = yield from self._read_key(marked=char == self._notation.mark[0])
             if key is None or not (yield from span.accept(_SEPARATOR)):
+                yield from span.peek()
                 return broken_or_open(span)
             span.write(f"{comma}{encode_basestring(key)}:")
             if self._loose and (known := container.schema.properties) and key not in known:
                 self.reject()
             schema = container.schema.property(key)
+            char = yield from span.peek()
         else:
             span.write(comma)
-        char = yield from span.peek()
         if char in _CLOSERS:
             return self._open(char, schema)
         self.string_begin, self._after_value = span.place, True
@@ -209,10 +215,10 @@ class _Arguments:
             return (yield from ArgumentReader(span, PYTHON).read(depth=1))
         return (yield from self._read_bare(container, schema))
 
-    def _read_key(self, container: _Container) -> Generator[None, None, str | None]:
+    def _read_key(self, *, marked: bool) -> Generator[None, None, str | None]:
+        """Read a key. `marked` is True if a mark may be next. Returns None if the key is malformed."""
         span, pieces = self._span, list[str]()
-        container.key_in_quotes = (yield from span.peek()) in _QUOTES
-        if container.key_in_quotes and (yield from span.accept(self._notation.mark_pattern)):
+        if marked and (yield from span.accept(self._notation.mark_pattern)):
             ended = yield from span.content(self._notation.end_of_string, pieces.append)
             return "".join(pieces) if ended else None
         found = _unquoted_key((yield from span.word(_key)).strip())
@@ -231,22 +237,29 @@ class _Arguments:
         while (yield from span.content(self._notation.end_of_string, self._take)):
             text = "".join(self._pieces)
             self._pieces.clear()
-            if not self._quotes % 2:
-                self._brackets.count(text)
-            self._tail = (self._tail + text)[-_TAIL:]
-            self._nested += text.count(self._notation.opening) - text.count(self._notation.close)
+            if self._quotes:
+                self._count(text)
             while (ends := self._ends_string()) is None:
                 yield
             if ends:
                 self.odd += self._quotes % 2 + (self._quotes % 2 and self._after_comma)
                 span.write('"')
                 return ENDED
+            if not self._quotes:
+                self._count(text)
             if not self._notation.quotes or self._follows_key():
                 self.reject()
             self._after_comma = self._after_comma or (not self._quotes % 2 and self._tail.rstrip().endswith(","))
             self._quotes += 1
             span.write('\\"')
         return OPEN
+
+    def _count(self, text: str) -> None:
+        """Read the brackets and the tags in a part of the string, which is not needed before the first quote."""
+        if not self._quotes % 2:
+            self._brackets.count(text)
+        self._tail = (self._tail + text)[-_TAIL:]
+        self._nested += text.count(self._notation.opening) - text.count(self._notation.close)
 
     def _take(self, text: str) -> None:
         """Read a piece of a string."""
