@@ -96,20 +96,16 @@ class Declared:
         """Return whether a call repeats the definition of a tool. `arguments` are then a JSON schema, or missing.
 
         `envelope` is the JSON value that holds the name and the arguments. A tool may itself have a parameter
-        `properties`. Its arguments are a definition only if they name all of its parameters.
+        `properties`, or take any object. Its arguments are a definition only if they name all of its parameters.
         """
         if not arguments:
-            inner = envelope.get("function", envelope) if isinstance(envelope, Mapping) else None
-            return isinstance(inner, Mapping) and "arguments" not in inner and not _DEFINITION.isdisjoint(inner)
-        properties = arguments.get("properties")
-        if not isinstance(properties, Mapping):
-            return False
-        known = self.arguments(name).properties
-        if str(arguments.get("type", "object" if known else "")).lower() != "object":
-            return False
-        if not known:
-            return name not in self or not properties
-        return properties.keys() == known.keys() or "properties" not in known
+            inner = _mapping(_mapping(envelope).get("function", envelope))
+            return "arguments" not in inner and not _DEFINITION.isdisjoint(inner)
+        known, properties = self.arguments(name).properties, arguments.get("properties")
+        takes_schema = "properties" in known or (name in self and not known)
+        kind = arguments.get("type", "object" if known else None)
+        is_schema = isinstance(properties, Mapping) and str(kind).lower() == "object"
+        return is_schema and (not takes_schema or known.keys() == _mapping(properties).keys())
 
 
 def _declarations(tools: object) -> Iterator[tuple[str, object]]:
