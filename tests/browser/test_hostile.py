@@ -165,7 +165,7 @@ async def test_markdown_that_expands_is_shown_as_text(browsing: Browsing, text: 
 
 
 async def test_approvals_show_every_digit_of_numbers(browsing: Browsing) -> None:
-    """JavaScript would round these numbers. The question, the unfolded call and the event show them as written."""
+    """JavaScript would round these numbers. The question, the card and the event show them as written."""
     page = await browsing.open(saying(calling("pay", to="Ann", amount=12345678901234567891)), saying("Paid."))
     await ask(page, "Pay.")
     card = page.locator(".card")
@@ -174,8 +174,6 @@ async def test_approvals_show_every_digit_of_numbers(browsing: Browsing) -> None
     await ended(page)
 
     await expect(card.locator(".brief")).to_contain_text("amount: 12345678901234567891")
-    await card.get_by_text("Arguments", exact=True).click()
-    await expect(card.locator("pre").first).to_contain_text('"amount": 12345678901234567891')
     await page.get_by_role("button", name="Events").click()
     event = page.locator("#events details[data-type=approval-requested]")
     await event.locator("summary").click()

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
 
 import anyio
 import pytest
 
-from streamtools.apps.web import app
+from streamtools.apps.web import Answerer, PageAnswer, app
+from streamtools.conversation import ScriptedModel, chat
+from streamtools.history import Message, User
+from streamtools.tools import ToolRegistry, tool
 from tests.browser.conftest import Browsing
 from tests.browser.looking import answers, ask, ended, expect, text_of
 from tests.support.answering import calling, delta, saying
@@ -34,7 +40,7 @@ async def test_an_answer_streams_as_markdown(browsing: Browsing) -> None:
 
 
 async def test_a_card_changes_its_state(browsing: Browsing) -> None:
-    """It is being written, complete, then executed. Its arguments and result can be unfolded."""
+    """It is being written, complete, then executed. It shows short arguments and a short result."""
     first, second = anyio.Event(), anyio.Event()
     call = calling("look_up", city="Oslo")
     page = await browsing.open(saying("I look.\n\n", call[:50], first, call[50:], second), saying("It is 17 °C."))
@@ -49,11 +55,75 @@ async def test_a_card_changes_its_state(browsing: Browsing) -> None:
     second.set()
     await expect(card).to_have_attribute("data-state", "executed")
     await ended(page)
-    await card.get_by_text("Result", exact=True).click()
-    await expect(card.locator("pre[aria-label=Result]")).to_have_text("17 °C in Oslo")
-    await card.get_by_text("Arguments", exact=True).click()
-    await expect(card.locator("pre[aria-label=Arguments]")).to_contain_text('"city": "Oslo"')
+    await expect(card.locator(".said")).to_have_text("17 °C in Oslo")
+    await expect(card.locator("details")).to_have_count(0)
     assert ["I look.", "It is 17 °C."] == await page.locator(".answer .prose").all_inner_texts()
+
+
+class _Loading(Answerer):
+    """Answers with a call of a tool that reports `progress` and ends after `go`."""
+
+    label = "a script"
+
+    def __init__(self, progress: Any, go: anyio.Event) -> None:
+        @tool
+        async def load() -> AsyncIterator[Any]:
+            """Load a file."""
+            yield progress
+            await go.wait()
+            yield {"rows": 3}
+
+        self._tools = ToolRegistry(load)
+
+    def answer(self, question: str, history: Sequence[Message], *, suggestion: str | None = None) -> PageAnswer:
+        """Return the answer, with one call."""
+        model = ScriptedModel([calling("load")])
+        return PageAnswer(chat(model, [User(question)], tools=self._tools, follow_up="never"))
+
+
+@pytest.mark.parametrize(
+    ("progress", "value", "said"),
+    [
+        ({"percent": 23}, "23", "23 %"),
+        ({"percent": 40.2, "message": "reading"}, "40.2", "40 % · reading"),
+        ({"done": 2, "total": 5}, "2", "2 of 5"),
+        ({"message": "connecting"}, None, "connecting"),
+        ("half", None, "half"),
+        ({"rows": 3}, None, '{"rows":3}'),
+    ],
+)
+async def test_progress_fills_a_bar(browsing: Browsing, progress: Any, value: str | None, said: str) -> None:
+    """Without a known amount, the bar has no value. Afterwards the card shows the result, also without a message."""
+    go = anyio.Event()
+    page = await browsing.open(answerer=_Loading(progress, go))
+    await ask(page, "Load")
+
+    await expect(page.locator(".card .said")).to_have_text(said)
+    assert value == await page.locator(".card progress").get_attribute("value")
+    go.set()
+    await ended(page)
+    await expect(page.locator(".card progress")).to_be_hidden()
+    await expect(page.locator(".card .said")).to_have_text('{"rows":3}')
+
+
+async def test_deltas_of_one_text_share_a_row(browsing: Browsing) -> None:
+    """The row has their numbers and their text, also if it grows while the list is open."""
+    go = anyio.Event()
+    page = await browsing.open(saying("One ", "two ", go, "three."))
+    await ask(page, "Count")
+    await page.get_by_role("button", name="Events").click()
+    row = page.locator("#events [data-type=text]")
+    await expect(row.locator(".json")).to_have_text('"One two "')
+    go.set()
+    await ended(page)
+
+    await expect(row).to_have_count(1)
+    await expect(row.locator(".json")).to_have_text('"One two three."')
+    await expect(row.locator(".seq")).to_have_text("3–5")
+    await row.locator("summary").click()
+    assert ["One ", "two ", "three."] == [
+        json.loads(each)["text"] for each in (await row.locator("pre").inner_text()).split("\n")
+    ]
 
 
 async def test_a_reloaded_page_continues_the_answer(browsing: Browsing) -> None:
@@ -86,7 +156,7 @@ async def test_the_page_reconnects_after_a_lost_connection(browsing: Browsing) -
     await expect(page.locator(".answer")).to_contain_text("One,")
     await browsing.context.set_offline(True)
     await page.evaluate("running().left.abort(); running().left = new AbortController(); null")
-    await expect(page.locator("#banner")).to_contain_text("There is no connection to the server")
+    await expect(page.locator("#banner")).to_contain_text("The server cannot be reached")
     go.set()
     await browsing.context.set_offline(False)
     await ended(page)
@@ -206,7 +276,7 @@ async def test_a_call_is_denied_also_after_a_reload(browsing: Browsing) -> None:
     [
         ("2027-03-01", "Send result", "executed", '"2027-03-01"'),
         ('{"day": 1}', "Send result", "executed", '{"day": 1}'),
-        ("closed", "It failed", "failed", "closed"),
+        ("closed", "Report a failure", "failed", "closed"),
     ],
 )
 async def test_the_user_enters_a_tool_result(

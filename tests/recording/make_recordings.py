@@ -138,33 +138,33 @@ GUIDES: Shots = (
 
 SCENARIOS = {
     "tilde-call": Scenario(
-        "One call between tildes, text before and after",
+        "A call in a ~~~ block",
         (weather("Oslo"), weather("Rome")),
         weather("Paris")[0],
     ),
     "hash-call": Scenario(
-        "One call behind three hashes, text before and after",
+        "A call after ###",
         (addition(2, 3), addition(10.5, 4)),
         addition(17.5, 24)[0],
     ),
     "two-calls": Scenario(
-        "Two calls between tildes in one answer",
+        "Two calls in one answer",
         (both_cities("Oslo", "Rome"), both_cities("Berlin", "Madrid")),
         both_cities("Paris", "Tokyo")[0],
     ),
     "two-tools": Scenario(
-        "Two calls behind hashes, of two tools, with text between them",
+        "Calls of two tools, with text between them",
         (both_tools("Oslo", 2, 3), both_tools("Rome", 7, 1)),
         both_tools("Lima", 8, 9)[0],
     ),
-    "headings": Scenario("Markdown with headings of all six levels, and no call", GUIDES, "Write a guide to coffee."),
+    "headings": Scenario("Headings that begin like a call", GUIDES, "Write a guide to coffee."),
     "quoted-markers": Scenario(
-        "Code blocks and a code span that quote both ways of calling: text, and no call",
+        "Calls quoted in code blocks: they do not run",
         (lesson("get_weather", '{"city": "Oslo"}'), lesson("add", '{"a": 1, "b": 2}')),
         "How does a model call the search tool?",
     ),
     "cut-call": Scenario(
-        "A call that max_tokens cuts in two: it must not be run",
+        "A call cut off by max_tokens: it does not run",
         (weather("Oslo"), weather("Rome")),
         weather("Paris")[0],
         max_tokens=25,
@@ -179,7 +179,7 @@ SCENARIOS = {
         "What is the capital of France?",
     ),
     "unicode": Scenario(
-        "Emoji with joiners, combining marks, scripts of many kinds; no call",
+        "Emoji and many scripts",
         (
             greeting("Hello 👋", "こんにちは/你好/안녕하세요/مرحبا/Cafe\u0301 e\u0301te\u0301/👩\u200d🚀 🇫🇷"),
             greeting("Thanks 🙏", "ありがとう/谢谢/감사합니다/شكرا/Nai\u0308ve ångström/👨\u200d🍳 🇯🇵"),
@@ -187,7 +187,7 @@ SCENARIOS = {
         greeting("Night 🌙", "おやすみ/晚安/잘 자요/سلام/De\u0301ja\u0300 vu, Zürich/🧑\u200d🌾 🇧🇷")[0],
     ),
     "unicode-call": Scenario(
-        "A call whose argument is not ASCII",
+        "A call with a Japanese argument",
         (
             ("オスロの天気は?", f"調べます。🔎\n\n{tilde('get_weather', city='オスロ')}\n\nお待ちください。"),
             ("北京の天気は?", f"調べます。🔎\n\n{tilde('get_weather', city='北京')}\n\nお待ちください。"),
@@ -195,7 +195,7 @@ SCENARIOS = {
         "東京の天気は?",
     ),
     "headings-and-call": Scenario(
-        "Headings of three hashes around a call of three hashes",
+        "A call between headings",
         (day("Oslo"), day("Rome")),
         day("Vienna")[0],
     ),

@@ -35,10 +35,10 @@ MAX_RECORDING_BYTES = 16 * 1024 * 1024
 FIRST = ("tilde-call", "two-tools", "headings", "quoted-markers", "cut-call")
 """The names of the recordings that the page shows first."""
 
-_NOTE_FOR_FILES = "Recorded answers are played. They ignore earlier messages. Their calls are not run."
+_NOTE_FOR_FILES = "This page plays recorded answers. They ignore earlier messages, and their calls do not run."
 _NOTE_FOR_SHIPPED = (
-    "Without a model, recorded answers are played. They ignore earlier messages. Their calls are run here, by two "
-    "small tools. The weather is invented."
+    "No model is connected, so this page plays recorded answers. They ignore earlier messages. Their calls run here, "
+    "with these tools:"
 )
 
 _UNKNOWN_QUESTION_TEXT = """There is no recorded answer to that. This page plays **recordings** of a small model, \

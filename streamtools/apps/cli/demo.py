@@ -42,7 +42,7 @@ _WEATHER = {
 
 @tool(examples=[{"city": "Berlin"}, {"city": "Lima"}, {"city": "Oslo"}])
 def get_weather(city: str) -> Any:
-    """Tell the weather in a city. The readings are invented."""
+    """Return the weather in a city. The weather is invented."""
     weather = _WEATHER.get(city.strip().title())
     if weather is None:
         raise ToolError(f"the weather in {city[:40]!r} is not known; the cities are {', '.join(_WEATHER)}")

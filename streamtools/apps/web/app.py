@@ -69,7 +69,7 @@ _SHARED_SCRIPTS = (
     "vendor/marked.umd.js",
     "vendor/purify.min.js",
     "vendor/highlight.min.js",
-    *_static_scripts("words", "dom", "code", "markdown", "cards", "turn_view"),
+    *_static_scripts("words", "dom", "code", "markdown", "cards", "turn_view", "event_rows"),
 )
 _PAGE_SCRIPTS = (*_SHARED_SCRIPTS, *_static_scripts("inspector", "server", "page", "answer_actions"))
 _DEBUGGER_SCRIPTS = (*_SHARED_SCRIPTS, *_static_scripts("server", "debugger"))

@@ -10,8 +10,8 @@ function actionRow(turn) {
     button("Copy", (event) => copy(turn.markdown, event.currentTarget), { class: "quiet" }),
     button(turn.failed ? "Retry" : "Ask again", again, { class: "quiet" }),
     button("Edit", () => confirmAndRun(row, turn, () => edit(turn)), { class: "quiet edit" }),
-    turn.recorded ? element("a", { href: `/debugger?of=${encodeURIComponent(turn.run)}` }, "Bytes and events") : "",
-    element("span", {}, turn.pace()));
+    turn.recorded ? element("a", { href: `/debugger?of=${encodeURIComponent(turn.run)}` }, "Debug") : "",
+    element("span", {}, turn.figures()));
   return row;
 }
 
@@ -23,7 +23,7 @@ function confirmAndRun(row, turn, action) {
   const all = [...row.childNodes];
   const back = () => row.replaceChildren(...all);
   const yes = button("Continue", () => { back(); action(); }, { class: "primary" });
-  row.replaceChildren(element("span", { role: "alert" }, [ran.size ? `${[...ran].join(", ")} has run, and may run again.` : "", later.length > 1 ? "The later questions are removed from the conversation." : ""].filter(Boolean).join(" ")),
+  row.replaceChildren(element("span", { role: "alert" }, [ran.size ? `This may run ${[...ran].join(", ")} again.` : "", later.length > 1 ? "This removes the later questions." : ""].filter(Boolean).join(" ")),
     yes, button("Cancel", back));
   yes.focus();
 }

@@ -10,7 +10,7 @@ const STATES = {
   executed: "executed",
   failed: "failed",
   denied: "denied",
-  pending: "left for another process to run",
+  pending: "not run here",
   left: "not run",
 };
 
@@ -50,17 +50,17 @@ class Card {
     this.part = part;
     const { name, call, code, raw, message } = part;
     const asks = ["asking", "lacking"].includes(state) ? state : "";
-    const words = state === "executed" ? `executed · ${seconds(Number(part.elapsed))}` : (code && (UNSUCCESSFUL[code] ?? "Failed")) || STATES[state];
+    const words = state === "executed" ? `executed · ${seconds(Number(part.elapsed))}` : STATES[state];
     this.name.textContent = name ?? "a call";
     this.state.textContent = words;
     this.node.dataset.state = state;
     this.node.setAttribute("aria-label", `Call of ${this.name.textContent}: ${words}`);
     this.brief.textContent = asks ? "" : call ? brief(call.arguments) : crop(part.written, 200);
-    if (!asks) this.said.textContent = state === "executed" ? message ?? "" : code ? sentence(message) : "";
+    if (!asks) this.said.textContent = state === "executed" ? message ?? crop(oneLine(part.result), CROP) : code ? sentence(message) : "";
     this.bar.hidden = true;
     if (state === "executing" && part.progress !== undefined) this.progress(part.progress);
-    if (call) this.unfold("Arguments", () => pretty(call.arguments));
-    if (state === "executed") this.unfold("Result", () => pretty(part.result));
+    if (call && brief(call.arguments, Infinity).length > CROP) this.unfold("Arguments", () => pretty(call.arguments));
+    if (state === "executed" && (message != null || oneLine(part.result).length > CROP)) this.unfold("Result", () => pretty(part.result));
     if (code && !this.unfolds.has(code)) this.folded.append(element("span", { class: "code" }, code));
     if (raw) this.unfold("As the model wrote it", () => raw);
     this.unfolds.add(code);
@@ -85,24 +85,23 @@ class Card {
     this.folded.append(collapsible(summary, text));
   }
 
+  // Shows `{"percent": …}` or `{"done": …, "total": …}` as a bar, and a `message` beside it. Other data is shown as it is.
   progress(data) {
-    const known = data !== null && typeof data === "object";
-    const [done, of] = known ? [data.done ?? data.current, data.of ?? data.total] : [];
+    const { percent, done, total, message } = data !== null && typeof data === "object" ? data : { message: oneLine(data) };
+    const [value, max] = Number.isFinite(percent) ? [percent, 100] : [done, total];
+    const known = Number.isFinite(value) && Number.isFinite(max) && max > 0;
     this.bar.hidden = false;
-    if (Number.isFinite(done) && Number.isFinite(of) && of > 0) {
-      this.bar.max = of;
-      this.bar.value = done;
-    }
-    const shown = known ? data.message ?? data.step : data;
-    this.said.textContent = crop(typeof shown === "string" ? shown : JSON.stringify(shown ?? data), 200);
+    if (known) [this.bar.max, this.bar.value] = [max, value];
+    const amount = !known ? "" : max === 100 ? `${Math.round(value)} %` : `${value.toLocaleString("en")} of ${max.toLocaleString("en")}`;
+    this.said.textContent = crop([amount, message].filter((each) => typeof each === "string" && each).join(" · ") || oneLine(data), 200);
   }
 
   ask({ id, call, expires }) {
     const until = expires ? new Date(expires * 1000) : null;
     const time = until?.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
-    this.said.textContent = `May it run?${time ? ` Without an answer by ${time} it will not.` : ""}`;
+    this.said.textContent = `This call needs your approval${time ? ` before ${time}` : ""}.`;
     const shown = element("pre", { class: "asked", tabindex: "0", "aria-label": "Arguments" }, pretty(call.arguments));
-    const reason = element("input", { type: "text", placeholder: "Why not? (optional, for the model)",
+    const reason = element("input", { type: "text", placeholder: "Reason for the model (optional)",
       "aria-label": "Reason for denying", maxlength: "500" });
     const answer = (approve) =>
       this.answer(id, approve ? { approve, shown: this.turn.asked.get(id) } : { approve, reason: reason.value });
@@ -113,7 +112,7 @@ class Card {
 
   // Asks for the result of a client tool: JSON, or else text.
   askForResult({ id, call }) {
-    this.said.textContent = "You run this tool. What is its result?";
+    this.said.textContent = "Run this tool yourself and enter its result.";
     const shown = element("pre", { class: "asked", tabindex: "0", "aria-label": "Arguments" }, pretty(call.arguments));
     const result = element("textarea", { rows: "2", placeholder: "The result: text, or JSON", "aria-label": "Result of the call" });
     const given = () => {
@@ -125,7 +124,7 @@ class Card {
     };
     this.actions.replaceChildren(shown, result,
       button("Send result", () => this.answer(id, { result: given() }), { class: "primary" }),
-      button("It failed", () => this.answer(id, { error: result.value || "it failed" })));
+      button("Report a failure", () => this.answer(id, { error: result.value || "it failed" })));
   }
 
   async answer(call, decision) {

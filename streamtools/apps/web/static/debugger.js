@@ -2,15 +2,17 @@
 // A recorded answer, step by step: bytes, events, the model's text and the visible text. The server has computed the state
 // after each step (`Dissection`). This script draws it.
 
-const ROWS = 5000; // listed events
+const ROWS = 5000; // listed rows
 const AROUND = 20000; // characters of the body that are shown before and after the current position
 const PAUSE = 20; // milliseconds for a step without a recorded time
+STATES.pending = "complete · the debugger runs no tools";
+
 const KINDS = { call: "a call", native: "a native call", error: "a malformed call", near: "a near miss", reasoning: "reasoning", markup: "markup", warning: "hidden", held: "buffered" };
 const ENDS = { end: "", reset: "the connection broke", timeout: "the connection timed out", left: "the reader left" };
 
 let shown = null; // the dissection
 let at = 0; // the index of the step
-let listed = 0; // events that are listed as received
+let rows = []; // the rows of the event list
 let turn = null; // the visible answer
 let given = 0; // events that the visible answer has received
 let clock = null; // while playing: the recorded time, and the time of the last frame
@@ -38,6 +40,7 @@ async function load() {
   find("player").disabled = false;
   name();
   list();
+  drawAxis();
   find("step").max = shown.steps.length - 1;
   at = 0;
   turn = null;
@@ -67,13 +70,35 @@ function choose(id, options, value) {
 }
 
 function list() {
-  find("events").replaceChildren(...shown.events.slice(0, ROWS).map((line, index) => {
-    const { type, seq } = shown.parsed[index];
-    const rest = line.replace(`"type":${JSON.stringify(type)}`, "").replace(/,?"seq":\d+(?=\}$)/, "").replace(/^\{,?/, "{");
-    return element("li", { class: "later", "data-type": type, "data-at": index }, element("span", { class: "seq" }, String(seq)),
-      element("span", { class: "type" }, type), element("span", { class: "json" }, crop(rest === "{}" ? "" : rest, 300)));
-  }));
-  listed = 0;
+  rows = [];
+  shown.events.forEach((line, index) => EventRow.add(rows, shown.parsed[index], line));
+  let first = 0;
+  rows = rows.slice(0, ROWS);
+  for (const row of rows) {
+    row.first = first;
+    first += row.events.length;
+    row.node = element("li", { "data-type": row.type, "data-at": row.first });
+    row.drawn = -1; // the number of received events that the row shows
+  }
+  find("events").replaceChildren(...rows.map(({ node }) => node));
+}
+
+// The time axis: a tick for each chunk, and a taller one for each event about a call.
+function drawAxis() {
+  const ticks = shown.steps.slice(0, ROWS).map(([time, , , events], index) => {
+    const types = shown.parsed.slice(counts(index - 1)[3], events).map(({ type }) => type);
+    const isCall = types.some((type) => ["call-start", "call", "error"].includes(type));
+    const tick = element("i", { class: isCall ? "call" : "" });
+    tick.style.insetInlineStart = `${placeOf(time)}%`; // the content security policy forbids style attributes
+    return tick;
+  });
+  const end = shown.steps.at(-1)[0];
+  const labels = [0, 0.25, 0.5, 0.75, 1].map((part) => element("span", {}, part ? seconds((part * end) / 1000) : "0"));
+  find("axis").replaceChildren(...ticks, element("b", { id: "now" }), element("div", {}, ...labels));
+}
+
+function placeOf(time) {
+  return (100 * time) / (shown.steps.at(-1)[0] || 1);
 }
 
 function go(step) {
@@ -87,6 +112,7 @@ function draw() {
   find("step").value = at;
   find("step").setAttribute("aria-valuetext", `${at} of ${shown.steps.length - 1}`);
   find("where").textContent = `step ${at} of ${shown.steps.length - 1} · ${time.toFixed(time < 1000 ? 1 : 0)} ms`;
+  find("now").style.insetInlineStart = `${placeOf(time)}%`;
   drawBytes(bodyBefore, body);
   drawWritten(written, held);
   drawEvents(eventsBefore, events);
@@ -140,13 +166,17 @@ function drawWritten(now, held) {
 }
 
 function drawEvents(before, now) {
-  const rows = find("events").children;
-  for (let index = Math.min(listed, now); index < Math.min(Math.max(listed, now), rows.length); index++) rows[index].classList.toggle("later", index >= now);
-  for (const row of find("events").querySelectorAll(".now")) row.classList.remove("now");
-  for (let index = before; index < Math.min(now, rows.length); index++) rows[index].classList.add("now");
-  listed = now;
+  let last = null;
+  for (const row of rows) {
+    const received = Math.max(0, Math.min(now - row.first, row.events.length));
+    if (received !== row.drawn) row.node.replaceChildren(...row.cells(received || row.events.length));
+    row.drawn = received;
+    row.node.classList.toggle("later", !received);
+    row.node.classList.toggle("now", before < row.first + received && received > 0);
+    if (received) last = row.node;
+  }
   find("counted").textContent = `${now.toLocaleString("en")} of ${countOf(shown.events.length, "event", "events")}`;
-  reveal(find("events"), rows[Math.min(now, rows.length) - 1]);
+  reveal(find("events"), last ?? rows[0]?.node);
 }
 
 function drawTurn(now) {
@@ -212,6 +242,12 @@ for (const id of ["of", "exchange", "cut"]) {
   });
 }
 find("play").addEventListener("click", () => (clock === null ? play() : stay()));
+find("axis").addEventListener("click", (event) => {
+  const { left, width } = find("axis").getBoundingClientRect();
+  const time = ((event.clientX - left) / width) * shown.steps.at(-1)[0];
+  const distances = shown.steps.map(([each]) => Math.abs(each - time));
+  move(distances.indexOf(Math.min(...distances)));
+});
 find("back").addEventListener("click", () => move(at - 1));
 find("on").addEventListener("click", () => move(at + 1));
 find("step").addEventListener("input", () => move(Number(find("step").value)));

@@ -1,13 +1,14 @@
 "use strict";
-// The events in order, one a line, next to the transcript. Lines are created only while the list is open.
+// The events in order, next to the transcript. Rows are created only while the list is open.
 
-const ROWS = 1000; // shown lines
+const ROWS = 1000; // shown rows
 
 class Inspector {
   constructor() {
-    this.lines = []; // the last events, twice as many as are shown
-    this.dropped = 0; // the number of events before these
-    this.made = 0;
+    this.rows = []; // the last rows, twice as many as are shown
+    this.dropped = 0; // the number of rows before these
+    this.received = 0; // the number of events
+    this.made = 0; // the number of rows that have been created
     this.list = find("events");
     this.open = false;
     this.list.addEventListener("click", (event) => {
@@ -17,19 +18,18 @@ class Inspector {
   }
 
   clear() {
-    this.lines = [];
-    this.dropped = this.made = 0;
+    this.rows = [];
+    this.dropped = this.received = this.made = 0;
     this.list.replaceChildren();
     this.count();
   }
 
-  get length() {
-    return this.dropped + this.lines.length;
-  }
-
-  add(line) {
-    this.lines.push(line);
-    if (this.lines.length > 2 * ROWS) this.dropped += this.lines.splice(0, ROWS).length;
+  add({ event, line }) {
+    const before = this.rows.length;
+    EventRow.add(this.rows, event, line);
+    this.received += 1;
+    if (this.rows.length === before) this.made = Math.min(this.made, this.dropped + before - 1); // the last row has changed
+    if (this.rows.length > 2 * ROWS) this.dropped += this.rows.splice(0, ROWS).length;
   }
 
   toggle(open) {
@@ -41,39 +41,35 @@ class Inspector {
   }
 
   count() {
-    const hidden = Math.max(0, this.length - ROWS);
-    const said = countOf(this.length, "event", "events");
-    find("counted").textContent = hidden ? `${said}, the last ${ROWS.toLocaleString("en")} below` : said;
+    const hidden = this.dropped + this.rows.length > ROWS;
+    const said = countOf(this.received, "event", "events");
+    find("counted").textContent = hidden ? `${said}, the last ${ROWS.toLocaleString("en")} rows below` : said;
   }
 
   show() {
     if (!this.open) return;
     this.count();
-    if (this.made === this.length) return;
+    const length = this.dropped + this.rows.length;
+    if (this.made === length) return;
     const follows = this.list.scrollHeight - this.list.scrollTop - this.list.clientHeight < 60;
-    const from = Math.max(this.made, this.length - ROWS);
-    const rows = document.createDocumentFragment();
-    for (let at = from; at < this.length; at++) rows.append(this.row(at));
-    this.list.append(rows);
-    this.made = this.length;
+    const created = document.createDocumentFragment();
+    for (let at = Math.max(this.made, length - ROWS); at < length; at++) {
+      const cells = this.rows[at - this.dropped].cells();
+      const row = this.list.querySelector(`[data-at="${at}"]`);
+      if (row) row.querySelector("summary").replaceChildren(...cells);
+      else created.append(element("details", { "data-at": at, "data-type": this.rows[at - this.dropped].type }, element("summary", {}, ...cells)));
+    }
+    this.list.append(created);
+    this.made = length;
     while (this.list.childElementCount > ROWS) this.list.firstElementChild.remove();
     if (follows) this.list.scrollTop = this.list.scrollHeight;
   }
 
-  row(at) {
-    const { event, line } = this.lines[at - this.dropped];
-    const rest = line.replace(`"type":${JSON.stringify(event.type)}`, "").replace(/,?"seq":\d+(?=\}$)/, "").replace(/^\{,?/, "{");
-    return element("details", { "data-at": at, "data-type": event.type },
-      element("summary", {},
-        element("span", { class: "seq" }, String(event.seq)),
-        element("span", { class: "type" }, event.type),
-        element("span", { class: "json" }, crop(rest === "{}" ? "" : rest, 300))));
-  }
-
   unfold(row) {
-    if (row.querySelector("pre")) return;
+    row.querySelector("pre")?.remove();
     const pre = element("pre");
     row.append(pre);
-    new LongText(pre).append(pretty(exact(this.lines[row.dataset.at - this.dropped].line)));
+    const { lines } = this.rows[row.dataset.at - this.dropped];
+    new LongText(pre).append(lines.length === 1 ? pretty(exact(lines[0])) : lines.join("\n"));
   }
 }

@@ -26,7 +26,7 @@ let follows = true; // whether the transcript stays scrolled to its end
 let scrollPosition = 0; // the scroll position at the last frame
 let reading = Promise.resolve();
 
-const RESTARTED = "The server was restarted: the conversation below is lost, and the next question begins a new one.";
+const RESTARTED = "The server was restarted and has lost this conversation. The next question begins a new one.";
 
 const question = find("question");
 const talk = find("talk");
@@ -100,7 +100,7 @@ function announce(text) {
 function drawSuggestions(node) {
   node.replaceChildren(...suggestions.map(({ name, title, question: asked }) =>
     element("li", {}, element("button", { type: "button", "data-name": name, onclick: () => ask({ suggestion: name }) },
-      element("span", { class: "asks" }, crop(asked.replace(/\s+/g, " "), 90)), element("span", { class: "title" }, title)))));
+      element("span", { class: "title" }, title), element("span", { class: "asks" }, crop(asked.replace(/\s+/g, " "), 90))))));
 }
 
 // The state of the server.
@@ -120,7 +120,7 @@ async function loadState() {
   try {
     known = await conversation();
   } catch (error) {
-    banner("There is no connection to the server. Trying again …");
+    banner("The server cannot be reached. Trying again …");
     clearTimeout(retry);
     retry = setTimeout(refresh, 1000);
     return;
@@ -229,7 +229,7 @@ async function ask(asked) {
     await refresh();
   } catch (error) {
     announce("");
-    sendError = error instanceof Refusal ? sentence(`The question was not sent: ${error.message}`) : "The question was not sent: there is no connection to the server.";
+    sendError = error instanceof Refusal ? sentence(`The question was not sent: ${error.message}`) : "The question was not sent: the server cannot be reached.";
     banner(sendError);
     isBlocked = true;
     if (asked.question !== undefined && !question.value) question.value = asked.question;
@@ -300,7 +300,7 @@ async function decide(run, call, decision) {
     question.focus();
     return "";
   } catch (error) {
-    return error instanceof Refusal ? error.message : "There is no connection to the server";
+    return error instanceof Refusal ? error.message : "The server cannot be reached";
   }
 }
 

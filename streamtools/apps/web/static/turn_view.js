@@ -108,19 +108,19 @@ class Turn {
     this.body.removeAttribute("aria-busy");
     const said = this.lost || this.ending;
     if (said) this.put(element("p", { class: `ending ${this.lost ? "failed" : this.state.state}` }, said));
-    const { input, output } = this.state.usage ?? {};
-    const tokens = [input != null ? `${input.toLocaleString("en")} tokens in` : "", output != null ? `${output.toLocaleString("en")} ${input != null ? "out" : "tokens out"}` : ""];
-    const line = tokens.filter(Boolean).join(", ");
-    if (line) this.put(element("p", { class: "meta" }, line));
-    else if (!this.body.childElementCount) this.put(element("p", { class: "note" }, "The answer is empty."));
+    if (!this.body.childElementCount) this.put(element("p", { class: "note" }, "The answer is empty."));
   }
 
-  // The duration and the speed, if this page sent the question.
-  pace() {
-    if (!this.begun || !this.took) return "";
-    const rate = this.state.usage?.output / ((this.took - this.first) / 1000);
-    return [seconds((this.took - this.begun) / 1000), this.first ? `first text after ${seconds((this.first - this.begun) / 1000)}` : "",
-      this.first && !this.calls.length && Number.isFinite(rate) ? `${rate.toFixed(rate < 10 ? 1 : 0)} tokens a second` : ""].filter(Boolean).join(" · ");
+  // The numbers of tokens. If this page sent the question, also the duration and the speed.
+  figures() {
+    const { input, output } = this.state.usage ?? {};
+    const said = [input != null ? `${countOf(input, "token", "tokens")} in` : "", output != null ? `${countOf(output, "token", "tokens")} out` : ""];
+    if (this.begun && this.took) {
+      const rate = output / ((this.took - this.first) / 1000);
+      said.push(seconds((this.took - this.begun) / 1000), this.first ? `first text after ${seconds((this.first - this.begun) / 1000)}` : "",
+        this.first && !this.calls.length && Number.isFinite(rate) ? `${rate.toFixed(rate < 10 ? 1 : 0)} tokens a second` : "");
+    }
+    return said.filter(Boolean).join(" · ");
   }
 
   // Ends the answer without an event of the run.

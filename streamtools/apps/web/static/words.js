@@ -1,33 +1,18 @@
 "use strict";
-// The texts for events. The codes are shown next to them.
-
-const UNSUCCESSFUL = {
-  unknown_tool: "There is no such tool",
-  tool_input: "The arguments are not valid for the tool",
-  tool_failed: "The tool failed",
-  tool_timeout: "The tool took too long",
-  tool_denied: "Denied",
-  tool_cancelled: "Stopped while the tool was running",
-  tool_output: "The tool returned an invalid value",
-  outcome_unknown: "It is unknown what the tool has done",
-  tool_choice_violation: "The model was not allowed to call this",
-  superseded: "Another call replaces it",
-  truncated: "Cut off, so it was not run",
-  invalid_json: "Not valid JSON, so it was not run",
-};
+// The texts of the page about events.
 
 const CUT = {
-  length: "The answer is cut off: it reached the limit of its length.",
+  length: "The answer is cut off: it reached the maximum length.",
   content_filter: "The answer is cut off: the provider's content filter stopped it.",
 };
 
 const LIMITS = {
-  max_steps: "Stopped: the limit of steps is reached.",
-  repeated_call: "Stopped: the model kept making the same call.",
-  call_limit: "Stopped: the limit of calls is reached.",
+  max_steps: "Stopped: the maximum number of steps was reached.",
+  repeated_call: "Stopped: the model repeated the same call.",
+  call_limit: "Stopped: the maximum number of calls was reached.",
   failed_turns: "Stopped: too many turns in a row failed.",
-  token_limit: "Stopped: the limit of tokens is reached.",
-  time_limit: "Stopped: the limit of time is reached.",
+  token_limit: "Stopped: the maximum number of tokens was reached.",
+  time_limit: "Stopped: the time limit was reached.",
   tool_stop: "Stopped: a tool ended the answer.",
 };
 
@@ -57,8 +42,15 @@ function seconds(elapsed) {
   return elapsed < 1 ? `${Math.round(elapsed * 1000)} ms` : `${elapsed.toFixed(1)} s`;
 }
 
+const CROP = 90; // characters of arguments or a result that a card shows
+
+// Returns a value on one line.
+function oneLine(value) {
+  return (typeof value === "string" ? value : JSON.stringify(value) ?? "null").replace(/\s+/g, " ");
+}
+
 // Returns arguments on one line, cropped.
-function brief(value, length = 90) {
+function brief(value, length = CROP) {
   const pairs = Object.entries(value ?? {}).map(([name, each]) => `${name}: ${JSON.stringify(each)}`);
   return crop(pairs.join(", "), length);
 }
