@@ -8,6 +8,8 @@ class Inspector {
     this.rows = []; // the last rows, twice as many as are shown
     this.dropped = 0; // the number of rows before these
     this.received = 0; // the number of events
+    this.skips = false; // whether a number is missing
+    this.seq = 0; // the number of the last event
     this.made = 0; // the number of rows that have been created
     this.list = find("events");
     this.open = false;
@@ -19,7 +21,8 @@ class Inspector {
 
   clear() {
     this.rows = [];
-    this.dropped = this.received = this.made = 0;
+    this.dropped = this.received = this.made = this.seq = 0;
+    this.skips = false;
     this.list.replaceChildren();
     this.count();
   }
@@ -28,6 +31,8 @@ class Inspector {
     const before = this.rows.length;
     EventRow.add(this.rows, event, line);
     this.received += 1;
+    this.skips ||= event.seq > 1 && event.seq !== this.seq + 1;
+    this.seq = event.seq;
     if (this.rows.length === before) this.made = Math.min(this.made, this.dropped + before - 1); // the last row has changed
     if (this.rows.length > 2 * ROWS) this.dropped += this.rows.splice(0, ROWS).length;
   }
@@ -43,7 +48,8 @@ class Inspector {
   count() {
     const hidden = this.dropped + this.rows.length > ROWS;
     const said = countOf(this.received, "event", "events");
-    find("counted").textContent = hidden ? `${said}, the last ${ROWS.toLocaleString("en")} rows below` : said;
+    find("counted").textContent = said + (hidden ? `, the last ${ROWS.toLocaleString("en")} rows below` : "")
+      + (this.skips ? " · a missing number is an event for the backend only" : "");
   }
 
   show() {
