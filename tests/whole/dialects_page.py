@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from streamtools import parse
 from streamtools.parsing import DIALECTS, Dialect, Opener
-from streamtools.parsing.dialects import MODELS, TAUGHT_DIALECTS, ModelFamily
+from streamtools.parsing.dialects import MODELS, TAUGHT_DIALECTS
 from streamtools.parsing.markers import OneOf
 from tests.support.readme import ROOT, write_table
 
@@ -27,16 +27,14 @@ _TOOLS = [
 _INTRODUCTION = """\
 # Dialects
 
-A dialect is one way in which models write calls into their text. Does your model write a known form? Search the table
-for its tag (⏎ is a line feed). If it is not there, write [your own dialect](parser.md#a-dialect-of-your-own).
-`python -m tests.whole.dialects_page` generates this page.
+A dialect is one way in which models write calls into their text. Does your model write a known form? Search this page
+for its tag. If it is not there, write [your own dialect](parser.md#a-dialect-of-your-own). [Your model and its
+dialect](models.md) lists the models. `python -m tests.whole.dialects_page` generates this page.
 
 **Choosing dialects.** `dialects=["hermes_json", …]` enables the dialects that you name. `dialects="auto"` enables every
-dialect whose marker is hardly ever written by chance. [Your model and its dialect](models.md) lists the models.
-
-If you choose nothing, `"auto"` is enabled until the model makes a native call. After that, no text is a call. Prompts
-then teach {default}, or the dialect of the model if its name is known. A prompt can teach a dialect whose calls hold no
-tokens of a chat template. `instructions()` of a dialect returns the text for the prompt.
+dialect whose marker is hardly ever written by chance. If you choose nothing, `"auto"` is enabled until the model makes
+a native call. After that, no text is a call. Prompts then teach {default}, or the dialect of the model if its name is
+known. `instructions()` of a dialect returns the text for the prompt.
 
 **Where calls count.** A call counts outside of Markdown code and quotes. Values that are not JSON get their types from
 the JSON schemas of the declared tools. A value of the wrong type is an error that is returned to the model.
@@ -46,11 +44,8 @@ The tag is hidden.
 
 **Tags in values.** A file that a model writes may hold calls, or single tags of the dialect. A whole call in a value is
 a part of the value. A closing tag ends a value only if no nested tag is open and the text after it continues the call.
-If neither decides, or the closing tag of a value is missing, the call is an error.
-
-If a value holds all closing tags of its call, the call ends too early, and the rest of the value follows as text. The
-real closing tags show that the call was incomplete. So this call and later calls become errors
-(`unrecognised_tool_call`). This is not possible in four cases:
+Otherwise the call is an error. If a value holds all closing tags of its call, the call ends too early. The real closing
+tags then make it an error (`unrecognised_tool_call`), except in four cases:
 
 - The tags are in Markdown code.
 - `execute="eager"` has run the call, or `after_call="stop"` has ended the turn.
@@ -63,8 +58,8 @@ they are calls. Otherwise they are reasoning. Until that is known, none is repor
 **White space.** Hidden are a line feed inside each end of reasoning, one before it at the start of an answer, and up to
 two after it. A space before a call is shown.
 
-The table omits what most dialects have in common: a call counts anywhere, `auto` enables the dialect, it works without
-declared tools, and a prompt can teach it. Each section shows a call and a result.
+Each section shows a call and a result. Unless it says otherwise, a call counts anywhere, `auto` enables the dialect, it
+works without declared tools, and a prompt can teach it.
 """
 
 
@@ -89,7 +84,8 @@ def properties(dialect: Dialect) -> str:
     calls = parse(dialect.write_call(_NAME, _ARGUMENTS), dialects=[dialect]).calls
     if [_ARGUMENTS] != [call.arguments for call in calls]:
         found.append("needs tools to type values" if calls else "needs tools")
-    return ", ".join(found if dialect.teachable else [*found, "not taught"])
+    text = ", ".join(found if dialect.teachable else [*found, "not taught"])
+    return f"{text[0].upper()}{text[1:]}." if text else ""
 
 
 def white_space(dialect: Dialect) -> Iterator[str]:
@@ -111,14 +107,6 @@ def white_space(dialect: Dialect) -> Iterator[str]:
         yield "A space before the first header of an answer is hidden."
 
 
-def beginning(dialect: Dialect) -> str:
-    """Return the beginning of a call, up to the name of its tool."""
-    text = dialect.write_call(_NAME, _ARGUMENTS).strip().partition(_NAME)[0].replace("\n", "⏎")
-    if not text:
-        return "the tool's name"
-    return f"`` {text} ``" if "`" in text else f"`{text[:40]}`"
-
-
 def fenced(text: str) -> str:
     """Return a text in a code fence."""
     longest = max((len(run) for run in re.findall("`{3,}", text)), default=2)
@@ -133,13 +121,9 @@ def write_page() -> str:
 
 def _write_parts() -> Iterator[str]:
     yield _INTRODUCTION.format(default=f"`{TAUGHT_DIALECTS[-1]}`")
-    rows = [
-        [f"[`{dialect.id}`](#{dialect.id})", beginning(dialect), properties(dialect)] for dialect in DIALECTS.values()
-    ]
-    yield write_table(["dialect", "begins with", "differs"], rows)
     for dialect in DIALECTS.values():
         yield f"## {dialect.id}\n"
-        if notes := [note for note in (dialect.notes, *white_space(dialect)) if note]:
+        if notes := [note for note in (properties(dialect), dialect.notes, *white_space(dialect)) if note]:
             yield " ".join(notes) + "\n"
         yield fenced(dialect.write_call(_NAME, _ARGUMENTS))
         yield fenced(dialect.write_result(_NAME, _RESULT))
@@ -154,33 +138,31 @@ Search this page for your model. `dialects_for(model_name)` returns the same dia
 A name is known in any spelling: `Qwen/Qwen3-8B`, `qwen3:8b`, `unsloth/Qwen3-8B-bnb-4bit`, `Qwen3-8B-Q4_K_M.gguf`. A
 fine-tune is known if its name contains the name of its base.
 
-- **Reasoning** is the tag that opens reasoning.
-- **Begins inside**: whether the chat template writes that tag. If so, an answer holds only the end of the reasoning,
-  and a parser takes `in_reasoning=True`. "maybe": the request switches thinking on or off.
-
 These models write calls into their text. A server with a parser for the dialect makes them native. Any other server
-passes the text on: [which is yours](calls.md#say-how-your-model-calls).
+passes the text on: [which is yours](calls.md#say-how-your-model-calls). A tag before names opens their reasoning.
+*Inside*: the chat template writes that tag, so an answer holds only the end of the reasoning, and a parser takes
+`in_reasoning=True`. *Maybe inside*: the request decides.
 """
 
-_BEGINS = {True: "yes", False: "no", None: "maybe"}
+_BEGINS = {True: ", *inside*", False: "", None: ", *maybe inside*"}
 
 
 def write_models() -> str:
-    """Return the page about models. A row has all families with the same dialects and reasoning."""
-    rows: dict[tuple[str, ...], list[str]] = {}
+    """Return the page about models. A row has all families with the same dialects, grouped by their reasoning."""
+    rows: dict[str, dict[str, list[str]]] = {}
     for family in MODELS:
         if not family.native:
-            rows.setdefault(_describe(family), []).append(family.name)
-    columns = ["models", "dialects", "reasoning", "begins inside"]
-    table = write_table(columns, [["; ".join(names), *cells] for cells, names in rows.items()])
+            dialects = ", ".join(f"[`{id}`](dialects.md#{id})" for id in family.dialects)
+            reasoning = f"`{family.reasoning}`{_BEGINS[family.in_reasoning]}: " if family.reasoning else ""
+            rows.setdefault(dialects, {}).setdefault(reasoning, []).append(family.name)
+    cells = ((dialects, ". ".join(map(_write_group, sorted(each.items())))) for dialects, each in rows.items())
     native = [family.name for family in MODELS if family.native]
     served = textwrap.fill(f"Only their makers serve these models, with native calls: {'; '.join(native)}.", 120)
-    return f"{_MODELS_INTRODUCTION}\n{table}\n{served}\n"
+    return f"{_MODELS_INTRODUCTION}\n{write_table(['dialects', 'models'], cells)}\n{served}\n"
 
 
-def _describe(family: ModelFamily) -> tuple[str, ...]:
-    dialects = ", ".join(f"[`{id}`](dialects.md#{id})" for id in family.dialects)
-    return dialects or "none", f"`{family.reasoning}`" if family.reasoning else "none", _BEGINS[family.in_reasoning]
+def _write_group(group: tuple[str, list[str]]) -> str:
+    return group[0] + "; ".join(group[1])
 
 
 def read_example(dialect: Dialect) -> list[tuple[str, object]]:

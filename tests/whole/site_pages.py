@@ -15,6 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import streamtools
 from streamtools.events import UI_EVENTS
 from tests.support.readme import ROOT
 
@@ -54,24 +55,34 @@ def write_api(page: str) -> str:
     """Return an API page with the public names of its modules. The directives, which the site expands, come last."""
     modules = re.findall(r"^::: (\S+)$", page, re.MULTILINE)
     parts = page.split("\n\n")[:2]
+    seen: list[Any] = []
     for module in modules:
-        parts += [f"From `{module}`:", "\n".join(_names(importlib.import_module(module)))]
+        parts += [f"From `{module}`:", "\n".join(_names(importlib.import_module(module), seen))]
     return "\n\n".join([*parts, "".join(f"::: {module}\n" for module in modules)])
 
 
-def _names(module: ModuleType) -> Iterator[str]:
-    """Yield a line for each public class and function, and one line for all other names. The reference lists events."""
+def _names(module: ModuleType, seen: list[Any]) -> Iterator[str]:
+    """Yield a line for each public class and function that was not `seen`, and lines for all other names. The reference
+    lists events.
+    """
     own = [name for name, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__]
-    others = []
+    others, shared = list[str](), list[str]()
     for name in getattr(module, "__all__", own):
         value = getattr(module, name)
         if name.startswith("_") or isinstance(value, ModuleType) or value in UI_EVENTS:
             continue
-        if not isinstance(value, type) and not inspect.isroutine(value):
+        if module is not streamtools and getattr(streamtools, name, None) is value:
+            shared.append(f"`{name}`")
+        elif value in seen:
+            continue
+        elif not isinstance(value, type) and not inspect.isroutine(value):
             others.append(f"`{name}`")
         else:
+            seen.append(value)
             text = " ".join((inspect.getdoc(value) or "").split("\n\n")[0].split())
             yield f"- `{name}`: {re.split(r'(?<=[.:])[ ]', text)[0].rstrip('.:')}."
+    if shared:
+        yield f"- Also in [`streamtools`](streamtools.md): {', '.join(shared)}"
     if others:
         yield f"- Values and types: {', '.join(others)}"
 
