@@ -1,7 +1,8 @@
 """The command `streamtools demo`. It shows how a backend processes an answer, without a network.
 
 An httpx transport plays recorded answers of a real model, with the recorded chunks and times. The demo does
-the rest as a backend does: it sends the messages, reads the server-sent events, and runs the tools.
+the rest as a backend does: it sends the messages, reads the server-sent events, runs the tools, and sends their results
+back. The model's answers to the results are recorded in the folder `answers`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from httpx_sse import aconnect_sse
 from streamtools import sources
 from streamtools.apps.cli.errors import ErrorOutput
 from streamtools.apps.cli.views import open_transcript
-from streamtools.recording import ExchangeHead, ReplayTransport, read_recording, shipped
+from streamtools.recording import ExchangeHead, Recording, ReplayTransport, read_recording, shipped
+from streamtools.stream.result import TurnResult
 from streamtools.stream.tool_stream import ToolStream
 from streamtools.tools import ToolError, ToolRegistry, ToolResult, tool
 
@@ -78,23 +80,40 @@ async def _demo(paths: Mapping[str, Path], speed: float, transcript: Transcript,
     models = " and ".join(model_names(recording.head for recording in recordings.values()))
     transcript.remark(f"Recorded answers of {models}. The tools run here; their weather is invented.")
     for name, recording in recordings.items():
-        assert recording.head.request is not None  # all shipped recordings contain their request
-        body: Any = recording.head.request.body
-        transcript.heading(f"{name}: {recording.head.title}", body["messages"][-1]["content"])
-        transport = ReplayTransport(paths[name], speed=speed)
-        start = time.perf_counter()
-        async with (
-            httpx.AsyncClient(transport=transport, timeout=None) as client,  # noqa: S113 - a slow replay may take long
-            aconnect_sse(client, "POST", recording.head.request.url, json=body) as response,
-            ToolStream(sources.openai(response), tools=TOOLS) as events,
-        ):
-            async for event in events:
-                transcript.show(event)
-        transcript.summarize(events.result, time.perf_counter() - start)
-        status = max(status, errors.report_result(name, events.result))
+        question = _request(recording).body["messages"][-1]
+        transcript.heading(f"{name}: {recording.head.title}", question["content"])
+        result = await _play(paths[name], _request(recording), speed, transcript)
+        status = max(status, errors.report_result(name, result))
+        second = paths[name].parent / "answers" / paths[name].name
+        if result.outcomes and second.exists():
+            request = _request(read_recording(second))
+            new = [question, *result.messages("openai")]  # after examples, which this small model needs
+            request.body["messages"][-len(new) :] = new
+            result = await _play(second, request, speed, transcript)
+            status = max(status, errors.report_result(name, result))
     if len(recordings) == len(FEATURED):
         transcript.remark("streamtools demo --all also plays calls in code blocks, a call that is cut off, …")
     return status
+
+
+def _request(recording: Recording) -> Any:
+    """Return the request, which all shipped recordings contain."""
+    return recording.head.request
+
+
+async def _play(path: Path, request: Any, speed: float, transcript: Transcript) -> TurnResult:
+    """Send a request, and show its recorded response. A request that was not recorded raises UnrecordedRequest."""
+    transport = ReplayTransport(path, speed=speed)
+    start = time.perf_counter()
+    async with (
+        httpx.AsyncClient(transport=transport, timeout=None) as client,  # noqa: S113 - a slow replay may take long
+        aconnect_sse(client, "POST", request.url, json=request.body) as response,
+        ToolStream(sources.openai(response), tools=TOOLS) as events,
+    ):
+        async for event in events:
+            transcript.show(event)
+    transcript.summarize(events.result, time.perf_counter() - start)
+    return events.result
 
 
 def model_names(heads: Iterable[ExchangeHead]) -> list[str]:
