@@ -3,7 +3,7 @@
 HTML comments directly above a block state its needs. `<!-- server: NAME -->` is the stream of its provider,
 `<!-- sdk: NAME -->` a package (`tests/sdks` runs it), `<!-- app: NAME -->` a program that a server runs,
 `<!-- shows: NAME -->` the output of a client of this program, `<!-- text: NAME -->` the recording that it quotes, and
-`<!-- table: NAME -->` a generated table. The functions below make the tables from docstrings.
+`<!-- table: NAME -->` a generated table or list. The functions below make them from docstrings.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ def read_blocks(text: str) -> list[Block]:
 
 
 def read_tables(text: str) -> dict[str, str]:
-    """Return the tables that have a comment above them, by name."""
-    return dict(re.findall(r"<!-- table: (\S+) -->\n((?:\|.*\n)+)", text))
+    """Return the tables and lists that have a comment above them, by name."""
+    return dict(re.findall(r"<!-- table: (\S+) -->\n((?:[|-] .*\n)+)", text))
 
 
 def write_table(titles: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
@@ -93,6 +93,11 @@ def write_table(titles: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     head = list(titles)
     lines = [head, ["---"] * len(head), *rows]
     return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)
+
+
+def write_list(rows: Iterable[tuple[str, str, str]]) -> str:
+    """Return a list of names, each with what is in brackets after it and its meaning."""
+    return "".join(f"- {name}{f' ({more})' if more else ''}: {meaning}\n" for name, more, meaning in rows)
 
 
 def attributes(kind: type) -> dict[str, tuple[str, str, str]]:
@@ -119,7 +124,7 @@ def first_paragraph(kind: type) -> str:
 
 
 def options_table(*kinds: type) -> str:
-    """Return the table of options, with the allowed values of those that have a choice."""
+    """Return the list of options, with the allowed values of those that have a choice."""
     rows = []
     fields = {name: said for kind in kinds for name, said in attributes(kind).items()}
     for name, (annotation, default, doc) in fields.items():
@@ -127,35 +132,35 @@ def options_table(*kinds: type) -> str:
         others = f", or {', '.join(choices)}".replace("'", '"') if choices else ""
         shown = {"DEFAULT_LIMITS": "Limits()", "new_call_id": "", "RESULT_LIMIT": f"{RESULT_LIMIT}"}
         value = shown.get(default, "{}" if "default_factory=dict" in default else default)
-        rows.append([f"`{name}`", (f"`{value}`" if value else "") + others, doc])
-    return write_table(["option", "default", "meaning"], rows)
+        rows.append((f"`{name}`", (f"`{value}`" if value else "") + others, doc))
+    return write_list(rows)
 
 
 def limits_table() -> str:
-    """Return the table of the limits."""
-    rows = [[f"`{name}`", f"{getattr(Limits(), name):,}", doc] for name, (_, _, doc) in attributes(Limits).items()]
-    return write_table(["limit", "default", "meaning"], rows)
+    """Return the list of the limits."""
+    return write_list(
+        (f"`{name}`", f"{getattr(Limits(), name):,}", doc) for name, (_, _, doc) in attributes(Limits).items()
+    )
 
 
 def guards_table() -> str:
-    """Return the table of the guards."""
-    rows = [[f"`{name}`", f"`{default}`", doc] for name, (_, default, doc) in attributes(Guards).items()]
-    return write_table(["bound", "default", "meaning"], rows)
+    """Return the list of the guards."""
+    return write_list((f"`{name}`", f"`{default}`", doc) for name, (_, default, doc) in attributes(Guards).items())
 
 
 def codes_table(codes: Iterable[Code]) -> str:
-    """Return the table of some codes."""
+    """Return the list of some codes."""
     documented = attributes(Code)
-    return write_table(["code", "meaning"], [[f"`{code.value}`", documented[code.name][2]] for code in codes])
+    return write_list((f"`{code.value}`", "", documented[code.name][2]) for code in codes)
 
 
 def events_table(events: Iterable[Any]) -> str:
-    """Return the table of some events with their fields, without `seq`."""
+    """Return the list of some events with their fields, without `seq`."""
     rows = []
     for event in events:
         fields = ", ".join(name for name in event.__struct_fields__ if name != "seq")
-        rows.append([f"`{event.__struct_config__.tag}`", f"`{event.__name__}({fields})`", first_paragraph(event)])
-    return write_table(["`type`", "class and fields", "meaning"], rows)
+        rows.append((f"`{event.__struct_config__.tag}`", f"`{event.__name__}({fields})`", first_paragraph(event)))
+    return write_list(rows)
 
 
 def stream_parameters() -> dict[str, str]:
@@ -183,4 +188,4 @@ TABLES: dict[str, Callable[[], str]] = {
     "errors": lambda: codes_table(code for code in Code if code not in _WARNINGS),
     "warnings": lambda: codes_table(_WARNINGS),
 }
-"""The generated tables of the README and the docs, with the functions that make them."""
+"""The generated tables and lists of the README and the docs, with the functions that make them."""

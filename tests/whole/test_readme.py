@@ -228,15 +228,15 @@ def test_tables_match_the_docstrings(name: str) -> None:
 
 
 def test_every_parameter_of_a_stream_is_listed() -> None:
-    """The table has each parameter of `ToolStream` with its default."""
-    rows = re.findall(r"\| `(\w+)` \| `(.+?)` \|", read_tables(TEXT)["stream"])
+    """The list has each parameter of `ToolStream` with its default."""
+    rows = re.findall(r"- `(\w+)` \(`(.+?)`\): ", read_tables(TEXT)["stream"])
 
     assert stream_parameters() == dict(rows)
 
 
 def test_every_parameter_of_a_chat_is_listed() -> None:
-    """The table has each parameter of `chat` that `ToolStream` does not have."""
-    rows = re.findall(r"\| `(\w+)` \| `(.+?)` \|", read_tables(TEXT)["chat"])
+    """The list has each parameter of `chat` that `ToolStream` does not have."""
+    rows = re.findall(r"- `(\w+)` \(`(.+?)`\): ", read_tables(TEXT)["chat"])
     known = inspect.signature(ToolStream).parameters
     own = [each for name, each in inspect.signature(chat).parameters.items() if name not in {*known, "options"}]
 

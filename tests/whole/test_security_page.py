@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from streamtools import Guards, Limits, RunnerOptions, chat
+from streamtools import Limits
 from streamtools.conversation import Timeouts
 from streamtools.events import BATCH_BYTES
 from streamtools.outputs.asgi import event_stream_response, read_body, serve_websocket, shutdown_signal
@@ -21,7 +21,7 @@ from streamtools.serving.requests import MAX_TOTAL_BODIES
 from streamtools.stream.event_buffer import MAX_BYTES, MAX_EVENTS
 from streamtools.stream.long_work import IN_THREAD
 from streamtools.tools import MemoryLedger, PostgresLedger, RedisLedger, SQLiteLedger, Tool, mcp
-from tests.support.readme import ROOT, read_blocks, read_tables, write_table
+from tests.support.readme import ROOT, read_blocks, read_tables, write_list
 from tests.whole.test_readme import names, normal, run_code
 
 __all__ = ["names"]  # a fixture
@@ -38,30 +38,13 @@ def default(made_by: Callable[..., Any], name: str) -> Any:
 
 
 def defaults_table() -> str:
-    """Return the table of defaults, from the code."""
-    limits, guards, times = Limits(), Guards(), Timeouts()
+    """Return the list of defaults, from the code. The reference has those of `Limits`, `Guards` and `RunnerOptions`."""
+    times = Timeouts()
     function = Tool(names_of_nothing)
     rows: list[tuple[str, Any, str]] = [
-        ("characters of one call", limits.call, "`Limits(call=…)`"),
-        ("nesting of JSON", limits.depth, "`Limits(depth=…)`"),
-        ("digits of one number", limits.digits, "`Limits(digits=…)`"),
-        ("values of one JSON text", limits.values, "`Limits(values=…)`"),
-        ("in all JSON arguments of a history", limits.values, "fixed"),
-        ("calls parsed in a turn", limits.calls, "`Limits(calls=…)`"),
+        ("JSON values in all arguments of a history", Limits().values, "fixed"),
         ("tools of an MCP server", mcp._MAX_TOOLS, "fixed"),
         ("characters of their definitions", mcp._MAX_LENGTH, "fixed"),
-        ("bytes of a provider's event", limits.frame, "`Limits(frame=…)`"),
-        ("turns of a chat", default(chat, "max_steps"), "`chat(max_steps=…)`"),
-        ("calls run in a turn", guards.calls_per_turn, "`Guards(calls_per_turn=…)`"),
-        ("calls run in total", guards.calls, "`Guards(calls=…)`"),
-        ("the same call in a row", guards.repeated_calls, "`Guards(repeated_calls=…)`"),
-        ("failed turns in a row", guards.failed_turns, "`Guards(failed_turns=…)`"),
-        ("tokens of a run", guards.tokens, "`Guards(tokens=…)`"),
-        ("seconds of a run", guards.seconds, "`Guards(seconds=…)`"),
-        ("characters of a stream", guards.size, "`Guards(size=…)`"),
-        ("concurrent tools", RunnerOptions().concurrency, "`RunnerOptions(concurrency=…)`"),
-        ("seconds of a tool", RunnerOptions().timeout, "`RunnerOptions(timeout=…)`, `@tool(timeout=…)`"),
-        ("characters of a result", RunnerOptions().result_limit, "`RunnerOptions(result_limit=…)`"),
         ("calls need approval", function.requires_approval, "`@tool(requires_approval=…)`"),
         ("calls in text are trusted", function.trust == "text", "`@tool(trust=…)`"),
         ("results are neutralized", function.neutralize, "`@tool(neutralize=…)`"),
@@ -108,9 +91,7 @@ def defaults_table() -> str:
             "`event_stream_response(send_timeout=…)`, …",
         ),
     ]
-    return write_table(
-        ["limit, and where it is set", "default"], [(f"{what}: {where}", write(value)) for what, value, where in rows]
-    )
+    return write_list((what, where, write(value)) for what, value, where in rows)
 
 
 def same(value: Any, *others: Any) -> Any:
