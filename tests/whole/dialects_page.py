@@ -24,6 +24,8 @@ _TOOLS = [
     }
 ]
 
+_USUAL_RESULT = f"<tool_response>\n{_RESULT}\n</tool_response>"
+
 _INTRODUCTION = """\
 # Dialects
 
@@ -58,8 +60,8 @@ they are calls. Otherwise they are reasoning. Until that is known, none is repor
 **White space.** Hidden are a line feed inside each end of reasoning, one before it at the start of an answer, and up to
 two after it. A space before a call is shown.
 
-Each section shows a call and a result. Unless it says otherwise, a call counts anywhere, `auto` enables the dialect, it
-works without declared tools, and a prompt can teach it.
+Each section shows a call, and a result unless that is between `<tool_response>` tags. Unless it says otherwise, a call
+counts anywhere, `auto` enables the dialect, it works without declared tools, and a prompt can teach it.
 """
 
 
@@ -126,7 +128,8 @@ def _write_parts() -> Iterator[str]:
         if notes := [note for note in (properties(dialect), dialect.notes, *white_space(dialect)) if note]:
             yield " ".join(notes) + "\n"
         yield fenced(dialect.write_call(_NAME, _ARGUMENTS))
-        yield fenced(dialect.write_result(_NAME, _RESULT))
+        if (result := dialect.write_result(_NAME, _RESULT)) != _USUAL_RESULT:
+            yield fenced(result)
 
 
 _MODELS_INTRODUCTION = """\
