@@ -28,6 +28,7 @@ from streamtools.sources.adapter import (
     SSEDecoder,
 )
 from streamtools.sources.detection import ADAPTERS, Undecided
+from streamtools.sources.finished import finished
 
 __all__ = [
     "ADAPTERS",
@@ -45,6 +46,7 @@ __all__ = [
     "cohere",
     "detect",
     "events",
+    "finished_response",
     "gemini",
     "latitude",
     "ollama",
@@ -121,6 +123,15 @@ def text(strings: Iterable[str] | AsyncIterable[str]) -> Source:
 def events(ready: Iterable[SourceEvent] | AsyncIterable[SourceEvent]) -> Source:
     """Return a source that yields the given source events. Used for custom adapters and for tests."""
     return Source(ready, ReadyEvents())
+
+
+def finished_response(response: object, *, limits: Limits = DEFAULT_LIMITS) -> Source:
+    """Return the source events of a response that was not streamed, as a dict or an object of an SDK.
+
+    It is a whole response of OpenAI (chat or Responses), Anthropic, Gemini or Ollama, or its message. Raises
+    `UnreadableSource` for anything else.
+    """
+    return events(finished(response, limits))
 
 
 def adapter(name: str, limits: Limits = DEFAULT_LIMITS) -> FrameAdapter:

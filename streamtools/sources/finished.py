@@ -1,8 +1,7 @@
 """Converts a finished response, which the provider did not stream, into source events. Sans-IO.
 
 The response is converted into the events that the provider would have streamed. The provider's adapter then reads these
-events. The calls are read individually, so that a malformed call does not hide the others. `split_response` finds them.
-`ToolRegistry.process_tool_calls` uses the same function.
+events. The calls are read individually, so that a malformed call does not hide the others.
 """
 
 from __future__ import annotations
@@ -17,12 +16,14 @@ from streamtools.errors import Code, UnreadableSource
 from streamtools.events import NativeToolCall, ProviderCompleted, SourceEvent, TextDelta
 from streamtools.json_values import Rejected, decode, well_formed
 from streamtools.limits import DEFAULT_LIMITS, Limits
-from streamtools.response_parts import ResponseParts, is_call_block, split_blocks, split_response
 from streamtools.sources.adapter import Adapter, as_frame
 from streamtools.sources.detection import ADAPTERS
 
 # Codes of entries that are no call: not an object, without a tool name, or with two different names or arguments.
 _NO_CALL = (Code.UNRECOGNISED_TOOL_CALL, Code.MISSING_TOOL_NAME, Code.CONFLICTING_FIELDS)
+
+_CALL_BLOCKS = ("tool_use", "function_call", "function")
+"""The `type` values of calls in a list of blocks. A block without a `type` is also a call."""
 
 
 def finished(response: object, limits: Limits = DEFAULT_LIMITS) -> list[SourceEvent]:
@@ -37,36 +38,61 @@ def finished(response: object, limits: Limits = DEFAULT_LIMITS) -> list[SourceEv
     if isinstance(response, str):
         return [TextDelta(well_formed(response)), ProviderCompleted(finish_reason="stop")]
     if isinstance(response, Sequence) and not isinstance(response, bytes | bytearray | memoryview):
-        return _read_blocks({}, split_blocks([_plain(item) for item in response]), limits)
+        return _read_blocks({}, [_plain(item) for item in response], limits)
     value = _plain(response)
     if not isinstance(value, dict):
         raise UnreadableSource(f"expected a finished response, got {type(response)!r}")
-    found = split_response(value)
-    match found.kind:
-        case "gemini":
-            return _read_by(ADAPTERS["gemini"](limits), [value], [])
-        case "responses":
-            kind = "response." + str(value.get("status") or "completed")
-            return _read_by(ADAPTERS["responses"](limits), [{"type": kind, "response": value}], [])
-        case "anthropic":
-            return _read_blocks({key: member for key, member in value.items() if key != "content"}, found, limits)
-        case "call":
-            return _read_blocks({}, split_blocks([value]), limits)
-    message = {key: member for key, member in found.written.items() if key not in ("tool_calls", "function_call")}
-    if found.kind == "ollama":
-        return _read_by(ADAPTERS["ollama"](limits), [{"done": True, **value, "message": message}], found.calls)
-    choice = {"index": 0, "delta": message, "finish_reason": found.ending or "stop"}
-    head = value if "choices" in value else {}
-    return _read_by(ADAPTERS["openai"](limits), [{**head, "choices": [choice]}], found.calls)
+    choices, message, output, content = (value.get(key) for key in ("choices", "message", "output", "content"))
+    if "candidates" in value or "promptFeedback" in value:
+        return _read_by(ADAPTERS["gemini"](limits), [value], [])
+    if isinstance(choices, list):
+        choice = _object(next(iter(choices), None))
+        return _read_chat(value, _object(choice.get("message")), choice.get("finish_reason"), limits)
+    if isinstance(message, dict):
+        message, calls = _split_message(message)
+        return _read_by(ADAPTERS["ollama"](limits), [{"done": True, **value, "message": message}], calls)
+    if isinstance(output, list):
+        kind = "response." + str(value.get("status") or "completed")
+        return _read_by(ADAPTERS["responses"](limits), [{"type": kind, "response": value}], [])
+    if isinstance(content, list) and not (value.get("tool_calls") or value.get("function_call")):
+        return _read_blocks({key: member for key, member in value.items() if key != "content"}, content, limits)
+    is_bare_call = "name" in value and "role" not in value and "content" not in value
+    if value.get("type") in _CALL_BLOCKS or "function" in value or is_bare_call:
+        return _read_blocks({}, [value], limits)
+    return _read_chat(value if "choices" in value else {}, value, None, limits)
 
 
-def _read_blocks(head: dict[str, Any], found: ResponseParts, limits: Limits) -> list[SourceEvent]:
+def _read_chat(head: dict[str, Any], message: dict[str, Any], ending: object, limits: Limits) -> list[SourceEvent]:
+    message, calls = _split_message(message)
+    choice = {"index": 0, "delta": message, "finish_reason": ending or "stop"}
+    return _read_by(ADAPTERS["openai"](limits), [{**head, "choices": [choice]}], calls)
+
+
+def _split_message(message: dict[str, Any]) -> tuple[dict[str, Any], list[Any]]:
+    """Return a chat message without its calls, and the calls.
+
+    Some servers send a `function_call` without content in every message. It is ignored.
+    """
+    listed, legacy = message.get("tool_calls"), message.get("function_call")
+    calls = listed if isinstance(listed, list) else [listed] if listed else []
+    if any(legacy.values()) if isinstance(legacy, Mapping) else legacy:
+        calls = [*calls, legacy]
+    return {key: member for key, member in message.items() if key not in ("tool_calls", "function_call")}, calls
+
+
+def _read_blocks(head: dict[str, Any], blocks: list[Any], limits: Limits) -> list[SourceEvent]:
+    """Read a list of content blocks. An entry that is not a dict is handled as a call."""
     events: list[dict[str, Any]] = [{"type": "message_start", "message": head}]
-    for index, block in enumerate(block for block in found.written if not is_call_block(block)):
+    for index, block in enumerate(block for block in blocks if not _is_call(block)):
         events.append({"type": "content_block_start", "index": index, "content_block": block})
         events.append({"type": "content_block_stop", "index": index})
-    end = {"type": "message_delta", "delta": {"stop_reason": found.ending or "end_turn"}, "usage": head.get("usage")}
-    return _read_by(ADAPTERS["anthropic"](limits), [*events, end, {"type": "message_stop"}], found.calls)
+    end = {"type": "message_delta", "delta": {"stop_reason": head.get("stop_reason") or "end_turn"}}
+    events += [end | {"usage": head.get("usage")}, {"type": "message_stop"}]
+    return _read_by(ADAPTERS["anthropic"](limits), events, filter(_is_call, blocks))
+
+
+def _is_call(block: object) -> bool:
+    return not isinstance(block, dict) or block.get("type", "function") in _CALL_BLOCKS
 
 
 def _read_by(adapter: Adapter, items: Iterable[dict[str, Any]], calls: Iterable[Any]) -> list[SourceEvent]:
@@ -103,3 +129,7 @@ def _plain(value: object) -> Any:
         return msgspec.to_builtins(value)
     frame = as_frame(value)
     return value if frame is None else decode(frame.data)
+
+
+def _object(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}

@@ -1,8 +1,6 @@
 """Finds the tool calls in a response that was not streamed.
 
 A `StreamMachine` reads the response as a stream of one batch. So the rules for valid calls are those of a stream.
-`ToolRegistry.process_tool_calls` finds the same native calls, but its results are sent to the provider. So it ignores
-calls in text, runs no call of a truncated answer, and raises for None and for responses of Gemini.
 """
 
 from __future__ import annotations

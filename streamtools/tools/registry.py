@@ -7,22 +7,16 @@ from __future__ import annotations
 
 import copy
 import difflib
-import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeAlias, TypeVar, Union, Unpack, get_args, overload
 
-from streamtools.calls import NATIVE, new_call_id, read_arguments
+from streamtools.calls import new_call_id, read_arguments
 from streamtools.errors import Code, ToolInputError, UnknownTool, check_word
 from streamtools.json_values import Rejected
 from streamtools.logs import Logger
-from streamtools.tools.approvals import Approvals, Deny
-from streamtools.tools.context import ToolContext, discard
+from streamtools.tools.context import ToolContext
 from streamtools.tools.definitions import DefinitionFormat, has_given_schema, refused_parameter, write_definition
-from streamtools.tools.finished_responses import extend_messages, read_finished, refuse
 from streamtools.tools.invocation import TIMEOUT, invoke
-from streamtools.tools.ledger import CallLedger
-from streamtools.tools.results import ToolOutcome
-from streamtools.tools.runner import Runner, RunnerOptions
 from streamtools.tools.tool import Tool, ToolOptions, tool
 
 if TYPE_CHECKING:
@@ -187,55 +181,6 @@ class ToolRegistry:
             raise ToolInputError(name, f"the arguments of {name!r} do not fit: {error.message}") from None
         context = ToolContext(new_call_id(), name, state=state)
         return (await invoke(found, read, context, timeout=timeout)).value
-
-    async def process_tool_calls(
-        self,
-        response: object,
-        *,
-        fail_fast: bool = False,
-        concurrency: int = 8,
-        timeout: float = TIMEOUT,
-        state: Any = None,
-        ledger: CallLedger | None = None,
-        run_id: str | None = None,
-    ) -> list[ToolOutcome]:
-        """Execute the native calls of a finished response, and return one outcome for each, in order.
-
-        - `response` is the response object of an SDK: OpenAI's chat completion or Response, Anthropic's message, or
-          Ollama's chat response. It may also be that response as a dict, the message in it, or a list of calls. A
-          string has no native calls, so it gives an empty list.
-        - A failed or malformed call gets an outcome with an `error`, and the other calls still run. With
-          `fail_fast=True`, calls run sequentially, and no call runs after a failure or after a tool that ends the run.
-        - `concurrency` is the maximum number of calls that run at the same time. `timeout` is the time limit in seconds
-          for each tool that has no timeout. `state` is passed to the tools in their `ToolContext`.
-        - With a `ledger`, a recorded call does not run again. A ledger requires `run_id`, an id that the application
-          stores with the response: servers repeat call ids in different responses.
-
-        Raises `UnreadableSource` for a `response` of another type, and ValueError for a ledger without `run_id`.
-        """
-        if ledger is not None and run_id is None:
-            raise ValueError("ledger= needs a run_id= that identifies this response, so that its calls run once")
-        calls = read_finished(response).calls
-        runner = Runner(
-            self,
-            number=itertools.count().__next__,
-            options=RunnerOptions(concurrency=concurrency, timeout=timeout, state=state, ledger=ledger),
-            scope=lambda call: run_id or "",
-            trusted=lambda call: call.dialect == NATIVE,
-            approvals=Approvals(default=Deny("no approver is available")),
-        )
-        good = [call for call, rejected, _ in calls if rejected is None]
-        if fail_fast:
-            for call, rejected, _ in calls:
-                if rejected is not None or (await runner.run([call], discard))[0].error is not None or runner.stopped:
-                    break
-        else:
-            await runner.run(good, discard)
-        outcomes, _ = runner.close_calls(good)
-        ended = {outcome.call.id: outcome for outcome in outcomes}
-        return [ended[call.id] if rejected is None else refuse(call, rejected) for call, rejected, _ in calls]
-
-    extend_messages = staticmethod(extend_messages)
 
     def find(self, name: str) -> Tool:
         """Return the tool with exactly this name.

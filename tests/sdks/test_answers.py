@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
+from streamtools import ToolStream, sources
+from streamtools.events import Error, Executed
 from streamtools.tools import ToolRegistry
 
 pytestmark = [pytest.mark.sdk, pytest.mark.anyio]
@@ -63,13 +65,15 @@ def anthropic() -> tuple[Any, Any]:
 
 @pytest.mark.parametrize("answered", [openai_chat, openai_responses, anthropic], ids=lambda each: each.__name__)
 async def test_a_finished_answer_becomes_a_valid_history(answered: Any) -> None:
-    """A valid call, an invalid one and one of an unknown tool have a result each. The messages type-check."""
+    """A valid call runs, an invalid one and one of an unknown tool do not. The messages type-check."""
     answer, kind = answered()
-    outcomes = await REGISTRY.process_tool_calls(answer)
-    assert [("a", True), ("b", False), ("c", False)] == [(each.call.id, each.error is None) for each in outcomes]
+    async with ToolStream(sources.finished_response(answer), tools=REGISTRY) as stream:
+        events = [event async for event in stream]
+    assert ["a"] == [event.call.id for event in events if isinstance(event, Executed)]
+    assert ["b", "c"] == sorted(str(event.call_id) for event in events if isinstance(event, Error))
     adapter = TypeAdapter(kind)
-    messages = REGISTRY.extend_messages([], answer, outcomes)
+    format: Any = {"openai_chat": "openai", "openai_responses": "responses"}.get(answered.__name__, "anthropic")
+    messages = stream.result.messages(format)
     for each in messages:
         adapter.validate_python(each)
-    said = str(messages)
-    assert all(outcome.call.id in said for outcome in outcomes)
+    assert all(outcome.call.id in str(messages) for outcome in stream.result.outcomes)

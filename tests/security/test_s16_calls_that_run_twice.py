@@ -21,7 +21,7 @@ import anyio.lowlevel
 import pytest
 from msgspec.structs import replace
 
-from streamtools import ToolCall
+from streamtools import RunnerOptions, ToolCall, ToolStream, sources
 from streamtools.errors import CallRefused
 from streamtools.tools import CallLedger, Claim, Deny, MemoryLedger, SQLiteLedger, Suspension, ToolOutcome
 from streamtools.tools import sql_ledger as file
@@ -448,14 +448,17 @@ async def test_a_finished_response_runs_once(ledger: CallLedger) -> None:
     bank = Bank(requires_approval=False)
 
     async def process(run_id: str) -> list[str]:
-        return [each.text for each in await bank.tools.process_tool_calls(ANSWER, ledger=ledger, run_id=run_id)]
+        options = RunnerOptions(ledger=ledger)
+        source = sources.finished_response(ANSWER)
+        async with ToolStream(source, tools=bank.tools, run_id=run_id, runner=options) as stream:
+            async for _ in stream:
+                pass
+        return [outcome.text for outcome in stream.result.outcomes]
 
     assert ["paid 5 to Ann"] == await process("answer_1") == await process("answer_1")
     assert 1 == len(bank.paid)
     await process("answer_2")
     assert 2 == len(bank.paid)
-    with pytest.raises(ValueError, match="ledger= needs a run_id="):
-        await bank.tools.process_tool_calls(ANSWER, ledger=ledger)
 
 
 # Processes.

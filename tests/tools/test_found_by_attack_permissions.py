@@ -13,7 +13,7 @@ import structlog.testing
 from streamtools import RunnerOptions, ToolRegistry, ToolResult, ToolStream, sources
 from streamtools.calls import ToolCall
 from streamtools.conversation import Chat
-from streamtools.errors import Code
+from streamtools.errors import ToolFailed
 from streamtools.events import UIEvent
 from streamtools.outputs import validate
 from streamtools.tools import MemoryLedger, Tool, ToolError, ledger
@@ -152,16 +152,6 @@ async def test_a_cancelled_task_in_a_predicate_is_a_failure(anyio_backend: str) 
 
     held = await run_chat(PAY, tools=Bank(requires_approval=broken).tools)
     assert "may n0 run?" in held.shown
-
-
-@pytest.mark.parametrize("trust", ["native", "approved"])
-async def test_registries_run_no_dangerous_tool_for_text(trust: Any) -> None:
-    """A registry may get calls that were parsed from text."""
-    bank = Bank(requires_approval=False, trust=trust)
-    call = ToolCall(id="call_1", name="pay", arguments=dict(ANN), dialect="hermes_json")
-    outcomes = await bank.tools.process_tool_calls([call])
-    assert [Code.TOOL_DENIED] == [outcome.error for outcome in outcomes]
-    assert [] == bank.paid
 
 
 # Calls of the front end.
@@ -361,5 +351,5 @@ async def test_a_server_tool_never_replaces_another() -> None:
 async def test_an_invalid_server_result_is_a_failure(result: Any) -> None:
     """It is not an empty result."""
     registry = await ToolRegistry().add_mcp(Server(listed("it"), result=result))
-    (outcome,) = await registry.process_tool_calls([{"name": "it", "arguments": {}}])
-    assert Code.TOOL_FAILED is outcome.error
+    with pytest.raises(ToolFailed):
+        await registry.execute("it")

@@ -31,14 +31,13 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     "observing": {"calls"},
     "json_values": {"errors", "limits"},
     "calls": VALUES,
-    "response_parts": {"calls", "json_values"},
     "events": {"errors", "json_values", "calls"},
     "rules": (),
     # stages without imports of each other
-    "sources": {*VOCABULARY, "logs", "response_parts"},
+    "sources": {*VOCABULARY, "logs"},
     "typed": {"logs"},
     "parsing": {*VOCABULARY, "rules"},
-    "tools": {*VOCABULARY, "response_parts", "loading", "logs", "observing"},
+    "tools": {*VOCABULARY, "loading", "logs", "observing"},
     "recording": {"errors", "json_values", "rules"},
     # modules that build on them, each on those above
     "machine": {*VOCABULARY, "logs", "parsing", "typed"},
@@ -99,7 +98,6 @@ MAY_USE: dict[str, Collection[str]] = {
     "observing": (),
     "json_values": {"msgspec"},
     "calls": {"msgspec"},
-    "response_parts": {"msgspec"},
     "events": {"msgspec", "pydantic", "pydantic_core"},
     "rules": (),
     "sources": {"anyio", "msgspec"},
@@ -132,7 +130,7 @@ MAY_USE: dict[str, Collection[str]] = {
 """For each row, the packages of others that it may import."""
 
 LOOSE = {
-    *("__init__", "__main__", "errors", "calls", "events", "response_parts", "json_values", "limits"),
+    *("__init__", "__main__", "errors", "calls", "events", "json_values", "limits"),
     *("loading", "logs", "observing"),
 }
 """The files of the top floor: the two doors and the vocabulary."""
