@@ -13,6 +13,7 @@ from streamtools.machine.event_order import Grammar, validate
 from streamtools.outputs.ag_ui_events import AGUIEncoder
 from streamtools.outputs.ai_sdk_parts import AISDKEncoder
 from streamtools.outputs.anthropic_events import AnthropicEncoder
+from streamtools.outputs.custom import CustomEncoder
 from streamtools.outputs.openai_chunks import OpenAIEncoder
 from streamtools.outputs.responses_events import ResponsesEncoder
 from streamtools.outputs.sse import Encoder, NativeEncoder, TextEncoder
@@ -25,6 +26,7 @@ __all__ = [
     "ag_ui",
     "ai_sdk",
     "anthropic",
+    "custom",
     "make_encoder",
     "native",
     "openai",
@@ -41,6 +43,7 @@ openai = OpenAIEncoder
 responses = ResponsesEncoder
 anthropic = AnthropicEncoder
 text = TextEncoder
+custom = CustomEncoder
 
 FORMATS: dict[str, Callable[[], Encoder]] = {
     "native": native,

@@ -197,7 +197,8 @@ class _EventBody:
         """Send the end of the body. Later calls do nothing."""
         if not self.finished:
             await self._send_head()
-            if data := self._encoder.close():
+            # A client that can resume a run must not be told that the run has failed.
+            if data := b"" if self._run is not None and self._encoder.resumable else self._encoder.close():
                 await self._writer.send(_body_message(data))
             await self._writer.send(_body_message(b"", more=False))
             self.finished = True

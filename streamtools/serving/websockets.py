@@ -8,15 +8,16 @@ In a conversation, each frame of the client is a text that contains one JSON obj
 `cancel`, `resume`, `tool_result` and `approval`. Any other object is a message for the application. The server answers
 an invalid frame with an error, and closes the connection after too many of them.
 
-One task reads the frames of the client, even while an answer is being sent. A second task calls the handler for each
-message and sends the answer.
+One task reads the frames of the client, even while an answer is being sent. Another task for each active conversation
+calls the handler for each message and sends the answer.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import AsyncIterable, Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from inspect import iscoroutine
 from typing import Annotated, Any, NamedTuple, Protocol, TypeAlias
@@ -25,14 +26,14 @@ import anyio
 import anyio.lowlevel
 import msgspec
 from anyio.abc import TaskGroup
-from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from starlette.websockets import WebSocketState
 
 from streamtools.errors import DecisionRefused, Draining, OwnerUnreachable, RunNotFound, StreamToolsError
-from streamtools.events import UIEvent
+from streamtools.events import Done, Start, UIEvent
 from streamtools.json_values import count_values
 from streamtools.logs import Logger, loggable, reason_of
-from streamtools.outputs.sse import HIDDEN, read_exclude
+from streamtools.outputs.custom import CustomEncoder, Message
+from streamtools.outputs.sse import HIDDEN, read_exclude, to_json
 from streamtools.serving.event_reader import EventReader, OnDisconnect, Readable
 from streamtools.serving.requests import CLIENT_ERRORS
 from streamtools.serving.response_writer import ResponseWriter
@@ -100,14 +101,15 @@ class Socket:
         self._closed = True
         return None
 
-    async def send_text(self, text: str) -> None:
-        """Send one text frame, unless the websocket is closed."""
-        if not self.closed:
-            await self.writer.send({"type": "websocket.send", "text": text})
-
-    async def send_object(self, value: Mapping[str, Any]) -> None:
-        """Send a JSON object that is not an event as one text frame."""
-        await self.send_text(msgspec.json.encode(value).decode())
+    async def send(self, message: Message, conversation: str | None = None) -> None:
+        """Send one frame, unless the websocket is closed. An object is sent as JSON, with the field `conversation`."""
+        if message is None or self.closed:
+            return
+        if isinstance(message, Mapping):
+            tag = {} if conversation is None else {"conversation": conversation}
+            message = to_json({**tag, **message}).decode()
+        kind = "bytes" if isinstance(message, bytes) else "text"
+        await self.writer.send({"type": "websocket.send", kind: message})
 
     async def close(self, code: int, reason: str = "") -> None:
         """Close the websocket, unless it is already closed."""
@@ -123,22 +125,43 @@ class Socket:
         return state in (WebSocketState.CONNECTING, "init")
 
 
+SocketFormat: TypeAlias = Callable[[], CustomEncoder]
+"""An encoder of `outputs.custom`, or a function that makes one."""
+
+
 class SocketSink:
-    """Sends each event as one text frame, except the event types in `exclude`. Implements `EventSink`."""
+    """Sends each event as one frame, except the event types in `exclude`. Implements `EventSink`."""
 
     begun = False  # a websocket has no body that must be ended after an exception
 
-    def __init__(self, socket: Socket, exclude: Collection[str]) -> None:
+    def __init__(
+        self, socket: Socket, exclude: Collection[str], format: SocketFormat | None, conversation: str | None = None
+    ) -> None:
+        self.run_id: str | None = None
+        """The id of the run, as soon as the client can know it."""
+        self.last: UIEvent | None = None
+        """The last event that was sent."""
         self._socket = socket
         self._exclude = exclude
+        self._encoder = format() if format is not None else None
+        self._conversation = conversation
+        self._prefix = "" if conversation is None else to_json({"conversation": conversation}).decode()[:-1] + ","
 
     async def start(self, events: AsyncIterable[UIEvent] | None) -> None:
         pass
 
     async def send(self, events: Sequence[UIEvent], /) -> None:
         for event in events:
-            if event.type not in self._exclude:
-                await self._socket.send_text(event.to_json())
+            self.last = event
+            if event.type in self._exclude:
+                continue
+            if type(event) is Start:
+                self.run_id = event.run_id
+            if self._encoder is not None:
+                await self._socket.send(self._encoder.convert(event), self._conversation)
+            else:
+                json = event.to_json()
+                await self._socket.send(self._prefix + json[1:] if self._prefix else json)
 
     async def finish(self) -> None:
         pass
@@ -149,6 +172,7 @@ async def send_events(
     run_or_stream: Readable,
     *,
     after: int = 0,
+    format: SocketFormat | None = None,
     exclude: Collection[str] = HIDDEN,
     on_disconnect: OnDisconnect | None = None,
     send_timeout: float | None = 60.0,
@@ -157,9 +181,9 @@ async def send_events(
     """Send the events of a run or a stream, each as one text frame, then close the websocket.
 
     `exclude` names event types that are not sent. The default is `follow-up`, whose events contain messages for the
-    model. The other parameters have the same meaning as in `event_stream_response`. Accepts the websocket if the
-    application has not accepted it. Frames of the client are ignored. Returns when the websocket is closed or the
-    client has left.
+    model. With `format=outputs.custom(function)`, the messages that `function` returns are sent instead of events. The
+    other parameters have the same meaning as in `event_stream_response`. Accepts the websocket if the application has
+    not accepted it. Frames of the client are ignored. Returns when the websocket is closed or the client has left.
 
     The close code is 1000 after the last event, and 1001 if `shutdown` has begun. If the stream raises an exception,
     the code is 1011, and the exception is raised. If a stream would start after `shutdown` has begun, the stream is
@@ -179,7 +203,7 @@ async def send_events(
             return
         await socket.accept()
         error = await socket.writer.deliver(
-            partial(reader.read, SocketSink(socket, excluded)),
+            partial(reader.read, SocketSink(socket, excluded, format)),
             listen=listen,
             on_disconnect=reader.leave,
             shutdown=shutdown,
@@ -219,9 +243,10 @@ class FrameError(Exception):
 
 
 class CancelFrame(msgspec.Struct, forbid_unknown_fields=True):
-    """`{"cancel": true}`: stop the run or the stream that is being sent."""
+    """`{"cancel": true, "run_id": id}`: stop the run or the stream that is being sent, if it has this id."""
 
     cancel: bool
+    run_id: Id | None = None
 
     def __post_init__(self) -> None:
         if not self.cancel:
@@ -283,10 +308,13 @@ _NESTED_FRAMES: dict[str, type[ResultFrame | ApprovalFrame]] = {"tool_result": R
 _CONTROL_FRAMES: dict[str, type[Frame]] = {"cancel": CancelFrame, "resume": ResumeFrame, **_NESTED_FRAMES}
 
 
-def read_frame(text: str | None, max_characters: int, max_values: int | None = None) -> Frame:
-    """Parse the text of a frame. `text` is None for a binary frame. Raises `FrameError` for an invalid frame.
+def read_frame(
+    text: str | None, max_characters: int, max_values: int | None = None, has_conversations: bool = False
+) -> tuple[Frame, str | None]:
+    """Parse the text of a frame. Returns the frame and its field `conversation`, if frames may have this field.
 
-    A frame with more than `max_characters` characters or `max_values` JSON values is invalid, and is not parsed.
+    `text` is None for a binary frame. Raises `FrameError` for an invalid frame. A frame with more than `max_characters`
+    characters or `max_values` JSON values is invalid, and is not parsed.
     """
     if text is None:
         raise FrameError("not_text", "The frame is binary; send text.", 1003)
@@ -300,13 +328,15 @@ def read_frame(text: str | None, max_characters: int, max_values: int | None = N
         raise FrameError("not_json", "The frame is not valid JSON.") from None
     if not isinstance(value, dict):
         raise FrameError("not_an_object", "The frame is not a JSON object.")
-    key = next((key for key in _CONTROL_FRAMES if key in value), None)
-    if key is None:
-        return MessageFrame(value)
-    if key in _NESTED_FRAMES and len(value) > 1:
-        raise FrameError("wrong_type", f"A frame with {key!r} must not have other members.")
+    key = "conversation"
     try:
-        return msgspec.convert(value[key] if key in _NESTED_FRAMES else value, _CONTROL_FRAMES[key])
+        conversation = msgspec.convert(value.pop(key, None), Id | None) if has_conversations else None
+        key = next((key for key in _CONTROL_FRAMES if key in value), "")
+        if not key:
+            return MessageFrame(value), conversation
+        if key in _NESTED_FRAMES and len(value) > 1:
+            raise FrameError("wrong_type", f"A frame with {key!r} must not have other members.")
+        return msgspec.convert(value[key] if key in _NESTED_FRAMES else value, _CONTROL_FRAMES[key]), conversation
     except msgspec.ValidationError as error:
         raise FrameError("wrong_type", f"{key}: {str(error)[:200]}") from None
 
@@ -314,14 +344,16 @@ def read_frame(text: str | None, max_characters: int, max_values: int | None = N
 class Session:
     """The connection on which a message arrived, for the handler of the message and the tools of its answer."""
 
-    def __init__(self, websocket: AnyWebSocket, socket: Socket) -> None:
+    def __init__(self, websocket: AnyWebSocket, socket: Socket, conversation: str | None = None) -> None:
         self.websocket = websocket
         """The websocket object of the framework, with the headers, the user and the state."""
+        self.conversation = conversation
+        """The field `conversation` of the message; None without `max_conversations`, or without the field."""
         self._socket = socket
 
     async def send(self, message: Mapping[str, Any]) -> None:
-        """Send the client a JSON object. It must not have the key `type`, which only events may have."""
-        await self._socket.send_object(message)
+        """Send the client a JSON object, in the conversation of the message. Only events may have the key `type`."""
+        await self._socket.send(message, self.conversation)
 
 
 Handler: TypeAlias = Callable[[dict[str, Any], Session], "Coroutine[Any, Any, Readable | None] | Readable | None"]
@@ -335,11 +367,13 @@ async def serve_websocket(
     *,
     runs: Runs | None = None,
     owner: str | None = None,
+    format: SocketFormat | None = None,
     exclude: Collection[str] = HIDDEN,
     on_disconnect: OnDisconnect | None = None,
     max_frame: int = 1 << 20,
     max_values: int | None = 10_000,
     max_waiting: int = 8,
+    max_conversations: int | None = None,
     send_timeout: float | None = 60.0,
     shutdown: Shutdown | None = None,
 ) -> None:
@@ -347,15 +381,20 @@ async def serve_websocket(
 
     Each frame of the client is a JSON object:
 
-    - `{"cancel": true}` stops the run or the stream that is being sent.
+    - `{"cancel": true}` stops the run or the stream that is being sent. With a `run_id`, it stops only this run.
     - `{"approval": …}` approves or denies one of its calls.
     - `{"tool_result": …}` is the result of a call that the client runs.
     - `{"resume": seq, "run_id": id}` requests the events of a run after `seq`. The run must be a run of the user
       `owner` in `runs`. Without `run_id`, the last run of this connection is sent.
     - Any other object is a message. `handler(message, session)` returns the run or the stream that answers it, or None.
 
-    The server sends each event as one frame, except the event types in `exclude`. At most `max_waiting` messages and
+    The server sends each event as one frame, except the event types in `exclude`. With
+    `format=outputs.custom(function)`, it sends the messages that `function` returns. At most `max_waiting` messages and
     `resume` frames may wait. A further one is dropped with the error `too_many`, and counts as an invalid frame.
+
+    With `max_conversations`, each frame may have the field `conversation`, an id that the client chooses. Messages of
+    one conversation are answered in order, and up to `max_conversations` conversations at the same time. Every frame of
+    the server has the field of the frame that it answers. Without this option, the field has no meaning.
 
     An invalid frame is answered with `{"error": {"code": …, "message": …}}`. If no call waits for the decision or the
     result in a frame, the error also has the `call_id`, and the frame is not counted as invalid. The 32nd invalid frame
@@ -372,120 +411,149 @@ async def serve_websocket(
     """
     if runs is not None and owner is None:
         raise ValueError("`runs` needs `owner`, whose runs the client may resume.")
-    if max_frame < 1 or max_waiting < 1 or (max_values is not None and max_values < 1):
-        raise ValueError("max_frame, max_values and max_waiting must be at least 1.")
+    if not all(limit is None or limit >= 1 for limit in (max_frame, max_values, max_waiting, max_conversations)):
+        raise ValueError("max_frame, max_values, max_waiting and max_conversations must be at least 1.")
     socket = Socket(websocket, send_timeout=send_timeout)
     excluded = read_exclude(exclude)
-    limits = max_frame, max_values
-    conversation = _SocketConversation(websocket, socket, handler, runs, owner or "", excluded, on_disconnect, limits)
-    await conversation.serve(max_waiting, shutdown)
+    limits = max_frame, max_values, max_waiting, max_conversations
+    connection = _Connection(websocket, socket, handler, runs, owner or "", format, excluded, on_disconnect, *limits)
+    await connection.serve(shutdown)
+
+
+@dataclass(eq=False)
+class _Answer:
+    """The answer to a message or a `resume` frame. It waits, or is being sent."""
+
+    frame: MessageFrame | ResumeFrame
+    sink: SocketSink
+    reader: EventReader | None = None  # None before the handler has returned
+    is_cancelled: bool = False
 
 
 @dataclass
-class _SocketConversation:
+class _Connection:
     websocket: AnyWebSocket
     socket: Socket
     handler: Handler
     runs: Runs | None
     owner: str
+    format: SocketFormat | None
     exclude: Collection[str]
     on_disconnect: OnDisconnect | None
-    frame_limits: tuple[int, int | None]  # maximum numbers of characters and of JSON values
-    reader: EventReader | None = None  # reads the current answer
-    last_run: Run | None = None
-    unanswered: int = 0  # number of messages that are not completely answered
-    is_cancelled: bool = False  # whether the client has cancelled the current answer, or the drain has ended
+    max_frame: int
+    max_values: int | None
+    max_waiting: int
+    max_conversations: int | None
+    answers: dict[str | None, deque[_Answer]] = field(default_factory=dict)
+    """The answer that is being sent, and then those that wait, of each active conversation."""
+    last_run: Run | None = None  # of messages without a conversation
     is_ending: bool = False  # whether the shutdown has begun
-    answer_has_begun: bool = False  # after that, an exception is not caused by an invalid message
-    close_code: int = NORMAL
+    closing: tuple[int, str] = (NORMAL, "")  # the code and the reason
+    error: Exception | None = None  # raised by the handler or a stream
 
-    async def serve(self, max_waiting: int, shutdown: Shutdown | None) -> None:
+    async def serve(self, shutdown: Shutdown | None) -> None:
         if shutdown is not None and shutdown.begun:
             await self.socket.refuse()
             return
-        sender, receiver = anyio.create_memory_object_stream[MessageFrame | ResumeFrame](max_waiting)
+        self.finished = anyio.Event()  # set after an error, and when the last answer of a shutdown has ended
 
         async def end_on_shutdown(shutdown: Shutdown) -> None:
             await shutdown.wait()
-            self.close_code = GOING_AWAY
+            self.closing = GOING_AWAY, ""
             self.is_ending = True
-            sender.close()  # the task that answers messages must not wait for another one
+            if not self.answers:
+                self.finished.set()
 
         async def listen(group: TaskGroup) -> None:
+            self.group = group
             if shutdown is not None:
                 group.start_soon(end_on_shutdown, shutdown)
-            await self._read_frames(sender, group)
+            await self._read_frames()
 
         async def stop() -> None:
-            self.is_cancelled = True
-            if self.reader is not None:
-                await self.reader.stop()
+            for conversation in self.answers:
+                self._cancel(None, conversation)
 
         def leave() -> None:
-            if self.reader is not None:
-                self.reader.leave()
+            for answers in self.answers.values():
+                if (reader := answers[0].reader) is not None:
+                    reader.leave()
+
+        async def wait() -> None:
+            await self.finished.wait()
+            leave()  # after an error, other conversations may still be active
 
         await self.socket.accept()
-        with sender, receiver:
-            error = await self.socket.writer.deliver(
-                partial(self._answer_messages, receiver),
-                listen=listen,
-                on_disconnect=leave,
-                shutdown=shutdown,
-                on_shutdown=stop,
-            )
-        if isinstance(error, CLIENT_ERRORS) and not (self.answer_has_begun or isinstance(error, StreamToolsError)):
-            _log.warning("message_refused", **loggable(error), reason=reason_of(error))
-            await self.socket.close(POLICY_VIOLATION, "Invalid message.")
-            return
-        await self.socket.close(self.close_code if error is None else INTERNAL_ERROR)
-        if error is not None:
-            raise error
+        await self.socket.writer.deliver(wait, listen=listen, on_disconnect=leave, shutdown=shutdown, on_shutdown=stop)
+        await self.socket.close(*self.closing)
+        if self.error is not None:
+            raise self.error
 
     # Frames of the client.
 
-    async def _read_frames(
-        self, messages: MemoryObjectSendStream[MessageFrame | ResumeFrame], group: TaskGroup
-    ) -> None:
+    async def _read_frames(self) -> None:
         invalid_frames = 0
         while (received := await self.socket.receive()) is not None:
+            conversation = None
             try:
-                match read_frame(received[0], *self.frame_limits):
-                    case CancelFrame():
-                        if self.unanswered and not self.is_cancelled:
-                            self.is_cancelled = True
-                            if self.reader is not None:
-                                group.start_soon(self.reader.stop)
+                has_conversations = self.max_conversations is not None
+                frame, conversation = read_frame(received[0], self.max_frame, self.max_values, has_conversations)
+                match frame:
+                    case CancelFrame(run_id=run_id):
+                        self._cancel(run_id, conversation)
                     case ResultFrame() as result:
-                        await self._deliver_result(result)
+                        await self._deliver_result(result, conversation)
                     case ApprovalFrame() as approval:
-                        await self._decide(approval)
+                        await self._decide(approval, conversation)
                     case frame:
-                        try:
-                            messages.send_nowait(frame)
-                            self.unanswered += 1
-                        except anyio.WouldBlock:
-                            raise FrameError("too_many", "Too many messages wait; this one is dropped.") from None
-                        except anyio.ClosedResourceError:
-                            raise _shutdown_error() from None
+                        self._add(frame, conversation)
             except FrameError as error:
-                await self._send_error(error)
+                await self._send_error(error, conversation)
                 invalid_frames += "call_id" not in error.answer
                 if invalid_frames >= _MAX_INVALID_FRAMES:
-                    self.close_code = error.close_code
+                    self.closing = error.close_code, ""
                     return
 
-    async def _send_error(self, error: FrameError) -> None:
-        await self.socket.send_object({"error": error.answer})
+    async def _send_error(self, error: FrameError, conversation: str | None) -> None:
+        await self.socket.send({"error": error.answer}, conversation)
 
-    @property
-    def _decidable(self) -> Run | Decidable | None:
-        return self.reader.decidable if self.reader is not None else None
+    def _add(self, frame: MessageFrame | ResumeFrame, conversation: str | None) -> None:
+        if self.is_ending:
+            raise _shutdown_error()
+        if conversation not in self.answers:
+            if self.max_conversations is not None and len(self.answers) >= self.max_conversations:
+                raise FrameError("too_many", "Too many conversations are active; this message is dropped.")
+            self.answers[conversation] = deque()
+            self.group.start_soon(self._converse, conversation)
+        answers = self.answers[conversation]
+        if len(answers) > self.max_waiting:
+            raise FrameError("too_many", "Too many messages wait; this one is dropped.")
+        answers.append(_Answer(frame, SocketSink(self.socket, self.exclude, self.format, conversation)))
 
-    async def _decide(self, approval: ApprovalFrame) -> None:
+    def _cancel(self, run_id: str | None, conversation: str | None) -> None:
+        """Stop the answer that is being sent, or the next if its `done` was sent. Another `run_id` stops nothing."""
+        for answer in self.answers.get(conversation, ()):
+            if type(answer.sink.last) is not Done:
+                if run_id in (None, answer.sink.run_id) and not answer.is_cancelled:
+                    answer.is_cancelled = True
+                    self.group.start_soon(self._stop, answer.reader, conversation)
+                return
+
+    async def _stop(self, reader: EventReader | None, conversation: str | None) -> None:
+        try:
+            if reader is not None:
+                await reader.stop()
+        except StreamToolsError as error:  # the process that drives the run does not answer
+            await self._send_error(FrameError("not_stopped", str(error)), conversation)
+
+    def _decidable(self, conversation: str | None) -> Run | Decidable | None:
+        answers = self.answers.get(conversation)
+        return answers[0].reader.decidable if answers and answers[0].reader is not None else None
+
+    async def _decide(self, approval: ApprovalFrame, conversation: str | None) -> None:
         """Approve or deny a call. Raises `FrameError` if the call does not wait for a decision."""
         call_id = approval.call_id
-        decidable = self._decidable
+        decidable = self._decidable(conversation)
         try:
             if decidable is None:
                 raise DecisionRefused(f"Call {call_id[:64]!r} does not wait for a decision: no run is being sent.")
@@ -495,10 +563,10 @@ class _SocketConversation:
         except (DecisionRefused, OwnerUnreachable) as error:
             raise FrameError("decision_refused", str(error), call_id=call_id) from None
 
-    async def _deliver_result(self, frame: ResultFrame) -> None:
+    async def _deliver_result(self, frame: ResultFrame, conversation: str | None) -> None:
         """Deliver the result of a call that the client runs. Raises `FrameError` if no call waits for it."""
         call_id = frame.call_id
-        decidable = self._decidable
+        decidable = self._decidable(conversation)
         questions = await decidable.questions() if isinstance(decidable, Run) else decidable and decidable.questions
         if not decidable or not any(each.call.id == call_id and not each.approval for each in questions or ()):
             raise FrameError("unknown_call", f"no call with this id waits for a result: {call_id}", call_id=call_id)
@@ -508,47 +576,60 @@ class _SocketConversation:
 
     # Answers of the server.
 
-    async def _answer_messages(self, messages: MemoryObjectReceiveStream[MessageFrame | ResumeFrame]) -> None:
-        async for frame in messages:
-            try:
-                if self.is_ending:
-                    raise _shutdown_error()
-                await self._answer(frame)
-            except FrameError as error:
-                await self._send_error(error)
-            self.unanswered -= 1
-            self.is_cancelled = False
+    async def _converse(self, conversation: str | None) -> None:
+        """Send the answers of a conversation in order, until none waits."""
+        answers = self.answers[conversation]
+        try:
+            while answers:
+                try:
+                    if self.is_ending:
+                        raise _shutdown_error()
+                    await self._answer(answers[0], conversation)
+                except FrameError as error:
+                    await self._send_error(error, conversation)
+                answers.popleft()
+        except Exception as error:  # `serve` raises it, because a task group would wrap it in an ExceptionGroup
+            has_begun = isinstance(answers[0].frame, ResumeFrame) or answers[0].sink.last is not None
+            if isinstance(error, CLIENT_ERRORS) and not (has_begun or isinstance(error, StreamToolsError)):
+                _log.warning("message_refused", **loggable(error), reason=reason_of(error))
+                self.closing = POLICY_VIOLATION, "Invalid message."
+            else:
+                self.closing, self.error = (INTERNAL_ERROR, ""), error
+            self.finished.set()
+        finally:
+            del self.answers[conversation]
+            if self.is_ending and not self.answers:
+                self.finished.set()
 
-    async def _answer(self, frame: MessageFrame | ResumeFrame) -> None:
+    async def _answer(self, answer: _Answer, conversation: str | None) -> None:
+        frame = answer.frame
         after = 0
-        self.answer_has_begun = isinstance(frame, ResumeFrame)
         if isinstance(frame, ResumeFrame):
-            readable: Readable | None = await self._find_run(frame.run_id)
+            readable: Readable | None = await self._find_run(frame.run_id, conversation)
             after = frame.after
         else:
             try:
-                answer: Any = self.handler(frame.message, Session(self.websocket, self.socket))
-                readable = await answer if iscoroutine(answer) else answer
+                made: Any = self.handler(frame.message, Session(self.websocket, self.socket, conversation))
+                readable = await made if iscoroutine(made) else made
             except Draining:
                 raise _shutdown_error() from None
         if readable is None:
             return
         if isinstance(readable, Run):
-            self.last_run = readable
-        self.reader = reader = EventReader(readable, after=after, on_disconnect=self.on_disconnect)
+            answer.sink.run_id = readable.id
+            self.last_run = readable if conversation is None else self.last_run
+        answer.reader = reader = EventReader(readable, after=after, on_disconnect=self.on_disconnect)
         try:
-            if self.is_cancelled:
+            if answer.is_cancelled:
                 await reader.stop()
-            await reader.read(SocketSink(self.socket, self.exclude))
+            await reader.read(answer.sink)
         finally:
             if self.socket.closed:
                 reader.leave()
-            self.answer_has_begun = self.answer_has_begun or reader.last is not None
-            self.reader = None
             await reader.close()
 
-    async def _find_run(self, run_id: str | None) -> Run:
-        if run_id is None and self.last_run is not None:
+    async def _find_run(self, run_id: str | None, conversation: str | None) -> Run:
+        if run_id is None and conversation is None and self.last_run is not None:
             return self.last_run
         if self.runs is None:
             raise FrameError("run_not_found", "Only the last run of this connection can be resumed.")

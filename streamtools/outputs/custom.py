@@ -1,0 +1,79 @@
+"""Writes the protocol of an application, whose function converts each event. Sans-IO."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, Self, TypeAlias
+
+from streamtools.errors import Code
+from streamtools.events import Done, Error, UIEvent
+from streamtools.json_values import well_formed
+from streamtools.outputs.sse import NativeEncoder, closed_error, encode_json, to_json
+
+Message: TypeAlias = bytes | str | Mapping[str, Any] | None
+"""A message of the protocol: a JSON object, or the bytes or the text to send. None sends nothing."""
+
+
+class CustomEncoder(NativeEncoder):
+    """Writes the messages that `function` returns for the events.
+
+    A `dict` is written as JSON. With `framing="sse"`, it is one server-sent event, whose id is the `seq`; with
+    `"ndjson"`, it is one line; over a websocket, it is one text frame. A `str` or `bytes` is sent unchanged.
+
+    `function` is called for each event except `follow-up`, which contains messages for the model. Its last event is
+    always `done`: if the stream breaks, `close` passes it an `error` and then `done` with the reason `failed`. If
+    `function` raises an exception, the response ends in the same way, and the server gets the exception.
+
+    With `resumable=False`, a client that reconnects to a run gets all messages from the start. This is necessary if
+    `function` keeps state. Each response then needs its own function, so pass as `format` a function that makes both.
+    Calling an encoder returns a new one for another response. Raises ValueError for an unknown `framing`, and TypeError
+    if `function` is not callable.
+    """
+
+    def __init__(
+        self,
+        function: Callable[[UIEvent], Message],
+        *,
+        framing: Literal["sse", "ndjson"] = "sse",
+        resumable: bool = True,
+    ) -> None:
+        super().__init__(framing=framing)
+        if not callable(function):
+            raise TypeError(f"`function` must accept an event, got {function!r}.")
+        self.resumable = resumable
+        self._function = function
+
+    def __call__(self) -> Self:
+        """Return a new encoder for another response."""
+        return type(self)(self._function, framing="sse" if self.is_sse else "ndjson", resumable=self.resumable)
+
+    def convert(self, event: UIEvent) -> Message:
+        """Return the message for `event`. Raises TypeError if `function` returns another type."""
+        if self._ended:
+            raise closed_error()
+        self._ended = type(event) is Done
+        message = None if event.type in self.excluded else self._function(event)
+        if isinstance(message, str):
+            return well_formed(message)
+        if message is None or isinstance(message, bytes | Mapping):
+            return message
+        raise TypeError(f"A function of outputs.custom returns a dict, str, bytes or None, got {type(message)!r}.")
+
+    def encode(self, event: UIEvent) -> bytes:
+        """Return the bytes of the message for `event`, or `b""` if it has none."""
+        message = self.convert(event)
+        if not isinstance(message, Mapping):
+            return message.encode() if isinstance(message, str) else message or b""
+        if not self.is_sse:
+            return to_json({**message}) + b"\n"
+        return (b"id: %d\n" % event.seq if event.seq else b"") + encode_json({**message})
+
+    def close(self) -> bytes:
+        """End a body without `done`: return the messages for an `error` and for `done`."""
+        if self._ended:
+            return b""
+        error = Error(Code.STREAM_INTERRUPTED, "The stream ended before the answer did.")
+        try:
+            return self.encode(error) + self.encode(Done("failed", None, None, []))
+        finally:
+            self._ended = True
