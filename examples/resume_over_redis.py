@@ -14,17 +14,16 @@ from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
 import msgspec
-from fastapi import Cookie, FastAPI, HTTPException, Request
+from fastapi import Cookie, FastAPI, Request
 from fastapi.responses import HTMLResponse, Response
 from pydantic import UUID4
 
 from streamtools import chat, tool
 from streamtools.conversation import Chat
 from streamtools.conversation.models import OpenAIChat
-from streamtools.errors import RunNotFound
 from streamtools.history import read_messages
 from streamtools.outputs import asgi
-from streamtools.runs import RedisStore, Run, Runs
+from streamtools.runs import RedisStore, Runs
 
 PAGE = """<!doctype html>
 <html lang="en">
@@ -85,22 +84,13 @@ def ask(body: bytes) -> Chat:
     return chat(model, read_messages(msgspec.json.decode(body)["messages"], client=True), tools=[get_weather])
 
 
-async def find(run_id: str, visitor: UUID4) -> Run:
-    """Return a run of a visitor, from any worker."""
-    try:
-        run: Run = await app.state.runs.find(run_id, owner=str(visitor))
-    except RunNotFound as error:
-        raise HTTPException(404) from error
-    return run
-
-
 @app.get("/")
 async def page() -> HTMLResponse:
     """Return the page."""
     return HTMLResponse(PAGE)
 
 
-@app.post("/chat")
+@app.post("/chat", status_code=202)
 async def begin(request: Request, visitor: Visitor) -> dict[str, Any]:
     """Start an answer, which continues without a reader."""
     run = await app.state.runs.start(await asgi.read_body(request, ask), owner=str(visitor))
@@ -110,11 +100,11 @@ async def begin(request: Request, visitor: Visitor) -> dict[str, Any]:
 @app.get("/chat/{run_id}")
 async def read(request: Request, run_id: str, visitor: Visitor) -> Response:
     """Send the events of an answer after the one in the header `Last-Event-ID`."""
-    run = await find(run_id, visitor)
+    run = await app.state.runs.find(run_id, owner=str(visitor))
     return asgi.event_stream_response(run, request=request, shutdown=app.state.shutdown)
 
 
 @app.delete("/chat/{run_id}", status_code=204)
 async def stop(run_id: str, visitor: Visitor) -> None:
     """Stop an answer."""
-    await (await find(run_id, visitor)).stop()
+    await (await app.state.runs.find(run_id, owner=str(visitor))).stop()

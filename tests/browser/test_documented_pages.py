@@ -15,9 +15,6 @@ pytestmark = [pytest.mark.browser, pytest.mark.anyio]
 
 PAGES = {block.notes["page"]: block.text for block in BLOCKS if "page" in block.notes}
 ICON = '<!doctype html><link rel="icon" href="data:,">'
-RUNS = f"""{ICON}<button id="stopButton"></button><pre id="log"></pre><script>
-const show = (event) => log.append(event.type === "step-start" ? "" : (event.text ?? event.message));
-{PAGES["runs"]}</script>"""
 
 
 @pytest.mark.parametrize(("button", "outcome"), [("Approve", "paid 5 to Ann"), ("Deny", "was denied")])
@@ -54,17 +51,18 @@ async def test_a_reloaded_page_continues_its_answer(chromium: Any) -> None:
     async with serving("runs", Loopback([TEXT], hold=True), user="ann") as (server, _):
 
         async def answer(route: Any) -> None:
-            await route.fulfill(content_type="text/html", body=RUNS)
+            await route.fulfill(content_type="text/html", body=ICON + PAGES["runs"])
 
         await context.route(f"{server.url}/", answer)
         page = await context.new_page()
         faults = watch(page)
         await page.goto(f"{server.url}/")
-        await page.evaluate("""ask([{ role: "user", content: "Hello?" }])""")
+        await page.locator("#question").fill("Hello?")
+        await page.get_by_role("button", name="Send").click()
         await expect(page.locator("#log")).to_have_text("It is warm.")
         await page.reload()
         await expect(page.locator("#log")).to_have_text("It is warm.")
-        await page.locator("#stopButton").click()
-        await page.wait_for_function("""sessionStorage.getItem("run") === null""")
+        await page.locator("#halt").click()
+        await page.wait_for_function("sessionStorage.run === undefined")
     assert [] == faults
     await context.close()

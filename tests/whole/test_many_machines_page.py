@@ -41,9 +41,10 @@ async def test_the_program_of_the_page() -> None:
                 Runs(page["store"]) as there,
                 httpx.AsyncClient(transport=transport, base_url="http://localhost") as client,
             ):
-                first = await client.post("/chat", json=asked)
-                run_id = first.headers["x-run"]
-                assert first.text == (await client.get(f"/chat/{run_id}")).text
+                begun = await client.post("/chat", json=asked)
+                assert 202 == begun.status_code
+                run_id = begun.json()["run"]
+                assert "day." in (await client.get(f"/chat/{run_id}")).text
                 assert (await client.get("/chat/another")).status_code == 404
                 assert (await client.delete(f"/chat/{run_id}")).status_code == 204
                 found = await there.find(run_id, owner="ann")

@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -24,7 +24,7 @@ from tests.support.serving import Served, read_frames
 
 pytestmark = pytest.mark.anyio
 
-PAGES = ("front-end", "websockets", "serving", "approvals", "typescript-client", "ai-sdk", "ag-ui", "security")
+PAGES = ("front-end", "websockets", "start-and-read", "approvals", "typescript-client", "ai-sdk", "ag-ui", "security")
 WORDS = "\n".join((ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") for name in PAGES)
 BLOCKS = read_blocks(WORDS)
 PROGRAMS = {block.notes["app"]: block.text for block in BLOCKS if "app" in block.notes}
@@ -143,14 +143,18 @@ async def test_a_cancelled_run_closes_the_request_to_the_model() -> None:
 
 
 async def begin(client: httpx.AsyncClient, until: bytes, ask: dict[str, Any], address: str) -> tuple[bytes, str]:
-    """Begin a run, and leave it when this event has arrived."""
-    body = b""
-    async with client.stream("POST", address, json=ask) as response:
+    """Start a run, read it, and leave it when this event has arrived. Returns the events and the id of the run."""
+    body, run = b"", ""
+    async with AsyncExitStack() as stack:
+        response = await stack.enter_async_context(client.stream("POST", address, json=ask))
+        if response.status_code == 202:
+            run = json.loads(await response.aread())["run"]
+            response = await stack.enter_async_context(client.stream("GET", f"{address}/{run}"))
         async for piece in response.aiter_raw():
             body += piece
             if until in body:
                 break
-    return body, response.headers.get("x-run", "")
+    return body, run
 
 
 def events_of_type(frames: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
@@ -210,7 +214,7 @@ async def test_requests_of_other_origins_are_refused(origin: str | None) -> None
 
 async def test_a_websocket_resumes_a_run_of_its_owner_only() -> None:
     answers = Loopback([TEXT], hold=True)
-    async with serving("runs", answers) as (server, _):
+    async with serving("client", answers) as (server, _):
 
         def visit(user: str) -> websockets.connect:
             cookie = {"cookie": f"session={user}"}
@@ -521,4 +525,4 @@ def test_every_program_is_typed(tmp_path: Path) -> None:
 def test_every_program_is_run() -> None:
     """Other code of these pages runs in the tests of its page."""
     assert {*POSTS, "websocket", "browser-tool"} == PROGRAMS.keys()
-    assert {"sh", "python", "js", "html", "text", ""} >= {block.language for block in BLOCKS}
+    assert {"sh", "python", "js", "html", "text", "mermaid", ""} >= {block.language for block in BLOCKS}
