@@ -13,7 +13,7 @@ from streamtools.machine.event_order import Grammar, validate
 from streamtools.outputs.ag_ui_events import AGUIEncoder
 from streamtools.outputs.ai_sdk_parts import AISDKEncoder
 from streamtools.outputs.anthropic_events import AnthropicEncoder
-from streamtools.outputs.custom import CustomEncoder
+from streamtools.outputs.custom import CustomEncoder, Message
 from streamtools.outputs.openai_chunks import OpenAIEncoder
 from streamtools.outputs.responses_events import ResponsesEncoder
 from streamtools.outputs.sse import Encoder, NativeEncoder, TextEncoder
@@ -23,6 +23,7 @@ __all__ = [
     "Encoder",
     "Format",
     "Grammar",
+    "Message",
     "ag_ui",
     "ai_sdk",
     "anthropic",

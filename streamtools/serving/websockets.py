@@ -531,10 +531,10 @@ class _Connection:
         answers.append(_Answer(frame, SocketSink(self.socket, self.exclude, self.format, conversation)))
 
     def _cancel(self, run_id: str | None, conversation: str | None) -> None:
-        """Stop the answer that is being sent, or the next if its `done` was sent. Another `run_id` stops nothing."""
+        """Stop the first answer that has not ended and was not stopped before. Another `run_id` stops nothing."""
         for answer in self.answers.get(conversation, ()):
-            if type(answer.sink.last) is not Done:
-                if run_id in (None, answer.sink.run_id) and not answer.is_cancelled:
+            if not (answer.is_cancelled or type(answer.sink.last) is Done):
+                if run_id in (None, answer.sink.run_id):
                     answer.is_cancelled = True
                     self.group.start_soon(self._stop, answer.reader, conversation)
                 return
@@ -581,6 +581,7 @@ class _Connection:
         answers = self.answers[conversation]
         try:
             while answers:
+                await anyio.lowlevel.checkpoint_if_cancelled()  # a cancelled answer ends without raising
                 try:
                     if self.is_ending:
                         raise _shutdown_error()

@@ -1,4 +1,4 @@
-"""The pages of the documentation: approvals in two tabs, and an answer that continues during a reload."""
+"""The pages of the documentation: approvals in two tabs, an answer that continues during a reload, and others."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import pytest
 from tests.browser.conftest import watch
 from tests.browser.looking import expect
 from tests.support.loopback import Loopback
+from tests.support.provider import Provider
+from tests.support.talks import calls, says
 from tests.whole.test_server_programs import BLOCKS, END, PAY, TEXT, serving
 
 pytestmark = [pytest.mark.browser, pytest.mark.anyio]
@@ -66,3 +68,58 @@ async def test_a_reloaded_page_continues_its_answer(chromium: Any) -> None:
         await page.wait_for_function("sessionStorage.run === undefined")
     assert [] == faults
     await context.close()
+
+
+OWN = f"""{ICON}<pre id="log"></pre><script type="module">
+const body = JSON.stringify({{ messages: [{{ role: "user", content: "Weather?" }}] }});
+const response = await fetch("/chat", {{ method: "POST", headers: {{ "content-type": "application/json" }}, body }});
+for (const line of (await response.text()).split("\\n").filter((line) => line.startsWith("data: "))) {{
+  const message = JSON.parse(line.slice(6));
+  log.append(message.token ?? (message.done ? "|" : message.tool));
+}}
+</script>"""
+"""A page with a protocol of its own."""
+
+
+async def test_a_page_with_its_own_protocol(chromium: Any) -> None:
+    """It reads what it read before."""
+    model = Provider(calls(("get_weather", {"city": "Paris"}), text="Let me see. "), says("It is ", "mild."))
+    page = await chromium.new_page()
+    async with serving("custom", model=model) as (server, _):
+
+        async def answer(route: Any) -> None:
+            await route.fulfill(content_type="text/html", body=OWN)
+
+        await page.route(f"{server.url}/", answer)
+        faults = watch(page)
+        await page.goto(f"{server.url}/")
+        await expect(page.locator("#log")).to_have_text("Let me see. get_weatherIt is mild.|")
+    assert [] == faults
+    await page.close()
+
+
+async def test_two_chats_share_a_connection(chromium: Any) -> None:
+    """One is stopped while the other is answered, and continues afterwards."""
+    model = Provider(Loopback([TEXT], hold=True), Loopback([TEXT, END]), Loopback([TEXT, END]))
+    page = await chromium.new_page()
+    async with serving("conversations", model=model) as (server, _):
+
+        async def answer(route: Any) -> None:
+            await route.fulfill(content_type="text/html", body=ICON + PAGES["conversations"])
+
+        await page.route(f"{server.url}/", answer)
+        faults = watch(page)
+        await page.goto(f"{server.url}/")
+        chats = page.locator("section")
+        for number, text in enumerate(["> Hello\nIt is warm.", "> Hello\nIt is warm.\n"]):
+            await page.locator("#add").click()
+            await chats.nth(number).locator("input").fill("Hello")
+            await chats.nth(number).get_by_role("button", name="Send").click()
+            await expect(chats.nth(number).locator("pre")).to_have_text(text, use_inner_text=True)
+        await chats.first.get_by_role("button", name="Stop").click()
+        await expect(chats.first.locator("pre")).to_contain_text("It is warm. (stopped)")
+        await chats.first.locator("input").fill("Again")
+        await chats.first.get_by_role("button", name="Send").click()
+        await expect(chats.first.locator("pre")).to_contain_text("> Again It is warm.")
+    assert [] == faults
+    await page.close()

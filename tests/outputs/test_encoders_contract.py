@@ -79,6 +79,12 @@ ENCODERS: dict[str, Row] = {
     "responses, calls as written": Row(lambda: outputs.responses(call_deltas=True), check_responses),
     "anthropic": Row(outputs.anthropic, check_message),
     "anthropic, calls as written": Row(lambda: outputs.anthropic(call_deltas=True), check_message),
+    "custom": Row(lambda: outputs.custom(msgspec.to_builtins), lambda data: [json.loads(each) for each in data]),
+    "custom, as lines": Row(
+        lambda: outputs.custom(msgspec.to_builtins, framing="ndjson"),
+        lambda data: [json.loads(each) for each in data],
+        sse=False,
+    ),
     "text": Row(outputs.text, lambda data: None, sse=False),
 }
 
@@ -88,7 +94,7 @@ STRUCTURED = {name: row for name, row in ENCODERS.items() if name != "text"}
 BY_OTHERS = {
     name: row
     for name, row in ENCODERS.items()
-    if row.sse and row.check not in (read_native, check_responses, check_message)
+    if row.sse and name != "custom" and row.check not in (read_native, check_responses, check_message)
 }
 """The encoders whose protocol is not ours, and has nothing null."""
 
@@ -264,7 +270,7 @@ def test_a_resumable_body_continues_after_any_event() -> None:
                         written = whole.encode(event)
                         assert written == row.make().encode(event)
                         if row.sse and written:
-                            assert f"\nid: {event.seq}\n".encode() in written
+                            assert f"id: {event.seq}" in written.decode().split("\n")
 
 
 @pytest.mark.parametrize("name", outputs.FORMATS)

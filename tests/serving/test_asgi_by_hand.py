@@ -55,7 +55,7 @@ class Socket:
         """Return the next frame."""
         if self._raises:
             raise RuntimeError("there is no client")
-        if not self._frames:
+        while not self._frames:
             await self.more.wait()
             self.more = anyio.Event()
         return {"type": "websocket.receive", "text": self._frames.pop(0)}

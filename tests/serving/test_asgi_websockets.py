@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -619,3 +620,113 @@ async def test_a_client_cancels_a_run() -> None:
         await say(other, {"cancel": True})
         assert ["cancelled"] * 2 == [(await hear(each))[-1]["reason"] for each in (one, other)]
     assert 1 == source.closed
+
+
+# Several conversations.
+
+
+@pytest.mark.parametrize("leaves", ["normally", "by a break"])
+async def test_a_client_that_leaves_conversations(leaves: str, caplog: pytest.LogCaptureFixture) -> None:
+    """All streams stop, and nothing is logged."""
+    sources, over = [], anyio.Event()
+
+    async def endpoint(websocket: WebSocket) -> None:
+        def answer(message: dict[str, Any], session: Session) -> ToolStream:
+            events, source = stream(*texts("a"), hold=True)
+            sources.append(source)
+            return events
+
+        await serve_websocket(websocket, answer, max_conversations=4)
+        over.set()
+
+    with caplog.at_level(logging.WARNING):
+        async with talking(endpoint) as client:
+            for name in "abc":
+                await say(client, {"conversation": name})
+                await hear(client, "text")
+            await say(client, {"conversation": "a", "cancel": True})
+            if leaves == "normally":
+                await client.close()
+            else:
+                client.transport.abort()
+            await over.wait()
+    assert [1, 1, 1] == [source.closed for source in sources]
+    assert [] == caplog.records
+
+
+async def test_an_exception_closes_all_conversations() -> None:
+    """The other streams stop, and the close code is 1011."""
+    held, source = stream(*texts("a"), hold=True)
+    raised = list[Exception]()
+
+    async def endpoint(websocket: WebSocket) -> None:
+        answers = iter([held, stream(*texts("a"), LookupError("gone"))[0]])
+        try:
+            await serve_websocket(websocket, lambda message, session: next(answers), max_conversations=2)
+        except LookupError as error:
+            raised.append(error)
+
+    async with talking(endpoint) as client:
+        for name in "ab":
+            await say(client, {"conversation": name})
+            await hear(client, "text")
+        await client.wait_closed()
+    assert (1011, 1, 1) == (client.close_code, len(raised), source.closed)
+
+
+async def test_a_shutdown_ends_all_conversations() -> None:
+    """Each gets `done(cancelled)`, then the websocket is closed with 1001."""
+    shutdown = Shutdown()
+
+    async def endpoint(websocket: WebSocket) -> None:
+        await serve_websocket(
+            websocket,
+            lambda message, session: stream(*texts("a"), hold=True)[0],
+            max_conversations=4,
+            shutdown=shutdown,
+        )
+
+    async with talking(endpoint) as client:
+        for name in "ab":
+            await say(client, {"conversation": name})
+            await hear(client, "text")
+        shutdown.begin()
+        frames = [json.loads(frame) async for frame in client]
+    assert {("a", "cancelled"), ("b", "cancelled")} == {
+        (frame["conversation"], frame["reason"]) for frame in frames if frame["type"] == "done"
+    }
+    assert 1001 == client.close_code
+
+
+async def test_decisions_and_runs_belong_to_a_conversation() -> None:
+    """A result counts in the conversation of its call only. A run is resumed in any."""
+
+    @tool(client=True)
+    def locate() -> str:
+        """Return the position of the user."""
+        raise NotImplementedError
+
+    async with Runs() as runs:
+
+        async def endpoint(websocket: WebSocket) -> None:
+            async def answer(message: dict[str, Any], session: Session) -> Any:
+                asked = stream(
+                    *texts('###:{"name":"locate"}'), STOP, tools=[locate], approvals=ApprovalOptions(ask="now")
+                )
+                return await runs.start(asked[0], owner="ann")
+
+            await serve_websocket(websocket, answer, runs=runs, owner="ann", max_conversations=4)
+
+        async with talking(endpoint) as client:
+            await say(client, {"conversation": "a"})
+            seen = await hear(client, "executing")
+            assert {"a"} == {frame["conversation"] for frame in seen}
+            result = {"tool_result": {"call_id": seen[-1]["call"]["id"], "result": "here"}}
+            await say(client, {"conversation": "b", **result})
+            error = (await hear(client, "error"))[-1]
+            assert ("b", "unknown_call") == (error["conversation"], error["error"]["code"])
+            await say(client, {"conversation": "a", **result})
+            await hear(client)
+            await say(client, {"conversation": "b", "resume": 0, "run_id": seen[0]["run_id"]})
+            again = await hear(client)
+    assert ("b", "here") == (again[0]["conversation"], next(each["result"] for each in again if "result" in each))

@@ -21,13 +21,22 @@ from tests.support.loopback import Loopback
 from tests.support.provider import Provider
 from tests.support.readme import ROOT, read_blocks
 from tests.support.serving import Served, read_frames
+from tests.support.talks import calls, says
 
 pytestmark = pytest.mark.anyio
 
-PAGES = ("front-end", "websockets", "start-and-read", "approvals", "typescript-client", "ai-sdk", "ag-ui", "security")
+PAGES = (
+    *("front-end", "websockets", "conversations-over-a-websocket", "start-and-read", "custom-protocol", "approvals"),
+    *("typescript-client", "ai-sdk", "ag-ui", "security"),
+)
 WORDS = "\n".join((ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") for name in PAGES)
 BLOCKS = read_blocks(WORDS)
 PROGRAMS = {block.notes["app"]: block.text for block in BLOCKS if "app" in block.notes}
+PROGRAMS |= {
+    block.notes["diff"]: "".join(line[1:] for line in block.text.splitlines(keepends=True) if line[0] != "-")
+    for block in BLOCKS
+    if "diff" in block.notes
+}
 ADDRESS = "http://127.0.0.1:8080/"
 ASKED = [{"role": "user", "content": "What is the weather in Paris?"}]
 
@@ -57,7 +66,9 @@ async def serving(
         module = ModuleType("app")  # the module in which annotations of the program are resolved
         sys.modules[module.__name__] = module
         try:
-            exec(compile(PROGRAMS[name].replace(ADDRESS, provider.url), f"{name}.py", "exec"), vars(module))
+            code = PROGRAMS[name].replace(ADDRESS, provider.url)
+            code = code.replace('os.environ["MODEL_URL"]', repr(f"{provider.url}v1"))
+            exec(compile(code, f"{name}.py", "exec"), vars(module))
             app = vars(module)["app"]
 
             async def visit(scope: Any, receive: Any, send: Any) -> None:
@@ -486,7 +497,20 @@ async def test_a_websocket_decides_about_calls_of_its_user_only() -> None:
             assert ["sunny"] == [frame["result"] for frame in frames if frame["type"] == "executed"]
 
 
-POSTS = dict.fromkeys(("fastapi", "starlette", "litestar", "asgi", "origin", "runs", "approval", "client"), "/chat")
+async def test_a_page_keeps_its_own_protocol() -> None:
+    """It gets the messages that the documentation shows, and an error without an end if the model fails."""
+    native = calls(("get_weather", {"city": "Paris"}), text="Let me see.")
+    answers = (native, says("It is mild."), Loopback(status=401))
+    async with serving("custom", model=Provider(*answers)) as (_, client):
+        body = (await client.post("/chat", json={"messages": ASKED})).text
+        failed = (await client.post("/chat", json={"messages": ASKED})).content
+    assert "\n".join(line for line in body.split("\n") if line.startswith("data: ")) in WORDS
+    assert [["error"]] == [[*frame] for frame in read_frames(failed)]
+
+
+POSTS = dict.fromkeys(
+    ("fastapi", "starlette", "litestar", "asgi", "origin", "runs", "approval", "client", "custom"), "/chat"
+)
 POSTS |= {"ai-sdk": "/api/chat", "ag-ui": "/agent"}
 
 
@@ -524,5 +548,5 @@ def test_every_program_is_typed(tmp_path: Path) -> None:
 
 def test_every_program_is_run() -> None:
     """Other code of these pages runs in the tests of its page."""
-    assert {*POSTS, "websocket", "browser-tool"} == PROGRAMS.keys()
-    assert {"sh", "python", "js", "html", "text", "mermaid", ""} >= {block.language for block in BLOCKS}
+    assert {*POSTS, "websocket", "conversations", "browser-tool"} == PROGRAMS.keys()
+    assert {"sh", "python", "diff", "js", "html", "text", "mermaid", ""} >= {block.language for block in BLOCKS}
