@@ -15,6 +15,7 @@ import anyio
 import httpx
 import pytest
 import websockets
+from starlette.responses import HTMLResponse
 
 from tests.support.cases import together
 from tests.support.loopback import Loopback
@@ -57,10 +58,10 @@ def anyio_backend() -> str:
 
 @asynccontextmanager
 async def serving(
-    name: str, *answers: Loopback, model: Provider | None = None, user: str = "", within: float = 20
+    name: str, *answers: Loopback, model: Provider | None = None, user: str = "", page: str = "", within: float = 20
 ) -> AsyncIterator[tuple[Served, httpx.AsyncClient]]:
     """Serve a program of the page with a model that gives these answers. `user` is the user of a request without a
-    cookie. The block must finish within `seconds`.
+    cookie, and `page` the HTML at `/`. The block must finish within `seconds`.
     """
     async with model or Provider(*answers or [Loopback([TEXT, END])]) as provider:
         module = ModuleType("app")  # the module in which annotations of the program are resolved
@@ -72,6 +73,9 @@ async def serving(
             app = vars(module)["app"]
 
             async def visit(scope: Any, receive: Any, send: Any) -> None:
+                if page and scope.get("path") == "/":
+                    await HTMLResponse(page)(scope, receive, send)
+                    return
                 if user and "headers" in scope and b"cookie" not in dict(scope["headers"]):
                     scope["headers"] = [*scope["headers"], (b"cookie", f"session={user}".encode())]
                 await app(scope, receive, send)
