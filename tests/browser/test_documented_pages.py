@@ -23,9 +23,8 @@ ICON = '<!doctype html><link rel="icon" href="data:,">'
 async def test_an_approval_is_shown_in_two_tabs(chromium: Any, button: str, outcome: str) -> None:
     """The second tab and a reloaded tab show the question of the first."""
     context = await chromium.new_context()
-    async with serving(
-        "approval", Loopback([PAY, END]), Loopback([TEXT, END]), user="ann", page=ICON + PAGES["approval"]
-    ) as (server, _):
+    answers, page = (Loopback([PAY, END]), Loopback([TEXT, END])), ICON + PAGES["approval"]
+    async with serving("approval", *answers, user="ann", page=page) as (server, _):
         first, second = await context.new_page(), await context.new_page()
         faults = [watch(page) for page in (first, second)]
         await first.goto(f"{server.url}/")
