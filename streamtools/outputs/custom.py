@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, Self, TypeAlias
 
 from streamtools.errors import Code
 from streamtools.events import Done, Error, UIEvent
 from streamtools.json_values import well_formed
-from streamtools.outputs.sse import NativeEncoder, closed_error, encode_json, to_json
+from streamtools.outputs.sse import Framing, NativeEncoder, closed_error, encode_json, to_json
 
 Message: TypeAlias = bytes | str | Mapping[str, Any] | None
 """A message of the protocol: a JSON object, or the bytes or the text to send. None sends nothing."""
@@ -31,11 +31,7 @@ class CustomEncoder(NativeEncoder):
     """
 
     def __init__(
-        self,
-        function: Callable[[UIEvent], Message],
-        *,
-        framing: Literal["sse", "ndjson"] = "sse",
-        resumable: bool = True,
+        self, function: Callable[[UIEvent], Message], *, framing: Framing = "sse", resumable: bool = True
     ) -> None:
         super().__init__(framing=framing)
         if not callable(function):
@@ -45,7 +41,7 @@ class CustomEncoder(NativeEncoder):
 
     def __call__(self) -> Self:
         """Return a new encoder for another response."""
-        return type(self)(self._function, framing="sse" if self.is_sse else "ndjson", resumable=self.resumable)
+        return type(self)(self._function, framing=self.framing, resumable=self.resumable)
 
     def convert(self, event: UIEvent) -> Message:
         """Return the message for `event`. Raises TypeError if `function` returns another type."""
@@ -53,11 +49,9 @@ class CustomEncoder(NativeEncoder):
             raise closed_error()
         self._ended = type(event) is Done
         message = None if event.type in self.excluded else self._function(event)
-        if isinstance(message, str):
-            return well_formed(message)
-        if message is None or isinstance(message, bytes | Mapping):
-            return message
-        raise TypeError(f"A function of outputs.custom returns a dict, str, bytes or None, got {type(message)!r}.")
+        if not (message is None or isinstance(message, bytes | str | Mapping)):
+            raise TypeError(f"A function of outputs.custom returns a dict, str, bytes or None, got {type(message)!r}.")
+        return well_formed(message) if isinstance(message, str) else message
 
     def encode(self, event: UIEvent) -> bytes:
         """Return the bytes of the message for `event`, or `b""` if it has none."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeAlias
 
 import msgspec
 
@@ -118,6 +118,9 @@ def present(**members: Any) -> dict[str, Any]:
 # The native format.
 
 
+Framing: TypeAlias = Literal["sse", "ndjson"]
+
+
 class NativeEncoder:
     """Writes UI events as JSON.
 
@@ -134,8 +137,9 @@ class NativeEncoder:
     resumable = True
     replaces = True
 
-    def __init__(self, *, framing: Literal["sse", "ndjson"] = "sse", exclude: Collection[str] = HIDDEN) -> None:
+    def __init__(self, *, framing: Framing = "sse", exclude: Collection[str] = HIDDEN) -> None:
         check_word("framing", framing, ("sse", "ndjson"))
+        self.framing: Framing = framing
         self.is_sse = framing == "sse"
         self.excluded = frozenset(read_exclude(exclude))
         self.content_type = EVENT_STREAM if self.is_sse else "application/x-ndjson"

@@ -40,7 +40,7 @@ from streamtools.serving.response_writer import ResponseWriter
 from streamtools.serving.run import Run
 from streamtools.serving.runs import Runs
 from streamtools.serving.shutdown import RETRY_AFTER, Shutdown
-from streamtools.tools.approvals import Approve, Decidable, Deny
+from streamtools.tools.approvals import Answer, Approve, Deny
 
 _CLOSE_TIMEOUT_S = 5.0
 
@@ -150,6 +150,9 @@ class SocketSink:
     async def start(self, events: AsyncIterable[UIEvent] | None) -> None:
         pass
 
+    async def finish(self) -> None:
+        pass
+
     async def send(self, events: Sequence[UIEvent], /) -> None:
         for event in events:
             self.last = event
@@ -162,9 +165,6 @@ class SocketSink:
             else:
                 json = event.to_json()
                 await self._socket.send(self._prefix + json[1:] if self._prefix else json)
-
-    async def finish(self) -> None:
-        pass
 
 
 async def send_events(
@@ -238,7 +238,6 @@ class FrameError(Exception):
     def __init__(self, code: str, message: str, close_code: int = 1008, **fields: Any) -> None:
         super().__init__(message)
         self.answer = {"code": code, "message": message, **fields}
-        self.code = code
         self.close_code = close_code
 
 
@@ -270,8 +269,10 @@ class ResultFrame(msgspec.Struct, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         if (self.result is msgspec.UNSET) == (self.error is None):
             raise ValueError("pass either a result or an error")
-        if self.error is not None:
-            self.result = None
+
+    @property
+    def decision(self) -> Answer:
+        return Answer(None if self.result is msgspec.UNSET else self.result, self.error)
 
 
 class ApprovalFrame(msgspec.Struct, forbid_unknown_fields=True):
@@ -474,20 +475,18 @@ class _Connection:
             for conversation in self.answers:
                 self._cancel(None, conversation)
 
-        def leave() -> None:
-            for answers in self.answers.values():
-                if (reader := answers[0].reader) is not None:
-                    reader.leave()
-
-        async def wait() -> None:
-            await self.finished.wait()
-            leave()  # after an error, other conversations may still be active
-
         await self.socket.accept()
-        await self.socket.writer.deliver(wait, listen=listen, on_disconnect=leave, shutdown=shutdown, on_shutdown=stop)
+        await self.socket.writer.deliver(
+            self.finished.wait, listen=listen, on_disconnect=self._leave, shutdown=shutdown, on_shutdown=stop
+        )
         await self.socket.close(*self.closing)
         if self.error is not None:
             raise self.error
+
+    def _leave(self) -> None:
+        for answers in self.answers.values():
+            if (reader := answers[0].reader) is not None:
+                reader.leave()
 
     # Frames of the client.
 
@@ -501,11 +500,9 @@ class _Connection:
                 match frame:
                     case CancelFrame(run_id=run_id):
                         self._cancel(run_id, conversation)
-                    case ResultFrame() as result:
-                        await self._deliver_result(result, conversation)
-                    case ApprovalFrame() as approval:
-                        await self._decide(approval, conversation)
-                    case frame:
+                    case ResultFrame() | ApprovalFrame():
+                        await self._decide(frame, conversation)
+                    case MessageFrame() | ResumeFrame():
                         self._add(frame, conversation)
             except FrameError as error:
                 await self._send_error(error, conversation)
@@ -546,33 +543,20 @@ class _Connection:
         except StreamToolsError as error:  # the process that drives the run does not answer
             await self._send_error(FrameError("not_stopped", str(error)), conversation)
 
-    def _decidable(self, conversation: str | None) -> Run | Decidable | None:
+    async def _decide(self, frame: ApprovalFrame | ResultFrame, conversation: str | None) -> None:
+        """Pass a decision or a result to the call that waits for it. Raises `FrameError` if the call does not wait."""
+        call_id = frame.call_id
         answers = self.answers.get(conversation)
-        return answers[0].reader.decidable if answers and answers[0].reader is not None else None
-
-    async def _decide(self, approval: ApprovalFrame, conversation: str | None) -> None:
-        """Approve or deny a call. Raises `FrameError` if the call does not wait for a decision."""
-        call_id = approval.call_id
-        decidable = self._decidable(conversation)
+        decidable = answers[0].reader.decidable if answers and answers[0].reader is not None else None
         try:
             if decidable is None:
                 raise DecisionRefused(f"Call {call_id[:64]!r} does not wait for a decision: no run is being sent.")
-            decided = decidable.decide(call_id, approval.decision)
+            decided = decidable.decide(call_id, frame.decision)
             if decided is not None:
                 await decided
         except (DecisionRefused, OwnerUnreachable) as error:
-            raise FrameError("decision_refused", str(error), call_id=call_id) from None
-
-    async def _deliver_result(self, frame: ResultFrame, conversation: str | None) -> None:
-        """Deliver the result of a call that the client runs. Raises `FrameError` if no call waits for it."""
-        call_id = frame.call_id
-        decidable = self._decidable(conversation)
-        questions = await decidable.questions() if isinstance(decidable, Run) else decidable and decidable.questions
-        if not decidable or not any(each.call.id == call_id and not each.approval for each in questions or ()):
-            raise FrameError("unknown_call", f"no call with this id waits for a result: {call_id}", call_id=call_id)
-        answered = decidable.answer(call_id, frame.result, error=frame.error)
-        if answered is not None:
-            await answered
+            code = "decision_refused" if isinstance(frame, ApprovalFrame) else "unknown_call"
+            raise FrameError(code, str(error), call_id=call_id) from None
 
     # Answers of the server.
 
@@ -596,6 +580,7 @@ class _Connection:
                 self.closing = POLICY_VIOLATION, "Invalid message."
             else:
                 self.closing, self.error = (INTERNAL_ERROR, ""), error
+            self._leave()
             self.finished.set()
         finally:
             del self.answers[conversation]

@@ -19,18 +19,13 @@ from streamtools.stream.result import TurnResult
 from tests.apps.test_cli_bad_input import error_line
 from tests.support.answering import saying
 from tests.support.loopback import Loopback
+from tests.support.loops import asyncio_only  # noqa: F401
 from tests.support.provider import Provider
 
 pytestmark = pytest.mark.anyio
 
 DEMO = ("--tools", "streamtools.apps.cli.demo:TOOLS")
 KEY = "sk-do-not-tell"
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    """The event loop of uvicorn."""
-    return "asyncio"
 
 
 @pytest.fixture(autouse=True)

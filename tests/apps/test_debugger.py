@@ -22,13 +22,8 @@ from streamtools.recording.playback import Cut
 from tests.apps.test_cli_bad_input import error_line
 from tests.apps.test_serve import serve, start_server
 from tests.support.answering import calling, opened, saying
+from tests.support.loops import asyncio_only  # noqa: F401
 from tests.support.provider import serving
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    """The event loop of uvicorn."""
-    return "asyncio"
 
 
 def dissect_file(path: Path, cut: Cut = "recorded") -> Dissection:

@@ -21,13 +21,8 @@ from streamtools.recording import shipped
 from tests.apps.test_cli_bad_input import error_line
 from tests.support.answering import calling, opened, saying
 from tests.support.command import COMMAND, ENVIRONMENT
+from tests.support.loops import asyncio_only  # noqa: F401
 from tests.support.provider import serving
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    """The event loop of uvicorn."""
-    return "asyncio"
 
 
 @contextlib.contextmanager

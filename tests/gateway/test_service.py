@@ -23,6 +23,7 @@ from streamtools.gateway.service import app
 from streamtools.serving.requests import read_body
 from tests.support.gateway import CLIENTS, collect, request, stream, whole
 from tests.support.loopback import Loopback
+from tests.support.loops import asyncio_only  # noqa: F401
 from tests.support.provider import Provider
 from tests.support.serving import Exchange, Served
 
@@ -33,12 +34,6 @@ PATHS = {"openai": "/v1/chat/completions", "responses": "/v1/responses", "anthro
 JSON: dict[str, Any] = {"declared": "application/json"}
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    """The event loop of uvicorn."""
-    return "asyncio"
 
 
 @asynccontextmanager

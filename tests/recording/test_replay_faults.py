@@ -17,6 +17,7 @@ from streamtools.events import Done, Error, Executed, Text, UIEvent, Warning
 from streamtools.recording import VirtualClock, read_recording, shipped
 from streamtools.recording.matching import common_prefix_length
 from tests.recording.test_recordings_shipped import TOOLS
+from tests.support.loops import asyncio_only  # noqa: F401
 from tests.support.options import grouped
 
 pytestmark = pytest.mark.anyio
@@ -89,12 +90,6 @@ def stream(name: str) -> Stream:
     data = read_recording(shipped()[name]).data
     (found,) = re.finditer(rb'data: (?=[^\n]*"finish_reason":")[^\n]*', data)
     return Stream(data, found.start(), found.end())
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    """One event loop is enough, because the result depends only on the bytes."""
-    return "asyncio"
 
 
 every_recording = pytest.mark.parametrize(

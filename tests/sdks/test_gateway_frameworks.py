@@ -13,6 +13,7 @@ import pytest
 
 from streamtools.gateway.service import app
 from tests.sdks.frameworks import Agents, Anthropic, City, Framework, LangChain, LiteLlm, LlamaIndex, OpenAi, PydanticAi
+from tests.support.loops import asyncio_only  # noqa: F401
 from tests.support.readme import ROOT
 from tests.support.serving import Served
 from tests.support.text_model import SAYS, TextModel, text_model
@@ -26,12 +27,6 @@ FRAMEWORKS = [
     *(pytest.param(each, marks=pytest.mark.sdk) for each in MODERN),
     *(pytest.param(each, marks=pytest.mark.sdk2) for each in (LlamaIndex, LiteLlm)),
 ]
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    """The event loop of the frameworks, and of uvicorn."""
-    return "asyncio"
 
 
 @pytest.fixture(params=FRAMEWORKS)

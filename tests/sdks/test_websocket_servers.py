@@ -53,7 +53,7 @@ class Client:
         while True:
             for event in self._protocol.events_received():
                 if isinstance(event, Frame) and event.data:
-                    self._frames.append(json.loads(event.data))
+                    self._frames.append(json.loads(bytes(event.data)))
             while self._frames:
                 if (frame := self._frames.pop(0)).get("type") == kind:
                     return frame

@@ -27,6 +27,7 @@ from streamtools.events import ProviderCompleted
 from streamtools.outputs.asgi import EventStreamResponse, last_event_id, serve_websocket
 from streamtools.runs import Run, Runs
 from tests.support.cases import together
+from tests.support.loops import asyncio_only  # noqa: F401
 from tests.support.serving import Served
 from tests.support.stories import Script, texts
 
@@ -34,12 +35,6 @@ pytestmark = pytest.mark.anyio
 
 SECRET = "the launch code is 0000"
 POSITIONS = ["0", "1", "-1", "9" * 5000, "1e3", "\u0661", "1\u2028", "*", "None", "' OR 1=1", "../1"]
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    """uvicorn runs on asyncio."""
-    return "asyncio"
 
 
 @asynccontextmanager

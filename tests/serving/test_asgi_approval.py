@@ -21,6 +21,7 @@ from streamtools.outputs.asgi import Session, serve_websocket
 from streamtools.runs import Runs
 from tests.serving.test_asgi_websockets import hear, say, talking, visiting
 from tests.support.approvals import ANN, QUESTION, Bank, calls
+from tests.support.loops import asyncio_only  # noqa: F401
 from tests.support.options import grouped
 from tests.support.serving import Served
 
@@ -28,12 +29,6 @@ pytestmark = pytest.mark.anyio
 
 PAY = calls(("pay", ANN))
 SIGN = calls(("sign", {"text": "Dear Ann"}))
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    """The event loop that uvicorn runs on."""
-    return "asyncio"
 
 
 class Counter:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -23,6 +22,7 @@ from streamtools.events import ProviderCompleted, Start, TextDelta, UIEvent, rea
 from streamtools.outputs.asgi import Session, Shutdown, send_events, serve_websocket
 from streamtools.recording import shipped
 from streamtools.runs import Runs
+from tests.support.loops import asyncio_only  # noqa: F401
 from tests.support.options import grouped
 from tests.support.sample_runs import RUNS
 from tests.support.serving import Served
@@ -31,12 +31,6 @@ from tests.support.stories import Script
 pytestmark = pytest.mark.anyio
 
 STOP = [ProviderCompleted(finish_reason="stop")]
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    """The event loop that uvicorn runs on."""
-    return "asyncio"
 
 
 def texts(*pieces: str) -> list[list[TextDelta]]:
@@ -625,77 +619,46 @@ async def test_a_client_cancels_a_run() -> None:
 # Several conversations.
 
 
-@pytest.mark.parametrize("leaves", ["normally", "by a break"])
-async def test_a_client_that_leaves_conversations(leaves: str, caplog: pytest.LogCaptureFixture) -> None:
-    """All streams stop, and nothing is logged."""
-    sources, over = [], anyio.Event()
+@pytest.mark.parametrize("ends_by", ["a close", "a break", "an error", "a shutdown"])
+async def test_the_end_of_several_conversations(ends_by: str, caplog: pytest.LogCaptureFixture) -> None:
+    """All streams stop, whatever ends the connection. Nothing is logged."""
+    sources, over, shutdown, raised = list[Script](), anyio.Event(), Shutdown(), list[Exception]()
 
     async def endpoint(websocket: WebSocket) -> None:
         def answer(message: dict[str, Any], session: Session) -> ToolStream:
-            events, source = stream(*texts("a"), hold=True)
+            fault = [LookupError("gone")] if message.get("fail") else []
+            events, source = stream(*texts("a"), *fault, hold=not fault)
             sources.append(source)
             return events
 
-        await serve_websocket(websocket, answer, max_conversations=4)
+        try:
+            await serve_websocket(websocket, answer, max_conversations=4, shutdown=shutdown)
+        except LookupError as error:
+            raised.append(error)
         over.set()
 
-    with caplog.at_level(logging.WARNING):
+    with caplog.at_level("WARNING"):
         async with talking(endpoint) as client:
             for name in "abc":
                 await say(client, {"conversation": name})
                 await hear(client, "text")
             await say(client, {"conversation": "a", "cancel": True})
-            if leaves == "normally":
-                await client.close()
-            else:
-                client.transport.abort()
+            match ends_by:
+                case "a close":
+                    await client.close()
+                case "a break":
+                    client.transport.abort()
+                case "an error":
+                    await say(client, {"conversation": "d", "fail": True})
+                case _:
+                    shutdown.begin()
+                    frames = [json.loads(frame) async for frame in client]
+                    assert {"a", "b", "c"} == {frame["conversation"] for frame in frames if frame["type"] == "done"}
+                    assert 1001 == client.close_code
             await over.wait()
-    assert [1, 1, 1] == [source.closed for source in sources]
-    assert [] == caplog.records
-
-
-async def test_an_exception_closes_all_conversations() -> None:
-    """The other streams stop, and the close code is 1011."""
-    held, source = stream(*texts("a"), hold=True)
-    raised = list[Exception]()
-
-    async def endpoint(websocket: WebSocket) -> None:
-        answers = iter([held, stream(*texts("a"), LookupError("gone"))[0]])
-        try:
-            await serve_websocket(websocket, lambda message, session: next(answers), max_conversations=2)
-        except LookupError as error:
-            raised.append(error)
-
-    async with talking(endpoint) as client:
-        for name in "ab":
-            await say(client, {"conversation": name})
-            await hear(client, "text")
-        await client.wait_closed()
-    assert (1011, 1, 1) == (client.close_code, len(raised), source.closed)
-
-
-async def test_a_shutdown_ends_all_conversations() -> None:
-    """Each gets `done(cancelled)`, then the websocket is closed with 1001."""
-    shutdown = Shutdown()
-
-    async def endpoint(websocket: WebSocket) -> None:
-        await serve_websocket(
-            websocket,
-            lambda message, session: stream(*texts("a"), hold=True)[0],
-            max_conversations=4,
-            shutdown=shutdown,
-        )
-
-    async with talking(endpoint) as client:
-        for name in "ab":
-            await say(client, {"conversation": name})
-            await hear(client, "text")
-        shutdown.begin()
-        frames = [json.loads(frame) async for frame in client]
-    assert {("a", "cancelled"), ("b", "cancelled")} == {
-        (frame["conversation"], frame["reason"]) for frame in frames if frame["type"] == "done"
-    }
-    assert 1001 == client.close_code
+    assert {1} == {source.closed for source in sources}
+    assert ends_by == "an error" or ([], []) == (raised, caplog.records)
+    assert len(raised) == (ends_by == "an error")
 
 
 async def test_decisions_and_runs_belong_to_a_conversation() -> None:
@@ -710,10 +673,8 @@ async def test_decisions_and_runs_belong_to_a_conversation() -> None:
 
         async def endpoint(websocket: WebSocket) -> None:
             async def answer(message: dict[str, Any], session: Session) -> Any:
-                asked = stream(
-                    *texts('###:{"name":"locate"}'), STOP, tools=[locate], approvals=ApprovalOptions(ask="now")
-                )
-                return await runs.start(asked[0], owner="ann")
+                call, approvals = texts('###:{"name":"locate"}'), ApprovalOptions(ask="now")
+                return await runs.start(stream(*call, STOP, tools=[locate], approvals=approvals)[0], owner="ann")
 
             await serve_websocket(websocket, answer, runs=runs, owner="ann", max_conversations=4)
 

@@ -12,34 +12,24 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from streamtools import ToolStream
 from streamtools.errors import OwnerUnreachable
-from streamtools.events import Done, ProviderCompleted, Start, Text, UIEvent
-from streamtools.outputs.asgi import Session, serve_websocket
-from streamtools.runs import Runs
+from streamtools.events import Done, Start, UIEvent
+from streamtools.outputs.asgi import serve_websocket
+from streamtools.runs import Run, Runs
 from tests.serving.test_asgi_by_hand import Socket
-from tests.serving.test_asgi_websockets import stream, texts
 
 pytestmark = pytest.mark.anyio
 
-STOP = [ProviderCompleted(finish_reason="stop")]
-
-
-async def settle() -> None:
-    """Let all tasks run until they wait."""
-    for _ in range(40):
-        await anyio.lowlevel.checkpoint()
-
 
 class Conversations:
-    """Serves a simulated websocket. The answer to `{"ask": n}` is the run `n`, which ends when a test lets it."""
+    """Serves a simulated websocket. The answer to `{"ask": id}` is a run, which ends when a test lets it."""
 
-    def __init__(self, max_waiting: int = 2) -> None:
-        self.max_waiting = max_waiting
+    def __init__(self) -> None:
         self.socket = Socket()
         self.go_on = dict[str, anyio.Event]()
         self.closing = anyio.Event()
         self.closing.set()
+        self.run: Run | None = None
 
     @asynccontextmanager
     async def answer(self, run_id: str) -> AsyncIterator[AsyncIterator[UIEvent]]:
@@ -53,21 +43,38 @@ class Conversations:
         yield events()
         await self.closing.wait()
 
-    async def serve(self) -> None:
+    @asynccontextmanager
+    async def serving(self, max_conversations: int | None = 2) -> AsyncIterator[None]:
         """Serve the websocket."""
-        limits = {"max_conversations": 2, "max_waiting": self.max_waiting}
-        await serve_websocket(self.socket, lambda message, session: self.answer(message["ask"]), **limits)
 
-    def say(self, conversation: str, **frame: Any) -> None:
+        async def serve() -> None:
+            await serve_websocket(
+                self.socket,
+                lambda message, session: self.run or self.answer(message["ask"]),
+                max_conversations=max_conversations,
+            )
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(serve)
+            yield
+            await settle()
+            group.cancel_scope.cancel()
+
+    def say(self, conversation: Any, **frame: Any) -> None:
         """Send a frame."""
-        self.socket.say(json.dumps({"conversation": conversation, **frame}))
+        self.socket.say(json.dumps(({} if conversation is None else {"conversation": conversation}) | frame))
+
+    @property
+    def frames(self) -> list[dict[str, Any]]:
+        """The frames of the server."""
+        return [json.loads(message["text"]) for message in self.socket.sent]
 
     @property
     def ends(self) -> dict[str, str]:
         """The reason why each run ended, by its id."""
         current: dict[str, str] = {}
-        found = {}
-        for frame in (json.loads(message["text"]) for message in self.socket.sent if "text" in message):
+        found: dict[str, str] = {}
+        for frame in self.frames:
             if frame.get("type") == "start":
                 current[frame["conversation"]] = frame["run_id"]
             if frame.get("type") == "done":  # a run that is cancelled early has no `start`
@@ -75,18 +82,23 @@ class Conversations:
         return found
 
 
+async def settle() -> None:
+    """Let all tasks run until they wait."""
+    for _ in range(40):
+        await anyio.lowlevel.checkpoint()
+
+
 ACTIONS = ("ask a", "ask b", "stop a", "stop the run of a", "stop an ended run of a", "let a end")
 
 
 @pytest.mark.parametrize("first", ACTIONS[:2])
 async def test_a_stop_ends_the_answer_that_it_means(first: str) -> None:
-    """After any actions, exactly the answers have ended that a model of the conversations says."""
+    """After any actions, exactly those answers have ended that a model of the conversations says."""
     for actions in itertools.product([first], ACTIONS, ACTIONS, ACTIONS[:5]):
         conversations, count = Conversations(), itertools.count()
         waiting: dict[str, list[str]] = {"a": [], "b": []}
         expected: dict[str, str] = {}
-        async with anyio.create_task_group() as group:
-            group.start_soon(conversations.serve)
+        async with conversations.serving():
             for action in actions:
                 current = waiting["a"][0] if waiting["a"] else None
                 match action.split():
@@ -96,7 +108,7 @@ async def test_a_stop_ends_the_answer_that_it_means(first: str) -> None:
                     case ["stop", "an", *_]:
                         conversations.say("a", cancel=True, run_id="r9")
                     case ["stop", *words]:
-                        conversations.say("a", cancel=True, **({"run_id": current} if words != ["a"] else {}))
+                        conversations.say("a", cancel=True, run_id=None if words == ["a"] else current)
                         if current is not None:
                             expected[waiting["a"].pop(0)] = "cancelled"
                     case _ if current is not None:
@@ -104,131 +116,90 @@ async def test_a_stop_ends_the_answer_that_it_means(first: str) -> None:
                         expected[waiting["a"].pop(0)] = "finished"
                 await settle()
                 assert expected == conversations.ends, actions
-            group.cancel_scope.cancel()
 
 
 async def test_a_new_message_right_after_a_stop_is_answered() -> None:
     """Frames arrive together: each stop ends the message before it only."""
-    conversations = Conversations(max_waiting=8)
+    conversations = Conversations()
     for number in range(3):
         conversations.say("a", ask=f"r{number}")
         conversations.say("a", cancel=True)
     conversations.say("a", ask="last")
-    async with anyio.create_task_group() as group:
-        group.start_soon(conversations.serve)
+    async with conversations.serving():
         await settle()
-        assert ["cancelled"] * 3 == [*conversations.ends.values()]
         conversations.go_on["last"].set()
-        await settle()
-        group.cancel_scope.cancel()
-    assert "finished" == conversations.ends["last"]
+    assert ["cancelled"] * 3 + ["finished"] == [*conversations.ends.values()]
 
 
 async def test_a_stop_while_the_last_answer_is_closing() -> None:
     """Its `done` was sent, so an unnamed stop means the next message."""
     conversations = Conversations()
     conversations.closing = anyio.Event()
-    async with anyio.create_task_group() as group:
-        group.start_soon(conversations.serve)
-        for frame in ({"ask": "r1"}, {}, {"ask": "r2"}, {"cancel": True}):
-            if frame:
-                conversations.say("a", **frame)
-            else:
-                conversations.go_on["r1"].set()
-            await settle()
-        conversations.closing.set()
+    async with conversations.serving():
+        conversations.say("a", ask="r1")
         await settle()
-        group.cancel_scope.cancel()
+        conversations.go_on["r1"].set()
+        await settle()
+        conversations.say("a", ask="r2")
+        conversations.say("a", cancel=True)
+        await settle()
+        conversations.closing.set()
     assert ["finished", "cancelled"] == [*conversations.ends.values()]
 
 
 async def test_too_many_conversations() -> None:
     """A third one is refused while two are active, and answered after one has ended."""
     conversations = Conversations()
-    async with anyio.create_task_group() as group:
-        group.start_soon(conversations.serve)
-        for name in ("a", "b", "c"):
+    async with conversations.serving():
+        for name in "abc":
             conversations.say(name, ask=name)
         await settle()
-        frames = [json.loads(message["text"]) for message in conversations.socket.sent]
-        (refused,) = [frame for frame in frames if frame["conversation"] == "c"]
-        assert "too_many" == refused["error"]["code"]
+        errors = [frame["error"]["code"] for frame in conversations.frames if frame["conversation"] == "c"]
+        assert ["too_many"] == errors
         conversations.go_on["a"].set()
         await settle()
         conversations.say("c", ask="c")
         await settle()
-        assert {"a": "finished"} == conversations.ends
         conversations.go_on["c"].set()
-        await settle()
-        group.cancel_scope.cancel()
     assert {"a": "finished", "c": "finished"} == conversations.ends
 
 
 @pytest.mark.parametrize("conversation", [3, "", "a" * 2_000, ["a"]])
 async def test_invalid_conversations(conversation: Any) -> None:
     """The frame is refused, and the message is not answered."""
-    socket = Socket(json.dumps({"conversation": conversation, "text": "a"}))
-    async with anyio.create_task_group() as group:
-        group.start_soon(serve_conversations, socket)
-        await settle()
-        group.cancel_scope.cancel()
-    assert ["wrong_type"] == [json.loads(message["text"])["error"]["code"] for message in socket.sent]
+    conversations = Conversations()
+    conversations.say(conversation, ask="a")
+    async with conversations.serving():
+        pass
+    assert ["wrong_type"] == [frame["error"]["code"] for frame in conversations.frames]
 
 
-async def serve_conversations(websocket: Any, **options: Any) -> None:
-    """Answer each message with its text."""
-
-    def answer(message: dict[str, Any], session: Session) -> ToolStream:
-        return stream(*texts(f"{session.conversation}: {message['text']}"), hold=message.get("hold", False))[0]
-
-    await serve_websocket(websocket, answer, **{"max_conversations": 4, **options})
-
-
-async def test_a_client_without_the_field_notices_nothing() -> None:
-    """With and without the option, its frames have no conversation. Without the option, the field has no meaning."""
-    options: dict[str, Any]
-    for options, frame in (({}, {}), ({"max_conversations": None}, {"conversation": "a"})):
-        socket = Socket(json.dumps({"text": "hello", "hold": True, **frame}), '{"cancel": true}')
-        async with anyio.create_task_group() as group:
-            group.start_soon(lambda socket=socket, options=options: serve_conversations(socket, **options))
-            await settle()
-            group.cancel_scope.cancel()
-        frames = [json.loads(message["text"]) for message in socket.sent]
-        assert "cancelled" == frames[-1]["reason"]
-        assert not [frame for frame in frames if "conversation" in frame]
-
-
-class Unreachable:
-    """A run of another process that does not answer."""
-
-    async def __aenter__(self) -> AsyncIterator[UIEvent]:
-        return self.events()
-
-    async def __aexit__(self, *args: object) -> None:
-        return None
-
-    async def events(self) -> AsyncIterator[UIEvent]:
-        """Yield one event."""
-        yield Text("a", seq=1)
-        await anyio.sleep_forever()
+@pytest.mark.parametrize(("limit", "conversation"), [(2, None), (None, "a"), (None, None)])
+async def test_a_client_without_the_field_notices_nothing(limit: int | None, conversation: str | None) -> None:
+    """Its frames have no conversation. Without the option, the field has no meaning."""
+    conversations = Conversations()
+    conversations.say(conversation, ask="a")
+    conversations.say(None, cancel=True)
+    async with conversations.serving(limit):
+        pass
+    assert "cancelled" == conversations.frames[-1]["reason"]
+    assert not [frame for frame in conversations.frames if "conversation" in frame]
 
 
 async def test_a_run_that_cannot_be_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     """The client is told, and the connection stays open."""
-    socket = Socket('{"text": "a"}')
-    async with Runs() as runs, anyio.create_task_group() as group:
-        run = await runs.start(Unreachable(), owner="ann")
 
-        async def refuse() -> None:
-            raise OwnerUnreachable("The process does not answer.")
+    async def refuse() -> None:
+        raise OwnerUnreachable("The process does not answer.")
 
-        monkeypatch.setattr(run, "stop", refuse)
-        group.start_soon(serve_websocket, socket, lambda message, session: run)
-        await settle()
-        socket.say('{"cancel": true}')
-        await settle()
-        assert {"code": "not_stopped", "message": "The process does not answer."} == json.loads(
-            socket.sent[-1]["text"]
-        )["error"]
-        group.cancel_scope.cancel()
-        run.cancel()
+    conversations = Conversations()
+    async with Runs() as runs:
+        run = conversations.run = await runs.start(conversations.answer("a"), owner="ann")
+        conversations.say("a", ask="a")
+        conversations.say("a", cancel=True)
+        with monkeypatch.context() as patch:
+            patch.setattr(run, "stop", refuse)
+            async with conversations.serving():
+                pass
+    error = {"code": "not_stopped", "message": "The process does not answer."}
+    assert {"conversation": "a", "error": error} == conversations.frames[-1]

@@ -135,8 +135,8 @@ async def test_a_broken_body_of_a_run_does_not_end_the_answer() -> None:
 async def test_frames_of_a_websocket(both_ways: bool, conversation: str | None) -> None:
     """An object is a text frame with its conversation. Text and bytes are sent unchanged."""
     messages = iter([{"n": 1}, "\ud83d text", b"bytes", None, {}])
-    events = [Start("r", seq=1), Text("a", seq=2), Text("b", seq=3), FollowUp([], seq=4), Text("c", seq=5)]
-    readable = iterate(*events, Done("finished", None, None, [], seq=6))
+    events: list[UIEvent] = [Start("r", seq=1), Text("a", seq=2), Text("b", seq=3), FollowUp([], seq=4)]
+    readable = iterate(*events, Text("c", seq=5), Done("finished", None, None, [], seq=6))
     socket = Socket(json.dumps({} if conversation is None else {"conversation": conversation}))
     encoder = outputs.custom(lambda event: next(messages))
 

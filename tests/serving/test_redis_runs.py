@@ -22,17 +22,12 @@ from streamtools.serving.event_log import MemoryReader
 from streamtools.tools.redis_client import open_client
 from tests.serving.test_runs import held, read
 from tests.support.approvals import ANN, QUESTION, Bank, calls
+from tests.support.loops import asyncio_only  # noqa: F401
 from tests.support.redis_server import RedisServer, redis_log
 from tests.support.resp_client import RespClient
 from tests.support.stories import Script, texts
 
 pytestmark = [pytest.mark.anyio, pytest.mark.servers]
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    """redis-py runs on asyncio only."""
-    return "asyncio"
 
 
 STOP = ProviderCompleted(finish_reason="stop")

@@ -15,3 +15,9 @@ OTHER_LOOP_DEEP = pytest.mark.parametrize("anyio_backend", ["asyncio", pytest.pa
 def other_loop_deep(request: pytest.FixtureRequest) -> str:
     """The fixture `anyio_backend` for all tests of a module."""
     return str(request.param)
+
+
+@pytest.fixture(name="anyio_backend")
+def asyncio_only() -> str:
+    """The fixture `anyio_backend` for all tests of a module that needs asyncio, as uvicorn and redis-py do."""
+    return "asyncio"

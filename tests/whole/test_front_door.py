@@ -15,6 +15,7 @@ import pytest
 from streamtools.parsing.dialects import DIALECTS, MODELS
 from streamtools.sources import ADAPTERS
 from tests.support.loopback import Loopback
+from tests.support.loops import asyncio_only  # noqa: F401
 from tests.support.provider import Provider
 from tests.support.readme import ROOT, read_blocks
 from tests.support.serving import Served, read_frames
@@ -23,12 +24,6 @@ from tests.whole.test_readme import stream
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = read_blocks(TEXT)
 ASKED = [{"role": "user", "content": "Weather in Paris?"}]
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    """uvicorn runs on asyncio."""
-    return "asyncio"
 
 
 async def ask(monkeypatch: pytest.MonkeyPatch) -> list[Any]:

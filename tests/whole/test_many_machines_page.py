@@ -10,6 +10,7 @@ import pytest
 from streamtools.runs import Runs
 from tests.support.gateway import stream
 from tests.support.loopback import Loopback
+from tests.support.loops import asyncio_only  # noqa: F401
 from tests.support.provider import Provider
 from tests.support.readme import ROOT, read_blocks
 from tests.support.redis_server import RedisServer
@@ -17,12 +18,6 @@ from tests.support.redis_server import RedisServer
 pytestmark = [pytest.mark.anyio, pytest.mark.servers]
 
 BLOCKS = read_blocks((ROOT / "docs" / "many-machines.md").read_text(encoding="utf-8"))
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    """redis-py runs on asyncio only."""
-    return "asyncio"
 
 
 async def test_the_program_of_the_page() -> None:

@@ -19,6 +19,7 @@ from starlette.responses import HTMLResponse
 
 from tests.support.cases import together
 from tests.support.loopback import Loopback
+from tests.support.loops import asyncio_only  # noqa: F401
 from tests.support.provider import Provider
 from tests.support.readme import ROOT, read_blocks
 from tests.support.serving import Served, read_frames
@@ -48,12 +49,6 @@ PAY = CALL.replace(b"get_weather", b"pay").replace(b'\\"city\\": \\"Paris\\"', b
 PICK = CALL.replace(b"get_weather", b"pick_date").replace(b"city", b"title")
 BOB = {"cookie": "session=bob"}
 END = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    """uvicorn runs on asyncio."""
-    return "asyncio"
 
 
 @asynccontextmanager

@@ -147,17 +147,17 @@ def _check_client(given: Input) -> Iterator[object]:
     match said:
         case FrameError():
             assert len(json.dumps(said.answer)) < 2 * _LONGEST
-            yield said.code, str(said)[:30]
+            yield said.answer["code"], str(said)[:30]
         case ResumeFrame():
             assert said.after >= 0
         case MessageFrame():
-            assert not said.message.keys() & {"cancel", "resume", "tool_result", "approval"}
+            assert not said.message.keys() & {"cancel", "resume", "tool_result", "approval", "conversation"}
     yield type(said)
 
 
 def _read_frame(text: str) -> Frame | FrameError:
     try:
-        return read_frame(text, _LONGEST)
+        return read_frame(text, _LONGEST, has_conversations=True)[0]
     except FrameError as bad:
         return bad
 
@@ -167,7 +167,11 @@ def _make_client() -> Target:
     frames: list[Any] = [
         *({"cancel": True}, {"resume": 3, "run_id": "r"}, {"tool_result": {"call_id": "c", "result": {"a": [1]}}}),
         *({"tool_result": {"call_id": "c", "error": "no"}}, {"approval": denied}, {"hello": 1}, [], "x"),
-        *({"approval": {"call_id": "c", "approved": True, "digest": "d"}}, {"cancel": 1, "resume": -1}),
+        *(
+            {"approval": {"call_id": "c", "approved": True, "digest": "d"}},
+            {"cancel": 1, "resume": -1},
+            {"conversation": "c"},
+        ),
     ]
     words = [
         '"cancel":true',
