@@ -607,7 +607,7 @@ class _Connection:
         answer.reader = reader = EventReader(readable, after=after, on_disconnect=self.on_disconnect)
         try:
             if answer.is_cancelled:
-                await reader.stop()
+                await self._stop(reader, conversation)
             await reader.read(answer.sink)
         finally:
             if self.socket.closed:
