@@ -44,12 +44,21 @@ MODULE_LEVEL = outputs.custom(write)
 """An encoder that all responses of an application share."""
 
 
-async def iterate(*events: UIEvent | Exception) -> AsyncIterator[UIEvent]:
-    """Yield the events, or raise."""
-    for event in events:
-        if isinstance(event, Exception):
-            raise event
-        yield event
+@asynccontextmanager
+async def stream(*events: UIEvent | Exception) -> AsyncIterator[AsyncIterator[UIEvent]]:
+    """A stream of these events. An exception after `done` is raised as the stream is left."""
+
+    async def iterate() -> AsyncIterator[UIEvent]:
+        for event in events:
+            if isinstance(event, Exception):
+                raise event
+            yield event
+            if isinstance(event, Done):
+                return
+
+    yield iterate()
+    if isinstance(events[-1], Exception):
+        raise events[-1]
 
 
 async def respond(readable: Any, **options: Any) -> tuple[list[dict[str, Any]], Exception | None]:
@@ -75,13 +84,14 @@ async def respond(readable: Any, **options: Any) -> tuple[list[dict[str, Any]], 
         ([Text("a", seq=1), KeyError("gone")], [*PAGE[:1], *FAILED], KeyError),
         ([Text("a", seq=1), Text("bug", seq=2), Text("b", seq=3)], [*PAGE[:1], *FAILED], ZeroDivisionError),
         ([Text("bug", seq=1)], FAILED, ZeroDivisionError),
+        ([Text("a", seq=1), Done("stopped", None, None, [], seq=2), OSError()], [PAGE[0], {"end": "stopped"}], OSError),
     ],
-    ids=["whole", "without its end", "raising", "a function that raises", "at its first event"],
+    ids=["whole", "without its end", "raising", "a bug", "a bug at its first event", "raising after its end"],
 )
 async def test_each_response_has_its_end(events: list[Any], shown: list[Any], raised: type[Exception] | None) -> None:
     """The function gets `error` and `done` if the stream breaks. One encoder serves many responses."""
     for _ in range(2):
-        messages, error = await respond(iterate(*events))
+        messages, error = await respond(stream(*events))
         assert (shown, raised) == (messages, error and type(error))
 
 
@@ -91,7 +101,7 @@ async def test_a_function_that_always_raises() -> None:
     def fail(event: UIEvent) -> dict[str, Any]:
         raise ZeroDivisionError
 
-    messages, error = await respond(iterate(Text("a")), format=outputs.custom(fail))
+    messages, error = await respond(stream(Text("a")), format=outputs.custom(fail))
     assert ([], ZeroDivisionError) == (messages, type(error))
 
 
@@ -136,7 +146,7 @@ async def test_frames_of_a_websocket(both_ways: bool, conversation: str | None) 
     """An object is a text frame with its conversation. Text and bytes are sent unchanged."""
     messages = iter([{"n": 1}, "\ud83d text", b"bytes", None, {}])
     events: list[UIEvent] = [Start("r", seq=1), Text("a", seq=2), Text("b", seq=3), FollowUp([], seq=4)]
-    readable = iterate(*events, Text("c", seq=5), Done("finished", None, None, [], seq=6))
+    readable = stream(*events, Text("c", seq=5), Done("finished", None, None, [], seq=6))
     socket = Socket(json.dumps({} if conversation is None else {"conversation": conversation}))
     encoder = outputs.custom(lambda event: next(messages))
 
@@ -162,16 +172,3 @@ def test_mistakes_are_named() -> None:
         outputs.custom("ai_sdk")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="returns a dict, str, bytes or None, got <class 'int'>"):
         outputs.custom(lambda event: 3).encode(Text("a"))  # type: ignore[arg-type,return-value]
-
-
-@asynccontextmanager
-async def broken() -> AsyncIterator[AsyncIterator[UIEvent]]:
-    """A stream whose context raises after its last event, for example when it stores the answer."""
-    yield iterate(Text("a", seq=1), Done("finished", "stop", None, [], seq=2))
-    raise OSError("the database is away")
-
-
-async def test_an_error_after_the_end_adds_nothing() -> None:
-    """The page has its end, and the server gets the exception."""
-    messages, error = await respond(broken())
-    assert ([{"token": "a"}, {"end": "finished"}], OSError) == (messages, type(error))
