@@ -105,7 +105,7 @@ class Socket:
         """Send one frame, unless the websocket is closed. An object is sent as JSON, with the field `conversation`."""
         if message is None or self.closed:
             return
-        if isinstance(message, Mapping):
+        if not isinstance(message, str) and isinstance(message, Mapping):  # the first check is faster
             tag = {} if conversation is None else {"conversation": conversation}
             message = to_json({**tag, **message}).decode()
         kind = "bytes" if isinstance(message, bytes) else "text"
