@@ -170,8 +170,7 @@ class JsonScanner:
     def __init__(self, *, depth: int, lines: bool = False) -> None:
         """`depth` is the deepest nesting that is allowed. With `lines`, `scan` stops at each line feed in a string."""
         self._limit, self._lines = depth, lines
-        self._patterns = patterns = IN_LINE_OF_STRING if lines else IN_STRING
-        self._inside, self._find_end = patterns.inside, patterns.find_end
+        self._patterns = IN_LINE_OF_STRING if lines else IN_STRING
         # The position in the value.
         self._stack: list[str] = []  # the open brackets
         self._beyond = 0  # how many brackets deeper than the limit are open
@@ -222,7 +221,7 @@ class JsonScanner:
             self.in_string = True
             self.string_begin = place + found.start(ends)
             self._word = None
-            self.find_change = self._find_end
+            self.find_change = self._patterns.find_end
             return True
         last = found.start(LAST_STRING)
         if last >= 0:
@@ -245,7 +244,7 @@ class JsonScanner:
             self.escaped = (slashes - (self.escaped and slashes == len(text))) % 2 == 1
         else:
             self.escaped = False
-        self.find_change = always if self.escaped else self._find_end
+        self.find_change = always if self.escaped else self._patterns.find_end
         return True
 
     def _skip_escaped(self, text: str, at: int) -> int:
@@ -284,7 +283,7 @@ class JsonScanner:
                     if at < 0:
                         at = end
                 else:
-                    at = self._inside(text, at).end()
+                    at = self._patterns.inside(text, at).end()
                 if at == end:
                     break
                 char = text[at]
@@ -416,7 +415,7 @@ class JsonScanner:
             self.find_change = always if self.escaped or self._escape else self._patterns.find_end_or_escape
             self.can_pass_over = False
         else:
-            self.find_change = always if self.escaped else self._find_end
+            self.find_change = always if self.escaped else self._patterns.find_end
             self.can_pass_over = True
         reader.at = at
         return state

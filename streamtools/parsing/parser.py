@@ -72,7 +72,7 @@ class Parser:
 
             self._filter = TextFilter(chosen)
         self._closed = self._ended = False  # `_ended` is True while `close` or `release` reads the end of the text
-        # Deltas that do not change the state: `_search` returns None for them, or the events of `TextFilter.feed_text`.
+        # `_search` returns None for a delta that does not change the state. `TextFilter.feed_text` may return events.
         self._search: Callable[[str], object] = always
         # For a delta in which `_search` finds nothing: in reasoning, `_skim` returns the events for it. `_shows` is
         # True if the delta is visible text.
@@ -114,14 +114,14 @@ class Parser:
             if isinstance(delta, str):
                 raise
             raise TypeError(f"a delta must be a str, got {type(delta).__name__}: {HOW_TO_GET_TEXT}") from None
-        if len(delta) > _BLOCK:
+        if (size := len(delta)) > _BLOCK:
             return self._feed_in_blocks(delta)
         if (text_filter := self._filter) is not None and text_filter.stopped_by is not None:
             return []
         events = []
         self._output.events = events
         if (span := self._span) is not None:
-            if len(delta) <= span.room and span.read(delta, self._body):
+            if size <= span.room and span.read(delta, self._body):
                 self._search = span.find_change
             else:
                 self._run(delta)

@@ -108,27 +108,26 @@ class TextFilter:
         """The text that is buffered."""
         return (self._segments.pending if self._segments is not None else "") + self._text.pending
 
-    def search(self, find_change: Callable[[str], object]) -> Callable[[str], list[UIEvent] | bool]:
+    def search(self, find_change: Callable[[str], object]) -> Callable[[str], list[UIEvent] | bool | None]:
         """Return `feed_text` for prose in which `find_change` finds the text that the parser must read."""
         if find_change is not self._find_change:
             begins = self._text.search_beginning if self._only_rules else None
             self._find_change, self._kinds = find_change, delta_kinds(find_change, begins)
         return self.feed_text
 
-    def feed_text(self, text: str) -> list[UIEvent] | bool:
+    def feed_text(self, text: str) -> list[UIEvent] | bool | None:
         """Fast path for `take`, at a third of its cost: return the events for a delta in prose.
 
-        Returns True if the parser must read the delta.
+        Returns None if the delta is shown unchanged, and True if the parser must read it.
         """
-        kind = self._kinds[text]
+        kind, matcher = self._kinds[text], self._text
+        if kind == QUIET and not matcher.pending:
+            matcher.position += len(text)
+            return None
         if kind == CHANGES:
             return True
         if not self._only_rules:
             return self.take((Text(text),))
-        matcher = self._text
-        if kind == QUIET and not matcher.pending:
-            matcher.position += len(text)
-            return [Text(text)]
         pieces = matcher.feed(text)
         if type(pieces) is str:
             return [Text(pieces)] if pieces else []
