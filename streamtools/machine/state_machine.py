@@ -245,7 +245,7 @@ class StreamMachine:
         """
         if not self._takes_plain:
             events = self._feed(event)
-        elif type(event) is TextDelta:  # fast path: `Turn.feed_text`, inlined, saves 2.7 to 4.8 µs for each delta of text
+        elif type(event) is TextDelta:  # fast path: `Turn.feed_text`, inlined, saves 2.7 to 4.8 µs for each delta
             turn, text = self._turn, event.text
             turn.deltas.append(text)
             turn.room = room = turn.room - len(text) - 1

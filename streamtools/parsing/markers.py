@@ -75,7 +75,7 @@ class Header:
         """A pattern for the text that does not check `without`."""
         # The characters after the last token come last, because `re` finds a literal after such a repetition fast.
         characters = f"[{self.characters}]{{0,{self.most}}}"
-        return f"(?:{characters}\n?(?:{'|'.join(map(re.escape, self.tokens))})){{0,{_TOKENS_IN_HEADER}}}{characters}"
+        return f"(?:{characters}+\n?(?:{'|'.join(map(re.escape, self.tokens))})){{0,{_TOKENS_IN_HEADER}}}{characters}"
 
     @property
     def check_pattern(self) -> str:
@@ -474,16 +474,16 @@ class Group(Generic[T]):
         if self.shared_length and len(text) - at <= self.shared_length:
             return None if not ended and self._allowed(text, at) else False
         begun, least, ends, before_last = self._checks or self._compile_checks()
-        if begun(text, at) is None:
-            return False
         if not ended and (len(text) - at < least or ends(text, at + before_last) is None):
-            return None
+            return False if begun(text, at) is None else None
         whole = self._complete
         found = shorter = whole(text, at)
         while shorter is not None:  # choose the marker that is complete first, wherever the text is cut
             found, end = shorter, shorter.end() - 1
             shorter = whole(text, at, end) if ends(text, at + before_last, end) else None
         if found is None:
+            if begun(text, at) is None:
+                return False
             if not ended:
                 return None
             found = self._compile(complete)(text, at)
