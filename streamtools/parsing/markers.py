@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import takewhile
 from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar, get_args
@@ -70,17 +70,18 @@ class Header:
     without: str = ""
     most: int = 96
 
-    @property
-    def text_pattern(self) -> str:
-        """A pattern for the text that does not check `without`."""
-        # The characters after the last token come last, because `re` finds a literal after such a repetition fast.
+    def text_pattern(self, *, backtracks: bool = False) -> str:
+        """Return a pattern for the text that does not check `without`. If it does not backtrack, it matches the most."""
         characters = f"[{self.characters}]{{0,{self.most}}}"
-        return f"(?:{characters}+\n?(?:{'|'.join(map(re.escape, self.tokens))})){{0,{_TOKENS_IN_HEADER}}}{characters}"
+        token = f"\n?(?:{'|'.join(map(re.escape, self.tokens))})"
+        if backtracks:  # it ends with characters, because `re` finds a literal after them fast
+            return f"(?:{characters}+{token}){{0,{_TOKENS_IN_HEADER}}}{characters}"
+        return f"{characters}+(?:{token}{characters}+){{0,{_TOKENS_IN_HEADER}}}+"
 
     @property
     def check_pattern(self) -> str:
         """A negative lookahead for `without`, or ""."""
-        return f"(?!{self.text_pattern}(?:{self.without}))" if self.without else ""
+        return f"(?!{self.text_pattern(backtracks=True)}(?:{self.without}))" if self.without else ""
 
 
 BLANKS = Some(r" \t", 0, 32)  # white space within a line
@@ -308,8 +309,10 @@ def _followed(part: Part, following: Part | None, rest: str) -> str:
     if isinstance(part, Maybe):
         return f"(?:{partial_pattern(part.parts, '')})?{_or_end(rest)}"
     if isinstance(part, Header):
-        end = f"(?>{part.text_pattern})\n?(?:{'|'.join(map(beginning, part.tokens))})?\\Z"
-        return f"{part.check_pattern}(?:{end}|{complete(replace(part, without=''), following)}{rest})"
+        text, end = part.text_pattern(), f"\n?(?:{'|'.join(map(beginning, part.tokens))})?\\Z"
+        if _gives_back(part, following):
+            return f"{part.check_pattern}(?:{text}{end}|{part.text_pattern(backtracks=True)}{rest})"
+        return f"{part.check_pattern}{text}(?:{end}|{rest})"
     if isinstance(part, OneOf):
         short = "".join(f"{beginning(word)}\\Z|" for word in part.words if len(word) > 1)
         return f"(?:{short}{complete(part, following)}{_or_end(rest)})"
@@ -363,7 +366,7 @@ def complete(part: Part, following: Part | None = None) -> str:
     if isinstance(part, Maybe):
         return f"(?:{_joined(part.parts, complete)})?"
     if isinstance(part, Header):
-        return part.check_pattern + (part.text_pattern if _gives_back(part, following) else f"(?>{part.text_pattern})")
+        return part.check_pattern + part.text_pattern(backtracks=_gives_back(part, following))
     if isinstance(part, OneOf):
         return "(?:" + "|".join(map(re.escape, sorted(part.words, key=len, reverse=True))) + ")"
     return re.escape(part)
