@@ -109,7 +109,7 @@ class Turn:
     def feed_text(self, text: str) -> list[UIEvent]:
         """Read a delta of text."""
         self.deltas.append(text)
-        self.room -= len(text) + 1
+        self.room -= len(text) or 1
         if self.room < 0:
             self.pack()
         return self.parse(text)
@@ -256,7 +256,7 @@ class Turn:
         self.deltas = [text]
         """The last deltas of the text of this turn."""
         self.room = _BLOCK
-        """The number of characters, with one more for each delta, after which `pack` must be called."""
+        """The number of characters after which `pack` must be called. An empty delta counts as one."""
         self._blocks: list[str] = []  # the earlier deltas, in joined blocks
         self._length = 0  # the number of characters in all blocks, including blocks that were dropped
 
