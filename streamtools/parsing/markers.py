@@ -71,7 +71,7 @@ class Header:
     most: int = 96
 
     def text_pattern(self, *, backtracks: bool = False) -> str:
-        """Return a pattern for the text that does not check `without`. If it does not backtrack, it matches the most."""
+        """Return a pattern for the text that does not check `without`. Without `backtracks`, it is possessive."""
         characters = f"[{self.characters}]{{0,{self.most}}}"
         token = f"\n?(?:{'|'.join(map(re.escape, self.tokens))})"
         if backtracks:  # it ends with characters, because `re` finds a literal after them fast
