@@ -143,9 +143,9 @@ def decode_json(text: str, *, strict: bool = False, limits: Limits = DEFAULT_LIM
     # Fast path: saves 2 µs of the 30 µs that the parser needs for a small call. msgspec accepts three faults, which are
     # excluded: long numbers, deep nesting, and duplicate keys. After a duplicate key, the value has fewer colons than
     # the text. An escaped colon (`\u003a`) would change their number too.
-    length, depth = len(text), limits.depth
-    small = length <= limits.digits and length <= limits.values
-    if small and (length <= 2 * depth or text.count("{") + text.count("[") <= depth) and "\\u003" not in text:
+    length = len(text)
+    small = length <= limits.digits and length <= limits.values and "\\u003" not in text
+    if small and (length <= 2 * limits.depth or text.count("{") + text.count("[") <= limits.depth):
         try:
             value = msgspec.json.decode(text)
             if type(value) is dict and text.count(":") == msgspec.json.encode(value).count(b":"):

@@ -309,10 +309,9 @@ def _followed(part: Part, following: Part | None, rest: str) -> str:
     if isinstance(part, Maybe):
         return f"(?:{partial_pattern(part.parts, '')})?{_or_end(rest)}"
     if isinstance(part, Header):
-        text, end = part.text_pattern(), f"\n?(?:{'|'.join(map(beginning, part.tokens))})?\\Z"
-        if _gives_back(part, following):
-            return f"{part.check_pattern}(?:{text}{end}|{part.text_pattern(backtracks=True)}{rest})"
-        return f"{part.check_pattern}{text}(?:{end}|{rest})"
+        end = f"{part.text_pattern()}\n?(?:{'|'.join(map(beginning, part.tokens))})?\\Z"
+        text = part.text_pattern(backtracks=_gives_back(part, following))
+        return f"{part.check_pattern}(?:{end}|{text}{rest})"
     if isinstance(part, OneOf):
         short = "".join(f"{beginning(word)}\\Z|" for word in part.words if len(word) > 1)
         return f"(?:{short}{complete(part, following)}{_or_end(rest)})"
@@ -484,14 +483,10 @@ class Group(Generic[T]):
         while shorter is not None:  # choose the marker that is complete first, wherever the text is cut
             found, end = shorter, shorter.end() - 1
             shorter = whole(text, at, end) if ends(text, at + before_last, end) else None
-        if found is None:
-            if begun(text, at) is None:
-                return False
-            if not ended:
-                return None
+        if found is None and ended and begun(text, at) is not None:
             found = self._compile(complete)(text, at)
-            if found is None:
-                return False
+        if found is None:
+            return False if ended or begun(text, at) is None else None
         group = found.lastindex or 0  # each marker has two groups
         return self._entries[group // 2 - 1][1], found.start(group - 1)
 

@@ -315,9 +315,9 @@ class Parser:
             find_change = prose.find_change
             self._search = find_change if text_filter is None else text_filter.search(find_change)
             self._shows = True
-        elif not self._reasoning.pending:
-            self._search = self._reasoning.find_change
-            self._skim = self._reasoning.skim if text_filter is None else self._skim_reasoning
+        elif not (reasoning := self._reasoning).pending:
+            self._search = reasoning.find_change
+            self._skim = reasoning.skim if text_filter is None else lambda delta: self.filter(reasoning.skim(delta))
 
     def _read_span(self, span: Span, text: str) -> bool:
         """Read the last text of the stream, or text beyond the limit of a call. Returns False if the span has ended."""
@@ -343,7 +343,3 @@ class Parser:
             self._reasoning = None
             self._prose.begin_after_reasoning()
         return rest
-
-    def _skim_reasoning(self, delta: str) -> list[UIEvent]:
-        assert self._reasoning is not None
-        return self.filter(self._reasoning.skim(delta))

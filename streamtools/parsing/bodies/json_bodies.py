@@ -35,23 +35,19 @@ def json_calls(close: str = "", *, ends: Sequence[str] = (), envelope: Envelope 
         return _TaggedJson(close, ends, envelope)
 
     def body(span: Span) -> Generator[None, None, None]:
-        state = yield from span.json(envelope=envelope)
-        if state is ENDED:
-            span.close()
-        else:
-            yield from close_incomplete(span, state)
+        yield from close_untagged(span, (yield from span.json(envelope=envelope)))
 
     return body
 
 
-def close_incomplete(span: Span, state: ScanState) -> Generator[None, None, None]:
-    """Close a span whose JSON is not complete, and which has no closing tag. `state` is the result of the scanner."""
+def close_untagged(span: Span, state: ScanState) -> Generator[None, None, None]:
+    """Close a span without a closing tag, after its JSON value. `state` is the state in which the scanner stopped."""
     if state is BROKEN:
         yield from span.recover()
         span.close(Code.INVALID_JSON, survivors=True)
         return
     unclosed = state is OPEN and span.current is not None and not span.in_call
-    span.close(Code.TRUNCATED, survivors=True)
+    span.close(None if state is ENDED else Code.TRUNCATED, survivors=True)
     if unclosed:
         span.warn(Code.MISSING_CLOSE, "the array of calls lacks its end")
 
@@ -114,7 +110,7 @@ def chained_json(begins: Sequence[Sequence[Part]]) -> Body:
             yield from span.peek()
             state = yield from span.json()
             if state is not ENDED:
-                yield from close_incomplete(span, state)
+                yield from close_untagged(span, state)
                 return
             span.finish()
             end_of_call = span.place
