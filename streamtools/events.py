@@ -14,7 +14,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias, TypeVar, get_args
 
 import msgspec
 from pydantic_core import CoreSchema, core_schema
@@ -280,8 +280,15 @@ def read_source_event(data: str | bytes) -> SourceEvent:
 
 _DIALECT = re.compile(r"\bdialect (\w+)(?=$| in )")  # "… a call of the dialect NAME" or "… NAME in code …"
 
-DoneReason: TypeAlias = Literal["finished", "truncated", "failed", "stopped", "cancelled"]
-"""How a run ended: completed, truncated by the provider, failed, stopped by a limit or a tool, or cancelled."""
+DoneReason: TypeAlias = Literal["finished", "waiting", "truncated", "failed", "stopped", "cancelled"]
+"""How a run ended.
+
+It completed, waits for decisions or results of its calls, was truncated by the provider, failed, was stopped by a limit
+or a tool, or was cancelled.
+"""
+
+COMPLETE: Final = ("finished", "waiting")
+"""The reasons of a run whose last answer is complete, so that its pending calls may still run."""
 
 
 class Start(Event, frozen=True, gc=False, tag="start"):

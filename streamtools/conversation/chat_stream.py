@@ -21,7 +21,7 @@ from streamtools.conversation.models.model import Ask, Model
 from streamtools.conversation.reply import Reply
 from streamtools.conversation.request_writer import RequestOptions, RequestWriter
 from streamtools.errors import Code, check_word
-from streamtools.events import FollowUp, SourceWarning, Thinking
+from streamtools.events import COMPLETE, FollowUp, SourceWarning, Thinking
 from streamtools.history import Assistant, CallResult, Format, Message, Results, User, read_messages, write_messages
 from streamtools.history.calls_in_text import close_answered_calls, neutralize_quotations
 from streamtools.history.formats import write_continuation
@@ -175,7 +175,7 @@ class Chat(ToolStream):
         decision (`suspension`). After any other end, each of these calls gets a result: that the call did not run.
         """
         history = [*self._messages, *steps_to_history(self.result.steps[self._sent :])]
-        continues = self.suspension is not None or self.result.reason in (None, "finished")
+        continues = self.suspension is not None or self.result.reason in (None, *COMPLETE)
         return pair_results(history, None if continues else "cancelled")
 
     def messages(self, format: Format = "openai") -> list[Any]:

@@ -94,6 +94,7 @@ class Ending:
         a fault: the transport broke, the provider failed, or its answer cannot be used    failed
         a limit of this process, a judge of the text, or a tool stopped the run            stopped
         the provider cut its last turn off                                                 truncated
+        a call waits for an approval, or for its result from the client                    waiting
         none of these                                                                      finished
 
     It is a fault if the transport ends before the provider has completed the run.
@@ -106,6 +107,8 @@ class Ending:
     failed: bool = False
     stopped_by: str | None = None
     """The finish reason that names the limit, judge or tool that stopped the run. None if nothing has."""
+    waits: bool = False
+    """True if a pending call waits for an approval, or for its result from the client."""
     finish: str | None = None
     """The finish reason of the last turn. None if it is not known."""
     raw_finish: str | None = None
@@ -153,7 +156,7 @@ class Ending:
         elif self.stopped_by:
             reason = "stopped"
         else:
-            reason = "truncated" if self.finish in _CUT else "finished"
+            reason = "truncated" if self.finish in _CUT else "waiting" if self.waits else "finished"
         finish = self.stopped_by or self.finish if reason == "stopped" else self.finish
         return Done(reason, finish, self.raw_finish, pending, self.conversation_id)
 
@@ -282,9 +285,13 @@ class StreamMachine:
         self._taken += runnable
         return runnable
 
-    def leave_pending(self, calls: Sequence[ToolCall]) -> None:
-        """Add `calls` to `pending`. `take_runnable` has returned them, and the caller did not execute them."""
+    def leave_pending(self, calls: Sequence[ToolCall], *, wait: bool = False) -> None:
+        """Add `calls` to `pending`. `take_runnable` has returned them, and the caller did not execute them.
+
+        With `wait`, some wait for an approval, or for their results from the client.
+        """
         self.pending += calls
+        self._ending.waits = self._ending.waits or wait
 
     def end_step(self) -> list[UIEvent]:
         """End the step after its calls have run. Calls that are still in `runnable` become pending."""

@@ -26,7 +26,7 @@ from collections.abc import Collection
 from typing import Any
 
 from streamtools.calls import ToolCall
-from streamtools.events import Done, Error, Partial
+from streamtools.events import COMPLETE, Done, Error, Partial
 from streamtools.outputs.front_end import UNNAMED, Channel, FrontEndEncoder, SentCall, Signature, call_signature
 from streamtools.outputs.sse import encode_part, present, to_json
 
@@ -184,7 +184,7 @@ class AGUIEncoder(FrontEndEncoder):
         outcome: dict[str, Any] | None = None
         if done.reason == "cancelled":
             outcome = {"type": "cancelled"}
-        elif done.reason == "finished" and done.pending:
+        elif done.reason in COMPLETE and done.pending:
             unapproved = [call.id for call in done.pending if call.id in self._approval_requests]
             interrupts = [{"id": call_id, "reason": "tool_approval", "toolCallId": call_id} for call_id in unapproved]
             if interrupts:

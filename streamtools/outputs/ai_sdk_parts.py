@@ -29,7 +29,7 @@ from typing import Any, Literal, TypeAlias
 
 from streamtools.calls import ToolCall
 from streamtools.errors import Code, check_word
-from streamtools.events import Call, Done, Error, Partial, Start, UIEvent, Usage
+from streamtools.events import COMPLETE, Call, Done, Error, Partial, Start, UIEvent, Usage
 from streamtools.outputs.front_end import UNNAMED, Channel, FrontEndEncoder, SentCall, Signature, call_signature
 from streamtools.outputs.sse import DONE, EVENT_STREAM_HEADERS, encode_json, encode_part, present
 
@@ -202,7 +202,7 @@ class AISDKEncoder(FrontEndEncoder):
             return encode_part("abort", reason="cancelled") + DONE
         stopped = done.reason == "stopped"
         reason = _FINISH_REASONS.get((self._step_finish if stopped else done.finish_reason) or "", "other")
-        if done.pending and done.reason == "finished":
+        if done.pending and done.reason in COMPLETE:
             reason = "tool-calls"
         metadata = present(conversationId=done.conversation_id, stoppedBy=done.finish_reason if stopped else None)
         return encode_part("finish", finishReason=reason, messageMetadata=metadata or None) + DONE

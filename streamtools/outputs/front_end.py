@@ -364,7 +364,7 @@ class FrontEndEncoder(ABC):
 
     def _finish(self, done: events.Done | None) -> bytes:
         parts = [self._begin(), self._end_block()]  # a list, because many calls may be open
-        if done is not None and done.reason == "finished":
+        if done is not None and done.reason in events.COMPLETE:
             for call in done.pending:
                 parts.append(self._complete_call(call))
                 del self._calls[call.id]  # the client runs it

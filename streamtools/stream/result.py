@@ -7,7 +7,7 @@ from typing import Any
 
 from streamtools import history as histories
 from streamtools.calls import ToolCall
-from streamtools.events import DoneReason, Error, Usage, Warning
+from streamtools.events import COMPLETE, DoneReason, Error, Usage, Warning
 from streamtools.history.parts import Origin, Step, steps_to_history
 from streamtools.parsing.dialects import Dialect
 from streamtools.tools import ToolOutcome
@@ -72,13 +72,13 @@ class TurnResult:
         `send_reasoning` selects the turns whose reasoning is sent back in chat completions; see `write_messages`.
 
         Providers require a result for each call. With `answer_pending=True`, a call that did not run gets the result
-        that it was cancelled. With False, the caller must add the results of the last turn. None, the default,
-        means False for a finished run, and True for a run that was cancelled, truncated or stopped, or that failed.
+        that it was cancelled. With False, the caller must add the results of the last turn. None, the default, means
+        False for a finished or waiting run, and True for a run that was cancelled, truncated or stopped, or that failed.
 
         Raises ValueError for another format.
         """
         if answer_pending is None:
-            answer_pending = self.reason not in (None, "finished")
+            answer_pending = self.reason not in (None, *COMPLETE)
         history = steps_to_history(self.steps)
         options: Any = {
             "dialects": self.dialects,

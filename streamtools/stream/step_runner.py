@@ -200,7 +200,7 @@ class StepRunner:
 
     def _make_pending(self, calls: list[ToolCall]) -> None:
         """Make these calls pending, and remove them from the step."""
-        self.machine.leave_pending(calls)
+        self.machine.leave_pending(calls, wait=any(call.id in self._approvals.suspended for call in calls))
         pending = {call.id for call in calls}
         for call_id in pending:
             self._outcomes.pop(call_id, None)

@@ -22,7 +22,7 @@ import math
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import anyio
 import msgspec
@@ -34,6 +34,9 @@ from streamtools.logs import Logger
 from streamtools.tools.cancellation import is_failure
 from streamtools.tools.ledger import CallLedger
 from streamtools.tools.tool import Tool
+
+if TYPE_CHECKING:
+    from streamtools.tools.signature import Arguments
 
 log = Logger(__name__)
 
@@ -272,7 +275,7 @@ async def need_of(
     if asked_approval is None and trusted and not (tool.requires_approval or tool.client):
         return "nothing"
     try:
-        tool.read(call.arguments)
+        arguments = tool.read(call.arguments)
     except Exception as error:  # the runner reads the arguments again and reports the error
         if not isinstance(error, ToolInputError):
             log.error("arguments_not_read", error, tool=tool.name)
@@ -281,17 +284,17 @@ async def need_of(
         return "native"
     if asked_approval is not None:
         return "approval" if asked_approval else "result"
-    if (tool.trust == "approved" and not trusted) or await _requires_approval(tool, call):
+    if (tool.trust == "approved" and not trusted) or await _requires_approval(tool, arguments):
         return "approval"
     return "result" if tool.client else "nothing"
 
 
-async def _requires_approval(tool: Tool, call: ToolCall) -> bool:
+async def _requires_approval(tool: Tool, arguments: Arguments) -> bool:
     required = tool.requires_approval
     if isinstance(required, bool):
         return required
     try:
-        returned = required(dict(call.arguments))
+        returned = required(tool.named(arguments))
         return bool(await returned if inspect.isawaitable(returned) else returned)
     except BaseException as error:
         if not is_failure(error):

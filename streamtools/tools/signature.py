@@ -200,12 +200,14 @@ class Input(NamedTuple):
     """How a tool gets its arguments.
 
     `schema` is the JSON schema of the arguments object, and `type` its Python type. `read` parses the JSON of a call's
-    arguments. `context` is the name of the parameter that gets the `ToolContext`, or None.
+    arguments. `context` is the name of the parameter that gets the `ToolContext`, or None. `name` returns the result of
+    `read` by name: the parameters with their defaults, or the fields of the record that the function takes.
     """
 
     schema: JsonSchema
     type: Any
     read: Callable[[bytes], Arguments]
+    name: Callable[[Arguments], dict[str, Any]]
     context: str | None = None
 
 
@@ -257,7 +259,7 @@ def handler_input_of(function: Callable[..., Any], schema: Mapping[str, Any]) ->
             raise Rejected(Code.TOOL_INPUT, "; ".join(f"{name}: Field required" for name in missing))
         return (arguments,), {}
 
-    return Input(checked, dict[str, Any], read, context)
+    return Input(checked, dict[str, Any], read, lambda arguments: dict(arguments[0][0]), context)
 
 
 def _context_name(parameters: Sequence[inspect.Parameter], hints: Mapping[str, Any]) -> str | None:
@@ -286,7 +288,14 @@ def _record_input(parameter: inspect.Parameter, hint: Any) -> Input | None:
     if "description" in schema and documented.parameters:
         schema["description"] = documented.description
     _describe(schema, documented.parameters)
-    return Input(schema, hint, lambda data: ((), {parameter.name: adapter.validate_json(data)}))
+
+    def name(arguments: Arguments) -> dict[str, Any]:
+        record = arguments[1][parameter.name]
+        if isinstance(record, Mapping | BaseModel):
+            return dict(record)
+        return {each.name: getattr(record, each.name) for each in dataclasses.fields(record)}
+
+    return Input(schema, hint, lambda data: ((), {parameter.name: adapter.validate_json(data)}), name)
 
 
 def _keyword_input(
@@ -342,7 +351,8 @@ def _keyword_input(
             raise Rejected(Code.TOOL_INPUT, "; ".join(f"{name}: Extra inputs are not permitted" for name in forbidden))
         return (), {**more, **arguments}
 
-    return Input(schema, model, read)
+    defaults = {names[field]: fields[field][1] for field in optional}
+    return Input(schema, model, read, lambda arguments: {**defaults, **arguments[1]})
 
 
 def _describe(schema: JsonSchema, described: Mapping[str, str]) -> None:

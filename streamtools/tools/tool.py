@@ -65,7 +65,7 @@ class ToolOptions(TypedDict, total=False):
     model repeats such a result, no call is then parsed from it. Default: True."""
     requires_approval: RequiresApproval
     """Whether each call needs approval, or a function that returns this for the arguments of a call. The function may
-    be async."""
+    be async. It gets the values that the tool would get: validated, and with the defaults of the tool's parameters."""
     trust: Trust
     """What happens to untrusted calls: calls in text whose marker contains no nonce. The model may have quoted them
     from untrusted text. `"native"`: they are refused. `"approved"`: they need approval. `"text"`, the default: they
@@ -159,7 +159,7 @@ class Tool(Generic[P, R]):
                 accepted = handler_input_of(function, schema)
         except (TypeError, ValueError) as error:
             raise type(error)(f"tool {self.name!r}: {error}") from error
-        self.parameters, self.input_type, self._read, self.context = accepted
+        self.parameters, self.input_type, self._read, self.named, self.context = accepted
         if parameters is None and (bare := untyped(function) & set(self.parameters["properties"])):
             advice = "annotate them; without a type the model gets no schema, and any value is accepted"
             log.warning("parameters_without_type", tool=self.name, parameters=sorted(bare), advice=advice)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import math
 import time
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 import structlog.testing
+from pydantic import BaseModel
 
 from streamtools import ToolRegistry, ToolStream, sources, tool
 from streamtools.conversation import Chat
@@ -260,6 +262,51 @@ async def test_a_predicate_decides(arguments: dict[str, Any], asks: bool, is_asy
     bank = Bank(requires_approval=waits if is_async else much)
     held = await run_chat(calls(("pay", arguments)), *([] if asks else ["Done."]), tools=bank.tools)
     assert asks == ("may n0 run?" in held.shown)
+
+
+class Payment(BaseModel):
+    amount: int
+    to: str = "Ann"
+
+
+@dataclass(slots=True)
+class Transfer:
+    amount: int
+    to: str = "Ann"
+
+
+def pay_fields(amount: int, to: str = "Ann") -> str:
+    return f"paid {amount} to {to}"
+
+
+def pay_record(payment: Payment) -> str:
+    return pay_fields(payment.amount, payment.to)
+
+
+def pay_dataclass(payment: Transfer) -> str:
+    return pay_fields(payment.amount, payment.to)
+
+
+def pay_dict(arguments: dict[str, Any]) -> str:
+    return pay_fields(arguments["amount"])
+
+
+@together("function", [pay_fields, pay_record, pay_dataclass])
+async def test_a_predicate_gets_the_values_that_the_tool_would_get(function: Any) -> None:
+    """They are validated, and have the defaults. The tool would get the number 50 for the text "50"."""
+    seen: list[dict[str, Any]] = []
+    pay = Tool(function, name="pay", requires_approval=lambda given: not seen.append(given))
+    assert "may n0 run?" in (await run_chat(calls(("pay", {"amount": "50"})), tools=[pay])).shown
+    assert [{"amount": 50, "to": "Ann"}] == seen
+
+
+async def test_a_predicate_of_a_handler_gets_its_dict() -> None:
+    """With `parameters=`, the tool gets the arguments as the model wrote them, and so does the predicate."""
+    seen: list[dict[str, Any]] = []
+    schema = {"type": "object", "properties": {"amount": {"type": "integer"}}, "required": ["amount"]}
+    pay = Tool(pay_dict, name="pay", parameters=schema, requires_approval=lambda given: not seen.append(given))
+    await run_chat(calls(("pay", {"amount": "50"})), tools=[pay])
+    assert [{"amount": "50"}] == seen
 
 
 async def test_a_call_needs_approval_if_its_predicate_raises() -> None:

@@ -80,7 +80,7 @@ async def test_a_run_with_an_open_call_is_pending() -> None:
         "call n1",
         "executing n1",
         "executed n1: looked",
-        "done finished: tool_calls (None), pending n0",
+        "done waiting: tool_calls (None), pending n0",
     ]
     assert expected == held.shown
     assert held.chat.suspension is not None

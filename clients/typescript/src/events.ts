@@ -293,7 +293,7 @@ export interface RawEvent {
 /** The run has ended. This is its last event. `pending` holds the calls that have not run. */
 export interface DoneEvent {
   type: "done";
-  reason: "cancelled" | "failed" | "finished" | "stopped" | "truncated";
+  reason: "cancelled" | "failed" | "finished" | "stopped" | "truncated" | "waiting";
   finish_reason: string | null;
   raw_finish_reason: string | null;
   pending: ToolCall[];

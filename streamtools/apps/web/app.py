@@ -47,7 +47,7 @@ from starlette.types import ASGIApp
 from streamtools import errors
 from streamtools.apps.web.dissection import TooManySteps, dissect
 from streamtools.conversation.chat_stream import Chat
-from streamtools.events import ApprovalRequested, read_ui_event
+from streamtools.events import COMPLETE, ApprovalRequested, read_ui_event
 from streamtools.history import Assistant, Message, User
 from streamtools.history.pairing import pair_results
 from streamtools.history.parts import steps_to_history
@@ -214,7 +214,7 @@ class Conversation:
         history: list[Message] = []
         for turn in self.turns[:position]:
             result = turn.run.result
-            answer = pair_results(steps_to_history(result.steps), None if result.reason == "finished" else "cancelled")
+            answer = pair_results(steps_to_history(result.steps), None if result.reason in COMPLETE else "cancelled")
             if any(isinstance(message, Assistant) for message in answer):
                 history += [User(turn.question), *answer]
         return history

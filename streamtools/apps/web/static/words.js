@@ -19,7 +19,7 @@ const LIMITS = {
 // Returns how a run ended, or "" for a normal end.
 function ending(done, failure) {
   switch (done.reason) {
-    case "finished": return "";
+    case "finished": case "waiting": return "";
     case "truncated": return CUT[done.finish_reason] || "The answer is cut off.";
     case "failed": return failure ? sentence(`The answer failed: ${failure}`) : "The answer failed.";
     case "stopped": return LIMITS[done.finish_reason] || `Stopped: ${done.finish_reason}.`;
