@@ -177,7 +177,7 @@ class RedisProcess:
         status, last = await self.server.run_script(
             scripts.END,
             (keys.log, keys.meta, keys.lease, self._running_key, *self.server.owner_keys(run.owner)),
-            *(run.token, milliseconds(self._settings.keep), run.key, run.run_id),
+            *(run.token, milliseconds(max(self._settings.keep, run.keep)), run.key, run.run_id),
             *(seq, done, int(run.may_have_gap), result),
         )
         await self._confirm(run, status, last, [(seq, done)])

@@ -110,9 +110,11 @@ redis.call('ZREM', KEYS[4], ARGV[3])
 redis.call('SREM', KEYS[7], ARGV[4])
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
 redis.call('PEXPIRE', KEYS[2], ARGV[2])
+local kept = math.max(tonumber(ARGV[2]), redis.call('PTTL', KEYS[8]))
+redis.call('SET', KEYS[8], '', 'PX', kept)
 if redis.call('SCARD', KEYS[7]) == 0 then
-  redis.call('PEXPIRE', KEYS[5], ARGV[2])
-  redis.call('PEXPIRE', KEYS[6], ARGV[2])
+  redis.call('PEXPIRE', KEYS[5], kept)
+  redis.call('PEXPIRE', KEYS[6], kept)
 end
 return {'ok', seq}
 """
@@ -123,9 +125,19 @@ return {'ok', seq}
 an event with this seq when the run was claimed. `gap`: the events before the last one are missing. With `fenced` and
 `gap`, nothing is written.
 
-`KEYS`: log, meta, lease, running, and the user's runs, conversations and running runs. `ARGV`: token, milliseconds
-until the keys expire, key of the run, run id, the seq of the last event, that event, whether a gap is allowed (1 or 0),
-and the result of the run.
+`KEYS`: log, meta, lease, running, and the user's runs, conversations, running runs and `kept`. `ARGV`: token,
+milliseconds until the keys expire, key of the run, run id, the seq of the last event, that event, whether a gap is
+allowed (1 or 0), and the result of the run.
+"""
+
+DECIDE = """
+if redis.call('EXISTS', KEYS[1]) == 0 then return {} end
+if ARGV[2] ~= '' then redis.call('HSETNX', KEYS[1], ARGV[1], ARGV[2]) end
+return redis.call('HMGET', KEYS[1], unpack(ARGV, 3))
+"""
+"""Stores a decision about a call of an ended run, unless the call has one. Returns the decisions about its calls.
+
+`KEYS`: meta. `ARGV`: the field of the decision, the decision or `''`, and the fields of the decisions to return.
 """
 
 RENEW = (

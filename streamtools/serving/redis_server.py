@@ -49,12 +49,13 @@ class OwnerKeys(NamedTuple):
     """The Redis keys of one user.
 
     `runs` holds the ids of all runs, `conversations` the last run of each conversation, and `running` the runs that
-    have not ended.
+    have not ended. `kept` expires with the last run that has ended.
     """
 
     runs: str
     conversations: str
     running: str
+    kept: str
 
 
 class RunState(NamedTuple):
@@ -93,7 +94,7 @@ class RedisServer:
 
     def owner_keys(self, owner: str) -> OwnerKeys:
         stem = f"{self.settings.prefix}:{{{log_key(owner, '')}}}:"
-        return OwnerKeys(stem + "runs", stem + "conversations", stem + "running")
+        return OwnerKeys(stem + "runs", stem + "conversations", stem + "running", stem + "kept")
 
     async def retry(self, *args: Word, seconds: float | None = None) -> Any:
         """Send an idempotent command and return its reply. Repeats the command if it fails.

@@ -11,6 +11,7 @@ derives the last events of the run from the events in the log.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeAlias
@@ -206,6 +207,22 @@ class RedisStore:
         await self._server.retry("DEL", *self._server.run_keys(log_key(owner, run_id)))
         await self._server.retry("ZREM", self._server.owner_keys(owner).runs, run_id)
 
+    async def decide(self, run: Run, call_id: str, decision: Any, call_ids: Sequence[str]) -> dict[str, Any]:
+        """Store the decision about a call of an ended run, unless it is None or the call has one.
+
+        Returns the decisions about the calls `call_ids`; {} if the run is not kept any more.
+        """
+        meta = self._server.run_keys(log_key(run.owner, run.id)).meta
+        written = "" if decision is None else msgspec.json.encode(decision)
+        fields = [f"decision:{id}" for id in call_ids]
+        found = await self._server.retry("EVAL", scripts.DECIDE, 1, meta, f"decision:{call_id}", written, *fields)
+        return {id: msgspec.json.decode(data) for id, data in zip(call_ids, found, strict=False) if data}
+
+    async def let_expire(self, run: Run) -> None:
+        """Keep a run that was continued as long as a run without questions."""
+        for name in self._server.run_keys(log_key(run.owner, run.id)):
+            await self._server.retry("PEXPIRE", name, milliseconds(self._settings.keep))
+
     async def read_result(self, key: str) -> bytes | None:
         """Return the stored result of a run; None if the run has not ended or is unknown."""
         result: bytes | None = await self._server.retry("HGET", self._server.run_keys(key).meta, "ended")
@@ -333,6 +350,8 @@ class RedisJournal(Journal):
     def _append(self, event: UIEvent) -> None:
         data = event.to_json().encode()
         if type(event) is Done:
+            if (suspension := self._run.suspension) is not None:
+                self._leased.keep = suspension.seconds_left(time.time())
             self._leased.final = event.seq, data, self._dump_result()
         else:
             self._leased.add(event.seq, data)
@@ -380,13 +399,8 @@ class RemoteRun(Run):
     def load_result(self, data: bytes | None) -> bool:
         """Set the result of the run from its stored form. Returns False if `data` is None."""
         if data is not None:
-            self._result, suspension, history = stored_result.load(data)
-            self._suspended = None if suspension is None else (suspension, history)
+            self.load(data)
         return data is not None
-
-    def mark_finished(self) -> None:
-        """Record that the run has ended and its stream is closed."""
-        self._finished.set()
 
     async def _fetch_result(self) -> None:
         if not self.ended:

@@ -6,9 +6,10 @@ also written to the event log.
 
 from __future__ import annotations
 
+import hashlib
 import math
 import threading
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, cast
@@ -21,6 +22,7 @@ from streamtools.events import Done, DoneReason, Error, UIEvent
 from streamtools.logs import Logger
 from streamtools.serving.event_log import ReadableLog
 from streamtools.serving.journal import Attachment, Journal
+from streamtools.stream import stored_result
 from streamtools.stream.collector import Collector
 from streamtools.stream.reading import Driver, Startable, close
 from streamtools.stream.result import TurnResult
@@ -52,7 +54,7 @@ class Run:
         event_log: ReadableLog,
         *,
         stop_when_abandoned: float | None = None,
-        on_end: Callable[[Run], None] = lambda run: None,
+        on_end: Callable[[Run], Awaitable[None]] | None = None,
         conversation: str | None = None,
         note: Any = None,
     ) -> None:
@@ -68,6 +70,8 @@ class Run:
         self._collector = None if stream is None else Collector(())  # None if the stream provides a `result`
         self._result = TurnResult()
         self._suspended: tuple[Suspension, list[Any]] | None = None  # with the history, after the run has ended
+        self.decisions: Mapping[str, Decision] = {}
+        """The decisions about the calls of `suspension` that `Runs.decide` has received, by call id."""
         self._error: BaseException | None = None
         self._traceback: TracebackType | None = None
         self._on_end = on_end
@@ -108,9 +112,24 @@ class Run:
         return getattr(self._events, "suspension", None) if isinstance(self._events, Decidable) else None
 
     @property
+    def next_id(self) -> str:
+        """The id of the run that continues this one after its calls have been decided."""
+        return "run_" + hashlib.sha256(self.id.encode()).hexdigest()[:32]
+
+    @property
     def history(self) -> list[Any]:
         """The messages with which to resume the chat. Empty unless the chat is suspended or can continue."""
         return list(getattr(self._events, "history", ()) if self._suspended is None else self._suspended[1])
+
+    def load(self, data: bytes) -> None:
+        """Set the end of the run from its stored form."""
+        self._result, suspension, history = stored_result.load(data)
+        self._suspended = None if suspension is None else (suspension, history)
+
+    def mark_finished(self) -> None:
+        """Record that the run has ended and its stream is closed."""
+        self.journal.readable.set()
+        self._finished.set()
 
     async def questions(self) -> list[Question]:
         """Return the pending approval questions, in order. Only a stream with `ask="now"` has any."""
@@ -263,8 +282,11 @@ class Run:
             if (suspension := self.suspension) is not None:
                 self._suspended = suspension, self.history
             self._driver = self._collector = None
-            self._on_end(self)
-            self._finished.set()
+            try:
+                if self._on_end is not None:
+                    await self._on_end(self)
+            finally:
+                self._finished.set()
 
     async def _write_end(self) -> None:
         """Write the events that a stopped stream still has, and then an error and `done` if they are missing."""

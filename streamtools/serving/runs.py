@@ -8,23 +8,32 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from weakref import WeakValueDictionary
 
 import anyio
 import anyio.lowlevel
+import msgspec
 from anyio.abc import TaskGroup
 
-from streamtools.errors import ClosedError, Draining, RunNotFound, TooManyRuns
+from streamtools.errors import ClosedError, DecisionRefused, Draining, RunNotFound, TooManyRuns
+from streamtools.events import read_ui_event
 from streamtools.serving.event_log import EventLog, MemoryEventLog, ReadableLog, log_key
 from streamtools.serving.run import Run
 from streamtools.serving.shutdown import Shutdown
 from streamtools.stream.reading import Startable, close
+from streamtools.tools.approvals import Answer, Decision, read_decision
 
 if TYPE_CHECKING:
     from streamtools.serving.redis_store import RedisStore
+    from streamtools.serving.waiting_runs import StoredRun, WaitingRuns
+    from streamtools.tools.sql_ledger import SQLLedger
+
+Resume: TypeAlias = Callable[[Run], Awaitable[Startable]]
+"""Gets a run whose calls have been decided, and returns the chat that continues it."""
 
 
 class Runs:
@@ -40,6 +49,10 @@ class Runs:
     default 0). With `shutdown`, its `drain` applies. After that, the remaining runs are stopped. A stopped stream may
     take `grace` seconds to close and is then cancelled. Raises ValueError for a limit that is out of range.
 
+    `decide` passes each run whose calls have been decided to `resume`, which returns the chat that continues it. A run
+    that waits is stored in `ledger`, the ledger of the tools, and kept until its questions expire. It outlives the
+    process in a `SQLiteLedger` or `PostgresLedger`. A `RedisStore` stores such runs itself, and needs no `ledger` here.
+
     If a run fails, its events report the error and `run.wait()` raises it. Other runs are not affected.
     """
 
@@ -54,6 +67,8 @@ class Runs:
         stop_when_abandoned: float | None = None,
         drain: float | None = None,
         shutdown: Shutdown | None = None,
+        resume: Resume | None = None,
+        ledger: SQLLedger | None = None,
         grace: float = 15.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -89,6 +104,15 @@ class Runs:
         self._keep, self._max_kept, self._clock = keep, max_kept, clock
         self._tasks: TaskGroup | None = None
         self._closed = False
+        if resume is not None and self._store is None and ledger is None:
+            raise ValueError("`resume` needs the ledger of the tools, where waiting runs are stored: pass `ledger=`.")
+        self._resume = resume
+        self._waiting: WaitingRuns | None = None
+        if ledger is not None and self._store is None:
+            from streamtools.serving.waiting_runs import WaitingRuns
+
+            self._waiting = WaitingRuns(ledger)
+        self._deciding: WeakValueDictionary[str, anyio.Lock] = WeakValueDictionary()  # by log key
 
     async def __aenter__(self) -> Self:
         if self._tasks is not None or self._closed:
@@ -183,6 +207,8 @@ class Runs:
         if run is None or key in self._starting:
             if self._store is not None:
                 return await self._store.find(run_id, owner=owner)
+            if self._waiting is not None and (stored := await self._waiting.find(owner, run_id)) is not None:
+                return self._restore(stored, owner)
             raise RunNotFound(f"There is no run {run_id[:64]!r}.")
         return run
 
@@ -197,7 +223,101 @@ class Runs:
             with suppress(RunNotFound):
                 return None if run_id is None else await self.find(run_id, owner=owner)
             return None
-        return self._latest.get(log_key(owner, conversation))
+        latest = self._latest.get(log_key(owner, conversation))
+        if latest is None and self._waiting is not None:
+            stored = await self._waiting.find(owner, None, conversation)
+            return None if stored is None else self._restore(stored, owner)
+        return latest
+
+    async def decide(self, run_id: str, call_id: str, decision: Decision | bool, *, owner: str) -> Run:
+        """Decide about a call of a run that has ended waiting. Returns the run to read next.
+
+        This is a new run, which continues the first one, after the decision about its last call. `resume` makes its
+        chat. The same decision, made again, returns the same run. Until all calls are decided, this returns the waiting
+        run. A call that expires undecided is denied. If the run waits itself (`ask="now"`), this is `Run.decide`.
+
+        Raises `DecisionRefused` if the call does not wait for this decision, was decided otherwise, or has expired.
+        Raises ValueError if `Runs` has no `resume`, and the exceptions of `find`, `start` and `resume`.
+        """
+        if self._resume is None:
+            raise ValueError("Pass the function `resume` to `Runs`; it makes the chat that continues a run.")
+        given, run = read_decision(call_id, decision), await self.find(run_id, owner=owner)
+        if not run.ended:
+            if run.journal.done is None:
+                await run.decide(call_id, given)
+                return run
+            with suppress(Exception):  # the run has already reported its error
+                await run.wait()
+        questions = {} if run.suspension is None else {each.call.id: each for each in run.suspension.questions}
+        question = questions.get(call_id)
+        if question is None:
+            raise DecisionRefused(f"call {call_id[:64]!r} does not wait for a decision")
+        question.check(given)
+        async with self._deciding.setdefault(log_key(owner, run_id), anyio.Lock()):
+            now = time.time()
+            has_expired = question.has_expired(now)
+            written = None if has_expired else msgspec.to_builtins(given)
+            if self._store is not None:
+                decisions = await self._store.decide(run, call_id, written, [*questions])
+            else:
+                assert self._waiting is not None
+                decisions = await self._waiting.decide(run, call_id, written)
+            if call_id not in decisions:
+                if has_expired:
+                    raise DecisionRefused(f"the question about call {call_id[:64]!r} has expired")
+                raise RunNotFound(f"The run {run_id[:64]!r} is not kept any more.")
+            run.decisions = {id: msgspec.convert(each, Decision) for id, each in decisions.items()}
+            made = run.decisions[call_id]
+            if type(made) is not type(given) or (isinstance(given, Answer) and made != given):
+                raise DecisionRefused(f"call {call_id[:64]!r} has already been decided otherwise")
+            if any(id not in decisions and not each.has_expired(now) for id, each in questions.items()):
+                return run
+            return await self._continue(run, self._resume)
+
+    async def _continue(self, run: Run, resume: Resume) -> Run:
+        """Start the run that continues a waiting run, or return it if it has started."""
+        with suppress(RunNotFound):
+            return await self.find(run.next_id, owner=run.owner)
+        if self._waiting is not None and not await self._waiting.claim(run, self._keep):
+            elsewhere = Run(None, run.next_id, run.owner, self.log, conversation=run.conversation, note=run.note)
+            elsewhere.mark_finished()
+            return elsewhere
+        try:
+            stream = await resume(run)
+            if getattr(stream, "run_id", None) != run.next_id:
+                await close(stream)
+                raise TypeError("`resume` must return a chat with the argument `resume=run`.")
+            started = await self.start(stream, owner=run.owner, conversation=run.conversation, note=run.note)
+        except BaseException as error:
+            if self._waiting is not None:
+                with anyio.CancelScope(shield=True):
+                    await self._waiting.claim(run, self._keep, seconds=0.0)
+            if isinstance(error, ValueError):
+                with suppress(RunNotFound):  # another process has started it in the meantime
+                    return await self.find(run.next_id, owner=run.owner)
+            raise
+        if self._store is not None:
+            await self._store.let_expire(run)
+        elif self._waiting is not None and self._tasks is not None:
+            self._tasks.start_soon(self._waiting.hold, run, started, self._keep)
+        return started
+
+    def _restore(self, stored: StoredRun, owner: str) -> Run:
+        """Return a stored run, and keep it as a run of this process."""
+        key = log_key(owner, stored.id)
+        if key in self._kept:
+            return self._kept[key][1]
+        run = Run(None, stored.id, owner, self.log, conversation=stored.conversation, note=stored.note)
+        run.load(stored.end.encode())
+        run.mark_finished()
+        if isinstance(self.log, MemoryEventLog):
+            for event in stored.events:
+                self.log.add(key, read_ui_event(event))
+        self._by_owner.setdefault(owner, {})[run.id] = run
+        if run.conversation is not None:
+            self._latest.setdefault(log_key(owner, run.conversation), run)
+        self._kept[key] = self._clock(), run
+        return run
 
     async def list(self, owner: str, *, limit: int = 100) -> Sequence[Run]:
         """Return the last `limit` runs of the user `owner` that are still kept, the newest first.
@@ -308,10 +428,14 @@ class Runs:
             self._latest[log_key(owner, conversation)] = run
         return run
 
-    def _keep_ended(self, run: Run) -> None:
-        key = log_key(run.owner, run.id)
-        self._kept[key] = self._clock(), self._running.pop(key)
-        self._forget_expired()
+    async def _keep_ended(self, run: Run) -> None:
+        try:
+            if self._waiting is not None and (suspension := run.suspension) is not None:
+                await self._waiting.save(run, suspension.seconds_left(time.time()))
+        finally:
+            key = log_key(run.owner, run.id)
+            self._kept[key] = self._clock(), self._running.pop(key)
+            self._forget_expired()
 
     def _forget_expired(self) -> None:
         while self._kept:

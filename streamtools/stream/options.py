@@ -10,7 +10,7 @@ from streamtools.calls import ToolChoice
 from streamtools.errors import check_word, did_you_mean
 from streamtools.parsing.dialects import Dialects
 from streamtools.parsing.options import Options, ParserKeywords, ParserOptions
-from streamtools.tools.approvals import Decision, Suspension
+from streamtools.tools.approvals import DecidedRun, Decision, Suspension
 from streamtools.tools.guards import Guards, GuardTracker
 from streamtools.tools.runner import RunnerOptions
 from streamtools.tools.schemas import check_keywords
@@ -116,7 +116,7 @@ class StreamOptions(TypedDict, total=False):
     tool_choice: ToolChoice | str | Mapping[str, Any] | None
     output: Any
     guards: Guards | GuardTracker | None
-    resume: Suspension | str | None
+    resume: Suspension | DecidedRun | str | None
     run_id: str | None
     parser: ParserOptions
     runner: RunnerOptions

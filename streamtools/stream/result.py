@@ -73,7 +73,7 @@ class TurnResult:
 
         Providers require a result for each call. With `answer_pending=True`, a call that did not run gets the result
         that it was cancelled. With False, the caller must add the results of the last turn. None, the default, means
-        False for a finished or waiting run, and True for a run that was cancelled, truncated or stopped, or that failed.
+        False for a finished or waiting run, and True for a run with another reason.
 
         Raises ValueError for another format.
         """

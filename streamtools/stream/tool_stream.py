@@ -53,6 +53,7 @@ from streamtools.tools import ToolRegistry
 from streamtools.tools.approvals import (
     Approvals,
     Decidable,
+    DecidedRun,
     Decision,
     Question,
     Resumption,
@@ -117,7 +118,7 @@ class ToolStream(Decidable):
         tool_choice: ToolChoice | str | Mapping[str, Any] | None = "auto",
         output: Any = None,
         guards: Guards | GuardTracker | None = None,
-        resume: Suspension | str | None = None,
+        resume: Suspension | DecidedRun | str | None = None,
         run_id: str | None = None,
         parser: ParserOptions = DEFAULT_PARSER,
         runner: RunnerOptions = DEFAULT_RUNNER,
@@ -138,6 +139,9 @@ class ToolStream(Decidable):
                 "a text judge may refuse a turn before its calls run; write execute='completed', not 'eager'"
             )
         approvals = ApprovalOptions.of(approvals)
+        if isinstance(resume, DecidedRun):
+            run_id, approvals = resume.next_id, replace(approvals, decisions=resume.decisions)
+            resume = resume.suspension
         if text.rules_in_arguments:
             parser = replace(parser, call_deltas=False)  # rules cannot match the raw JSON of deltas
         typed_answer = OutputOptions.of(output)

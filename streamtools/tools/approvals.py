@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 log = Logger(__name__)
 
+_LONGEST_WAIT = 2_592_000.0  # seconds for which ledgers keep calls by default
+
 EXPIRED = "the approval timed out before a decision arrived"
 """The reason of the `Deny` decision for a question that has expired."""
 
@@ -190,6 +192,10 @@ class Suspension(msgspec.Struct, frozen=True, kw_only=True):
         """The calls of the questions, in order."""
         return [question.call for question in self.questions]
 
+    def seconds_left(self, now: float) -> float:
+        """Return the time until the last question expires, and at most 30 days. `now` is in seconds since 1970."""
+        return min(_LONGEST_WAIT, max(question.expires or math.inf for question in self.questions) - now)
+
     def to_json(self) -> str:
         """Return one line of JSON."""
         return msgspec.json.encode(self).decode()
@@ -201,6 +207,18 @@ class Suspension(msgspec.Struct, frozen=True, kw_only=True):
             return msgspec.json.decode(data, type=cls)
         except RecursionError:
             raise ValueError("the JSON of the suspension is nested too deeply") from None
+
+
+@runtime_checkable
+class DecidedRun(Protocol):
+    """An ended run whose calls have been decided. `streamtools.runs.Run` is one.
+
+    A chat that gets it as `resume` uses its `decisions`, and has the run id `next_id`.
+    """
+
+    suspension: Suspension | None
+    decisions: Mapping[str, Decision]
+    next_id: str
 
 
 class Resumption(NamedTuple):

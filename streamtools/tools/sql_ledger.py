@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import anyio
 import anyio.to_thread
+import msgspec
 
 from streamtools.calls import ToolCall
 from streamtools.errors import CallRefused
@@ -55,10 +56,21 @@ CREATE INDEX calls_ended ON {prefix}calls (ended);
 CREATE INDEX calls_began ON {prefix}calls (began, scope, key);
 CREATE TABLE {prefix}runs (scope text PRIMARY KEY, epoch int8 NOT NULL, since float8 NOT NULL);
 CREATE INDEX runs_since ON {prefix}runs (since);
+CREATE TABLE {prefix}waiting_runs (
+    owner text NOT NULL,
+    run_id text NOT NULL,
+    conversation text,
+    data bytea NOT NULL,
+    state bytea NOT NULL,
+    saved float8 NOT NULL,
+    until float8 NOT NULL,
+    PRIMARY KEY (owner, run_id)
+);
 """
 """The statements that create the tables. `{text}` is a text type whose values are ordered by their bytes.
 
 In `calls`, `held` is the time when the lease expires. In `runs`, `since` is the time when `epoch` was recorded.
+`waiting_runs` has the runs that `Runs.decide` continues.
 """
 
 _PRUNE_RUNS = "DELETE FROM {prefix}runs WHERE scope IN (SELECT scope FROM {prefix}runs WHERE since <= ?1 {skip})"
@@ -88,6 +100,31 @@ DELETE FROM {prefix}calls WHERE (scope, key) IN (
 )
 """
 
+_DELETE_WAITING = """
+DELETE FROM {prefix}waiting_runs
+WHERE until <= ?1 OR saved < (SELECT saved FROM {prefix}waiting_runs ORDER BY saved DESC LIMIT 1 OFFSET ?2)
+"""
+_INSERT_WAITING = "INSERT INTO {prefix}waiting_runs VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT DO NOTHING"
+_FIND_WAITING = """
+SELECT data FROM {prefix}waiting_runs WHERE owner = ?1 AND (run_id = ?2 OR conversation = ?3) AND until > ?4
+ORDER BY saved DESC LIMIT 1
+"""
+_SELECT_STATE = "SELECT state FROM {prefix}waiting_runs WHERE owner = ?1 AND run_id = ?2 {lock}"
+_SET_STATE = "UPDATE {prefix}waiting_runs SET state = ?3, until = ?4 WHERE owner = ?1 AND run_id = ?2"
+
+
+class RunState(msgspec.Struct, frozen=True):
+    """The changing part of a stored run: the decisions about its calls, and the process that continues it.
+
+    `holder` names that process, and `held` is when its lease expires, in seconds since 1970. The run is kept for at
+    least `keep` seconds.
+    """
+
+    keep: float = 0.0
+    decisions: dict[str, Any] = {}
+    holder: str = ""
+    held: float = 0.0
+
 
 class SQLLedger(ledger.OwnerViews):
     """The base class of ledgers in SQL databases.
@@ -96,6 +133,7 @@ class SQLLedger(ledger.OwnerViews):
     """
 
     _table_prefix = _lock_rows = _skip_locked = ""
+    _max_runs = 1 << 62  # maximum number of stored runs
 
     def __init__(self, *, lease: float, keep: float) -> None:
         self.lease = lease
@@ -179,6 +217,46 @@ class SQLLedger(ledger.OwnerViews):
 
         return await self._run(prune)
 
+    # Runs that wait for decisions. `streamtools.serving.waiting_runs` uses these methods.
+
+    async def save_run(self, owner: str, run_id: str, conversation: str | None, data: bytes, state: RunState) -> None:
+        """Store an ended run. A run that is already stored does not change."""
+
+        def save() -> Transaction[None]:
+            now = yield from self._now()
+            yield self._sql(_DELETE_WAITING), (now, self._max_runs)
+            row = owner, run_id, conversation, data, msgspec.json.encode(state), now, now + state.keep
+            yield self._sql(_INSERT_WAITING), row
+
+        await self._run(save)
+
+    async def find_run(self, owner: str, run_id: str | None, conversation: str | None = None) -> bytes | None:
+        """Return the stored run with this id, or the last one of a conversation. Returns None if there is none."""
+
+        def find() -> Transaction[bytes | None]:
+            now = yield from self._now()
+            rows, _ = yield self._sql(_FIND_WAITING), (owner, run_id, conversation, now)
+            return bytes(rows[0][0]) if rows else None
+
+        return await self._run(find, read_only=True)
+
+    async def change_run(self, owner: str, run_id: str, change: Callable[[RunState, float], RunState]) -> RunState:
+        """Replace the state of a stored run by `change(state, now)`, and return it.
+
+        Returns an empty state if the run is not stored.
+        """
+
+        def change_state() -> Transaction[RunState]:
+            now = yield from self._now()
+            rows, _ = yield self._sql(_SELECT_STATE), (owner, run_id)
+            if not rows:
+                return RunState()
+            state = change(msgspec.json.decode(rows[0][0], type=RunState), now)
+            yield self._sql(_SET_STATE), (owner, run_id, msgspec.json.encode(state), now + state.keep)
+            return state
+
+        return await self._run(change_state)
+
     async def _finish(self, scope: str, outcome: ToolOutcome, may_finish: Callable[[ledger.Entry], bool]) -> bool:
         """Record the outcome if the call has none and `may_finish` returns True for its entry.
 
@@ -247,7 +325,7 @@ _OPEN_TIMEOUT_S = 30.0
 _FIRST_PAUSE_S = 0.005  # first pause while the file is locked; each pause doubles, with jitter
 _LONGEST_PAUSE_S = 0.1
 
-_VERSION = 1
+_VERSION = 2
 _IN_MEMORY = ":memory:"
 
 _INDEXES = """
@@ -355,7 +433,7 @@ class MemoryLedger(SQLiteLedger):
         clock: Callable[[], float] = time.time,
     ) -> None:
         super().__init__(_IN_MEMORY, lease=math.inf, keep=keep, clock=clock)  # all holders are in this process
-        self._size = size
+        self._size = self._max_runs = size
         self._per_owner = per_owner
         self._connection.executescript(_INDEXES)
 

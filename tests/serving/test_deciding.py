@@ -1,0 +1,264 @@
+"""Decisions about runs that have ended waiting: later, from another tab, another process, or after a restart."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from streamtools import ApprovalOptions, RunnerOptions, chat
+from streamtools.conversation import Chat, ScriptedModel
+from streamtools.errors import DecisionRefused, RunNotFound
+from streamtools.runs import RedisStore, Run, Runs
+from streamtools.tools import Answer, Approve, Deny, MemoryLedger, SQLiteLedger
+from tests.support.approvals import ANN, QUESTION, Bank, calls
+from tests.support.redis_server import RedisServer
+
+pytestmark = pytest.mark.anyio
+
+PAY = calls(("pay", ANN))
+BOTH = calls(("pay", ANN), ("sign", {"text": "Dear Ann"}))
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """redis-py runs on asyncio only."""
+    return "asyncio"
+
+
+class Site:
+    """An application. `open` starts a process of it; all processes share its store, its ledger and its bank."""
+
+    def __init__(self, path: Path, url: str | None, timeout: float | None = None) -> None:
+        self.bank, self.continued, self.path, self.url = Bank(), 0, path, url
+        self.approvals = ApprovalOptions(timeout=timeout)
+
+    def chat(self, model: ScriptedModel, messages: Any, **options: Any) -> Chat:
+        runner = RunnerOptions(ledger=SQLiteLedger(self.path / "calls.sqlite"))
+        return chat(model, messages, tools=self.bank.tools, runner=runner, approvals=self.approvals, **options)
+
+    async def resume(self, run: Run) -> Chat:
+        await anyio.lowlevel.checkpoint()
+        return self.chat(self.model(), run.history, resume=run)
+
+    def model(self) -> ScriptedModel:
+        site = self
+
+        class Counted(ScriptedModel):
+            def stream(self, *args: Any, **more: Any) -> Any:
+                site.continued += 1
+                return super().stream(*args, **more)
+
+        return Counted(["Done."])
+
+    @asynccontextmanager
+    async def open(self, **options: Any) -> AsyncIterator[Runs]:
+        ledger = SQLiteLedger(self.path / "calls.sqlite")
+        store = None if self.url is None else RedisStore(self.url, prefix=self.path.name, lease=5)
+        async with Runs(store, resume=self.resume, ledger=ledger, **options) as runs:
+            yield runs
+
+    async def ask(self, runs: Runs, answer: Any = PAY) -> Run:
+        stream = self.chat(ScriptedModel([answer]), [QUESTION])
+        run = await runs.start(stream, owner="ann", conversation="c", note={"about": "Ann"})
+        assert "waiting" == (await run.wait()).reason
+        return run
+
+
+@pytest.fixture(params=["sqlite", pytest.param("redis", marks=pytest.mark.servers)], scope="module")
+def url(request: pytest.FixtureRequest) -> Iterator[str | None]:
+    """The URL of Redis. With None, runs wait in SQLite."""
+    if request.param == "sqlite":
+        yield None
+    else:
+        with RedisServer() as server:
+            yield server.url
+
+
+@pytest.fixture
+def site(tmp_path: Path, url: str | None) -> Site:
+    return Site(tmp_path, url)
+
+
+async def read(run: Run) -> str:
+    async with run.attach() as events:
+        return "".join([event.text async for event in events if event.type == "text"])
+
+
+def digest_of(run: Run) -> str:
+    assert run.suspension is not None
+    return run.suspension.questions[0].digest
+
+
+async def test_a_double_click_starts_one_run(site: Site) -> None:
+    async with site.open() as runs:
+        waiting = await site.ask(runs)
+        approve, found = Approve(digest_of(waiting)), list[Run]()
+
+        async def click() -> None:
+            found.append(await runs.decide(waiting.id, "n0", approve, owner="ann"))
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(click)
+            group.start_soon(click)
+        assert 1 == len({run.id for run in found})
+        assert waiting.id != found[0].id
+        assert "Done." == await read(found[0])
+        assert "finished" == (await found[0].wait()).reason
+        latest = await runs.latest("c", owner="ann")
+        assert latest is not None
+        assert (found[0].id, {"about": "Ann"}) == (latest.id, latest.note)
+        again = await runs.decide(waiting.id, "n0", Approve(), owner="ann")
+        assert found[0].id == again.id
+    assert ([("Ann", 5)], 1) == (site.bank.paid, site.continued)
+
+
+async def test_clicks_in_two_processes_start_one_run(site: Site) -> None:
+    async with site.open() as one, site.open() as two:
+        waiting = await site.ask(one)
+        found = list[Run]()
+
+        async def click(runs: Runs) -> None:
+            found.append(await runs.decide(waiting.id, "n0", True, owner="ann"))
+
+        async with anyio.create_task_group() as group:
+            for runs in (one, two, one, two):
+                group.start_soon(click, runs)
+        assert 1 == len({run.id for run in found})
+        async with anyio.create_task_group() as group:
+            for run in found:
+                group.start_soon(run.wait)
+        with anyio.fail_after(10):
+            while two.running or one.running:
+                await anyio.lowlevel.checkpoint()
+    assert ([("Ann", 5)], 1) == (site.bank.paid, site.continued)
+
+
+async def test_a_restart_between_question_and_decision(site: Site) -> None:
+    """The events are there again for a reader, and the run is still the last of its conversation."""
+    async with site.open() as runs:
+        waiting = await site.ask(runs)
+    async with site.open() as runs:
+        latest = await runs.latest("c", owner="ann")
+        assert latest is not None
+        assert (waiting.id, {"about": "Ann"}, True) == (latest.id, latest.note, latest.ended)
+        async with latest.attach() as events:
+            kinds = [event.type async for event in events]
+        assert ["approval-requested", "step-end", "done"] == kinds[-3:]
+        run = await runs.decide(waiting.id, "n0", Approve(digest_of(latest)), owner="ann")
+        assert "Done." == await read(run)
+        await run.wait()
+    assert ([("Ann", 5)], 1) == (site.bank.paid, site.continued)
+
+
+async def test_a_restart_after_the_continuation(site: Site) -> None:
+    """The second click returns the run that has ended, and it can still be read."""
+    async with site.open() as runs:
+        waiting = await site.ask(runs)
+        run = await runs.decide(waiting.id, "n0", True, owner="ann")
+        await run.wait()
+    async with site.open() as runs:
+        again = await runs.decide(waiting.id, "n0", True, owner="ann")
+        assert (run.id, "Done.") == (again.id, await read(again))
+    assert ([("Ann", 5)], 1) == (site.bank.paid, site.continued)
+
+
+async def test_wrong_decisions_are_refused_with_the_reason(site: Site) -> None:
+    async with site.open() as runs:
+        waiting = await site.ask(runs)
+        refused: list[tuple[str, str, Any, str, type[Exception], str]] = [
+            ("run_other", "n0", True, "ann", RunNotFound, "There is no run 'run_other'"),
+            (waiting.id, "n0", True, "bob", RunNotFound, "There is no run"),
+            (waiting.id, "n7", True, "ann", DecisionRefused, "call 'n7' does not wait for a decision"),
+            (waiting.id, "n0", Approve("other"), "ann", DecisionRefused, "is not the call that was shown"),
+            (waiting.id, "n0", Answer(1), "ann", DecisionRefused, "waits for Approve or Deny, got Answer"),
+            (waiting.id, "n0", None, "ann", ValueError, "must be Approve, Deny, Answer, True or False"),
+        ]
+        for run_id, call_id, decision, owner, kind, words in refused:
+            with pytest.raises(kind, match=words):
+                await runs.decide(run_id, call_id, decision, owner=owner)
+        run = await runs.decide(waiting.id, "n0", Deny("not now"), owner="ann")
+        with pytest.raises(DecisionRefused, match="call 'n0' has already been decided otherwise"):
+            await runs.decide(waiting.id, "n0", True, owner="ann")
+        with pytest.raises(DecisionRefused, match="does not wait for a decision"):
+            await runs.decide(run.id, "n0", True, owner="ann")
+        assert "the call of tool 'pay' was denied: not now" == (await run.wait()).outcomes[0].message
+    assert ([], 1) == (site.bank.paid, site.continued)
+
+
+async def test_an_expired_question_is_refused(site: Site) -> None:
+    site.approvals = ApprovalOptions(timeout=0.001)
+    async with site.open() as runs:
+        waiting = await site.ask(runs)
+        await anyio.sleep(0.002)
+        with pytest.raises((DecisionRefused, RunNotFound)):
+            await runs.decide(waiting.id, "n0", True, owner="ann")
+    assert ([], 0) == (site.bank.paid, site.continued)
+
+
+async def test_the_last_decision_of_several_starts_the_run(site: Site) -> None:
+    """They may arrive in different processes. Before the last one, the waiting run is returned."""
+    async with site.open() as one:
+        waiting = await site.ask(one, BOTH)
+        assert waiting.id == (await one.decide(waiting.id, "n1", Answer({"page": 1}), owner="ann")).id
+        with pytest.raises(DecisionRefused, match="decided otherwise"):
+            await one.decide(waiting.id, "n1", Answer({"page": 2}), owner="ann")
+    async with site.open() as two:
+        run = await two.decide(waiting.id, "n0", True, owner="ann")
+        assert ["paid 5 to Ann", {"page": 1}] == [each.result for each in (await run.wait()).outcomes]
+    assert ([("Ann", 5)], 1) == (site.bank.paid, site.continued)
+
+
+async def test_a_question_outlives_keep(site: Site) -> None:
+    """A run without questions is kept for `keep`; one that waits until its questions expire."""
+    clock = iter(range(0, 10**9, 1000)).__next__
+    async with site.open(keep=1, clock=clock) as runs:
+        waiting = await site.ask(runs)
+        run = await runs.decide(waiting.id, "n0", True, owner="ann")
+        await run.wait()
+    assert [("Ann", 5)] == site.bank.paid
+
+
+async def test_a_run_whose_stream_asks_now_is_decided_itself(site: Site) -> None:
+    site.approvals = ApprovalOptions(ask="now")
+    async with site.open() as runs:
+        run = await runs.start(site.chat(ScriptedModel([PAY, "Paid."]), [QUESTION]), owner="ann")
+        async with run.attach() as events:
+            async for event in events:
+                if event.type == "approval-requested":
+                    assert run.id == (await runs.decide(run.id, "n0", Approve(event.digest), owner="ann")).id
+        await run.wait()
+    assert [("Ann", 5)] == site.bank.paid
+
+
+async def test_a_failed_resume_can_be_repeated(site: Site) -> None:
+    """The decision counts. The same decision, made again, starts the run."""
+    async with site.open() as runs:
+        waiting, resume = await site.ask(runs), runs._resume
+
+        async def fail(run: Run) -> Any:
+            raise RuntimeError("no model")
+
+        async def forget(run: Run) -> Any:
+            return site.chat(site.model(), run.history)
+
+        for broken, kind in ((fail, RuntimeError), (forget, TypeError)):
+            runs._resume = broken
+            with pytest.raises(kind):
+                await runs.decide(waiting.id, "n0", True, owner="ann")
+        runs._resume = resume
+        await (await runs.decide(waiting.id, "n0", True, owner="ann")).wait()
+    assert [("Ann", 5)] == site.bank.paid
+
+
+async def test_resume_needs_a_place_for_waiting_runs(tmp_path: Path) -> None:
+    site = Site(tmp_path, None)
+    with pytest.raises(ValueError, match="pass `ledger=`"):
+        Runs(resume=site.resume)
+    async with Runs(ledger=MemoryLedger()) as runs:
+        with pytest.raises(ValueError, match="Pass the function `resume` to `Runs`"):
+            await runs.decide("run", "n0", True, owner="ann")
