@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -58,6 +59,7 @@ async def serving(
     """Serve a program of the page with a model that gives these answers. `user` is the user of a request without a
     cookie, and `page` the HTML at `/`. The block must finish within `seconds`.
     """
+    os.environ.setdefault("CALLS", ":memory:")
     async with model or Provider(*answers or [Loopback([TEXT, END])]) as provider:
         module = ModuleType("app")  # the module in which annotations of the program are resolved
         sys.modules[module.__name__] = module
@@ -246,19 +248,31 @@ async def test_a_websocket_resumes_a_run_of_its_owner_only() -> None:
     assert [1, 2, 3, 4, 5] == [each["seq"] for each in seen + rest]
 
 
-@pytest.mark.parametrize(("program", "approved"), [("approval", True), ("approval", False), ("client", True)])
-async def test_only_the_owner_decides_about_a_call(program: str, approved: bool) -> None:
-    """The decision counts once, for the call that was shown."""
-    async with serving(program, Loopback([PAY, END]), Loopback([TEXT, END])) as (_, client):
-        body, _ = await begin(client, b"approval-requested", {"messages": ASKED}, "/chat")
-        run = read_frames(body)[0]["run_id"]
-        (asked,) = events_of_type(read_frames(body), "approval-requested")
+@pytest.mark.parametrize("decision", ["approve", "deny"])
+async def test_only_the_owner_decides_about_a_call(decision: str) -> None:
+    """A wrong decision is refused with its reason. The same decision returns the same run again."""
+    async with serving("approval", Loopback([PAY, END]), Loopback([TEXT, END])) as (_, client):
+        run = (await client.post("/chat", json={"messages": ASKED})).json()["run"]
+        frames = read_frames((await client.get(f"/chat/{run}")).content)
+        (asked,) = events_of_type(frames, "approval-requested")
+        assert "waiting" == frames[-1]["reason"]
         address = f"/chat/{run}/calls/{asked['call']['id']}"
-        decision = {"approved": approved, "digest": asked["digest"], "reason": "" if approved else "too much"}
-        assert 404 == (await client.post(address, json=decision, headers=BOB)).status_code
-        assert 409 == (await client.post(address, json={"approved": True, "digest": ""})).status_code
-        assert 204 == (await client.post(address, json=decision)).status_code
-        assert 409 == (await client.post(address, json=decision)).status_code
+        right = {"decision": decision} | ({"digest": asked["digest"]} if decision == "approve" else {"reason": "no"})
+        wrong = {"decision": "deny" if decision == "approve" else "approve"}
+        assert 404 == (await client.post(address, json=right, headers=BOB)).status_code
+        refused = await client.post(address, json={"decision": "approve", "digest": ""})
+        assert (409, True) == (refused.status_code, "is not the call that was shown" in refused.text)
+        assert 400 == (await client.post(address, json={"decision": "perhaps"})).status_code
+        first, second = [await client.post(address, json=right) for _ in range(2)]
+        assert (202, first.json()) == (second.status_code, second.json())
+        refused = await client.post(address, json=wrong)
+        assert (409, True) == (refused.status_code, "has already been decided otherwise" in refused.text)
+        frames = read_frames((await client.get(f"/chat/{first.json()['run']}")).content)
+        ended = events_of_type(frames, "executed" if decision == "approve" else "error")
+        assert ["paid 5 to Ann" if decision == "approve" else "the call of tool 'pay' was denied: no"] == [
+            event.get("result", event.get("message")) for event in ended
+        ]
+        assert "finished" == frames[-1]["reason"]
 
 
 async def test_a_page_delivers_a_result_once() -> None:
