@@ -91,12 +91,16 @@ class WaitingRuns:
 
     async def hold(self, run: Run, continuation: Run, keep: float) -> None:
         """Renew the lease on a run until its continuation has ended. Then store the continuation."""
-        while not continuation.ended:
-            with suppress(Exception), anyio.move_on_after(self._ledger.lease / 3):
-                await self.claim(run, keep)
-                await continuation.wait()
-        if continuation.result.reason == "cancelled":  # the process may be stopping, and another one continues the run
-            await self.claim(run, keep, seconds=0.0)
-        elif continuation.suspension is None:  # otherwise it is stored already
-            await self.save(continuation, keep)
-            await self.claim(run, keep, seconds=_FOREVER, holder="ended")
+        try:
+            while not continuation.ended:
+                with suppress(Exception), anyio.move_on_after(self._ledger.lease / 3):
+                    await self.claim(run, keep)
+                    await continuation.wait()
+        finally:
+            deadline = anyio.current_time() + _SAVE_TIMEOUT_S
+            with suppress(Exception), anyio.CancelScope(deadline=deadline, shield=True):
+                if continuation.result.reason == "cancelled":  # after a restart, the same decision continues the run
+                    await self.claim(run, keep, seconds=0.0)
+                elif continuation.suspension is None:  # otherwise it is stored already
+                    await self.save(continuation, keep)
+                    await self.claim(run, keep, seconds=_FOREVER, holder="ended")

@@ -14,6 +14,7 @@ from streamtools import ApprovalOptions, RunnerOptions, chat
 from streamtools.conversation import Chat, ScriptedModel
 from streamtools.errors import DecisionRefused, RunNotFound
 from streamtools.runs import RedisStore, Run, Runs
+from streamtools.serving.waiting_runs import WaitingRuns
 from streamtools.tools import Answer, Approve, Deny, MemoryLedger, SQLiteLedger
 from tests.support.approvals import ANN, QUESTION, Bank, calls
 from tests.support.redis_server import RedisServer
@@ -252,6 +253,36 @@ async def test_a_failed_resume_can_be_repeated(site: Site) -> None:
                 await runs.decide(waiting.id, "n0", True, owner="ann")
         runs._resume = resume
         await (await runs.decide(waiting.id, "n0", True, owner="ann")).wait()
+    assert [("Ann", 5)] == site.bank.paid
+
+
+@pytest.mark.parametrize("lease", [0, 60])
+async def test_a_process_that_died_gives_the_run_up(tmp_path: Path, lease: float) -> None:
+    """Its lease expires, and the same decision continues the run again. Before that, only the id is returned."""
+    site = Site(tmp_path, None)
+    async with site.open() as runs:
+        waiting = await site.ask(runs)
+        assert await WaitingRuns(SQLiteLedger(tmp_path / "calls.sqlite")).claim(waiting, 600, seconds=lease)
+        run = await runs.decide(waiting.id, "n0", True, owner="ann")
+        assert (waiting.next_id, None if lease else "finished") == (run.id, (await run.wait()).reason)
+    assert (([], 0) if lease else ([("Ann", 5)], 1)) == (site.bank.paid, site.continued)
+
+
+async def test_a_stopped_run_can_be_continued_after_a_restart(tmp_path: Path) -> None:
+    """The tool is not run again: the ledger has its result."""
+    site = Site(tmp_path, None)
+    async with site.open() as runs:
+        waiting = await site.ask(runs)
+        run = await runs.decide(waiting.id, "n0", True, owner="ann")
+        async with run.attach() as events:
+            async for event in events:
+                if event.type == "executed":
+                    break
+        await run.stop()
+        assert "cancelled" == run.result.reason
+    async with site.open() as runs:
+        again = await runs.decide(waiting.id, "n0", True, owner="ann")
+        assert (run.id, "finished") == (again.id, (await again.wait()).reason)
     assert [("Ann", 5)] == site.bank.paid
 
 
