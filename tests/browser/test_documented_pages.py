@@ -1,10 +1,9 @@
-"""The pages of the documentation: approvals in two tabs, and an answer that continues during a reload."""
+"""The pages of the documentation: approvals in two tabs, an answer that continues during a reload, and others."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +13,15 @@ from streamtools.tools import SQLiteLedger
 from tests.browser.conftest import watch
 from tests.browser.looking import expect
 from tests.support.loopback import Loopback
+from tests.support.provider import Provider
 from tests.support.redis_server import RedisServer
+from tests.support.talks import calls, says
 from tests.whole.test_server_programs import BLOCKS, END, PAY, TEXT, serving
 
 pytestmark = [pytest.mark.browser, pytest.mark.anyio]
 
 PAGES = {block.notes["page"]: block.text for block in BLOCKS if "page" in block.notes}
 ICON = '<!doctype html><link rel="icon" href="data:,">'
-RUNS = f"""{ICON}<button id="stopButton"></button><pre id="log"></pre><script>
-const show = (event) => log.append(event.type === "step-start" ? "" : (event.text ?? event.message));
-{PAGES["runs"]}</script>"""
 
 
 @pytest.fixture(params=["sqlite", pytest.param("redis", marks=pytest.mark.servers)])
@@ -38,38 +36,28 @@ def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
             yield
 
 
-@asynccontextmanager
-async def approving(context: Any, *answers: Loopback) -> AsyncIterator[str]:
-    """Serve the program of approvals with its page. Yields the address of the page."""
-    async with serving("approval", *answers, user="ann") as (server, _):
-
-        async def answer(route: Any) -> None:
-            await route.fulfill(content_type="text/html", body=ICON + PAGES["approval"])
-
-        await context.route(f"{server.url}/", answer)
-        yield f"{server.url}/"
-
-
 @pytest.mark.usefixtures("store")
 @pytest.mark.parametrize(("button", "outcome"), [("Approve", "paid 5 to Ann"), ("Deny", "was denied")])
 async def test_a_double_click_after_a_restart_in_another_tab(chromium: Any, button: str, outcome: str) -> None:
     """It starts one run and makes one payment. The first tab reads the same run with the same decision."""
     context = await chromium.new_context()
     faults: list[list[str]] = []
-    async with approving(context, Loopback([PAY, END])) as address:
+    html = ICON + PAGES["approval"]
+    async with serving("approval", Loopback([PAY, END]), user="ann", page=html) as (server, _):
         page = await context.new_page()
         faults.append(watch(page))
-        await page.goto(address)
+        await page.goto(f"{server.url}/")
         await page.locator("#ask").click()
         await expect(page.locator("p")).to_contain_text('pay {"to":"Ann","amount":5}')
         await page.reload()
         await expect(page.get_by_role("button", name="Approve")).to_be_visible()
         run = page.url.partition("#")[2]
-    async with approving(context, Loopback([TEXT, END])) as address:  # a second answer of the model would be an error
+    # A second request to the model would be an error.
+    async with serving("approval", Loopback([TEXT, END]), user="ann", page=html) as (server, _):
         tabs = [await context.new_page() for _ in range(2)]
         for page in tabs:
             faults.append(watch(page))
-            await page.goto(f"{address}#{run}")
+            await page.goto(f"{server.url}/#{run}")
             await expect(page.locator("p")).to_contain_text('pay {"to":"Ann","amount":5}')
         await tabs[0].get_by_role("button", name=button).dblclick()
         await expect(tabs[0].locator("#log")).to_contain_text("It is warm.")
@@ -90,20 +78,61 @@ async def test_a_double_click_after_a_restart_in_another_tab(chromium: Any, butt
 async def test_a_reloaded_page_continues_its_answer(chromium: Any) -> None:
     """It shows the answer from its start, can stop it, and forgets it afterwards."""
     context = await chromium.new_context()
-    async with serving("runs", Loopback([TEXT], hold=True), user="ann") as (server, _):
-
-        async def answer(route: Any) -> None:
-            await route.fulfill(content_type="text/html", body=RUNS)
-
-        await context.route(f"{server.url}/", answer)
+    async with serving("runs", Loopback([TEXT], hold=True), user="ann", page=ICON + PAGES["runs"]) as (server, _):
         page = await context.new_page()
         faults = watch(page)
         await page.goto(f"{server.url}/")
-        await page.evaluate("""ask([{ role: "user", content: "Hello?" }])""")
+        await page.locator("#question").fill("Hello?")
+        await page.get_by_role("button", name="Send").click()
         await expect(page.locator("#log")).to_have_text("It is warm.")
         await page.reload()
         await expect(page.locator("#log")).to_have_text("It is warm.")
-        await page.locator("#stopButton").click()
-        await page.wait_for_function("""sessionStorage.getItem("run") === null""")
+        await page.locator("#halt").click()
+        await page.wait_for_function("sessionStorage.run === undefined")
     assert [] == faults
     await context.close()
+
+
+OWN = f"""{ICON}<pre id="log"></pre><script type="module">
+const body = JSON.stringify({{ messages: [{{ role: "user", content: "Weather?" }}] }});
+const response = await fetch("/chat", {{ method: "POST", headers: {{ "content-type": "application/json" }}, body }});
+for (const line of (await response.text()).split("\\n").filter((line) => line.startsWith("data: "))) {{
+  const message = JSON.parse(line.slice(6));
+  log.append(message.token ?? (message.done ? "|" : message.tool));
+}}
+</script>"""
+"""A page with a protocol of its own."""
+
+
+async def test_a_page_with_its_own_protocol(chromium: Any) -> None:
+    """It reads what it read before."""
+    model = Provider(calls(("get_weather", {"city": "Paris"}), text="Let me see. "), says("It is ", "mild."))
+    page = await chromium.new_page()
+    async with serving("custom", model=model, page=OWN) as (server, _):
+        faults = watch(page)
+        await page.goto(f"{server.url}/")
+        await expect(page.locator("#log")).to_have_text("Let me see. get_weatherIt is mild.|")
+    assert [] == faults
+    await page.close()
+
+
+async def test_two_chats_share_a_connection(chromium: Any) -> None:
+    """One is stopped while the other is answered, and continues afterwards."""
+    model = Provider(Loopback([TEXT], hold=True), Loopback([TEXT, END]), Loopback([TEXT, END]))
+    page = await chromium.new_page()
+    async with serving("conversations", model=model, page=ICON + PAGES["conversations"]) as (server, _):
+        faults = watch(page)
+        await page.goto(f"{server.url}/")
+        chats = page.locator("section")
+        for number in range(2):
+            await page.locator("#add").click()
+            await chats.nth(number).locator("input").fill("Hello")
+            await chats.nth(number).get_by_role("button", name="Send").click()
+            await expect(chats.nth(number).locator("pre")).to_contain_text("> Hello It is warm.")
+        await chats.first.get_by_role("button", name="Stop").click()
+        await expect(chats.first.locator("pre")).to_contain_text("It is warm. (stopped)")
+        await chats.first.locator("input").fill("Again")
+        await chats.first.get_by_role("button", name="Send").click()
+        await expect(chats.first.locator("pre")).to_contain_text("> Again It is warm.")
+    assert [] == faults
+    await page.close()

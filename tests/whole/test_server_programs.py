@@ -275,6 +275,18 @@ async def test_only_the_owner_decides_about_a_call(decision: str) -> None:
         assert "finished" == frames[-1]["reason"]
 
 
+async def test_a_decision_about_a_call_of_the_front_end_counts_once() -> None:
+    async with serving("client", Loopback([PAY, END]), Loopback([TEXT, END])) as (_, client):
+        body, _ = await begin(client, b"approval-requested", {"messages": ASKED}, "/chat")
+        (asked,) = events_of_type(read_frames(body), "approval-requested")
+        address = f"/chat/{read_frames(body)[0]['run_id']}/calls/{asked['call']['id']}"
+        decision = {"approved": True, "digest": asked["digest"]}
+        assert 404 == (await client.post(address, json=decision, headers=BOB)).status_code
+        assert 409 == (await client.post(address, json={"approved": True, "digest": ""})).status_code
+        assert 204 == (await client.post(address, json=decision)).status_code
+        assert 409 == (await client.post(address, json=decision)).status_code
+
+
 async def test_a_page_delivers_a_result_once() -> None:
     """Only the owner can. The result belongs to its call."""
     async with serving("client", Loopback([PICK, END]), Loopback([TEXT, END])) as (_, client):
