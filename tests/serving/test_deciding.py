@@ -15,8 +15,9 @@ from streamtools.conversation import Chat, ScriptedModel
 from streamtools.errors import DecisionRefused, RunNotFound
 from streamtools.runs import RedisStore, Run, Runs
 from streamtools.serving.waiting_runs import WaitingRuns
-from streamtools.tools import Answer, Approve, Deny, MemoryLedger, SQLiteLedger
+from streamtools.tools import Answer, Approve, Deny, MemoryLedger, PostgresLedger, SQLiteLedger
 from tests.support.approvals import ANN, QUESTION, Bank, calls
+from tests.support.postgres import postgres_server
 from tests.support.redis_server import RedisServer
 
 pytestmark = pytest.mark.anyio
@@ -37,10 +38,17 @@ class Site:
     def __init__(self, path: Path, url: str | None, timeout: float | None = None) -> None:
         self.bank, self.continued, self.path, self.url = Bank(), 0, path, url
         self.approvals = ApprovalOptions(timeout=timeout)
+        self.opened: list[PostgresLedger] = []
 
     def chat(self, model: ScriptedModel, messages: Any, **options: Any) -> Chat:
-        runner = RunnerOptions(ledger=SQLiteLedger(self.path / "calls.sqlite"))
+        runner = RunnerOptions(ledger=self.ledger())
         return chat(model, messages, tools=self.bank.tools, runner=runner, approvals=self.approvals, **options)
+
+    def ledger(self) -> Any:
+        if self.url is not None and self.url.startswith("postgres"):
+            self.opened.append(PostgresLedger(self.url, schema=self.path.name))
+            return self.opened[-1]
+        return SQLiteLedger(self.path / "calls.sqlite")
 
     async def resume(self, run: Run) -> Chat:
         await anyio.lowlevel.checkpoint()
@@ -58,10 +66,12 @@ class Site:
 
     @asynccontextmanager
     async def open(self, **options: Any) -> AsyncIterator[Runs]:
-        ledger = SQLiteLedger(self.path / "calls.sqlite")
-        store = None if self.url is None else RedisStore(self.url, prefix=self.path.name, lease=5)
-        async with Runs(store, resume=self.resume, ledger=ledger, **options) as runs:
+        is_redis = self.url is not None and self.url.startswith("redis:")
+        store = RedisStore(self.url, prefix=self.path.name, lease=5) if is_redis else None
+        async with Runs(store, resume=self.resume, ledger=self.ledger(), **options) as runs:
             yield runs
+        for ledger in self.opened:
+            await ledger.aclose()
 
     async def ask(self, runs: Runs, answer: Any = PAY) -> Run:
         stream = self.chat(ScriptedModel([answer]), [QUESTION])
@@ -70,11 +80,17 @@ class Site:
         return run
 
 
-@pytest.fixture(params=["sqlite", pytest.param("redis", marks=pytest.mark.servers)], scope="module")
+SERVERS = [pytest.param(name, marks=pytest.mark.servers) for name in ("redis", "postgres")]
+
+
+@pytest.fixture(params=["sqlite", *SERVERS], scope="module")
 def url(request: pytest.FixtureRequest) -> Iterator[str | None]:
-    """The URL of Redis. With None, runs wait in SQLite."""
+    """The URL of Redis or PostgreSQL. With None, runs wait in SQLite."""
     if request.param == "sqlite":
         yield None
+    elif request.param == "postgres":
+        with postgres_server() as postgres:
+            yield postgres.url
     else:
         with RedisServer() as server:
             yield server.url

@@ -294,19 +294,15 @@ def pay_dict(arguments: dict[str, Any]) -> str:
 @together("function", [pay_fields, pay_record, pay_dataclass])
 async def test_a_predicate_gets_the_values_that_the_tool_would_get(function: Any) -> None:
     """They are validated, and have the defaults. The tool would get the number 50 for the text "50"."""
-    seen: list[dict[str, Any]] = []
-    pay = Tool(function, name="pay", requires_approval=lambda given: not seen.append(given))
+    pay = Tool(function, name="pay", requires_approval=lambda given: given == {"amount": 50, "to": "Ann"})
     assert "may n0 run?" in (await run_chat(calls(("pay", {"amount": "50"})), tools=[pay])).shown
-    assert [{"amount": 50, "to": "Ann"}] == seen
 
 
 async def test_a_predicate_of_a_handler_gets_its_dict() -> None:
     """With `parameters=`, the tool gets the arguments as the model wrote them, and so does the predicate."""
-    seen: list[dict[str, Any]] = []
     schema = {"type": "object", "properties": {"amount": {"type": "integer"}}, "required": ["amount"]}
-    pay = Tool(pay_dict, name="pay", parameters=schema, requires_approval=lambda given: not seen.append(given))
-    await run_chat(calls(("pay", {"amount": "50"})), tools=[pay])
-    assert [{"amount": "50"}] == seen
+    pay = Tool(pay_dict, name="pay", parameters=schema, requires_approval=lambda given: given == {"amount": "50"})
+    assert "may n0 run?" in (await run_chat(calls(("pay", {"amount": "50"})), tools=[pay])).shown
 
 
 async def test_a_call_needs_approval_if_its_predicate_raises() -> None:
