@@ -20,7 +20,6 @@ from streamtools import events
 from streamtools.calls import NATIVE, IdFactory, ToolCall
 from streamtools.errors import Code
 from streamtools.gateway.client_requests import Client, ClientRequest
-from streamtools.gateway.judge import AnswerJudge
 from streamtools.gateway.upstream_requests import TEXT_CALL_ID
 from streamtools.history.writing import valid_name
 from streamtools.json_values import decode
@@ -56,7 +55,6 @@ class ClientAnswer:
     - `checks_native_ids` says whether `TEXT_CALL_ID`, the mark of calls in text, is removed from ids of native calls.
     - `watch` is called with each event except text.
     - `forced_call` inserts the marker of a forced call that the model writes as plain JSON.
-    - `judge` keeps events until it has approved the text before them.
     """
 
     machine: StreamMachine
@@ -67,7 +65,6 @@ class ClientAnswer:
     checks_native_ids: bool = False
     watch: OnEvent | None = None
     forced_call: ForcedCallReader | None = None
-    judge: AnswerJudge | None = None
 
     def __post_init__(self) -> None:
         self.shown: list[str] = []
@@ -88,13 +85,6 @@ class ClientAnswer:
     def close(self) -> bytes:
         """End the answer of the model. Returns the last bytes for the client."""
         return self._write(self.machine.close())
-
-    def release(self) -> bytes:
-        """Return the bytes of events that the judge has approved. If the judge has refused text, end the answer."""
-        written = self._write([])
-        if self.judge is not None and self.judge.gate.drops:
-            self.machine.refuse_text()
-        return written
 
     @property
     def stopped(self) -> bool:
@@ -120,9 +110,7 @@ class ClientAnswer:
         return written
 
     def _write(self, batch: list[events.UIEvent]) -> bytes:
-        """Return the bytes of the events that the client may get now. The judge keeps events after unapproved text."""
-        if self.judge is not None:
-            batch = self.judge.gate.take(batch)
+        """Return the bytes of the events."""
         if not batch:
             return b""
         if self._encoder is None:
@@ -179,10 +167,6 @@ class ClientAnswer:
 
     def _end(self, done: events.Done) -> Iterable[events.UIEvent]:
         """Return the events that end the answer. Its calls do not include incomplete or malformed calls."""
-        if self.judge is not None and self.judge.timed_out:
-            return (events.Error(Code.STREAM_INTERRUPTED, "the text was not judged in time"), done)
-        if self.judge is not None and self.judge.gate.drops and done.reason != "failed":
-            return (msgspec.structs.replace(done, finish_reason="content_filter", pending=[]),)
         pending = [self._restored(call) for call in done.pending if call.id in self._admitted]
         done = msgspec.structs.replace(done, pending=pending)
         if done.reason == "failed" or done.finish_reason in _CUT:

@@ -133,8 +133,6 @@ class Delivery:
             while exchange.request is not None and not self._broken:
                 await self._request_answer(exchange.request)
         if self._deadline.cancelled_caught and not self._sending:
-            if exchange.judge is not None:
-                exchange.judge.give_up()  # drops the text that waits for approval
             rest = await in_thread(partial(self._end, self._deadline_fault))
             while exchange.request is not None:  # the deadline has passed, so the request is not sent
                 self._begun = False
@@ -171,9 +169,6 @@ class Delivery:
         except httpx.RequestError as error:
             fault = HTTPException(502, f"the upstream cannot be reached: {type(error).__name__}")
         rest = await in_thread_if(exchange.is_long(), partial(self._end, fault))
-        while exchange.judge is not None and exchange.judge.pieces:
-            rest += await exchange.judge.decide()
-            rest += await in_thread_if(exchange.is_long(), exchange.close)
         if not self._broken:
             await self._send(rest, more=exchange.request is not None)
 
@@ -188,8 +183,6 @@ class Delivery:
             now = monotonic()
             waited, received_at = now - received_at > _PAUSE_S, now
             piece = exchange.feed(chunk)
-            if exchange.judge is not None:
-                piece += await exchange.judge.decide()
             if piece and self.first_sent is None:
                 await self._send(piece)
             elif piece:
@@ -199,8 +192,6 @@ class Delivery:
                     await self._send_message(self._joined_message)
                 elif len(pieces) == 1:
                     self._has_pieces.set()
-            if exchange.complete:
-                break
 
     async def _send_joined(self) -> None:
         """Send the waiting pieces whenever the reading task waits for the network."""

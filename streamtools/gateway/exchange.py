@@ -30,7 +30,6 @@ from streamtools.events import SourceError, SourceEvent
 from streamtools.gateway.answer import ClientAnswer, ForcedCallReader, OnEvent, encoder_for, write_refusal
 from streamtools.gateway.client_requests import Client, ClientRequest, InvalidRequest, as_tools, model_in, read_request
 from streamtools.gateway.http import JSON, ResponseHead, end_to_end
-from streamtools.gateway.judge import AnswerJudge
 from streamtools.gateway.settings import FallbackUpstream, Settings
 from streamtools.gateway.upstream_requests import (
     SCHEMA_REFUSED,
@@ -133,13 +132,6 @@ class Exchange:
     """The next request to send to the upstream. None while a response is being read, and after the last response."""
     head: ResponseHead | None = None
     """The status and headers for the client; None until they are certain."""
-    judge: AnswerJudge | None = None
-    """The judge that approves the answer's text, if any.
-
-    After each `feed` and `close`, the driver lets the judge decide about the waiting pieces of text. If pieces were
-    waiting after `close`, the driver then calls `close` again."""
-    complete = False
-    """True if the rest of the upstream's answer is not needed. The driver then stops reading it."""
     has_fallback = False
     """Whether another upstream gets the request if the current upstream fails."""
 
@@ -153,8 +145,8 @@ class Exchange:
     def close(self, cause: str | None = None) -> bytes:
         """End the upstream's response. Returns bytes for the client.
 
-        The client's response is complete unless `request` is set again or pieces of text wait for the judge. `cause` is
-        a word that says why the upstream's body is incomplete, such as `"transport"`. None means that it is complete.
+        The client's response is complete unless `request` is set again. `cause` is a word that says why the upstream's
+        body is incomplete, such as `"transport"`. None means that it is complete.
         """
         return b""
 
@@ -211,12 +203,11 @@ class RewrittenExchange(Exchange):
         self._is_long_request = request_size > IN_THREAD
         self._client_request, self._plan = force_call(request, plan, settings.upstream)
         self._failover = AnswerFailover(settings)
-        self.judge = None if settings.text_judge is None else AnswerJudge(settings.text_judge, self._release)
         self._bytes_left = _FRAMES_PER_ANSWER * settings.limits.frame  # the bytes that all answers together may have
         self._body = bytearray()  # the upstream's body, if it is one JSON value or an error
         self._identity: tuple[str | None, str | None] | None = None  # the id and model in `_body`
         self._parts: list[bytes] = []  # the events of the answer, if the client requested no stream
-        self._upstream_ended = self._answer_closed = False
+        self._ended = False
         self.request = self._write()
         written = self.request.body
         # Whether the request contains neutralized text: with U+2060 inserted, so that repeated text makes no call.
@@ -256,7 +247,7 @@ class RewrittenExchange(Exchange):
         return self._convert(self._adapter.feed(chunk))
 
     def close(self, cause: str | None = None) -> bytes:
-        if self._upstream_ended or self.complete:
+        if self._ended:
             return self._end_answer()
         if self._failed and self._failover.answer.fault is not None:
             return self._fail_over()
@@ -274,7 +265,6 @@ class RewrittenExchange(Exchange):
             sent = self._read_whole(cause) if self._reads_whole else self._convert(self._adapter.close(cause))
         if self._failover.answer.fault is not None:
             return sent + self._fail_over()
-        self._upstream_ended = True
         return sent + self._end_answer()
 
     def _read_whole(self, cause: str | None) -> bytes:
@@ -299,7 +289,7 @@ class RewrittenExchange(Exchange):
 
     def _make_answer(self) -> ClientAnswer:
         settings, request, plan = self._settings, self._client_request, self._plan
-        calls_at_end = bool(settings.fallbacks) or self.judge is not None  # no part of a call is sent earlier
+        calls_at_end = bool(settings.fallbacks)  # no part of a call is sent earlier
         drops_calls = request.choice.mode == "none" and plan.taught is not None
         options: dict[str, Any] = {
             "call_deltas": not (self._neutralized or calls_at_end),
@@ -328,7 +318,6 @@ class RewrittenExchange(Exchange):
             checks_native_ids=plan.native is None,
             watch=self._watch,
             forced_call=ForcedCallReader(plan.dialects) if plan.only_call else None,
-            judge=self.judge,
         )
 
     def _new_id(self) -> str:
@@ -348,25 +337,13 @@ class RewrittenExchange(Exchange):
         self._parts.append(written)
         return b""
 
-    def _release(self) -> bytes:
-        """Return the bytes that the client may get after a decision of the judge."""
-        sent = self._stream_or_keep(self._answer.release())
-        if self.judge is not None and self.judge.gate.drops:
-            self.complete = True
-            self.judge.gate.unjudged.clear()
-        return sent
-
     def _end_answer(self) -> bytes:
-        """End the answer. If text waits for the judge, returns only the bytes before this text."""
-        if self.judge is not None and self.judge.gate.unjudged:
-            return b""
+        """End the answer. Returns its last bytes for the client. If it is called again, it returns the same body."""
         sent = b""
-        if not self._answer_closed:
-            self._answer_closed = True
+        if not self._ended:
+            self._ended = True
             sent = self._stream_or_keep(self._answer.close())
             self._record_dialect()
-            if self.judge is not None and self.judge.gate.unjudged:
-                return sent
         if self._client_request.streamed:
             return sent
         status, body = join_stream(self.client, b"".join(self._parts))
@@ -432,10 +409,10 @@ class Rewrite(Settings):
       text.
 
     With `on_malformed="text"`, the client gets a malformed call as text, otherwise as an error. `upstream` names the
-    API of the upstream. `text_rules` apply to the text of every answer. A `text_judge` approves the text before it is
-    sent. If the upstream fails, the `fallbacks` get the request in order. `new_id` creates ids of calls,
-    `new_answer_id` creates ids of answers, and `now` returns seconds since 1970. These three functions make answers
-    reproducible in tests. Raises ValueError for a value that is not allowed.
+    API of the upstream. `text_rules` apply to the text of every answer. If the upstream fails, the `fallbacks` get the
+    request in order. `new_id` creates ids of calls, `new_answer_id` creates ids of answers, and `now` returns seconds
+    since 1970. These three functions make answers reproducible in tests. Raises ValueError for a value that is not
+    allowed.
     """
 
     def begin(self, client: Client, body: bytes, *, host: str | None = None, watch: OnEvent | None = None) -> Exchange:
@@ -445,7 +422,7 @@ class Rewrite(Settings):
         before the client gets the event.
         """
         same_api = client == "openai" and self.upstream != "ollama"
-        reads_text = bool(self.text_rules) or self.text_judge is not None
+        reads_text = bool(self.text_rules)
         try:
             request = read_request(client, body)
             for name in request.dropped:

@@ -296,10 +296,10 @@ class _Gateway:
     async def _forward(self, endpoint: str, request: Request, send: Send) -> int:
         """Forward a request and its answer unchanged. Returns the status.
 
-        Raises HTTPException if `text_rules` or a `text_judge` must check answers, and this answer may contain text of a
-        model. They cannot check an answer that is forwarded unread.
+        Raises HTTPException if `text_rules` must check answers, and this answer may contain text of a model. They
+        cannot check an answer that is forwarded unread.
         """
-        if (self.rewrite.text_rules or self.rewrite.text_judge) and http.may_return_text(f"/{endpoint}"):
+        if self.rewrite.text_rules and http.may_return_text(f"/{endpoint}"):
             raise HTTPException(400, http.UNREAD_ANSWER)
         body = await self._read(request, bytes, max_values=None) if request.method == "POST" else b""
         route = self._route(request, "openai")._replace(method=request.method)

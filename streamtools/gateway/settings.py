@@ -18,7 +18,6 @@ from streamtools.logs import Logger
 from streamtools.parsing.dialects import Dialect, Dialects
 from streamtools.parsing.options import Options
 from streamtools.rules.rule import Rule
-from streamtools.stream.text_judge import TextJudge
 
 log = Logger(__name__)
 
@@ -66,7 +65,6 @@ class RewriteOptions(TypedDict, total=False):
     few_shot: bool | Sequence[Example]
     on_malformed: Literal["text", "error"]
     text_rules: Sequence[Rule]
-    text_judge: TextJudge | None
     fallbacks: Sequence[FallbackUpstream]
 
 
@@ -80,7 +78,6 @@ class Settings:
     on_malformed: Literal["text", "error"] = "error"
     upstream: Upstream = "openai"
     text_rules: Sequence[Rule] = ()
-    text_judge: TextJudge | None = None
     fallbacks: Sequence[FallbackUpstream] = ()
     limits: Limits = DEFAULT_LIMITS
     new_id: IdFactory | None = None
@@ -101,11 +98,6 @@ class Settings:
         check_word("upstream", self.upstream, get_args(Upstream))
         check_word("on_malformed", self.on_malformed, ("text", "error"))
         Options(text_rules=self.text_rules)  # raises ValueError for invalid rules
-        if self.text_judge is not None:
-            if not isinstance(self.text_judge, TextJudge):
-                raise ValueError(f"`text_judge` must be a TextJudge, got {self.text_judge!r}.")
-            if self.fallbacks:
-                raise ValueError("`text_judge` cannot judge the answer of a fallback. Leave out `fallbacks`.")
         # Raises ValueError for a dialect that cannot be taught. A model that matches no pattern has the mode "text".
         if "text" in modes or (isinstance(self.mode, Mapping) and "*" not in self.mode):
             teaching_plan(self.dialects)

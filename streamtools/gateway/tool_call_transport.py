@@ -5,9 +5,9 @@
 The transport works with asynchronous and blocking clients of httpx and httpx2. It uses the library of the client, so it
 imports neither library itself.
 
-Requests to other endpoints than Chat Completions, Responses and Messages are forwarded unchanged. If text rules or a
-judge are configured, they cannot check the answer to such a request. So the request is refused if its answer may
-contain text of a model.
+Requests to other endpoints than Chat Completions, Responses and Messages are forwarded unchanged. Text rules cannot
+check the answer to such a request. So with text rules, the request is refused if its answer may contain text of a
+model.
 
 The SDK gets the statuses, headers, timeouts and early network errors of the upstream unchanged. If the connection
 breaks after the client's response has begun, the response ends with an error in the client's format.
@@ -100,9 +100,9 @@ class ToolCallTransport(ClientTransport):
         return _response(library, exchange, b"".join(body.ahead) if body.ended else body, first.extensions)
 
     def _refusal(self, library: ModuleType, request: Any) -> Any:
-        """Return an error response if text rules or a judge cannot read the request's answer, else None."""
+        """Return an error response if there are text rules that cannot read the request's answer, else None."""
         path = request.url.path
-        if not (self._rewrite.text_rules or self._rewrite.text_judge) or not http.may_return_text(path):
+        if not self._rewrite.text_rules or not http.may_return_text(path):
             return None
         body = error_body("anthropic" if "/v1/messages" in path else "openai", 400, http.UNREAD_ANSWER)
         return library.Response(400, headers=[("content-type", http.JSON)], content=body)
@@ -218,26 +218,9 @@ class _ClientBody:
                 if self._exchange.head is None and not self._exchange.has_fallback:  # the SDK may retry
                     raise
                 piece = await self._end("transport")
-            if (
-                self._exchange.judge is not None and self._chunks is chunks
-            ):  # not after `_end`, which asks the judge itself
-                piece += await self._decide(chunks)
             if piece:
                 return piece
         raise StopAsyncIteration
-
-    async def _decide(self, chunks: Any) -> bytes:
-        """Let the judge decide about the waiting text, and return bytes for the client.
-
-        If the judge refuses text, the bytes include the end of the answer.
-        """
-        assert self._exchange.judge is not None
-        piece = await self._exchange.judge.decide(blocking=self._blocking)
-        if self._exchange.complete:
-            piece += await self._end()
-            if not self._blocking:
-                await unwind(chunks)
-        return piece
 
     async def _end(self, cause: str | None = None) -> bytes:
         """End a response of the upstream, and send the exchange's next request if it has one.
@@ -245,10 +228,8 @@ class _ClientBody:
         Returns bytes for the client.
         """
         exchange = self._exchange
-        piece = await self._close_exchange(cause)
-        while exchange.judge is not None and exchange.judge.pieces:
-            piece += await exchange.judge.decide(blocking=self._blocking)
-            piece += await self._close_exchange()
+        in_other_thread = not self._blocking and exchange.is_long()
+        piece = await in_thread_if(in_other_thread, partial(exchange.close, cause))
         self._chunks = None
         await _close(self._response, self._blocking)
         if exchange.request is not None:
@@ -261,10 +242,6 @@ class _ClientBody:
                 return piece + exchange.close()
             self._chunks = _chunks_of(self._response, self._blocking)
         return piece
-
-    async def _close_exchange(self, cause: str | None = None) -> bytes:
-        in_other_thread = not self._blocking and self._exchange.is_long()
-        return await in_thread_if(in_other_thread, partial(self._exchange.close, cause))
 
     async def leave(self) -> None:
         """Stop reading, and close the current response of the upstream."""

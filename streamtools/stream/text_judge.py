@@ -16,7 +16,7 @@ import re
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from inspect import isawaitable, iscoroutine
+from inspect import isawaitable
 from typing import Any, Final, Literal, TypeAlias
 
 import anyio
@@ -358,7 +358,7 @@ class JudgeStage:
         self._changed = anyio.Event()
 
 
-async def decide(judge: TextJudge, piece: Piece, run_id: str | None = None) -> bool:
+async def decide(judge: TextJudge, piece: Piece, run_id: str) -> bool:
     """Return True if the piece may be shown. If the judge fails or is too slow, `unanswered` decides."""
     with anyio.move_on_after(judge.timeout):
         try:
@@ -371,21 +371,7 @@ async def decide(judge: TextJudge, piece: Piece, run_id: str | None = None) -> b
     return _verdict(judge, TimeoutError("it took too long"), run_id)
 
 
-def decide_now(judge: TextJudge, piece: Piece) -> bool:
-    """Return True if the piece may be shown, as `decide` does, but synchronously.
-
-    The judge must be a plain function, and `timeout` is ignored. If it returns a coroutine, `unanswered` decides.
-    """
-    try:
-        answer = judge.ask(piece.text, piece.before)
-        if iscoroutine(answer):
-            answer.close()
-    except Exception as error:
-        return _verdict(judge, error, None)
-    return _verdict(judge, answer, None)
-
-
-def _verdict(judge: TextJudge, answer: object, run_id: str | None) -> bool:
+def _verdict(judge: TextJudge, answer: object, run_id: str) -> bool:
     """Return the answer of the judge if it is a bool. Otherwise log the answer, and decide with `unanswered`."""
     if isinstance(answer, bool):
         return answer

@@ -144,7 +144,7 @@ RIM = {
     *("outputs.openai_chunks", "outputs.responses_events"),  # read the clock for the time of a response
     "sources.adapter",
     "sources.transport",
-    *("gateway.delivery", "gateway.judge", "gateway.service", "gateway.tool_call_transport"),
+    *("gateway.delivery", "gateway.service", "gateway.tool_call_transport"),
     *("stream.event_buffer", "stream.text_judge", "stream.long_work"),
     "stream.reading",
     *("stream.step_runner", "stream.tool_stream", "telemetry.spans"),
