@@ -17,6 +17,7 @@ from streamtools.runs import RedisStore, Run, Runs
 from streamtools.serving.waiting_runs import WaitingRuns
 from streamtools.tools import Answer, Approve, Deny, MemoryLedger, PostgresLedger, SQLiteLedger
 from tests.support.approvals import ANN, QUESTION, Bank, calls
+from tests.support.loops import asyncio_only  # noqa: F401
 from tests.support.postgres import postgres_server
 from tests.support.redis_server import RedisServer
 
@@ -24,12 +25,6 @@ pytestmark = pytest.mark.anyio
 
 PAY = calls(("pay", ANN))
 BOTH = calls(("pay", ANN), ("sign", {"text": "Dear Ann"}))
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    """redis-py runs on asyncio only."""
-    return "asyncio"
 
 
 class Site:
