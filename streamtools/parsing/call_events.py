@@ -141,14 +141,15 @@ class CallEvents:
             self.errors.append(error)
         self.events += (error, Thinking(False, call.id))
 
-    def withdraw(self, text: str) -> None:
+    def withdraw(self, text: str, dialect: str) -> None:
         """Turn complete calls into errors. `text` begins with the closing tag of a value, and stands outside of a call.
 
-        The first call that ends with the same tag may have ended too early, inside a value. Later calls were then part
-        of this value.
+        The first call of the same dialect, or that ends with the same tag, may have ended too early, inside a value.
+        Later calls were then part of this value.
         """
         tag = text[: text.find(">") + 1]
-        kept = [*takewhile(lambda call: tag not in call.raw[-_END_OF_CALL:], self.calls)]
+        first = (call.arguments and (call.dialect == dialect or tag in call.raw[-_END_OF_CALL:]) for call in self.calls)
+        kept = [call for call, _ in takewhile(lambda each: not each[1], zip(self.calls, first, strict=True))]
         for call in self.calls[len(kept) :]:
             error = Error(Code.UNRECOGNISED_TOOL_CALL, INCOMPLETE, call_id=call.id, dialect=call.dialect, call=call)
             self.errors.append(error)

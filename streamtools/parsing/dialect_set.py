@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
+from streamtools.parsing.bodies import rest_of_call
 from streamtools.parsing.declared import Signatures
 from streamtools.parsing.dialects import Dialect, Opener, Tag, others_as_near_misses
 from streamtools.parsing.dialects.base import ENDS_OF_TURN
@@ -64,8 +65,8 @@ class DialectSet:
         for dialect in dialects:
             even_in_code = (in_code or dialect.in_code) == "call"
             first_space = " " if dialect.space_at_start else ""
-            for parts in dialect.strays:
-                self._add(Tag(parts, stray=True), dialect, even_in_code, "")
+            for parts, end in dialect.strays:
+                self._add(Opener(parts, rest_of_call(end), kind="rest", announces=False), dialect, even_in_code, "")
             for tag in dialect.tags:  # before the openers, so that a marker that is both counts as a tag
                 if tag.closings:
                     reasoning_tags[tag] = dialect.space_at_start
@@ -175,7 +176,7 @@ def _anywhere(opener: Opener) -> Opener:
 def _is_recognized(entry: MarkerEntry, kind: int) -> bool:
     where = entry.marker.where
     here = where == "anywhere" or kind & _POSITION_BITS[where] > 0
-    if isinstance(owner := entry.meaning[0], Tag) and owner.stray and not kind & ANY_CALL:
+    if isinstance(owner := entry.meaning[0], Opener) and owner.kind == "rest" and not kind & ANY_CALL:
         return False
     return here and (entry.in_code or not kind & IN_CODE) and (_is_call(entry) or not kind & CALLS_ONLY)
 
@@ -186,7 +187,7 @@ def _run_markers(entries: list[MarkerEntry]) -> RunMarkers:
     for entry in entries:
         (owner, dialect, spaces), marker = entry.meaning, entry.marker
         if isinstance(owner, Tag):
-            hidden = not (owner.closings or owner.stray or spaces)
+            hidden = not (owner.closings or spaces)
             if owner.ends_turn or (dialect.in_reasoning == "call" and hidden):
                 tags.append((marker, owner))
         elif owner.kind == "call" and not (spaces and marker.where == "start"):

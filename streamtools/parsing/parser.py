@@ -290,7 +290,7 @@ class Parser:
                 if isinstance(meaning, ReasoningEnd):
                     self._begin_reasoning(meaning)
                     continue
-                dialect_id = dialect if meaning.kind == "call" else None
+                dialect_id = dialect if meaning.kind != "result" else None
                 show_raw = visible.show_raw
                 self._span = span = Span(marker, dialect_id, self._output, self._declared, show_raw, meaning.announces)
                 self._body = meaning.body(span)

@@ -331,9 +331,6 @@ class Prose:
                 return opener_or_tag, dialect.id, text[marker_at:end], rest
             if opener_or_tag.closings:
                 closing = self._dialects.reasoning_end(opener_or_tag)
-            if opener_or_tag.stray:
-                self._output.withdraw(text[at:end])
-                self._fresh = self._after_call = True  # other closing tags may follow
         self._visible.flush()
         self._hide(text[at : at + white])
         self._hide(text[at + white : end])

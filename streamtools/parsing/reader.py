@@ -14,7 +14,7 @@ only a few lines of code. `Reader.ended` is True after the end of the stream.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Collection, Generator, Iterable
 from functools import cached_property
 from typing import TypeAlias, TypeVar, cast
 
@@ -37,21 +37,30 @@ class Closing:
     """
 
     def __init__(
-        self, *ends: Ending, before: Iterable[Ending] = (), line_feed: bool = False, blank_line: bool = False
+        self,
+        *ends: Ending,
+        first: Collection[Ending] = (),
+        before: Iterable[Ending] = (),
+        line_feed: bool = False,
+        blank_line: bool = False,
     ) -> None:
         """The section ends after one of `ends`, or before one of `before`. The text of `before` is left unread.
 
+        It also ends after one of `first`. No other end counts while the text may still become one of these.
         With `line_feed`, a line feed before the end belongs to the end. With `blank_line`, the line feed before a blank
         line is also an end.
         """
         self._ends, self._before = list(map(_marker, ends)), list(map(_marker, before))
+        self._first = Closing(*first, line_feed=line_feed) if first else None
         if not (self._ends or self._before or blank_line):
             raise ValueError("a Closing needs an end, such as Closing('END')")
         self._line_feed, self._blank_line = line_feed, blank_line
 
-    @cached_property
-    def _compiled(self) -> re.Pattern[str]:
-        """A pattern for an end or an incomplete end. Its group matches only after a complete end."""
+    def _pattern(self, *, ended: bool) -> str:
+        """Return a pattern for an end. With `ended=False`, it also matches an incomplete end at the end of the text.
+
+        A group matches only after a complete end: group 1, or group 2 if there is `first`.
+        """
         complete = [each.search_pattern() for each in self._ends]
         complete += [f"(?={each.search_pattern()})" for each in self._before]
         begun = [each.begun_pattern() for each in (*self._ends, *self._before)]
@@ -61,17 +70,23 @@ class Closing:
         if self._line_feed:
             complete = [rf"\n?(?:{'|'.join(complete)})"]
             begun = [rf"\n?(?:{'|'.join(begun)})", r"\n"]
-        return re.compile(f"(?:{'|'.join(complete)})()|(?:{'|'.join(begun)})\\Z")
+        pattern = f"(?:{'|'.join(complete)})()" + ("" if ended else f"|(?:{'|'.join(begun)})\\Z")
+        return f"{self._first._pattern(ended=ended)}|{pattern}" if self._first else pattern
 
     @cached_property
     def search(self) -> Search:
         """Finds an end of the section, or an incomplete end at the end of the text."""
-        return self._compiled.search
+        return re.compile(self._pattern(ended=False)).search
+
+    @cached_property
+    def search_at_end(self) -> Search:
+        """Finds an end of the section when the stream has ended."""
+        return re.compile(self._pattern(ended=True)).search
 
     @cached_property
     def partial(self) -> Search:
         """Matches an end of the section, or an incomplete end, at the given position."""
-        return self._compiled.match
+        return re.compile(self._pattern(ended=False)).match
 
     @cached_property
     def find_start(self) -> Search:
@@ -85,7 +100,7 @@ class Closing:
         """Return True if `text` ends with an incomplete end of two characters or more, or is the first character."""
         found = self.search(text)
         while found is not None and found.lastindex:
-            found = self.search(text, found.end(1))
+            found = self.search(text, found.end())
         # After other text, a single character is not evidence.
         return found is not None and (len(found[0].strip()) > 1 or not text[: found.start()].strip())
 
@@ -229,9 +244,8 @@ class Reader:
             text, at = self.text, self.at
             if at < len(text):
                 if (char := text[at]) not in " \t\r\n":
-                    if char not in "<[" or _turn_end_here(text, at) is None:
-                        return char
-                    return "" if (yield from self.at_turn_end()) else char
+                    ends = char in "<[" and _turn_end_here(text, at) and (yield from self.at_turn_end())
+                    return "" if ends else char
                 self.at = white_space(text, at).end()
             elif self.ended:
                 return ""
@@ -264,8 +278,7 @@ class Reader:
 
     def accept(self, pattern: str | Pattern) -> Generator[None, None, bool]:
         """Read `pattern` if it matches at the current position. Return whether it matched."""
-        if pattern.__class__ is not Pattern:
-            pattern = _as(Pattern, pattern)
+        pattern = pattern if pattern.__class__ is Pattern else _as(Pattern, pattern)
         while True:
             match = pattern.final if self.ended else pattern.partial
             found = match(self.text, self.at)
@@ -321,29 +334,26 @@ class Reader:
             yield
             self.waits = None
 
-    def content(self, closing: str | Closing, take: Callable[[str], None]) -> Generator[None, None, bool]:
-        """Pass the text before the next `closing` to `take`, and read the closing. Return whether it was found.
+    def content(self, closing: str | Closing, take: Callable[[str], None]) -> Generator[None, None, int]:
+        """Pass the text before the next `closing` to `take`, and read the closing. Return 0 if it was not found.
 
+        Otherwise returns 1. If `closing` has `first`, returns 1 for these, and 2 for other ends.
         While the generator is paused, the caller may pass text without the beginning of a closing directly to `take`.
         """
-        if closing.__class__ is not Closing:
-            closing = _as(Closing, closing)
+        closing = closing if closing.__class__ is Closing else _as(Closing, closing)
         search = closing.search
         while True:
-            found = search(self.text, self.at)
+            found = (closing.search_at_end if self.ended else search)(self.text, self.at)
             end = found.start() if found is not None else len(self.text)
             if end > self.at:
                 take(self.text[self.at : end])
                 self.at = end
             if found is not None and found.lastindex:
                 self.before_closing = self.base + end
-                self.at = found.end(1)
-                return True
+                self.at = found.end()
+                return found.lastindex
             if self.ended:
-                if self.at < len(self.text):
-                    take(self.text[self.at :])
-                self.at = len(self.text)
-                return False
+                return 0
             if found is None:
                 self.find_change, self.take = closing.find_start, take
             else:
@@ -353,15 +363,14 @@ class Reader:
 
     def until(self, closing: str | Closing) -> Generator[None, None, bool]:
         """Read up to the end of the next `closing`. Return False if the stream ended first."""
-        if closing.__class__ is not Closing:
-            closing = _as(Closing, closing)
+        closing = closing if closing.__class__ is Closing else _as(Closing, closing)
         while True:
             found = closing.search(self.text, self.at)
             if found is None:
                 self.at = len(self.text)
             elif found.lastindex:
                 self.before_closing = self.base + found.start()
-                self.at = found.end(1)
+                self.at = found.end()
                 return True
             else:
                 self.at = found.start()

@@ -208,12 +208,10 @@ class Span(Reader):
             if name.strip() and self._output.options.on_malformed == "error":
                 self._output.start_call(call, name)
 
-    def withdraw(self) -> None:
-        """Turn the earlier calls of the turn into errors if the most recent one ends like a value, before its end."""
-        if (call := self.calls.current) is not None:
-            text = "".join(self.parts)[call.begin - self.kept_from : self.before_closing - self.kept_from].rstrip()
-            if text.endswith(">") and not self._output.final:
-                self._output.withdraw(text[text.rfind("</") :] if "</" in text else text)
+    def withdraw(self, text: str) -> None:
+        """Turn earlier calls of the turn into errors. `text` begins with the closing tag of a value, outside a call."""
+        if (dialect := self.calls.dialect) is not None and not self._output.final:
+            self._output.withdraw(text, dialect)
 
     def identify(self, provider_id: str) -> None:
         """Set `provider_id`, the id that the model wrote for the most recent call."""

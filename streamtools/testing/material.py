@@ -139,7 +139,7 @@ def markers(dialect: Dialect, tools: dict[str, tuple[str, ...]]) -> list[Parts]:
 
     A parser may buffer the beginning of each.
     """
-    found: list[Parts] = [*dialect.strays]
+    found: list[Parts] = [tags for tags, _ in dialect.strays]
     for opener in openers(dialect, tools):
         whole = (*opener.parts, *opener.ahead)
         found += [whole if not count else ("\n" * count, *whole) for count in range(opener.line_feeds + 1)]

@@ -89,14 +89,14 @@ _SENTENCE = (Run("<>{}[]" + _SPACE, 1, 1, others=True), Run("<>{}", 0, 160, othe
 _QWEN_ALONE = ("<function=", _ANY_NAME, ">", SPACES, Either(("<parameter=", "</function>")))
 
 
-def _twice(opening: str) -> Marker:
-    """Return the marker of the first of two tags `opening` before a function."""
-    return Marker((opening, SPACES, opening, SPACES, _FIRST_TAG), wraps=True)
+def _of_functions(opening: str, line_feeds: int = 0) -> tuple[Marker, ...]:
+    """Return the markers of a function in a wrapper. Models also write the tag of the wrapper twice."""
+    tag = (opening, SPACES)
+    return tuple(Marker((*tags, _FIRST_TAG), line_feeds=line_feeds) for tags in (tag, tag + tag))
 
 
 _QWEN = (
-    _twice("<tool_call>"),
-    Marker(("<tool_call>", SPACES, _FIRST_TAG), line_feeds=2),
+    *_of_functions("<tool_call>", 2),
     Marker(_QWEN_ALONE, line_feeds=2),
     Marker(("<tool_call>", SPACES, *_SENTENCE, *_QWEN_ALONE), wraps=True),
 )
@@ -204,10 +204,9 @@ FAMILY = Family(
         "qwen3_coder_xml": _QWEN,
         "k_exaone2_xml": _QWEN,
         "zaya_xml": (
-            _twice("<zyphra_tool_call>"), Marker(("<zyphra_tool_call>", SPACES, _FIRST_TAG)),
-            Marker(("<zyphra_tool_call>", SPACES, "<function>")),
+            *_of_functions("<zyphra_tool_call>"), Marker(("<zyphra_tool_call>", SPACES, "<function>")),
         ),
-        "seed_oss_xml": (_twice("<seed:tool_call>"), Marker(("<seed:tool_call>", SPACES, _FIRST_TAG))),
+        "seed_oss_xml": _of_functions("<seed:tool_call>"),
         "llama31_function_tag": (Marker(("<function=", *_WORD_FIRST, ">", SPACES, "{")),),
         "cwm_tool": (Marker(("<tool: ", _WORD_NAME, ">")),),
         "glm_xml": _GLM,

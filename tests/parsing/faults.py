@@ -174,7 +174,7 @@ def half_a_closing_tag_is_content(patch: pytest.MonkeyPatch) -> None:
     """The beginning of a closing tag at the end of a delta is read as part of the value."""
     content = Reader.content
 
-    def see_whole_ones(reader: Reader, closing: Closing, take: Callable[[str], None]) -> Generator[None, None, bool]:
+    def see_whole_ones(reader: Reader, closing: Closing, take: Callable[[str], None]) -> Generator[None, None, int]:
         blind, search = copy.copy(closing), closing.search
         blind.search = lambda *at: found if (found := search(*at)) is None or found.lastindex else None
         return content(reader, blind, take)

@@ -15,8 +15,10 @@ from streamtools import Parser, StreamMachine
 from streamtools.errors import Code
 from streamtools.events import Error, ProviderCompleted, Text, TextDelta
 from streamtools.machine.event_order import validate
-from streamtools.parsing.bodies import nesting
+from streamtools.parsing import dialect_set
+from streamtools.parsing.bodies import nesting, rest_of_call
 from streamtools.parsing.call_events import CallEvents
+from streamtools.parsing.dialect_set import dialect_set_of
 from streamtools.parsing.dialects import DIALECTS
 from streamtools.testing.laws import assert_chunk_invariant, assert_deltas_match_arguments
 from tests.parsing.faults import IN_TAGS
@@ -168,11 +170,24 @@ def test_no_call_runs_with_a_part_of_a_value_that_holds_tags(dialect: str) -> No
     assert [] == wrong_readings(dialect, [*tags_in_values(dialect), *beginnings_of_calls(dialect)])
 
 
-def calls_that_run(dialect: str) -> list[str]:
-    """Return texts whose call runs, although its value held all closing tags of a call. The calls are not shown."""
+def halves_of_calls(inner: str) -> Iterator[str]:
+    """Yield the second half of a call and a whole call, and the reverse."""
+    one, other = written(inner, "get_weather", city="Paris"), written(inner, "save", path="p", text="y")
+    half = len(one) // 2
+    yield from (one[half:], f"{one[half:]}\n{other}", f"{other}\n{one[:half]}")
+
+
+def values_with_ends(dialect: str) -> Iterator[str]:
+    """Yield values that hold all closing tags of a call."""
+    end = with_raw(dialect, "VALUE").partition("VALUE")[2]
+    yield from (f"x{end}", f"x{end} y", end, f"x{end}\n{end}", f"x{end}\n{written(dialect, 'get_weather')}")
+
+
+def calls_that_run(dialect: str, values: Iterable[str]) -> list[str]:
+    """Return texts whose call runs with a part of its value. No call without an error is shown."""
     wrong = []
     end = with_raw(dialect, "VALUE").partition("VALUE")[2]
-    for value in (f"x{end}", f"x{end} y", end, f"x{end}\n{end}", f"x{end}\n{written(dialect, 'get_weather')}"):
+    for value in values:
         for last in (True, False):
             text = with_raw(dialect, value, last=last)
             for deltas in usual_ways(text):
@@ -192,7 +207,53 @@ def calls_that_run(dialect: str) -> list[str]:
 @pytest.mark.parametrize("dialect", RAW)
 def test_no_call_runs_if_its_value_held_all_closing_tags(dialect: str) -> None:
     """The call was complete before the other closing tags, so it is reported first and then turned into an error."""
-    assert [] == calls_that_run(dialect)
+    assert [] == calls_that_run(dialect, values_with_ends(dialect))
+
+
+@pytest.mark.parametrize("dialect", RAW)
+def test_no_call_runs_if_its_value_held_halves_of_calls(dialect: str) -> None:
+    for inner in (dialect, "hermes_json", "glm_xml", "llama31_function_tag", "longcat_json"):
+        assert [] == calls_that_run(dialect, halves_of_calls(inner)), inner
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("dialect", RAW)
+def test_no_call_runs_if_its_value_held_halves_of_any_call(dialect: str) -> None:
+    assert [] == calls_that_run(dialect, (value for inner in DIALECTS for value in halves_of_calls(inner)))
+
+
+@pytest.mark.parametrize("dialect", ["qwen3_coder_xml", "glm_xml", "hunyuan_xml", "zaya_xml"])
+def test_a_parser_that_withdraws_only_calls_with_the_same_tag_breaks_the_law(
+    dialect: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A planted fault."""
+    withdraw = CallEvents.withdraw
+    monkeypatch.setattr(CallEvents, "withdraw", lambda output, text, _: withdraw(output, text, ""))
+
+    assert any(calls_that_run(dialect, halves_of_calls(inner)) for inner in ("hermes_json", "llama31_function_tag"))
+
+
+@pytest.mark.parametrize("dialect", RAW)
+def test_the_rest_of_a_call_whose_value_ended_early_is_hidden(dialect: str) -> None:
+    """The next argument shows it. It and the closing tags are not shown, but the text after them is."""
+    text = with_raw(dialect, next(values_with_ends(dialect)), last=False)
+    for after in ("", "\nYes."):
+        events = read_at_all_cuts(text + after, dialect)
+        assert after.strip() == "".join(event for event in events if isinstance(event, str)).strip(), events
+        assert error("unrecognised_tool_call") in events
+
+
+@pytest.mark.parametrize("dialect", ["qwen3_coder_xml", "glm_xml", "minimax_m2_xml", "kimi_k3_xtml"])
+def test_a_parser_that_hides_only_the_first_tags_of_the_rest_breaks_the_law(
+    dialect: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A planted fault."""
+    monkeypatch.setattr(dialect_set, "rest_of_call", lambda _: rest_of_call(()))
+    dialect_set_of.cache_clear()
+
+    with pytest.raises(AssertionError):
+        test_the_rest_of_a_call_whose_value_ended_early_is_hidden(dialect)
+    dialect_set_of.cache_clear()
 
 
 @pytest.mark.parametrize("value", ["", "\n", " \n "])
@@ -212,7 +273,7 @@ def test_a_parser_that_does_not_withdraw_calls_breaks_the_law(dialect: str, monk
     """A planted fault."""
     monkeypatch.setattr(CallEvents, "withdraw", lambda *_: None)
 
-    assert calls_that_run(dialect)
+    assert calls_that_run(dialect, values_with_ends(dialect))
 
 
 def test_a_withdrawn_call_goes_back_to_the_model_as_an_error() -> None:

@@ -97,6 +97,7 @@ def test_a_call_with_a_doubled_or_a_wrong_tag_of_a_value_never_runs(dialect: str
         "another argument without an end before it": opening + other + "x" + close,
         "close of another tag": opening + "x</arg_key>",
         "close with a short name": opening + "x\n</parametre>",
+        "close with other characters": opening + "x</ifm|arg_key>",
     }
     for case, value in damaged.items():
         for text in (before + value + after, f"Yes.\n{before}{value}{after}"):

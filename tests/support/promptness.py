@@ -167,7 +167,7 @@ def _may_follow(context: Context, pending: str, options: dict[str, Any]) -> bool
                 return True
         counts = dialect in DIALECTS and context.begun and (even_in_code or not here.in_code)
         rest_of_value = DIALECTS[dialect].strays if counts else ()
-        if any(Pattern(*parts).startswith(pending) for parts in rest_of_value):
+        if any(Pattern(*parts).startswith(pending) for parts, _ in rest_of_value):
             return True
         for tag in _tags_of(dialect, options):
             if tag.closings and tag.where == "start":

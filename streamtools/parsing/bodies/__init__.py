@@ -33,7 +33,7 @@ from streamtools.errors import Code
 from streamtools.json_values import compact
 from streamtools.parsing.declared import UNKNOWN, Schema
 from streamtools.parsing.json_scanner import ENDED, OPEN
-from streamtools.parsing.markers import Pattern
+from streamtools.parsing.markers import Part, Pattern
 from streamtools.parsing.reader import Closing
 from streamtools.parsing.span import Body, Span
 
@@ -43,7 +43,6 @@ class CallEnd(Enum):
 
     CLOSED = "closed"
     UNCLOSED = "unclosed"  # the closing tag is missing, and another tag or the end of the message follows
-    INSIDE = "inside"  # a value lacks its closing tag, so it contains the closing tag of the call
     BROKEN = "broken"  # the call contains text that is not allowed
     BROKEN_JSON = "broken JSON"
     CUT = "cut"  # the stream ends inside the call
@@ -55,7 +54,6 @@ class CallEnd(Enum):
 
 
 _CODES = {
-    CallEnd.INSIDE: Code.UNRECOGNISED_TOOL_CALL,
     CallEnd.BROKEN: Code.UNRECOGNISED_TOOL_CALL,
     CallEnd.BROKEN_JSON: Code.INVALID_JSON,
     CallEnd.CUT: Code.TRUNCATED,
@@ -94,8 +92,10 @@ def skip_broken(span: Span, end: CallEnd, closing: Closing, *, stray: bool = Fal
     if end not in (CallEnd.BROKEN, CallEnd.BROKEN_JSON):
         return True
     found = yield from span.recover_at(closing)
-    if stray:
-        span.withdraw()
+    if stray and (call := span.current) is not None:
+        text = "".join(span.parts)[call.begin - span.kept_from : span.before_closing - span.kept_from].rstrip()
+        if text.endswith(">"):
+            span.withdraw(text[max(0, text.rfind("</")) :])
     return found
 
 
@@ -148,9 +148,13 @@ class Members:
         self._span.write(("," if self._given else "") + encode_basestring(name) + ":")
         self._given.add(name)
 
-    def may_begin(self, name: str) -> bool:
-        """Return True if a member `name` may be next: the schema has it, and the object does not contain it yet."""
-        return name not in self._given and (name in self._known or (self._any_key and not self._known and name != ""))
+    def may_begin(self, name: str, again: bool) -> bool:
+        """Return True if a member `name` may be next: the schema has it.
+
+        The object must not contain it yet, unless `again` is True.
+        """
+        known = name in self._known or (self._any_key and not self._known and name != "")
+        return known and (again or name not in self._given)
 
     def end(self) -> None:
         """Write the closing brace of the object."""
@@ -206,10 +210,22 @@ def text_calls(close: str, read: Callable[[str], tuple[str, Mapping[str, Any]]])
 
 def forged_result(close: str) -> Body:
     """Return the grammar of a tool result that the model invented. The result and its closing tag are hidden."""
-    end = Closing(close)
+    return _hidden(Closing(close))
 
+
+def rest_of_call(end: tuple[Part, ...]) -> Body:
+    """Return the grammar of the rest of a call that ended early, in a value. The rest, up to `end`, is hidden.
+
+    With (), only the marker is hidden. The earlier calls with such values become errors.
+    """
+    return _hidden(Closing(end, blank_line=True) if end else None)
+
+
+def _hidden(closing: Closing | None) -> Body:
     def body(span: Span) -> Generator[None, None, None]:
-        yield from span.until(end)
+        span.withdraw(span.marker)  # does nothing in a result
+        if closing is not None:
+            yield from span.until(closing)
         span.close()
 
     return body

@@ -74,7 +74,7 @@ class Invocations:
         self._parameter = Pattern(*parameter_begin)
         wrappers = (Level(self.wrapper, self.unwrap),) if wrapper else ()
         levels = [
-            Level((*opening, Some("^<>", 1, 1024), ">"), closing, opening)
+            Level((*opening, Some("^<>", 1, 1024), ">"), closing, (*opening[:-1], Some(r" \t\r\n", 1, 1)))
             for opening, closing in ((self.invoke, close), (parameter_begin, self.close_value))
         ]
         tokens = [(token,) for token in following]
@@ -181,10 +181,8 @@ class Invocations:
         if not end_of_tag:
             return CallEnd.CUT if cut_in_attributes(span) else CallEnd.BROKEN
         key = attributes.get("name", "")
-        if not key:
-            span.fail_call(Code.INVALID_ARGUMENTS, "an argument has no name")
-        elif _has_tag(key) and key not in schema.properties:
-            span.fail_call(Code.INVALID_ARGUMENTS, "the name of an argument contains a tag")
+        if not key or (_has_tag(key) and key not in schema.properties):
+            span.fail_call(Code.INVALID_ARGUMENTS, "an argument has no name, or a tag in its name")
         members.key(key)
         value = Value(schema.property(key), span, _TYPES_BY_ATTRIBUTE.get(attributes.get("string", "")))
         if end_of_tag == ">":

@@ -20,7 +20,7 @@ from functools import cached_property
 from typing import Final, NamedTuple
 
 from streamtools.parsing.bodies import CallEnd
-from streamtools.parsing.markers import SPACES, TURN_ENDS, Marker, OneOf, Part, Pattern, Search, any_partial
+from streamtools.parsing.markers import SPACES, TURN_ENDS, Marker, OneOf, Part, Pattern
 from streamtools.parsing.reader import Closing, Reader
 
 _OTHER: Final = -1
@@ -30,7 +30,7 @@ _DEEPEST: Final = 64
 _ENTITIES = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
 _entity = re.compile(r"&(amp|lt|gt|quot|apos);")
 _ANY_ENTITY: tuple[Part, ...] = ("&", OneOf(tuple(_ENTITIES)), ";")
-_wrong_close = re.compile(r"</\s*([\w.:-]+)\s*>\s*\Z").search
+_wrong_close = re.compile(r"</\s*([^\s<>]+)\s*>\s*\Z").search
 _WINDOW = 4096  # characters of a value in which the opening tag of its last closing tag is searched
 _BEGIN_SECTION, _END_SECTION = "<![CDATA[", Closing("]]>")
 _CDATA = Pattern(SPACES, _BEGIN_SECTION)
@@ -57,57 +57,59 @@ class NestedText:
         self,
         *levels: Level,
         ends: Sequence[tuple[Part, ...]] = (),
-        others: Sequence[tuple[Part, ...]] = (),
-        key: str = "(?!)",
+        head: tuple[Part, ...] = (),
+        key: str = "",
         outermost: int = 0,
         missing: int = 1,
-        heads: bool = False,
         xml: bool = False,
     ) -> None:
         """Configure the tags.
 
         - `levels`: the tags of a call. The first are outermost, and the last are those of a value.
         - `ends`: other tags that may follow a call or a value.
-        - `key`: a pattern that finds the key in the opening tag of a value. By default, no opening tag ends a value.
+        - `head`: a tag with the key, before the opening tag of a value. By default, the opening tag has the key.
+        - `key`: a pattern that finds the key in this tag. By default, no such tag ends a value.
         - `outermost`: the first level that belongs to a call of the dialect. The levels before it belong to calls of
           other dialects.
-        - `others`: other tags around a key or a value. None of them begins a value, or is the last tag in it.
         - `missing`: how many closing tags may be missing at the end of a value. The first is its own closing tag.
           With 0, the closing tag of a value ends it, whatever follows.
-        - `heads`: whether the opening tag of a value is a pair of tags, such as `<arg_key>a</arg_key>`. A value that
-          quotes one without its closing tag makes the call an error.
         - `xml`: whether entities and CDATA sections are decoded.
         """
         self._value = value = len(levels) - 1
-        self._outermost, self._missing, self._heads, self._xml = outermost, missing, heads, xml
+        self._outermost, self._missing, self._xml = outermost, missing, xml
         self._find_key = re.compile(key).search
         self._count = len(levels)
-        self._tags = [*(level.close for level in levels), *(level.opening for level in levels)]
+        self._tags = [*(level.close for level in levels), *(level.opening for level in levels), *filter(None, [head])]
         begins = [level.begin or level.opening for level in levels]
         self._ahead = [Pattern(SPACES, *parts) for parts in (*self._tags[: self._count], *begins)]
         self._ahead += [*(Pattern(SPACES, *end) for end in ends), _TURN_END]
         self._close_value = Pattern(SPACES, *levels[value].close)
-        closings = ["".join(part for part in level.close if isinstance(part, str)) for level in levels]
-        self._closing_tags = {start + tag: level for level, tag in enumerate(closings) for start in ("", "\n")}
-        decoded = (_BEGIN_SECTION, _ANY_ENTITY) if xml else ()
-        self._closings = [Closing(*self._tags, *others, *decoded, line_feed=line_feed) for line_feed in (False, True)]
+        self._opening = "".join(part for part in levels[value].opening if isinstance(part, str))
+        self._others = (_BEGIN_SECTION, _ANY_ENTITY) if xml else ()
+        self._closings: dict[tuple[int, bool], Closing] = {}
 
-    @cached_property
-    def _ends(self) -> list[Search]:
-        """Match the closing tags after that of a value, up to the one of each level, or the beginning of a value."""
-        value, begin = self._value, self._ahead[self._count + self._value].parts
-        runs = [reversed(self._tags[outermost:value]) for outermost in range(max(value, 1))]
-        closings = [tuple(part for close in run for part in (SPACES, *close)) for run in runs]
-        return [re.compile(any_partial((parts, begin))).match for parts in closings]
+    def _closing(self, outermost: int, line_feed: bool) -> Closing:
+        """Return the tags in a value.
+
+        The first is the closing tag of the value, if the closing tags up to that of the level `outermost` or the
+        beginning of the next value follow. It is the end of most values, whatever the text after it is.
+        """
+        if (found := self._closings.get((outermost, line_feed))) is None:
+            close, begin = self._tags[self._value], self._ahead[self._count + self._value].parts
+            run = tuple(part for tag in reversed(self._tags[outermost : self._value]) for part in (SPACES, *tag))
+            first = [Marker(close, ahead=ahead) for ahead in ((run, begin) if self._missing else ((),))]
+            found = Closing(*self._tags, *self._others, first=first, line_feed=line_feed)
+            self._closings[outermost, line_feed] = found
+        return found
 
     @property
-    def strays(self) -> tuple[tuple[Part, ...], ...]:
-        """The tags that end a value and then its call, or end a value and begin the next one.
+    def strays(self) -> tuple[tuple[tuple[Part, ...], tuple[Part, ...]], ...]:
+        """The tags that end a value and then its call, or end a value and begin the next one, as in `Dialect.strays`.
 
         Outside of a call, they are evidence that a value ended too early.
         """
-        call, value, count = self._tags[self._value - 1], self._tags[self._value], self._count
-        return tuple((*value, SPACES, *following) for following in (call, self._tags[count + self._value]))
+        call, value = self._tags[self._value - 1 : self._count]
+        return ((*value, SPACES, *call), ()), ((*value, SPACES, *self._tags[-1]), call)
 
     @cached_property
     def _match_tag(self) -> Callable[[str], re.Match[str] | None]:
@@ -118,7 +120,7 @@ class NestedText:
         self,
         reader: Reader,
         take: Callable[[str], None],
-        may_begin: Callable[[str], bool] = bool,
+        may_begin: Callable[[str, bool], bool] = lambda *_: False,
         *,
         outermost: int | None = None,
         line_feed: bool = False,
@@ -127,64 +129,48 @@ class NestedText:
 
         Returns CLOSED after the closing tag, UNCLOSED before another tag that ends the value, BROKEN if the end is not
         certain, or CUT if the stream ends in the value.
-        `may_begin` takes the key in the opening tag of a value. It returns True if this tag ends the value before it.
+        `may_begin` takes the key in the opening tag of a value, and whether only white space precedes the tag. It
+        returns True if this tag ends the value before it.
         `outermost` is the level of the outermost element that the span must close. None stands for the one of the
         dialect. With `line_feed`, one line feed before a tag belongs to the tag.
         """
         outermost = self._outermost if outermost is None else outermost
-        value, count, closing = self._value, self._count, self._closings[line_feed]
-        begin, doubled = reader.place, False
+        value, count, closing = self._value, self._count, self._closing(outermost, line_feed)
+        begin = reader.place
         nested: list[int] = []  # the levels of the open elements in the value
         closed = bare = False  # whether an element in the value has ended, and whether it was a value without a call
         unconfirmed = 0  # the position after the last closing tag that is a part of the value
         if self._xml and (yield from reader.accept(_CDATA)):
             yield from self._read_section(reader, take)
-        while (yield from reader.content(closing, take)):
+        while kind := (yield from reader.content(closing, take)):
+            if kind == 1 and not (nested or unconfirmed):
+                return CallEnd.CLOSED
             tag = reader.read_since(reader.before_closing)
-            index = self._closing_tags.get(tag, -1)
-            if index < 0 and (found := self._match_tag(tag)) is not None:
-                index = (found.lastindex or 0) - 1
+            found = self._match_tag(tag)
             if len(nested) > _DEEPEST:
                 take(tag)
                 continue
-            if index < 0:
+            if found is None:
                 if tag[0] == "&":
                     take(_ENTITIES[tag[1:-1]])
-                elif tag == _BEGIN_SECTION:
-                    yield from self._read_section(reader, take)
-                elif not nested and "/" not in tag and _is_blank(reader, begin):
-                    return CallEnd.BROKEN
                 else:
-                    run, after = yield from self._look_ahead(reader, value, -1)
-                    if not nested and (len(run) > 1 or (after >= 0 and after != value)):
-                        return CallEnd.BROKEN
-                    take(tag)
+                    yield from self._read_section(reader, take)
                 continue
-            opens, level = divmod(index, count)
+            opens, level = divmod((found.lastindex or 0) - 1, count)
             if opens:
-                key = self._find_key(tag) if level == value and not (nested or bare) else None
-                if key is not None and may_begin(key[key.lastindex or 0]):
-                    wrong = _is_blank(reader, begin) or _lacks_opening(reader, begin)
-                    reader.unread(tag)
-                    return CallEnd.BROKEN if wrong else CallEnd.UNCLOSED
-                if not tag.endswith("/>"):
-                    doubled = doubled or (level == value and not nested and _is_blank(reader, begin))
+                level = level if opens == 1 else value  # the tag before the opening tag of a value
+                if level == value and not (nested or bare):
+                    key, first = self._find_key(tag), _is_blank(reader, begin)
+                    if first if key is None else may_begin(key[key.lastindex or 0], first):
+                        certain = not (first or _lacks_opening(reader, begin))
+                        reader.unread(tag)
+                        return CallEnd.UNCLOSED if certain else CallEnd.BROKEN
+                    bare = opens > 1
+                if (opens == 1 or tag.endswith(self._opening)) and not tag.endswith("/>"):
                     nested.append(level)
                 take(tag)
                 continue
             own = level == value and not nested
-            if own:
-                if not self._missing:
-                    return CallEnd.CLOSED
-                partial = self._ends[outermost]  # fast path for most values
-                while (ahead := partial(reader.text, reader.at)) is not None:
-                    if ahead.lastindex:
-                        return CallEnd.CLOSED
-                    if reader.ended:
-                        break
-                    reader.waits = partial
-                    yield
-                    reader.waits = None
             run, after = yield from self._look_ahead(reader, level, outermost if own else -1)
             closes = 0 <= after < count  # a closing tag follows that fits no open element of the call
             if level in nested and (closes or _are_in(run, nested)):
@@ -198,15 +184,16 @@ class NestedText:
             elif closes or not self._has_structure(run, after, outermost, nested):
                 unconfirmed = reader.place
             elif level < value:
-                certain = value - level <= self._missing and not (nested or unconfirmed)
+                certain = value - level <= (1 if closed else self._missing) and not (nested or unconfirmed)
                 certain = certain and not _lacks_opening(reader, begin)
                 reader.unread(tag)
-                return CallEnd.UNCLOSED if certain and (level == value - 1 or not closed) else CallEnd.BROKEN
-            elif level in nested and (self._heads or bare or doubled or min(nested) < value):
+                return CallEnd.UNCLOSED if certain else CallEnd.BROKEN
+            elif level in nested and (bare or min(nested) < value or len(self._tags) > 2 * count > after >= count):
                 return CallEnd.BROKEN
             else:
-                in_order = level - run[-1] < len(run)  # no closing tag is missing between two others
-                return CallEnd.CLOSED if in_order or not unconfirmed else CallEnd.BROKEN
+                # No closing tag is missing between two others, and the tags in the value are not those of another call
+                certain = level - run[-1] < len(run) and not reader.kept_from
+                return CallEnd.CLOSED if certain or not unconfirmed else CallEnd.BROKEN
             take(tag)
         if unconfirmed and reader.stores:
             # The text after the last closing tag is probably the rest of the answer. If that text ends with an
@@ -222,7 +209,7 @@ class NestedText:
             reader, taken = Reader(text + rest, 0), list[str]()
             reader.at, reader.ended = 0, True
             try:
-                next(self.read(reader, taken.append, lambda _: True, line_feed=line_feed))
+                next(self.read(reader, taken.append, lambda *_: True, line_feed=line_feed))
             except StopIteration as stop:
                 if stop.value is not CallEnd.CLOSED or "".join(taken) != text:
                     return False
@@ -281,14 +268,11 @@ def _are_in(run: list[int], nested: list[int]) -> bool:
 
 def _text_before_tag(reader: Reader, begin: int) -> str:
     """Return the text of a value before the tag that was read last, if it is stored. `begin` is where it begins."""
-    pieces, from_end = list[str](), reader.received - begin
-    for piece in reversed(reader.parts):
+    pieces, place, parts = list[str](), reader.received, reversed(reader.parts)
+    while place > begin and (piece := next(parts, None)) is not None:
         pieces.append(piece)
-        from_end -= len(piece)
-        if from_end <= 0:
-            break
-    start = max(0, -from_end)
-    return "".join(reversed(pieces))[start : start + reader.before_closing - begin]
+        place -= len(piece)
+    return "".join(reversed(pieces))[max(0, begin - place) : reader.before_closing - place]
 
 
 def _is_blank(reader: Reader, begin: int) -> bool:

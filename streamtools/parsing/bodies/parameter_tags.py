@@ -65,13 +65,14 @@ _END_OF_BROKEN = Closing(_END_FUNCTION, blank_line=True)
 class FunctionTags:
     """The grammar of `<function=…>` and its parameters.
 
-    `wrapper` is the name of the tag around functions. With `verbatim=True`, a line feed after a value belongs to the
-    tags only if a line feed also precedes the value.
+    `wrapper` is the name of the tag around functions. The attribute `opening` is its opening tag, or two of them,
+    because models repeat it. With `verbatim=True`, a line feed after a value belongs to the tags only if a line feed
+    also precedes the value.
     """
 
     def __init__(self, wrapper: str = "tool_call", *, verbatim: bool = False) -> None:
         open_, close = f"<{wrapper}>", f"</{wrapper}>"
-        self._close = close
+        self.opening, self._close = (open_, SPACES, Maybe((open_, SPACES))), close
         self._next = Pattern(close), _BEGIN_FUNCTION, Pattern(open_)
         self.text = NestedText(
             Level((open_,), (close,)),
@@ -279,7 +280,9 @@ class ArgumentPairs:
         self._type_tags = [Pattern(*tag(name)) for name in ("arg_type", "/arg_type") if name in spelled]
         levels = [Level(self.wrapper, self.unwrap)] if wrapper else []
         levels += [Level(self.opening, self.close)]
-        levels += [Level((*tag("arg_key"), Some("^<", 1, 256), *tag("/arg_key")), tag("/arg_value"), tag("arg_key"))]
+        pair = (*tag("arg_key"), Some("^<", 1, 256), *tag("/arg_key"))
+        begin_value = tag("arg_value" if self._begin_value is not None else "/arg_key")
+        levels += [Level(begin_value, tag("/arg_value"), tag("arg_key"))]
         self._outermost = 0
         if str(tag("arg_key")[0]).startswith("<arg_key"):  # other dialects have the same pairs in another tag
             opening = "".join(part for part in self.opening if isinstance(part, str))
@@ -288,10 +291,7 @@ class ArgumentPairs:
             self._outermost = 1
         self._call_level = self._outermost + bool(wrapper)
         following = (tag(separator),) if separator else ()
-        inner_tags = [parts for parts in (tag("arg_value"), tag("/arg_key")) if parts != ("",)]
-        self.text = NestedText(
-            *levels, ends=following, others=inner_tags, key=_KEY_IN_PAIR, outermost=self._outermost, heads=True
-        )
+        self.text = NestedText(*levels, ends=following, head=pair, key=_KEY_IN_PAIR, outermost=self._outermost)
         self._end_of_broken = Closing(self.close, before=(self.opening, self.unwrap))
         optional = filter(None, (self._begin_value, self._separator))
         self._all_tags = [*self._tags, self._end_key, *optional]

@@ -148,7 +148,8 @@ def _with_mark(id: str, word: str, *wrappers: str, line_feeds: int) -> Dialect:
         write_call=_writer(grammars[0], f"<{mark}tool_calls>\n", f"\n</{mark}tool_calls>", prefix=mark, typed=True),
         reserved=both_tags(mark, ascii_mark, "tool_response"),
         tags=tuple(tags),
-        strays=tuple(calls.close_value for calls in grammars),  # they are special tokens, and alone are evidence
+        # The tags are special tokens, so one alone is evidence.
+        strays=tuple((calls.close_value, end) for calls in grammars for _, end in calls.text.strays[1:]),
     )
 
 
@@ -217,6 +218,7 @@ def minimax_m3_xml() -> Dialect:
     lead = "]<]minimax[>["
     calls = Invocations("tool_call", lead=lead, elements=True)
     stray: tuple[Part, ...] = (f"{lead}</", Some(r"^<>\s", 1, 128), ">")
+    end: tuple[Part, ...] = (*stray, f"{lead}</invoke>")
 
     def write_call(name: str, arguments: dict[str, Any]) -> str:
         written = f"{lead}</invoke>\n{lead}</tool_call>"
@@ -233,7 +235,7 @@ def minimax_m3_xml() -> Dialect:
         write_result=_write_minimax_result,
         reserved=(lead, *both_tags("response"), "</mm:think"),
         tags=(Tag((f"{lead}</tool_call>",)), Tag(("<mm:think>",), closings=("</mm:think>",))),
-        strays=((*stray, f"{lead}</invoke>"), (*stray, f"{lead}<", Some(r"^<>/\s", 1, 128), ">")),
+        strays=((end, ()), ((*stray, f"{lead}<", Some(r"^<>/\s", 1, 128), ">"), end)),
     )
 
 

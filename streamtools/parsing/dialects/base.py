@@ -26,12 +26,13 @@ ALONE = "A call is the whole answer: nothing comes before it."
 
 @dataclass(frozen=True, eq=False)
 class Opener:
-    """A marker, and the grammar of the text after it: a call, or a tool result that the model invented.
+    """A marker, and the grammar of the text after it: a call, a tool result that the model invented, or a rest.
 
     `parts` is the marker. `ahead` is the text that must follow it, so that the parser recognizes the call. `body` is
     the grammar. It reads from the end of `parts`, so it also reads the text of `ahead`. `where` is the
     position at which the marker is recognized. The marker is not recognized after a character that the pattern
-    `not_after` matches. `kind` tells whether the text is a call or a result.
+    `not_after` matches. `kind` tells whether the text is a call, a result, or the rest of a call that ended early. A
+    rest is only recognized after a call.
     """
 
     parts: tuple[Part, ...]
@@ -39,7 +40,7 @@ class Opener:
     ahead: tuple[Part, ...] = ()
     where: Where = "anywhere"
     not_after: str = ""
-    kind: Literal["call", "result"] = "call"
+    kind: Literal["call", "result", "rest"] = "call"
     line_feeds: int = 0
     """The largest number of line feeds that the chat template writes before the marker. They are hidden."""
     auto: bool | Where = True
@@ -91,8 +92,6 @@ class Tag:
     """
     ahead: tuple[Part, ...] = ()
     """The text that must follow the tag. It is not part of the tag."""
-    stray: bool = False
-    """True for tags of `Dialect.strays`."""
     marker: Marker = field(init=False)
     ends: tuple[Marker, ...] = field(init=False)
     """The markers of all closing tags."""
@@ -150,10 +149,11 @@ class Dialect:
     """
     tags: tuple[Tag, ...] = ()
     """The tags that the chat template puts around text and reasoning."""
-    strays: tuple[tuple[Part, ...], ...] = ()
+    strays: tuple[tuple[tuple[Part, ...], tuple[Part, ...]], ...] = ()
     """The tags inside a call that show, after a call, that a value contained its own closing tags.
 
-    The complete calls of the turn with such values then become errors, because their arguments may be incomplete.
+    The complete calls of the turn with such values then become errors, because their arguments may be incomplete. Each
+    item is a pair: the tags, and the end of the text after them that is hidden, too, or ().
     """
     space_at_start: bool = False
     """True if a space before a tag or a call at the start of a message is hidden."""

@@ -31,11 +31,6 @@ _FIRST_TAG = (OneOf(("<function=", "<parameter=")),)
 """The first tag in a wrapper. A parameter without a function is an error."""
 
 
-def _doubled(opening: str) -> Opener:
-    """Return the opener of a wrapper tag before the same tag, which models write twice. The tag is hidden."""
-    return Opener((opening,), wrapper, (SPACES, opening, SPACES, *_FIRST_TAG), announces=False, tag_parts=0)
-
-
 def qwen3_coder_xml() -> Dialect:
     """Return the dialect of Qwen/Qwen3-Coder and nvidia/Nemotron-3-Nano, as their chat templates define it.
 
@@ -48,8 +43,7 @@ def qwen3_coder_xml() -> Dialect:
     return Dialect(
         id="qwen3_coder_xml",
         openers=(
-            Opener(("<tool_call>", SPACES), functions.wrapped, ahead=_FIRST_TAG, line_feeds=2),
-            _doubled("<tool_call>"),
+            Opener(functions.opening, functions.wrapped, ahead=_FIRST_TAG, line_feeds=2),
             Opener(("<function=",), functions.alone, ahead=alone, line_feeds=2),
             Opener(("<tool_call>",), wrapper, (SPACES, *sentence, "<function=", *alone), announces=False, tag_parts=0),
         ),
@@ -73,10 +67,7 @@ def seed_oss_xml() -> Dialect:
     functions = FunctionTags("seed:tool_call", verbatim=True)
     return Dialect(
         id="seed_oss_xml",
-        openers=(
-            Opener(("<seed:tool_call>", SPACES), functions.wrapped, ahead=_FIRST_TAG),
-            _doubled("<seed:tool_call>"),
-        ),
+        openers=(Opener(functions.opening, functions.wrapped, ahead=_FIRST_TAG),),
         write_call=_function_writer(functions, "<seed:tool_call>", "</seed:tool_call>", verbatim=True),
         reserved=(*both_tags("seed:tool_call"), *_FUNCTION_TAGS),
         tags=(Tag(("<seed:think>",), closings=("</seed:think>",), where="start"), *closing_tags("</seed:tool_call>")),
@@ -97,11 +88,7 @@ def zaya_xml() -> Dialect:
     functions = FunctionTags("zyphra_tool_call")
     return Dialect(
         id="zaya_xml",
-        openers=(
-            Opener((opening, SPACES), functions.wrapped, ahead=_FIRST_TAG),
-            _doubled(opening),
-            Opener(pairs.opening, pairs.single),
-        ),
+        openers=(Opener(functions.opening, functions.wrapped, ahead=_FIRST_TAG), Opener(pairs.opening, pairs.single)),
         write_call=_function_writer(functions, opening, close),
         write_result=lambda name, text: f"<zyphra_tool_response>\n{text}\n</zyphra_tool_response>",
         reserved=(*both_tags("zyphra_tool_call", "zyphra_tool_response"), *_FUNCTION_TAGS),
@@ -206,7 +193,7 @@ def glm_xml() -> Dialect:
         openers=_pair_openers(pairs, line_feeds=1),
         write_call=_pairs_writer(pairs, "<tool_call>", "\n", "</tool_call>"),
         reserved=_PAIR_TAGS,
-        tags=(ROLE_END, *closing_tags("</tool_call>")),
+        tags=(ROLE_END, *closing_tags("</tool_call>", "</tool_calls>")),
         strays=pairs.text.strays,
     )
 
@@ -226,7 +213,7 @@ def poolside_xml() -> Dialect:
         glm_xml(),
         id="poolside_xml",
         openers=(Opener(("<tool_call>",), body, line_feeds=1),),
-        tags=closing_tags("</tool_call>"),
+        tags=closing_tags("</tool_call>", "</tool_calls>"),
         auto=False,
     )
 
