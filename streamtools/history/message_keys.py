@@ -39,6 +39,12 @@ _KNOWN = {kind: dict.fromkeys(keys.split()).keys() for kind, keys in _KEYS.items
 _KINDS = dict.fromkeys(_KNOWN["objects"], "object")
 _KINDS |= {"content": "part", "parts": "ui-part", "tool_calls": "call", "toolCalls": "call"}
 """Maps the key of an object, or of a list of objects, to their kind."""
+_MEMBERS = {"function": "arguments", "function_call": "arguments", "functionCall": "args"}
+_MEMBERS |= {"tool_use": "input", "toolUse": "input", "tool_result": "content", "toolResult": "content"}
+_MEMBERS |= {"function_call_output": "output", "functionResponse": "response"}
+"""Maps the type or the key of a call or a result to the key of its arguments or its content."""
+_SYNONYMS = {"arguments", "args", "input", "parameters"}, {"content", "output", "result", "response"}
+"""The keys of arguments and of content in all formats."""
 _TEXTS = ("text", "input_text", "output_text")
 _LONG = 8  # from this length on, keys must be more similar, because different keys share parts such as `reasoning_`
 _MAX_LENGTH = 32  # longer keys are not compared
@@ -64,6 +70,9 @@ def refuse_misspelled_keys(message: Mapping[str, Any], kind: str = "message") ->
         for item in value if isinstance(value, list | tuple) else (value,):
             if not isinstance(item, Mapping) or (is_result and kind == "part" and "type" not in item):
                 continue  # results may hold any data
+            _refuse_synonyms(item.get("type"), item)
+            for key in item.keys() & _MEMBERS.keys() & _KNOWN["objects"]:
+                _refuse_synonyms(key, item[key])
             part = item.get("type") if "part" in kind else None
             if part not in _TEXTS or "text" not in item:  # a text needs no other key
                 _refuse_similar(item, kind)
@@ -71,6 +80,15 @@ def refuse_misspelled_keys(message: Mapping[str, Any], kind: str = "message") ->
                 raise ValueError(f"the part has no 'text', and its key {min(unknown, key=str)!r} is unknown")
             inside = is_result or part == "tool_result"
             waiting += ((item[key], _KINDS[key], inside) for key in item.keys() & _KINDS.keys() & _KNOWN[kind])
+
+
+def _refuse_synonyms(name: object, value: object) -> None:
+    """Raise ValueError if the call or result `value` has the key of another format. `name` is its type or its key."""
+    right = _MEMBERS.get(name) if isinstance(name, str) else None
+    if right is None or not isinstance(value, Mapping) or right in value:
+        return
+    for wrong in next(keys for keys in _SYNONYMS if right in keys) & value.keys():
+        raise ValueError(f"the key {wrong!r} of {name!r} is unknown; did you mean {right!r}?")
 
 
 def _refuse_similar(item: Mapping[str, Any], kind: str) -> None:

@@ -40,7 +40,7 @@ from streamtools.parsing.json_scanner import (
 )
 from streamtools.parsing.markers import Pattern
 from streamtools.parsing.reader import LOOK_BACK, Closing, Reader, always
-from streamtools.parsing.span_calls import SpanCalls
+from streamtools.parsing.span_calls import MESSAGES, SpanCalls
 
 _FINISHED = object()
 # Finds the next escape, quote, bracket or line feed. Group 1 matches if a blank line follows the line feed. Group 2
@@ -203,6 +203,8 @@ class Span(Reader):
 
     def set_name(self, name: str) -> None:
         """Set and report the tool's name of the most recent call. The JSON of that call holds only its arguments."""
+        if not isinstance(name, str):
+            raise TypeError(f"the name of a call must be a str, got {name!r}")
         if (call := self.calls.current) is not None:
             call.name = name
             if name.strip() and self._output.options.on_malformed == "error":
@@ -264,7 +266,10 @@ class Span(Reader):
         """End the span at the current position, and turn each draft into a call or an error.
 
         With `code`, all calls become errors of that code. With `survivors=True`, complete calls do not become errors.
+        Raises ValueError for a code that no call has.
         """
+        if code is not None and code not in MESSAGES:
+            raise ValueError(f"`code` must be one of {', '.join(MESSAGES)}, got {code!r}")
         if self.stores:
             raw = "".join(self.parts)[: self.base + self.at - self.kept_from]
             self.several_lines = self.several_lines or "\n" in raw

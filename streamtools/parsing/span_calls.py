@@ -18,7 +18,7 @@ from streamtools.parsing.call_events import BROKEN_OFF, CallDraft, CallEvents
 from streamtools.parsing.declared import Declared
 from streamtools.parsing.json_repair import MAX_LENGTH, keeps_arguments, repair
 
-_MESSAGES = {
+MESSAGES = {
     Code.INVALID_JSON: "the call is not valid JSON",
     Code.INVALID_ARGUMENTS: "the arguments are not a JSON object",
     Code.TRUNCATED: "the call was cut off",
@@ -88,9 +88,9 @@ class SpanCalls(msgspec.Struct, eq=False):
                 if self.lost_from is not None and index >= self.lost_from:
                     raise Rejected(Code.TRUNCATED, "a part of the call was lost in transit")
                 if code and not (survivors and call.complete):
-                    raise Rejected(code, _MESSAGES[code])
+                    raise Rejected(code, MESSAGES[code])
                 if call.json_end < 0:
-                    raise Rejected(Code.UNRECOGNISED_TOOL_CALL, _MESSAGES[Code.UNRECOGNISED_TOOL_CALL])
+                    raise Rejected(Code.UNRECOGNISED_TOOL_CALL, MESSAGES[Code.UNRECOGNISED_TOOL_CALL])
                 if call.fault is not None:
                     raise call.fault
                 text = "".join(call.pieces) if call.converted else raw[json_begin : call.json_end - begin]

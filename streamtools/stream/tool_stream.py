@@ -232,6 +232,8 @@ class ToolStream(Decidable):
         value and its errors. Items after an invalid item follow in any case.
         """
         check_word("invalid", invalid, ("skip", "yield"))
+        if isinstance(path, str):
+            raise TypeError(f"`path` must be a list of keys, such as [{path!r}], got {path!r}")
         item_type, draft, list_path = output_type(kind), Draft(), None if path is None else list(path)
         async for event in self:
             if type(event) is not Partial or event.call_id is not None or item_type is None:

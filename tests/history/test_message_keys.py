@@ -279,3 +279,44 @@ def test_deep_nesting_needs_no_recursion() -> None:
     for _ in range(20_000):
         deep = {"type": "x", "content": [deep]}
     refuse_misspelled_keys({"role": "user", "content": [deep]})
+
+
+_CALLS = {"arguments": ("function", "function_call"), "input": ("tool_use", "toolUse"), "args": ("functionCall",)}
+_RESULTS = {
+    "content": ("tool_result", "toolResult"),
+    "output": ("function_call_output",),
+    "response": ("functionResponse",),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "right", "wrong"),
+    [
+        (name, right, wrong)
+        for rights, wrongs in ((_CALLS, (*_CALLS, "parameters")), (_RESULTS, (*_RESULTS, "result")))
+        for right, names in rights.items()
+        for name in names
+        for wrong in wrongs
+        if wrong != right
+    ],
+)
+def test_the_key_of_another_format_is_refused(name: str, right: str, wrong: str) -> None:
+    """Otherwise the call would have no arguments, or the result no content."""
+
+    def message(key: str) -> dict[str, Any]:
+        value: dict[str, Any] = {"name": "f", key: {"a": 1}}
+        if name == "function":
+            return {"role": "assistant", "tool_calls": [{"id": "c", "type": "function", "function": value}]}
+        if name.startswith("function_"):
+            return {"type": name, "call_id": "c", **value}
+        if name.startswith("tool_"):
+            return {"role": "assistant", "content": [{"type": name, "id": "c", "tool_use_id": "c", **value}]}
+        return {
+            "role": "model" if name.endswith("Call") else "user",
+            "parts": [{name: value}],
+            "content": [{name: value}],
+        }
+
+    refuse_misspelled_keys(message(right))
+    with pytest.raises(ValueError, match=f"the key '{wrong}' of '{name}' is unknown; did you mean '{right}'?"):
+        refuse_misspelled_keys(message(wrong))

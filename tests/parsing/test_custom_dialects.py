@@ -207,3 +207,23 @@ def test_a_planted_fault_is_caught(
     plant(monkeypatch)
     with pytest.raises((AssertionError, ValueError)):
         test_names_before_json_are_read_at_every_cut()  # type: ignore[call-arg]  # `together` passes the form
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind", "message"),
+    [
+        (lambda span: span.close("oops"), ValueError, "`code` must be one of invalid_json"),
+        (lambda span: span.close(Code.SKIPPED), ValueError, "`code` must be one of"),
+        (lambda span: span.set_name(None), TypeError, "the name of a call must be a str, got None"),
+    ],
+)
+def test_a_wrong_value_of_a_grammar_gets_a_clear_error(fault: Any, kind: type[Exception], message: str) -> None:
+    def body(span: Span) -> Generator[None, None, None]:
+        fault(span)
+        yield
+
+    dialect = Dialect("own", (Opener(("CALL ",), body),), lambda name, arguments: "CALL x")
+    with pytest.raises(kind, match=message):
+        parse("CALL x", dialects=dialect)
+    with pytest.raises(TypeError, match="must be texts, got"):
+        named_json("own", "CALL", None)  # type: ignore[arg-type]

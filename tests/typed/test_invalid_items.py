@@ -365,3 +365,9 @@ async def test_another_answer_after_an_invalid_one() -> None:
     told = str(model.asks[1].history[-1])
     assert "rows.1: Input should be an object" in told
     assert "rows.2.cur: Input should be 'EUR' or 'USD'" in told
+
+
+async def test_a_path_that_is_a_text_is_refused() -> None:
+    async with ToolStream(sources.text(["[1]"]), output=list[int]) as stream:
+        with pytest.raises(TypeError, match=r"`path` must be a list of keys, such as \['rows'\]"):
+            [item async for item in stream.items(int, path="rows")]

@@ -234,6 +234,8 @@ def named_json(id: str, before: str, between: str = "", after: str = "", **field
     """
     from streamtools.parsing.bodies import named_json as forms  # imported here to keep `import streamtools` fast
 
+    if not all(isinstance(text, str) for text in (before, between, after)):
+        raise TypeError(f"`before`, `between` and `after` must be texts, got {(before, between, after)!r}")
     begin, separator, end = before.strip(), between.strip(), after.strip()
     if not begin or re.match(r"\w", between):
         raise ValueError(f"`before` must have text, and `between` must not begin as a name: {before!r}, {between!r}")
