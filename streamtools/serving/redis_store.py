@@ -207,16 +207,17 @@ class RedisStore:
         await self._server.retry("DEL", *self._server.run_keys(log_key(owner, run_id)))
         await self._server.retry("ZREM", self._server.owner_keys(owner).runs, run_id)
 
-    async def decide(self, run: Run, call_id: str, decision: Any, call_ids: Sequence[str]) -> dict[str, Any]:
+    async def decide(self, run: Run, call_id: str, decision: Any) -> dict[str, Any]:
         """Store the decision about a call of an ended run, unless it is None or the call has one.
 
-        Returns the decisions about the calls `call_ids`; {} if the run is not kept any more.
+        Returns the decisions about its calls; {} if the run is not kept any more.
         """
         meta = self._server.run_keys(log_key(run.owner, run.id)).meta
         written = "" if decision is None else msgspec.json.encode(decision)
-        fields = [f"decision:{id}" for id in call_ids]
+        ids = [] if run.suspension is None else [call.id for call in run.suspension.calls]
+        fields = [f"decision:{id}" for id in ids]
         found = await self._server.retry("EVAL", scripts.DECIDE, 1, meta, f"decision:{call_id}", written, *fields)
-        return {id: msgspec.json.decode(data) for id, data in zip(call_ids, found, strict=False) if data}
+        return {id: msgspec.json.decode(data) for id, data in zip(ids, found, strict=False) if data}
 
     async def let_expire(self, run: Run) -> None:
         """Keep a run that was continued as long as a run without questions."""

@@ -257,11 +257,9 @@ class Runs:
             now = time.time()
             has_expired = question.has_expired(now)
             written = None if has_expired else msgspec.to_builtins(given)
-            if self._store is not None:
-                decisions = await self._store.decide(run, call_id, written, [*questions])
-            else:
-                assert self._waiting is not None
-                decisions = await self._waiting.decide(run, call_id, written)
+            place = self._store or self._waiting
+            assert place is not None  # `__init__` requires one of them with `resume`
+            decisions = await place.decide(run, call_id, written)
             if call_id not in decisions:
                 if has_expired:
                     raise DecisionRefused(f"the question about call {call_id[:64]!r} has expired")
