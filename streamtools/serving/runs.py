@@ -10,6 +10,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, suppress
+from heapq import heappop, heappush
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 from weakref import WeakValueDictionary
@@ -41,9 +42,9 @@ class Runs:
 
     The events of the runs are written to `log`, by default in memory. With a `RedisStore`, all processes that use the
     same server share their runs. At most `max_running` runs of this process may run at the same time, and at most
-    `max_per_owner` runs of one user (None: no limit). An ended run is kept for `keep` seconds, but at most `max_kept`
-    ended runs are kept. A run that has had no reader for `stop_when_abandoned` seconds is stopped (None: never). A
-    caller that waits for the result is not a reader.
+    `max_per_owner` runs of one user (None: no limit). An ended run is kept for `keep` seconds, and a run that waits
+    until its questions expire, but at most `max_kept` ended runs are kept. A run that has had no reader for
+    `stop_when_abandoned` seconds is stopped (None: never). A caller that waits for the result is not a reader.
 
     When `shutdown` begins or the context ends, no new run starts. The runs then have `drain` seconds to finish (by
     default 0). With `shutdown`, its `drain` applies. After that, the remaining runs are stopped. A stopped stream may
@@ -97,7 +98,8 @@ class Runs:
         self._context_shutdown = Shutdown(shutdown.drain if shutdown is not None else drain or 0.0)
         self._running: dict[str, Run] = {}  # by log key
         self._starting: set[str] = set()  # log keys of new runs that the store does not have yet
-        self._kept: dict[str, tuple[float, Run]] = {}  # by log key: the time of the end and the run, oldest first
+        self._kept: dict[str, tuple[float, Run]] = {}  # by log key: the time until which the run is kept, oldest first
+        self._expiries: list[tuple[float, str]] = []  # a heap: the same times with their log keys
         self._latest: dict[str, Run] = {}  # the last run of a conversation, by `log_key(owner, conversation)`
         self._by_owner: dict[str, dict[str, Run]] = {}  # for each user: the runs by id, the oldest first
         self._stack = AsyncExitStack()
@@ -314,7 +316,7 @@ class Runs:
         self._by_owner.setdefault(owner, {})[run.id] = run
         if run.conversation is not None:
             self._latest.setdefault(log_key(owner, run.conversation), run)
-        self._kept[key] = self._clock(), run
+        self._keep_run(run, self._keep)
         return run
 
     async def list(self, owner: str, *, limit: int = 100) -> Sequence[Run]:
@@ -427,20 +429,30 @@ class Runs:
         return run
 
     async def _keep_ended(self, run: Run) -> None:
+        keep = self._keep
         try:
-            if self._waiting is not None and (suspension := run.suspension) is not None:
-                await self._waiting.save(run, suspension.seconds_left(time.time()))
+            if (suspension := run.suspension) is not None:
+                keep = max(keep, suspension.seconds_left(time.time()))
+                if self._waiting is not None:
+                    await self._waiting.save(run, keep)
         finally:
-            key = log_key(run.owner, run.id)
-            self._kept[key] = self._clock(), self._running.pop(key)
+            del self._running[log_key(run.owner, run.id)]
+            self._keep_run(run, keep)
             self._forget_expired()
 
+    def _keep_run(self, run: Run, seconds: float) -> None:
+        key, until = log_key(run.owner, run.id), self._clock() + seconds
+        self._kept[key] = until, run
+        heappush(self._expiries, (until, key))
+
     def _forget_expired(self) -> None:
-        while self._kept:
-            key, (ended_at, _) = next(iter(self._kept.items()))
-            if len(self._kept) <= self._max_kept and self._clock() - ended_at < self._keep:
-                break
-            self._forget_kept(key)
+        now = self._clock()
+        while self._expiries and self._expiries[0][0] <= now:
+            _, key = heappop(self._expiries)
+            if key in self._kept and self._kept[key][0] <= now:
+                self._forget_kept(key)
+        while len(self._kept) > self._max_kept:
+            self._forget_kept(next(iter(self._kept)))
 
     def _forget_kept(self, key: str) -> None:
         self._remove_from_indexes(self._kept.pop(key)[1])

@@ -13,9 +13,10 @@ import pytest
 from streamtools import ApprovalOptions, RunnerOptions, chat
 from streamtools.conversation import Chat, ScriptedModel
 from streamtools.errors import DecisionRefused, RunNotFound
-from streamtools.runs import RedisStore, Run, Runs
+from streamtools.runs import RedisStore, Run, Runs, log_key
 from streamtools.serving.waiting_runs import WaitingRuns
 from streamtools.tools import Answer, Approve, Deny, MemoryLedger, PostgresLedger, SQLiteLedger
+from streamtools.tools.redis_client import open_client
 from tests.support.approvals import ANN, QUESTION, Bank, calls
 from tests.support.loops import asyncio_only  # noqa: F401
 from tests.support.postgres import postgres_server
@@ -233,6 +234,36 @@ async def test_a_question_outlives_keep(site: Site) -> None:
         run = await runs.decide(waiting.id, "n0", True, owner="ann")
         await run.wait()
     assert [("Ann", 5)] == site.bank.paid
+
+
+async def test_a_question_outlives_keep_without_a_ledger() -> None:
+    """The runs around it are forgotten in time."""
+    now = 0.0
+    async with Runs(keep=60, clock=lambda: now) as runs:
+        ended = list[Run]()
+        for answer in ("Hi.", PAY, "Hi."):
+            ended.append(await runs.start(chat(ScriptedModel([answer]), [QUESTION], tools=Bank().tools), owner="ann"))
+            await ended[-1].wait()
+        now = 60.0
+        assert [ended[1]] == await runs.list("ann")
+        now = 86_399.0
+        assert ended[1] is await runs.find(ended[1].id, owner="ann")
+        now = 86_401.0
+        assert [] == await runs.list("ann")
+
+
+@pytest.mark.parametrize("url", [pytest.param("redis", marks=pytest.mark.servers)], indirect=True)
+async def test_redis_keeps_a_waiting_run_until_its_questions_expire(site: Site) -> None:
+    """A later run of the user does not shorten the time for which the conversation is found."""
+    async with site.open() as runs:
+        waiting = await site.ask(runs)
+        await (await runs.start(site.chat(ScriptedModel(["Hi."]), [QUESTION]), owner="ann", conversation="d")).wait()
+        async with open_client(site.url) as client:
+            stem = f"{site.path.name}:{{{log_key('ann', waiting.id)}}}:"
+            names = [stem + "log", stem + "meta", f"{site.path.name}:{{{log_key('ann', '')}}}:conversations"]
+            assert all([85_000_000 < await client.execute("PTTL", name) <= 86_400_000 for name in names])
+            await (await runs.decide(waiting.id, "n0", True, owner="ann")).wait()
+            assert [True, True] == [0 < await client.execute("PTTL", name) <= 600_000 for name in names[:2]]
 
 
 async def test_a_run_whose_stream_asks_now_is_decided_itself(site: Site) -> None:
