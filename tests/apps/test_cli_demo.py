@@ -34,7 +34,7 @@ def test_three_answers_are_shown_with_their_calls_executed(capsys: pytest.Captur
     assert "🔧 Executed add → 41.5 (" in shown.out
     assert "\n\n17.5 plus 24 is 41.5.\n\n✔ finished (stop)" in shown.out
     assert "\n\n###### Note\n\nDo not let it boil.\n\n### Summary\n\n" in shown.out
-    assert [0, 0, 0] == [shown.out.count(text) for text in ("~~~", "###:", '{"')]
+    assert [0, 0, 0] == [shown.out.count(text) for text in ("~~~tool_call", "###:", '{"')]
     assert 5 == shown.out.count("✔ finished (stop)")
 
 
