@@ -453,6 +453,8 @@ class Runs:
                 self._forget_kept(key)
         while len(self._kept) > self._max_kept:
             self._forget_kept(next(iter(self._kept)))
+        if len(self._expiries) > 2 * len(self._kept) + 16:  # runs were forgotten earlier; a sorted list is a heap
+            self._expiries = sorted((until, key) for key, (until, _) in self._kept.items())
 
     def _forget_kept(self, key: str) -> None:
         self._remove_from_indexes(self._kept.pop(key)[1])
