@@ -52,12 +52,6 @@ It gets these messages in OpenAI's format, and returns the messages to send. If 
 NOT_EMULATED = "there are no function tools, and calls of other tools are not emulated"
 
 _PARAMETERS = ("tools", "follow_up", "max_steps", "request", *StreamOptions.__annotations__)
-# Options that users pass to chat() by mistake, and what to pass instead.
-_MOVED = {
-    **{name: f"request=RequestOptions({name}=...)" for name in ("teach", "few_shot", "emulation")},
-    "review": "follow_up=review",
-    "output_retries": "output=OutputOptions(Type, retries=...)",
-}
 
 
 class Chat(ToolStream):
@@ -104,10 +98,8 @@ class Chat(ToolStream):
         if not callable(follow_up):
             check_word("follow_up", follow_up, ("auto", "never"))
         if unknown := [name for name in options if name not in StreamOptions.__annotations__]:
-            if unknown[0] in _MOVED:
-                raise TypeError(f"chat() has no parameter {unknown[0]!r}; write {_MOVED[unknown[0]]}")
             advice = f"pass an option of the provider to the model, or as request={{{unknown[0]!r}: ...}}"
-            refuse_unknown("chat()", unknown, [*_PARAMETERS, *_MOVED], f"; {advice}")
+            refuse_unknown("chat()", unknown, _PARAMETERS, f"; {advice}", request=RequestOptions)
         if max_steps < 1:
             raise ValueError(f"max_steps must be at least 1, got {max_steps!r}")
         request = RequestOptions.of(request)

@@ -124,37 +124,32 @@ class StreamOptions(TypedDict, total=False):
     text: TextOptions
 
 
-MOVED: dict[str, tuple[str, str, str]] = {
-    **{option.name: ("parser", "ParserOptions", option.name) for option in fields(ParserOptions)},
-    **{name: ("runner", "RunnerOptions", name) for name in ("execute", "concurrency", "result_limit")},
-    **{name: ("runner", "RunnerOptions", name) for name in ("ledger", "self_contained")},
-    "tool_timeout": ("runner", "RunnerOptions", "timeout"),
-    "tool_state": ("runner", "RunnerOptions", "state"),
-    "on_tool_result": ("runner", "RunnerOptions", "on_result"),
-    "on_tool_error": ("runner", "RunnerOptions", "on_error"),
-    "ask": ("approvals", "ApprovalOptions", "ask"),
-    "decision_timeout": ("approvals", "ApprovalOptions", "timeout"),
-    "decisions": ("approvals", "ApprovalOptions", "decisions"),
-    "text_rules": ("text", "TextOptions", "rules"),
-    "text_judge": ("text", "TextOptions", "judge"),
-    **{name: ("text", "TextOptions", name) for name in ("rules_in_reasoning", "rules_in_arguments", "history", "pace")},
+HOLDERS: dict[str, Any] = {
+    "approvals": ApprovalOptions,
+    "output": OutputOptions,
+    "parser": ParserOptions,
+    "runner": RunnerOptions,
+    "text": TextOptions,
 }
-"""Maps the names of former parameters to the option object that replaces them.
-
-The values are the parameter that accepts the object, the class of the object, and the field.
-"""
+"""The classes of option objects, by the parameters that accept them."""
 
 
-def refuse_unknown(function: str, given: Iterable[str], known: Iterable[str], advice: str = "") -> NoReturn:
+def refuse_unknown(
+    function: str, given: Iterable[str], known: Iterable[str], advice: str = "", **holders: Any
+) -> NoReturn:
     """Raise TypeError for the first parameter in `given`. The message suggests another parameter, if one is similar.
 
-    `function` is the name of the function, `known` are its parameters. `advice` is the end of the message.
+    If it is a field of an option object, the message names that object. `function` is the name of the function, `known`
+    are its parameters. `advice` is the end of the message. `holders` are more classes of option objects than `HOLDERS`.
     """
     name = next(iter(given))
-    if name in MOVED:
-        parameter, kind, field = MOVED[name]
-        raise TypeError(f"{function} has no parameter {name!r}; write {parameter}={kind}({field}=...)")
-    raise TypeError(f"{function} has no parameter {name!r}{did_you_mean(name, [*known, *MOVED])}{advice}")
+    places = {
+        field.name: (parameter, kind) for parameter, kind in (HOLDERS | holders).items() for field in fields(kind)
+    }
+    if name in places:
+        parameter, kind = places[name]
+        raise TypeError(f"{function} has no parameter {name!r}; write {parameter}={kind.__name__}({name}=...)")
+    raise TypeError(f"{function} has no parameter {name!r}{did_you_mean(name, [*known, *places])}{advice}")
 
 
 def check_kind(name: str, given: object, kind: type) -> None:

@@ -30,7 +30,7 @@ from urllib.parse import urlsplit
 import msgspec
 from opentelemetry import context, metrics, trace
 from opentelemetry.context import Context
-from opentelemetry.metrics import CallbackOptions, Counter, Histogram, Meter, Observation
+from opentelemetry.metrics import Counter, Histogram, Meter
 from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
@@ -103,16 +103,13 @@ _COUNTERS = {
 
 
 class Instruments:
-    """The instruments of one meter. `buffered` returns the number of characters that all runs buffer now."""
+    """The instruments of one meter."""
 
-    def __init__(self, meter: Meter, buffered: Callable[[], int]) -> None:
+    def __init__(self, meter: Meter) -> None:
         def seconds(name: str, description: str) -> Histogram:
             return meter.create_histogram(
                 name, "s", description, explicit_bucket_boundaries_advisory=_DURATION_BUCKETS_S
             )
-
-        def observe(options: CallbackOptions) -> Iterable[Observation]:
-            return [Observation(buffered())]
 
         self.request_duration = seconds("gen_ai.client.operation.duration", "Duration of a request to a model.")
         self.first_chunk = seconds("gen_ai.client.operation.time_to_first_chunk", "Time from request to first chunk.")
@@ -126,9 +123,6 @@ class Instruments:
             "{character}",
             "Maximum number of characters that a run held back.",
             explicit_bucket_boundaries_advisory=_CHARACTER_BUCKETS,
-        )
-        meter.create_observable_gauge(
-            "streamtools.held.now", [observe], "{character}", "Characters held back because they may become a call."
         )
         self._tokens = meter.create_histogram(
             "gen_ai.client.token.usage",
@@ -262,17 +256,13 @@ the number of different attribute values must be limited."""
 
 @dataclass(frozen=True, eq=False)
 class Instrumentation:
-    """The settings of `instrument`. It implements `streamtools.observing.Observer`. At most one is installed.
-
-    `live_runs` maps the `id()` of each `RunSpans` whose run has not ended to this object.
-    """
+    """The settings of `instrument`. It implements `streamtools.observing.Observer`. At most one is installed."""
 
     tracer: trace.Tracer
     metrics: Instruments
     agent: str | None
     content: bool
     by_chunk: bool
-    live_runs: dict[int, RunSpans]
 
     def begin(self, run_id: str, machine: Redactor, resumed: str) -> RunSpans:
         return RunSpans(self, run_id, machine, resumed)
@@ -412,7 +402,6 @@ class RunSpans:
         carrier: dict[str, str] = {}
         _PROPAGATOR.inject(carrier, self._context)
         self.trace = carrier.get("traceparent", "")
-        settings.live_runs[id(self)] = self
 
     def current(self) -> AbstractContextManager[None]:
         return _attached(self._context)
@@ -510,7 +499,6 @@ class RunSpans:
     def run_ended(self) -> None:
         settings, done, span = self._settings, self._done, self._span
         self._end_request()
-        settings.live_runs.pop(id(self), None)
         error = self._error
         attributes: dict[str, Any] = {}
         if done is not None:
@@ -580,10 +568,7 @@ def instrument(
     library_version = version(_LIBRARY)
     tracer = trace.get_tracer(_LIBRARY, library_version, tracer_provider, SCHEMA_URL)
     meter = metrics.get_meter(_LIBRARY, library_version, meter_provider, SCHEMA_URL)
-    live_runs: dict[int, RunSpans] = {}
-    # The exporter reads the gauge in another thread, so iterate over a copy.
-    instruments = Instruments(meter, lambda: sum(run.machine.buffered for run in list(live_runs.values())))
-    observing.install(Instrumentation(tracer, instruments, agent, content, by_chunk, live_runs))
+    observing.install(Instrumentation(tracer, Instruments(meter), agent, content, by_chunk))
 
 
 def uninstrument() -> None:

@@ -31,11 +31,10 @@ from streamtools.events import (
     weigh,
 )
 from streamtools.stream import event_buffer
-from streamtools.stream.options import MOVED
 from tests.support.bounds import stored
 from tests.support.cases import together
 from tests.support.loops import OTHER_LOOP_DEEP
-from tests.support.options import grouped
+from tests.support.options import PLACES, grouped
 from tests.support.stories import Script, story, texts
 
 pytestmark = pytest.mark.anyio
@@ -514,5 +513,5 @@ WRONG: dict[str, dict[str, Any]] = {
 def test_wrong_values_are_refused_before_reading(options: dict[str, Any]) -> None:
     """The message names the parameter."""
     (name,) = options
-    with pytest.raises(ValueError, match=f"{MOVED.get(name, (name,) * 3)[2]} (is|must be) "):
+    with pytest.raises(ValueError, match=f"{PLACES.get(name, ('', name))[1]} (is|must be) "):
         ToolStream(Script(), **grouped(**options))

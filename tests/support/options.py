@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 from streamtools import ApprovalOptions, OutputOptions, ParserOptions, RunnerOptions, TextOptions
 from streamtools.conversation import RequestOptions
-from streamtools.stream.options import MOVED
+from streamtools.stream.options import HOLDERS
 
 _KINDS: dict[str, Any] = {
     "parser": ParserOptions,
@@ -16,22 +17,26 @@ _KINDS: dict[str, Any] = {
     "request": RequestOptions,
     "output": OutputOptions,
 }
-_PLACES = {name: (parameter, field) for name, (parameter, _, field) in MOVED.items()}
-_PLACES |= {name: ("request", name) for name in ("teach", "few_shot", "emulation")}
-_PLACES |= {"output_retries": ("output", "retries"), "review": ("follow_up", "")}
+PLACES = {field.name: (parameter, field.name) for parameter, kind in HOLDERS.items() for field in fields(kind)}
+PLACES |= {f"tool_{name}": ("runner", name) for name in ("timeout", "state")}
+PLACES |= {f"on_tool_{name}": ("runner", f"on_{name}") for name in ("result", "error")}
+PLACES |= {"text_rules": ("text", "rules"), "text_judge": ("text", "judge")}
+PLACES |= {"decision_timeout": ("approvals", "timeout")}
+PLACES |= {name: ("request", name) for name in ("teach", "few_shot", "emulation")}
+PLACES |= {"output_retries": ("output", "retries"), "review": ("follow_up", "")}
 
 
 def grouped(**options: Any) -> Any:
     """Return keyword arguments in which each flat option is a field of its option object."""
     kept: dict[str, Any] = {}
-    fields: dict[str, dict[str, Any]] = {}
+    grouped_fields: dict[str, dict[str, Any]] = {}
     for name, value in options.items():
-        parameter, field = _PLACES.get(name, (name, ""))
+        parameter, field = PLACES.get(name, (name, ""))
         if field:
-            fields.setdefault(parameter, {})[field] = value
+            grouped_fields.setdefault(parameter, {})[field] = value
         else:
             kept[parameter] = value
-    for parameter, values in fields.items():
+    for parameter, values in grouped_fields.items():
         given = kept.pop(parameter, None)
         if parameter == "request":
             values["body"] = given or {}

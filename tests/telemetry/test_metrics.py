@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -124,21 +123,12 @@ async def test_calls_and_errors_are_counted_by_dialect_and_code() -> None:
     assert 1 == collected.total("streamtools.rule_matches", rule="email", action="replace")
 
 
-async def test_the_gauge_shows_buffered_text() -> None:
-    """Now as a gauge, and the most at once of a run in a histogram."""
-    now: list[float] = []
-
-    async def pieces() -> AsyncIterator[str]:
-        for text in ("Look:\n", "~~~tool", "_ca", "t\n"):
-            now.append(collected.total("streamtools.held.now"))
-            yield text
-
+async def test_the_most_buffered_text_of_a_run_is_recorded() -> None:
     with collecting() as collected:
-        async with ToolStream(sources.text(pieces()), dialects="tilde_fence") as events:
+        pieces = ("Look:\n", "~~~tool", "_ca", "t\n")
+        async with ToolStream(sources.text(pieces), dialects="tilde_fence") as events:
             shown = [event.text async for event in events if isinstance(event, Text)]
     assert "Look:\n~~~tool_cat\n" == "".join(shown)
-    assert [0, 0, 7, 10] == now
-    assert 0 == collected.total("streamtools.held.now")
     assert [10] == collected.sums("streamtools.held.longest")
 
 

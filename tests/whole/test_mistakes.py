@@ -77,12 +77,12 @@ MISTAKES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         *(TypeError, "ToolStream() has no parameter 'dialect'; did you mean 'dialects'?"),
     ),
     "a parameter of a stream that is an option of the runner": (
-        lambda: ToolStream(sources.text("a"), **moved("tool_timeout")),
-        *(TypeError, "ToolStream() has no parameter 'tool_timeout'; write runner=RunnerOptions(timeout=...)"),
+        lambda: ToolStream(sources.text("a"), **moved("timeout")),
+        *(TypeError, "ToolStream() has no parameter 'timeout'; write runner=RunnerOptions(timeout=...)"),
     ),
     "a parameter of a chat that is an option of the output": (
-        lambda: chat(LOCAL, [], **moved("output_retries")),
-        *(TypeError, "chat() has no parameter 'output_retries'; write output=OutputOptions(Type, retries=...)"),
+        lambda: chat(LOCAL, [], **moved("retries")),
+        *(TypeError, "chat() has no parameter 'retries'; write output=OutputOptions(retries=...)"),
     ),
     "a judge that is only a function": (
         lambda: TextOptions(judge=bool),  # type: ignore[arg-type]

@@ -136,7 +136,7 @@ class Naming(NoOpMeter):
 
 def test_the_observability_page_lists_each_metric() -> None:
     meter = Naming()
-    Instruments(meter, lambda: 0)
+    Instruments(meter)
     assert meter.names == set(re.findall(r"^\| `([\w.]+)` \| [^`]", read("observability"), re.MULTILINE))
 
 
