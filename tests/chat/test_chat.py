@@ -545,6 +545,3 @@ async def test_a_taught_model_gets_native_calls_as_text() -> None:
     assert IN_TEXT.strip() == called["content"].strip()
     assert {"role": "user", "content": '~~~tool_result weather\n{"celsius":21}\n~~~'} == answered
     assert QUESTION == events.messages()[0]
-
-
-# Public names.

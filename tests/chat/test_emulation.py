@@ -390,6 +390,3 @@ async def test_usage_includes_all_requests(emulation: Emulation, answers: list[L
     assert usage is not None
     assert total == (usage.input, usage.output)
     assert 1 == len([line for line in talked.story if line.startswith("usage")])
-
-
-# Leaving.

@@ -295,7 +295,7 @@ from streamtools.runs import Runs
 
 @asynccontextmanager
 async def lifespan(app):
-    async with asgi.shutdown_signal(drain=60) as app.state.shutdown:
+    async with asgi.shutdown_signal(drain=float(sys.argv[2])) as app.state.shutdown:
         async with Runs(shutdown=app.state.shutdown) as app.state.runs:
             yield
         print(*[run.result.reason for run in app.state.started], flush=True)
@@ -339,12 +339,23 @@ Server(uvicorn.Config(app, port=0, log_level="error", timeout_graceful_shutdown=
 
 
 @ONE_LOOP
-@pytest.mark.parametrize("ends", ["itself", "the second signal"])
-async def test_uvicorn(ends: str) -> None:
-    """After SIGTERM, running answers finish, with and without a reader. A second signal ends them."""
+@pytest.mark.parametrize(
+    ("ends", "number", "drain"),
+    [
+        ("itself", signal.SIGTERM, 60),
+        ("the second signal", signal.SIGTERM, 60),
+        ("the signal", signal.SIGTERM, 0),
+        ("the signal", signal.SIGINT, 0),
+    ],
+)
+async def test_uvicorn(ends: str, number: signal.Signals, drain: int) -> None:
+    """After a signal, running answers finish, with and without a reader. A second signal or no drain ends them.
+
+    Then they report `cancelled`, and their provider is closed.
+    """
     goes_on = anyio.Event()
     async with Loopback([chunk("a"), goes_on, END]) as provider:
-        command = [sys.executable, "-c", PROGRAM, provider.url]
+        command = [sys.executable, "-c", PROGRAM, provider.url, str(drain)]
         environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
         async with await anyio.open_process(command, env=environment, stderr=subprocess.DEVNULL) as server:
             assert server.stdout is not None
@@ -360,21 +371,26 @@ async def test_uvicorn(ends: str) -> None:
                         body[path] += await anext(reading[path])
                 async with client.stream("GET", address + "/run") as left:  # without a reader when the signal arrives
                     assert b"keep-alive" in await anext(left.aiter_raw())
-                server.send_signal(signal.SIGTERM)
-                while "heard" not in await says.receive():
-                    pass
+                server.send_signal(number)
+                said = await says.receive()
+                while "heard" not in said:
+                    said += await says.receive()
                 if ends == "itself":
                     goes_on.set()
-                else:
-                    server.send_signal(signal.SIGTERM)
+                elif ends == "the second signal":
+                    server.send_signal(number)
                 for path, pieces in reading.items():
                     async for piece in pieces:
                         body[path] += piece
-            told = "".join([text async for text in says]).split()
+            told = "".join([said, *[text async for text in says]]).split()
             await server.wait()
+        if ends != "itself":
+            goes_on.set()
+            with anyio.fail_after(10):
+                await provider.disconnected.wait()
     reason = "finished" if ends == "itself" else "cancelled"
     assert [reason] * 2 == [read_frames(each)[-1]["reason"] for each in body.values()]
-    assert [reason] * 2 == [each for each in told if each != "heard"]
+    assert [reason] * 2 == [each for each in told if "heard" not in each]
 
 
 async def test_a_signal_after_the_end() -> None:

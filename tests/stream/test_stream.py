@@ -202,9 +202,6 @@ async def test_an_impossible_tool_choice_is_refused_before_reading(options: dict
     assert source.read == 0
 
 
-# `after_call="stop"`.
-
-
 # Consumers.
 
 SOURCE = [*texts("a ", *ADD, "\n"), TURN, *texts("b"), STOP]

@@ -154,9 +154,6 @@ async def test_a_cancelled_task_in_a_predicate_is_a_failure(anyio_backend: str) 
     assert "may n0 run?" in held.shown
 
 
-# Calls of the front end.
-
-
 # Resumed runs.
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 from collections.abc import AsyncIterator, Sequence
 
 import pytest
@@ -24,70 +23,6 @@ async def cancel_the_others(last: asyncio.Task[None]) -> None:
     for task in asyncio.all_tasks() - {asyncio.current_task()}:
         task.cancel()
     await asyncio.wait([last])
-
-
-@pytest.mark.parametrize("steps", range(1, 12))
-@pytest.mark.filterwarnings("ignore:coroutine .*was never awaited:RuntimeWarning")  # anyio's, of a task's first step
-def test_a_stream_ends_if_asyncio_cancels_all_tasks(steps: int) -> None:
-    """This happens at the end of a program. It ignores shields, and may strike before the first step of a task or while
-    the source is closed. The source is closed, `done` is reported, and `aclose()` returns.
-    """
-
-    class Slow(Script):
-        async def aclose(self) -> None:
-            await super().aclose()
-            await asyncio.sleep(0)
-
-    source = Slow([*texts("a"), STOP])
-    stream = ToolStream(source)
-
-    async def read() -> None:
-        async with stream as events:
-            async for _ in events:
-                pass
-
-    async def main() -> None:
-        reader = asyncio.create_task(read())
-        for _ in range(steps):
-            await asyncio.sleep(0)
-        await cancel_the_others(reader)
-        async with asyncio.timeout(5):
-            await stream.aclose()
-            told = story([event async for event in stream])
-        assert source.closed == 1
-        assert stream.result.reason in ("cancelled", "finished")
-        assert told == [] or told[-1].startswith("done")
-
-    asyncio.run(main())
-    gc.collect()  # here, where the warnings are expected
-
-
-@pytest.mark.parametrize("steps", range(1, 12))
-@pytest.mark.filterwarnings("ignore:coroutine .*was never awaited:RuntimeWarning")
-def test_a_run_ends_if_asyncio_cancels_all_tasks(steps: int) -> None:
-    """Its stream is closed, its log ends with `done`, and `wait` returns."""
-    source = Script([*texts("a"), STOP])
-
-    async def main() -> None:
-        started: list[Run] = []
-
-        async def serve() -> None:
-            async with Runs() as runs:
-                started.append(await runs.start(ToolStream(source), owner="ann"))
-                await started[0].wait()
-
-        server = asyncio.create_task(serve())
-        for _ in range(steps):
-            await asyncio.sleep(0)
-        await cancel_the_others(server)
-        async with asyncio.timeout(5):
-            told = story([event async for event in started[0].attach()])
-            result = await started[0].wait()
-        assert source.closed == 1
-        assert (told[0], told[-1].split(":")[0]) == ("start", f"done {result.reason}")
-
-    asyncio.run(main())
-    gc.collect()  # here, where the warnings are expected
 
 
 def test_a_run_ends_even_if_its_end_cannot_be_written() -> None:
@@ -123,13 +58,23 @@ def test_a_run_ends_even_if_its_end_cannot_be_written() -> None:
     asyncio.run(main())
 
 
+@pytest.mark.parametrize(("name", "steps"), [("prose", range(1, 12)), ("unread", range(1, 12))])
+def test_a_run_ends_if_asyncio_cancels_all_tasks(name: str, steps: range) -> None:
+    """This happens at the end of a program. It ignores shields, and may strike before the first step of a task."""
+    strike_all(name, steps)
+
+
 @pytest.mark.parametrize(("name", "steps"), [("threads", range(34, 40)), ("run", range(4, 20))])
 def test_a_cancelled_task_stays_cancelled_inside_a_cancelled_scope(name: str, steps: range) -> None:
     """asyncio also cancels a sibling, and so the task group of both, while the stream or the runs exit."""
+    strike_all(name, steps, "raise1@999")  # never strikes, but puts the consumer into a task group
+
+
+def strike_all(name: str, steps: range, *others: str) -> None:
+    """Cancel all tasks at each of these steps of a scenario, and assert that nothing breaks."""
     (bench,) = benches([SCENARIOS[name]], ("asyncio",), 0)
-    in_group = "raise1@999"  # never strikes, but puts the consumer into a task group
     for step in steps:
-        bench.strike([read_blow(in_group), read_blow(f"cancel-all@{step}")])
+        bench.strike([*map(read_blow, others), read_blow(f"cancel-all@{step}")])
     assert bench.trials > len(steps)
     assert bench.failures == []
 

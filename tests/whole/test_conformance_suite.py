@@ -198,6 +198,3 @@ def test_the_outcome_with_the_fewest_faults_counts() -> None:
     assert {"false call": 1} == judge(case, Reported(text, [right, ("keep", '{"items": [1]}')]))
     empty = next(case for case in HERMES if case.rule == "no arguments")
     assert not judge(empty, Reported(None, [("get_weather", None)]))
-
-
-# The adapters.

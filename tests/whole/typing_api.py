@@ -149,9 +149,6 @@ def switch(event: UIEvent) -> str:
     return assert_type(event.to_json(), str)
 
 
-# The parser alone.
-
-
 # Tools.
 
 
