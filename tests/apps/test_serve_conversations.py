@@ -54,8 +54,8 @@ async def test_a_question_is_sent_with_the_history() -> None:
 
 
 async def test_a_question_replaces_an_earlier_question() -> None:
-    """All later turns are removed."""
-    async with opened(*(saying(text) for text in ("One.", "Two.", "Three.", "Four."))) as page:
+    """All later turns are removed. A replaced first question begins a conversation."""
+    async with opened(*(saying(text) for text in ("One.", "Two.", "Three.", "Four.", "Five."))) as page:
         runs = []
         for question in ("1?", "2?", "3?"):
             runs.append(await page.ask(question))
@@ -64,9 +64,14 @@ async def test_a_question_replaces_an_earlier_question() -> None:
         await page.events(again.json()["run"])
         known = await page.state()
         gone = await page.post("/runs", {"question": "3!", "replace": runs[2]})
+        first = await page.post("/runs", {"question": "1!", "replace": runs[0]})
+        await page.events(first.json()["run"])
+        begun = await page.state()
 
         assert ["1?", "One.", "2!"] == [each["content"] for each in page.provider.bodies[3]["messages"]]
+        assert ["1!"] == [each["content"] for each in page.provider.bodies[4]["messages"]]
     assert [runs[0], again.json()["run"]] == [each["run"] for each in known["turns"]]
+    assert [first.json()] == begun["turns"]
     assert (409, True) == (gone.status_code, "no longer in this conversation" in gone.json()["error"])
 
 
@@ -212,21 +217,6 @@ async def test_a_denial_is_sent_to_the_model_with_its_reason() -> None:
         assert 200 == denied.status_code
         assert ["tool_denied"] == [event["code"] for event in events if event["type"] == "error"]
         assert "too much" in str(page.provider.bodies[1]["messages"])
-
-
-async def test_a_replaced_first_question_begins_a_conversation() -> None:
-    """The page sends this after "New conversation"."""
-    async with opened(saying("One."), saying("Two."), saying("Three.")) as page:
-        first = await page.ask("One?")
-        await page.events(first)
-        await page.events(await page.ask("Two?"))
-        again = await page.post("/runs", {"question": "Three?", "replace": first})
-        await page.events(again.json()["run"])
-        known = await page.state()
-
-        assert ["Three?"] == [each["content"] for each in page.provider.bodies[2]["messages"]]
-    assert [again.json()] == known["turns"]
-    assert "Three?" == again.json()["question"]
 
 
 async def test_the_number_of_running_answers_is_limited() -> None:

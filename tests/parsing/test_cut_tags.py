@@ -15,8 +15,14 @@ TOOLS = [{"name": "f", "parameters": {"type": "object", "properties": {"a": {"ty
 
 TAGS = {
     "hermes_json": ("<tool_call>", "<tool_call>\n"),
-    "qwen3_coder_xml": ("<tool_call>", "<tool_call>\n<func", "<function=f>", "<function=f>\n<par"),
-    "glm_xml": ("<tool_call>", "<tool_call>f", "<tool_call>f\n<arg_k"),
+    "qwen3_coder_xml": (
+        *("<tool_call>", "<tool_call>\n<func", "<function=f>", "<function=f>\n<par"),
+        *("<tool_call><function=", "<tool_call><function=f", "<tool_call><function=f><parameter=a>x\n</par"),
+    ),
+    "glm_xml": (
+        *("<tool_call>", "<tool_call>f", "<tool_call>f\n<arg_k", "<tool_call>f<arg_key>", "<tool_call>f<arg_key>a"),
+        "<tool_call>f<arg_key>a</arg_key><arg_value>x</arg_value>\n",
+    ),
     "harmony": ("<|channel|>commentary to=functions.f", "<|start|>assistant to=f<|channel|>commentary"),
     "mistral_list": ("[TOOL_CALLS]", "[TOOL_CALLS] "),
     "mistral_args": ("[TOOL_CALLS]", "[TOOL_CALLS]f", "[TOOL_CALLS]f[ARGS"),

@@ -9,7 +9,7 @@ import pytest
 
 from streamtools.parsing.dialects import DIALECTS
 from tests.support.cases import together
-from tests.support.reading import Brief, call, error, raws, read, thought, warning
+from tests.support.reading import Brief, call, error, read, thought, warning
 
 TOOLS: list[dict[str, Any]] = [
     {"name": "f", "parameters": {"properties": {"a": {"type": "string"}, "b": {"type": "integer"}}}},
@@ -60,20 +60,6 @@ def test_a_value_ends_at_its_closing_tag(value: str) -> None:
 def test_other_text_between_the_tags_is_an_error(text: str, expected: list[Brief]) -> None:
     """Up to the end of the call."""
     assert expected == read(text, dialects=["glm_xml"], tools=TOOLS)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        pytest.param("<tool_call>f<arg_key>", id="before a key"),
-        pytest.param("<tool_call>f<arg_key>a", id="in a key"),
-        pytest.param(f"<tool_call>f{A}\n", id="after a value"),
-    ],
-)
-def test_a_call_that_is_cut_off_is_truncated(text: str) -> None:
-    """No part of it is shown."""
-    assert [cut] == read(text, dialects=["glm_xml"], tools=TOOLS)
-    assert [text] == raws(text, dialects=["glm_xml"], tools=TOOLS)
 
 
 def test_poolside_accepts_json_between_the_same_tags() -> None:

@@ -9,7 +9,7 @@ import pytest
 from streamtools import parse
 from streamtools.parsing.dialects import DIALECTS
 from tests.support.cases import together
-from tests.support.reading import Brief, call, error, raws, read, thought, warning
+from tests.support.reading import Brief, call, error, read, thought, warning
 
 TOOLS: list[dict[str, Any]] = [
     {"name": "f", "parameters": {"properties": {"a": {"type": "string"}, "b": {"type": "integer"}}}},
@@ -98,20 +98,6 @@ def test_any_new_parameter_of_an_unknown_tool_ends_a_value() -> None:
 def test_other_text_between_the_tags_is_an_error(text: str, expected: list[Brief]) -> None:
     """Up to the next tag. Other calls survive."""
     assert expected == read(text, dialects=["qwen3_coder_xml"], tools=TOOLS)
-
-
-@together(
-    "text",
-    [
-        pytest.param("<tool_call><function=", id="in the tag of a function"),
-        pytest.param("<tool_call><function=f", id="in a name"),
-        pytest.param(value("x\n</par"), id="in the end of a value"),
-    ],
-)
-def test_a_call_that_is_cut_off_is_truncated(text: str) -> None:
-    """No part of it is shown."""
-    assert [cut] == read(text, dialects=["qwen3_coder_xml"], tools=TOOLS)
-    assert [text] == raws(text, dialects=["qwen3_coder_xml"], tools=TOOLS)
 
 
 def test_a_complete_function_runs_if_the_next_is_cut_off() -> None:

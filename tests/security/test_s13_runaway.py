@@ -41,25 +41,19 @@ class Tireless(ScriptedModel):
 
 
 class Work:
-    """Counts the executions of the tool, also concurrent ones. `forever` makes the tool never return."""
+    """Counts the executions of the tool, which may fail or never return."""
 
-    def __init__(self, *, ends: bool = True, fails: bool = False, together: int = 0) -> None:
-        self.done = self.now = self.most = 0
-        self.ends, self.fails, self.together = ends, fails, together
-        self.are_together = anyio.Event()
+    def __init__(self, *, ends: bool = True, fails: bool = False) -> None:
+        self.done = 0
+        self.ends, self.fails = ends, fails
 
     async def work(self, at: int = 0) -> str:
         """Do it."""
-        self.done, self.now = self.done + 1, self.now + 1
-        self.most = max(self.most, self.now)
-        try:
-            if self.now >= self.together:
-                self.are_together.set()
-            await (self.are_together.wait() if self.ends else anyio.sleep_forever())
-            if self.fails:
-                raise ValueError
-        finally:
-            self.now -= 1
+        self.done += 1
+        if not self.ends:
+            await anyio.sleep_forever()
+        if self.fails:
+            raise ValueError
         return "done"
 
 
@@ -95,16 +89,6 @@ async def test_each_limit_stops_the_model(bound: str) -> None:
     assert ("stopped", why) == (done.reason, done.finish_reason)
     assert runs == work.done
     assert (why in ("failed_turns", "time_limit")) or done.pending
-
-
-@pytest.mark.parametrize("most", [1, 3])
-async def test_parallel_calls_are_limited(most: int) -> None:
-    work = Work(together=most)
-    with anyio.fail_after(60):
-        await run(Tireless(8), work, concurrency=most, max_steps=2)
-
-    assert 8 == work.done
-    assert most == work.most
 
 
 def test_default_limits() -> None:

@@ -82,7 +82,7 @@ def kinds(frames: list[dict[str, Any]]) -> list[str]:
 )
 @pytest.mark.parametrize("both_ways", [True, False])
 async def test_messages_for_the_model_are_not_sent(both_ways: bool, options: dict[str, Any]) -> None:
-    """The option `exclude` changes that. The other events keep their seqs."""
+    """The option `exclude` changes that. The other events keep their seqs. One way, the close code is 1000."""
     run = RUNS["two steps"]
 
     async def events() -> AsyncIterator[UIEvent]:
@@ -99,6 +99,9 @@ async def test_messages_for_the_model_are_not_sent(both_ways: bool, options: dic
         if both_ways:
             await say(client, {})
         frames = await hear(client)
+        if not both_ways:
+            await client.wait_closed()
+            assert 1000 == client.close_code
 
     excluded = options.get("exclude", {"follow-up"})
     assert [event for event in run if event.type not in excluded] == [
@@ -107,19 +110,6 @@ async def test_messages_for_the_model_are_not_sent(both_ways: bool, options: dic
 
 
 # One way.
-
-
-async def test_events_are_frames() -> None:
-    """Each is a text frame like `to_json`, and the close code is 1000."""
-    events, source = stream(*texts("a"), STOP)
-
-    async def endpoint(websocket: WebSocket) -> None:
-        await send_events(websocket, events)
-
-    async with talking(endpoint) as client:
-        frames = [json.loads(frame) async for frame in client]
-    assert ["start", "step-start", "text", "step-end", "done"] == kinds(frames)
-    assert (1000, 1) == (client.close_code, source.closed)
 
 
 async def test_an_accepted_websocket_keeps_its_subprotocol() -> None:
@@ -132,25 +122,9 @@ async def test_an_accepted_websocket_keeps_its_subprotocol() -> None:
         assert ("events", "done") == (client.subprotocol, (await hear(client))[-1]["type"])
 
 
-async def test_a_client_may_leave_at_any_event() -> None:
-    """The stream stops at any event."""
-    events, source = stream(*texts("a"), hold=True)
-    over = anyio.Event()
-
-    async def endpoint(websocket: WebSocket) -> None:
-        await send_events(websocket, events)
-        over.set()
-
-    async with talking(endpoint) as client:
-        await hear(client, "text")
-        await say(client, "not listened to")
-        await client.close()
-        await over.wait()
-    assert (1, "cancelled") == (source.closed, events.result.reason)
-
-
-async def test_a_client_whose_connection_breaks() -> None:
-    """Nothing more is sent, and the stream is closed."""
+@pytest.mark.parametrize("breaks", [False, True])
+async def test_a_client_that_leaves(breaks: bool) -> None:
+    """It may leave at any event. Nothing more is sent, and the stream is closed."""
     events, source = stream(*texts(*"a" * 100_000), hold=True)
     over = anyio.Event()
 
@@ -160,9 +134,13 @@ async def test_a_client_whose_connection_breaks() -> None:
 
     async with talking(endpoint) as client:
         await hear(client, "text")
-        client.transport.abort()
+        if breaks:
+            client.transport.abort()
+        else:
+            await say(client, "not listened to")
+            await client.close()
         await over.wait()
-    assert 1 == source.closed
+    assert (1, "cancelled") == (source.closed, events.result.reason)
     assert source.read < 100_000
 
 
@@ -433,50 +411,19 @@ async def test_what_a_handler_raises(
     assert not [each for each in caplog.records if logged and each.exc_info]
 
 
-@pytest.mark.parametrize("busy", [True, False])
-async def test_shutdown_of_a_conversation(busy: bool) -> None:
-    """The answer stops with `cancelled`, waiting messages are refused, and the close code is 1001."""
+async def test_shutdown_of_an_idle_conversation() -> None:
+    """The close code is 1001."""
     shutdown = Shutdown()
 
     async def endpoint(websocket: WebSocket) -> None:
-        await serve_websocket(websocket, lambda message, session: stream(*texts("a"), hold=True)[0], shutdown=shutdown)
+        await serve_websocket(websocket, lambda message, session: None, shutdown=shutdown)
 
     async with talking(endpoint) as client:
-        if busy:
-            await say(client, {})
-            await hear(client, "text")
-            await say(client, {})
-        else:
-            await say(client, "[]")
-            await hear(client, "error")
+        await say(client, "[]")
+        await hear(client, "error")
         shutdown.begin()
-        frames = [json.loads(frame) async for frame in client]
-    assert (["cancelled"] if busy else []) == [each["reason"] for each in frames if each.get("type") == "done"]
+        assert [] == [frame async for frame in client]
     assert 1001 == client.close_code
-
-
-async def test_a_client_that_leaves_a_conversation() -> None:
-    """The stream and its running tool stop."""
-    over, stopped = anyio.Event(), anyio.Event()
-
-    async def wait() -> None:
-        try:
-            await anyio.sleep_forever()
-        finally:
-            stopped.set()
-
-    async def endpoint(websocket: WebSocket) -> None:
-        await serve_websocket(
-            websocket, lambda message, session: stream(*texts('###:{"name":"wait"}'), STOP, tools=[wait])[0]
-        )
-        over.set()
-
-    async with talking(endpoint) as client:
-        await say(client, {})
-        await hear(client, "executing")
-        client.transport.abort()
-        await over.wait()
-    assert stopped.is_set()
 
 
 # Runs.

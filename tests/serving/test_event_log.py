@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import anyio
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from conformance.log_laws import assert_log_laws
 from streamtools.errors import Code, RunNotFound
 from streamtools.events import BATCH_BYTES, Done, Progress, Raw, Text, UIEvent, Warning, weigh
 from streamtools.runs import EventLog, MemoryEventLog, log_key
@@ -38,41 +40,8 @@ def ids(events: Sequence[UIEvent]) -> list[int | str]:
     return [f"{event.code} {event.seq}" if isinstance(event, Warning) else event.seq for event in events]
 
 
-class Table:
-    """A minimal log: one row for each key and seq. It never waits."""
-
-    def __init__(self) -> None:
-        self._rows: dict[str, dict[int, UIEvent]] = {}
-
-    async def append(self, key: str, event: UIEvent, /) -> int:
-        self._rows.setdefault(key, {}).setdefault(event.seq, event)
-        return event.seq
-
-    async def read(self, key: str, /, after: int = 0) -> AsyncIterator[UIEvent]:
-        if key not in self._rows:
-            raise RunNotFound("nothing is kept of this run")
-        for seq, event in self._rows[key].items():
-            if seq > after:
-                yield event
-
-
-@pytest.mark.parametrize("make", [MemoryEventLog, Table])
-async def test_the_laws_of_minimal_logs(make: Callable[[], EventLog]) -> None:
-    """A repeated event changes nothing, and each key has its own events."""
-    log = make()
-    events = await write(log, "a", 1, 2)
-    for seq in (1, 2):
-        assert seq == await log.append("a", Text("x", seq=seq))
-    events += await write(log, "a", 3, 3, done=True)
-    for event in (Text("x", seq=1), Done("cancelled", None, None, [], seq=4)):
-        assert event.seq == await log.append("a", event)
-    others = await write(log, "b", 1, 1, done=True)
-
-    for after in range(5):
-        assert events[after:] == await read(log.read("a", after))
-    assert others == await read(log.read("b"))
-    with pytest.raises(RunNotFound):
-        await read(log.read("c"))
+async def test_the_log_keeps_the_laws() -> None:
+    await assert_log_laws(lambda: nullcontext(MemoryEventLog()))
 
 
 async def test_an_event_without_a_seq() -> None:

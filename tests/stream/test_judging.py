@@ -159,26 +159,6 @@ async def test_a_slow_judge_delays_calls_and_reading() -> None:
     assert ["start", "step-start", "text"] == [event.type for event in events[:3]]
 
 
-async def test_a_call_runs_after_the_text_before_it_is_approved() -> None:
-    """The approval may come long after the call is complete."""
-    allowed, asked = anyio.Event(), anyio.Event()
-
-    async def ask(text: str, before: str) -> bool:
-        asked.set()
-        await allowed.wait()
-        return True
-
-    async with ToolStream(
-        sources.text([f"Hm {CALL}"]), tools=[], text=TextOptions(judge=TextJudge(ask, timeout=3600))
-    ) as stream:
-        await asked.wait()
-        await anyio.wait_all_tasks_blocked()
-        assert [] == stream.result.calls
-        allowed.set()
-        events = [event.type async for event in stream]
-    assert events.index("text") < events.index("call") < events.index("error")  # the tool is unknown
-
-
 async def test_text_without_approval_is_dropped_when_the_stream_is_left() -> None:
     """All other events are shown, and the source is closed."""
     asked = anyio.Event()

@@ -180,28 +180,6 @@ async def test_eager_tools_run_while_the_stream_continues() -> None:
     assert ["c1", "c2"] == [outcome.call.id for outcome in events.result.outcomes]
 
 
-# The tool choice.
-
-
-IMPOSSIBLE: dict[str, dict[str, Any]] = {
-    "a tool that there is not": {"tool_choice": "subtract", "tools": [add]},
-    "required without tools": {"tool_choice": "required"},
-    "required and eager": {"tool_choice": "required", "tools": [add], "execute": "eager"},
-    "what is no choice": {"tool_choice": 5},
-    "what is no way to execute": {"execute": "often"},
-    "what is no dialect": {"dialects": "morse"},
-    "what is no policy": {"after_call": "cheer"},
-}
-
-
-@together("options", IMPOSSIBLE.values(), ids=IMPOSSIBLE)
-async def test_an_impossible_tool_choice_is_refused_before_reading(options: dict[str, Any]) -> None:
-    source = Script([STOP])
-    with pytest.raises(ValueError, match=r"."):
-        opened(source, **options)
-    assert source.read == 0
-
-
 # Consumers.
 
 SOURCE = [*texts("a ", *ADD, "\n"), TURN, *texts("b"), STOP]
@@ -504,6 +482,23 @@ WRONG: dict[str, dict[str, Any]] = {
     "ids that nobody makes": {"new_id": "c1"},
     "a word for a flag": {"native_tool_calls": "no"},
 }
+
+
+IMPOSSIBLE: dict[str, dict[str, Any]] = {
+    "a tool that there is not": {"tool_choice": "subtract", "tools": [add]},
+    "required without tools": {"tool_choice": "required"},
+    "required and eager": {"tool_choice": "required", "tools": [add], "execute": "eager"},
+    "what is no choice": {"tool_choice": 5},
+    "what is no way to execute": {"execute": "often"},
+    "what is no dialect": {"dialects": "morse"},
+    "what is no policy": {"after_call": "cheer"},
+}
+
+
+@together("options", IMPOSSIBLE.values(), ids=IMPOSSIBLE)
+def test_an_impossible_tool_choice_is_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        opened(Script(), **options)
 
 
 @together("options", WRONG.values(), ids=WRONG)
