@@ -129,9 +129,7 @@ class ReasoningEnd:
         # Shortest first: the tag that is complete first is matched.
         self._tags = sorted(set(tags), key=lambda tag: len(tag.parts_pattern()))
         self._before = list(dict.fromkeys(before))
-        # A tag of the chat template that also ends this reasoning is not part of a run.
-        closings = {tag.parts for tag in tags}
-        self._run = [entry for entry in run if entry[0].parts not in closings]
+        self._run = run
         self._run_openers = list(dict.fromkeys(marker for marker, owner in run if not isinstance(owner, Tag)))
         self._ends_before = [*self._before, *self._run_openers]
         self._firsts = {"\n", *(marker.first for marker in (*self._tags, *self._ends_before))}
@@ -349,6 +347,10 @@ class CallRun:
             text = text[begin:]
             if not text:
                 return RunVerdict.CALLS if ended else None
+            reasoning_end = self._find_end(text)
+            if reasoning_end and not reasoning_end.start() and reasoning_end.lastindex in (1, 2):
+                self.rest = text
+                return RunVerdict.REASONING
             mark = self._markers.find(text, 0, ended)
             if isinstance(mark, Group) or not mark:
                 self.rest = text
@@ -356,10 +358,11 @@ class CallRun:
                     return RunVerdict.CALLS  # the message ends inside the next marker
                 if mark:
                     return None
-                found = self._find_end(text) if self._turn_ended else None
-                if self._turn_ended and (found is None or found.start()):
+                if not self._turn_ended:
+                    return RunVerdict.REASONING
+                if reasoning_end is None or reasoning_end.start():
                     return RunVerdict.CALLS
-                return None if found and not (ended or found.lastindex) else RunVerdict.REASONING
+                return None if not (ended or reasoning_end.lastindex) else RunVerdict.REASONING
             meaning, end = mark
             self._take(text[:end])
             if meaning is None:

@@ -29,6 +29,13 @@ FORMS = {
     "apertus_list": (
         "<|inner_prefix|>", DIALECTS["apertus_list"].write_call("f", {}), "<|inner_suffix|>", "<|assistant_end|>",
     ),
+    "cohere_action_json": (
+        "<|START_THINKING|>", DIALECTS["cohere_action_json"].write_call("f", {}), "<|END_THINKING|>",
+        "<|END_OF_TURN_TOKEN|>",
+    ),
+    "kimi_k3_xtml": (
+        "<|open|>think<|sep|>", DIALECTS["kimi_k3_xtml"].write_call("f", {}), "<|close|>think<|sep|>", "<|end_of_msg|>",
+    ),
 }  # fmt: skip
 """The opening tag of reasoning, a call, the closing tag, and the token that ends a message, by the dialect."""
 

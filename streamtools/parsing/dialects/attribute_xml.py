@@ -317,14 +317,12 @@ def kimi_k3_xtml() -> Dialect:
         reserved=("<|open|>", "<|close|>", "<|sep|>", "<|end_of_msg|>"),
         tags=(
             Tag(
-                ("<|open|>think<|sep|>",),
-                closings=("<|close|>think<|sep|>",),
-                before=("<|open|>response<|sep|>", "<|open|>tools<|sep|>", end),
+                ("<|open|>think<|sep|>",), closings=("<|close|>think<|sep|>",), before=("<|open|>response<|sep|>", end)
             ),
             Tag(("<|open|>response<|sep|>",)),
             Tag(('<|open|>message role="', OneOf(("assistant", "user", "system")), '"', attributes, "<|sep|>")),
             Tag(("<|close|>", OneOf(("think", "response", "tools", "message")), "<|sep|>")),
-            Tag(("<|end_of_msg|>",)),
+            Tag(("<|end_of_msg|>",), ends_turn=True),
         ),
         strays=STRAY_XTML,
         notes="Argument types are string, number, boolean, object, array and null. Only strings are not JSON.",

@@ -225,12 +225,13 @@ def cohere_action_json() -> Dialect:
             Tag(
                 ("<|START_THINKING|>",),
                 closings=("<|END_THINKING|>",),
-                before=("<|START_ACTION|>", "<|START_RESPONSE|>", "<|START_TEXT|>", "<|END_OF_TURN_TOKEN|>"),
+                before=("<|START_RESPONSE|>", "<|START_TEXT|>", "<|END_OF_TURN_TOKEN|>"),
             ),
             Tag(("<|START_", OneOf(("RESPONSE", "TEXT")), "|>")),
             Tag(("<|END_", OneOf(("RESPONSE", "TEXT", "THINKING", "ACTION")), "|>")),
             Tag(("<|START_ACTION|>", SPACES, "<|END_ACTION|>")),
-            Tag(("<|", OneOf(("START_OF_TURN_TOKEN", "END_OF_TURN_TOKEN", "CHATBOT_TOKEN")), "|>")),
+            Tag(("<|", OneOf(("START_OF_TURN_TOKEN", "CHATBOT_TOKEN")), "|>")),
+            Tag(("<|END_OF_TURN_TOKEN|>",), ends_turn=True),
         ),
     )
 
