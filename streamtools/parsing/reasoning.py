@@ -347,10 +347,6 @@ class CallRun:
             text = text[begin:]
             if not text:
                 return RunVerdict.CALLS if ended else None
-            reasoning_end = self._find_end(text)
-            if reasoning_end and not reasoning_end.start() and reasoning_end.lastindex in (1, 2):
-                self.rest = text
-                return RunVerdict.REASONING
             mark = self._markers.find(text, 0, ended)
             if isinstance(mark, Group) or not mark:
                 self.rest = text
@@ -358,12 +354,16 @@ class CallRun:
                     return RunVerdict.CALLS  # the message ends inside the next marker
                 if mark:
                     return None
-                if not self._turn_ended:
-                    return RunVerdict.REASONING
-                if reasoning_end is None or reasoning_end.start():
+                found = self._find_end(text) if self._turn_ended else None
+                if self._turn_ended and (found is None or found.start()):
                     return RunVerdict.CALLS
-                return None if not (ended or reasoning_end.lastindex) else RunVerdict.REASONING
+                return None if found and not (ended or found.lastindex) else RunVerdict.REASONING
             meaning, end = mark
+            if isinstance(meaning, Tag) and (found := self._find_end(text)) and not found.start():
+                ends = found.lastindex == 1 or (found.lastindex == 2 and not meaning.ends_turn)
+                if ends:  # a tag of the chat template that also ends the reasoning
+                    self.rest = text
+                    return RunVerdict.REASONING
             self._take(text[:end])
             if meaning is None:
                 self.rest = text[end:]

@@ -68,6 +68,27 @@ def test_the_text_after_the_last_call_decides(dialect: str) -> None:
         assert expected == found, text
 
 
+@pytest.mark.parametrize(
+    ("dialect", "answer", "end"),
+    [
+        ("cohere_action_json", "<|START_RESPONSE|>", "<|END_RESPONSE|>"),
+        ("cohere_action_json", "<|START_TEXT|>", "<|END_TEXT|>"),
+        ("kimi_k3_xtml", "<|open|>response<|sep|>", "<|close|>response<|sep|><|close|>message<|sep|>"),
+    ],
+)
+def test_the_beginning_of_the_answer_also_ends_reasoning(dialect: str, answer: str, end: str) -> None:
+    begin, one, _, end_of_turn = FORMS[dialect]
+    for text in (one, f"{one} or"):
+        found = read(f"{begin}So {text}{answer}Bye{end}{end_of_turn}", **options(dialect))
+        assert [thought(f"So {text}"), ALIKE, "Bye"] == found
+
+
+def test_the_tags_that_end_a_message_of_kimi_follow_a_real_call() -> None:
+    begin, one, _, end_of_turn = FORMS["kimi_k3_xtml"]
+    for end in ("<|close|>message<|sep|>", f"<|close|>message<|sep|>{end_of_turn}"):
+        assert [thought("So "), f] == read(f"{begin}So {one}{end}", **options("kimi_k3_xtml"))
+
+
 @EACH
 def test_a_message_that_ends_inside_a_call_is_truncated(dialect: str) -> None:
     begin, one, _, _ = FORMS[dialect]
