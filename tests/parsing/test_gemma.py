@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamtools import parse
-from streamtools.events import Call
+from streamtools import Parser, parse
+from streamtools.events import Call, Text
 from streamtools.limits import Limits
 from streamtools.parsing.bodies import gemma_calls
 from streamtools.parsing.dialects import DIALECTS
@@ -182,7 +182,7 @@ def test_looser_forms_are_read(inner: str, expected: Brief) -> None:
         "f{a:~x}", "f{a:~x,b:~y~}", "f{a:~x b:~y~}", "f{a:~x~b:~y~}", "f{l:[~x~ ~y~]}", "f{a:~:( ~x~ y~}", "f",
         "f{a:~x~,,n:1}", "f{a:x, y~}", "f{a ~x~}", "f{a:}", "f{:1}", "f(a=1)", "", "f g{a:1}", "f{a:~x~}}", "f{a:~x~",
         "f{l:[~SELECT ~x~, ~y~ FROM z~]}", "f{a:~SELECT ~x~, b: ~y~ FROM z~}", "f{l:[~x,~y~]}",
-        "f{a:echo x, b:y~}", "f{a:cd x && b:y}", "f{a:echo x:y,c:z}",
+        "f{a:echo x, b:y~}", "f{a:cd x && b:y}", "f{a:echo x:y,c:z}", "f{a:~say ~x~, b: no~}",
         "f{a:~x~]}", 'f{"a:1}', 'f{"a\':1}', "f{~a:~x~}",
     ],
 )  # fmt: skip
@@ -205,6 +205,24 @@ def test_a_call_that_is_cut_after_a_quote_never_runs(inner: str) -> None:
             for cut in ([text], list(text), [text[at : at + 3] for at in range(0, len(text), 3)]):
                 events = feed(cut, **DECLARED)
                 assert not any(isinstance(event, Call) for event in events), text
+
+
+@pytest.mark.parametrize("dialect", ["gemma4", "functiongemma"])
+def test_calls_in_a_string_never_run_and_never_shorten_it(dialect: str) -> None:
+    """The string contains marks that are not escaped, in whole calls and in parts of calls."""
+    write = DIALECTS[dialect].write_call
+    one, other = write("f", {"a": "x"}), write("f", {"b": "y"})
+    mark = '<|"|>' if dialect == "gemma4" else "<escape>"
+    tail = one[one.index(mark) :]
+    for value in (one, one + other, f"{one} so\n{other}", tail, one + tail, tail + other, one.replace("x", other)):
+        for arguments in ({"a": "TEXT"}, {"a": "TEXT", "n": 1}, {"n": 1, "a": "TEXT"}):
+            text = write("f", arguments).replace("TEXT", value) + "Done."
+            whole = {**arguments, "a": value.replace(mark, '"')}
+            for cut in ([text], list(text), [text[at : at + 3] for at in range(0, len(text), 3)]):
+                parser = Parser(dialects=[dialect], tools=TOOLS)
+                shown = [event for delta in cut for event in parser.feed(delta)] + parser.close()
+                assert [each.arguments for each in parser.calls] in ([], [whole]), text
+                assert "<" not in "".join(each.text for each in shown if isinstance(each, Text)), text
 
 
 @together(
@@ -258,7 +276,7 @@ def test_a_string_with_quotes_is_whole_or_an_error(text: str) -> None:
 
 
 def test_the_law_catches_a_mark_that_always_ends_a_string(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gemma_calls._Arguments, "reject", lambda _: True)
+    monkeypatch.setattr(gemma_calls._Arguments, "_reject", lambda _: True)
 
     assert _wrong_value('x" note: y') is not None
 

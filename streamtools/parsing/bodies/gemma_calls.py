@@ -3,7 +3,8 @@
 Keys have no quotes. The mark around a string is a token, so the string needs no escapes. The models also write a quote
 in a string as this mark. So a mark ends the string only if structure follows: the next member, or the end of the call.
 Closing brackets may precede both. If a string contains quotes, the brackets in the string must also be balanced. A call
-whose strings are ambiguous is an error.
+whose strings are ambiguous is an error. A mark outside of a call turns the earlier calls of the turn into errors,
+because one of their strings ended too early.
 
 The models also omit a comma, the first mark of a string or both, and use other quotes and separators. The name of a
 tool may have a namespace, such as `default_api:get_weather`.
@@ -24,7 +25,7 @@ from streamtools.parsing.bodies.literals import PYTHON, PYTHON_WORDS, Brackets, 
 from streamtools.parsing.bodies.values import JSON_TYPES, STRING, read_scalar
 from streamtools.parsing.declared import Declared, Schema
 from streamtools.parsing.json_scanner import BROKEN, DEEP, ENDED, OPEN, ScanState
-from streamtools.parsing.markers import BLANKS, LINE_END, SPACES, TURN_ENDS, OneOf, Pattern, Some
+from streamtools.parsing.markers import BLANKS, LINE_END, SPACES, TURN_ENDS, OneOf, Pattern, Some, any_partial
 from streamtools.parsing.reader import Closing, Word, white_space
 from streamtools.parsing.span import Span
 
@@ -58,25 +59,24 @@ class GemmaCalls:
         self.mark, self.quotes, self.close = mark, quotes, close
         self.mark_pattern, self.end_of_string = Pattern(mark), Closing(mark)
         self._close_pattern, self._opening = Pattern(close), Pattern(opening)
-        self._spaces_and_close = Pattern(SPACES, close)
+        self.close_pattern = Pattern(SPACES, close)
         self.after_call = Pattern(OneOf((close, opening, *TURN_ENDS)))
         self.opening = opening
         self._closing, self._end_of_bare = Closing(close), Closing(close, before=(opening,), blank_line=True)
         self._json, self._rest_of_line = json_calls(close), Pattern(BLANKS, LINE_END)
         key = Some(r"^\W\d", 1, 1), Some(r"\w.-", 0, 63)
         keys = [key, *((quote, Some("^<", 0, 64), quote) for quote in ('"', "'", mark))]
-        self.next_members = {
-            "{": [Pattern(_COMMA, SPACES, *each, SPACES, OneOf((":", "="))) for each in keys],
-            "[": [Pattern(_COMMA, SPACES, OneOf((mark, *"\"'{[-0123456789tfnTFN")))],
-        }
-        """What may follow a value in an object or an array, by the bracket."""
+        members = [(_COMMA, SPACES, *each, SPACES, OneOf((":", "="))) for each in keys]
+        elements = [(_COMMA, SPACES, OneOf((mark, *"\"'{[-0123456789tfnTFN")))]
+        self.next_members = {"{": re.compile(any_partial(members)).match, "[": re.compile(any_partial(elements)).match}
+        """Matches what may follow a value in an object or an array, by the bracket."""
 
     def __call__(self, span: Span) -> Generator[None, None, None]:
         """Read one call after its opening tag."""
         if (yield from span.peek()) == "{":
             yield from self._json(span)
         elif (yield from self._read(span, self._closing)):
-            if (yield from span.accept(self._spaces_and_close)):  # the usual case
+            if (yield from span.accept(self.close_pattern)):  # the usual case
                 span.close()
                 return
             yield from span.peek()
@@ -109,11 +109,6 @@ class GemmaCalls:
             state = yield from arguments.read(span.declared.arguments(name))
         if state is ENDED:
             span.end_call()
-            if odd := arguments.odd:
-                place = span.place
-                if odd > 1 or not (yield from span.accept(self._spaces_and_close)):
-                    arguments.reject()
-                span.rewind(place)
         else:
             yield from give_up(span, state, arguments.string_begin, closing)
         return state is ENDED
@@ -154,7 +149,8 @@ class _Arguments:
         self._stack: list[_Container] = []
         self._after_value = False
         self._loose = False  # whether the call has a string without marks
-        self.odd = 0  # how many strings have an odd number of quotes, so they may have ended too early or too late
+        self._odd = 0  # how many strings have an odd number of quotes, so they may have ended too early or too late
+        self._begun = 0  # how many strings lack their first mark
         self.string_begin = -1  # the position at which the last string begins; -1 before the first string
 
     def read(self, schema: Schema) -> Generator[None, None, ScanState]:
@@ -175,6 +171,11 @@ class _Arguments:
                 return broken_or_open(span)
             else:
                 state = yield from self._read_member(stack[-1], char)
+        if self._odd and state is ENDED:
+            place = span.place
+            if self._odd + self._begun > 1 or not (yield from span.accept(self._notation.close_pattern)):
+                self._reject()
+            span.rewind(place)
         return state
 
     def _open(self, bracket: str, schema: Schema) -> ScanState:
@@ -201,7 +202,7 @@ class _Arguments:
                 return broken_or_open(span)
             span.write(f"{comma}{encode_basestring(key)}:")
             if self._loose and (known := container.schema.properties) and key not in known:
-                self.reject()
+                self._reject()
             schema = container.schema.property(key)
             char = yield from span.peek()
         else:
@@ -231,7 +232,6 @@ class _Arguments:
         self._brackets = Brackets()  # the brackets in the string, outside of its quotes
         self._after_comma = False  # whether a quote follows a comma, so it may be the first mark of the next string
         self._nested = 0  # how many calls in the string are open
-        self._tail = ""  # the last characters of the string
         self._pieces: list[str] = []  # the pieces of the string since the last mark
         span.write('"')
         while (yield from span.content(self._notation.end_of_string, self._take)):
@@ -242,14 +242,14 @@ class _Arguments:
             while (ends := self._ends_string()) is None:
                 yield
             if ends:
-                self.odd += self._quotes % 2 + (self._quotes % 2 and self._after_comma)
+                self._odd += self._quotes % 2 + (self._quotes % 2 and self._after_comma)
                 span.write('"')
                 return ENDED
             if not self._quotes:
                 self._count(text)
-            if not self._notation.quotes or self._follows_key():
-                self.reject()
-            self._after_comma = self._after_comma or (not self._quotes % 2 and self._tail.rstrip().endswith(","))
+            if not self._notation.quotes or self._follows_key(text):
+                self._reject()
+            self._after_comma = self._after_comma or (not self._quotes % 2 and text.rstrip().endswith(","))
             self._quotes += 1
             span.write('\\"')
         return OPEN
@@ -258,7 +258,6 @@ class _Arguments:
         """Read the brackets and the tags in a part of the string, which is not needed before the first quote."""
         if not self._quotes % 2:
             self._brackets.count(text)
-        self._tail = (self._tail + text)[-_TAIL:]
         self._nested += text.count(self._notation.opening) - text.count(self._notation.close)
 
     def _take(self, text: str) -> None:
@@ -266,9 +265,9 @@ class _Arguments:
         self._pieces.append(text)
         self._span.write(encode_basestring(text)[1:-1])
 
-    def _follows_key(self) -> bool:
-        """Return True if a key precedes the mark. Then the mark begins another string, and this one lacks its end."""
-        found = _key_at_end(self._tail) if not (self._quotes % 2 or self._brackets.level > 0) else None
+    def _follows_key(self, text: str) -> bool:
+        """Return True if `text` ends with a key. Then the mark begins another string, and this one lacks its end."""
+        found = _key_at_end(text[-_TAIL:]) if not (self._quotes % 2 or self._brackets.level > 0) else None
         known = self._stack[-1].schema.properties
         return found is not None and (found[2] in known or (found[1] == "," and not known))
 
@@ -291,25 +290,24 @@ class _Arguments:
         after_call = not comma and notation.after_call.match(text, following, span.ended)
         if after_call is None or following == len(text):
             return span.ended or None
-        if after_call and (balanced or depth):
+        if after_call and depth:  # an opening tag begins a call in the string
+            return not text.startswith(notation.opening, following)
+        if after_call and balanced and not self._quotes % 2:
             return True
         if after_call and self._nested > 0:  # the end of a call in the string
             return False
-        if after_call:  # if a mark follows, the string contains a whole call
+        if after_call:  # if a mark follows, the string contains the end of a call
             mark = notation.mark_pattern.match(text, white_space(text, after_call).end(), span.ended)
-            return None if mark is None else not mark and self.reject()
+            return None if mark is None else not mark and (balanced or self._reject())
         if not depth:
             return span.ended and notation.close.startswith(text[following:])
         container = self._stack[depth - 1]
-        for pattern in notation.next_members[container.bracket]:
-            end = pattern.match(text, following, span.ended)
-            if end is not False:
-                break
-        if not end:
-            return None if end is None else False
-        member = text[following:end]
+        found = notation.next_members[container.bracket](text, following)
+        if found is None or not found.lastindex:
+            return False if found is None or span.ended else None
+        member = found[0]
         if container.bracket == "[":
-            return balanced if comma else notation.mark in member and self.reject()
+            return balanced if comma else notation.mark in member and self._reject()
         key, known = member.replace(notation.mark, "").strip(_AROUND_KEY), container.schema.properties
         declared = key in known or not known
         if comma:
@@ -317,9 +315,9 @@ class _Arguments:
             expected = container.key_in_quotes if in_quotes else declared
             return not self._quotes or (balanced and expected)
         spaced = not self._quotes and following > span.at  # no comma, but white space
-        return (spaced and declared) or ((spaced or key in known) and self.reject())
+        return (spaced and declared) or ((spaced or key in known) and self._reject())
 
-    def reject(self) -> bool:
+    def _reject(self) -> bool:
         """Turn the call into an error, because a mark may be the end of a string or a quote in it. Returns True."""
         self._span.fail_call(Code.INVALID_ARGUMENTS, "a quote in a string may also be the end of the string")
         return True
@@ -338,23 +336,24 @@ class _Arguments:
         key = _key_in_bare(text) if container.bracket == "{" else None
         if key is not None:
             known, before = container.schema.properties, text[: key.start()].strip()
-            if key[1] in known and text[key.end() :].strip() and not (before in PYTHON_WORDS or number(before)):
-                types = known[key[1]].types
-                if marked or not types or "string" in types:
-                    self.reject()
-            if key[1] in known or (not known and (before in PYTHON_WORDS or number(before))):
+            literal = before in PYTHON_WORDS or number(before)
+            if key[1] in known or (literal and not known):
+                types = container.schema.property(key[1]).types or STRING
+                if not literal and text[key.end() :].strip() and (marked or "string" in types):
+                    self._reject()
                 span.unread(text[key.start() :] + notation.mark * marked)
                 text, marked = before, False
             elif not known:
-                self.reject()
-        if marked and self._loose:
-            self.reject()
+                self._reject()
         if not marked:
             types, word = schema.types or STRING | JSON_TYPES, text.strip()
             literal = read_scalar(word, types if "string" in types else types | {"null"})
             self._loose = self._loose or literal is None
             span.write(f'"{quoted(word)}"' if literal is None else literal)
             return ENDED
+        self._begun += 1
+        if self._loose:
+            self._reject()
         self._quotes = 0
         while (ends := self._ends_string()) is None:
             yield

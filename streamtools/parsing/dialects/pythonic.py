@@ -288,7 +288,7 @@ def _gemma(id: str, mark: str, around: tuple[str, str, str, str], *tags: Tag, qu
         reserved_patterns=(("c", r"all:[^\s{}]{1,256}[ \t]{0,32}\{"),),
         auto="marked",
         tags=(Tag((close,)), Tag((result,)), *tags),
-        strays=(((mark, BLANKS, "}"), ()),),
+        strays=(((mark,), ()),),
         notes=f"Each string stands between two {mark}. Keys have no quotes.",
     )
 
