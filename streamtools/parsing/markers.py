@@ -87,6 +87,8 @@ class Header:
 BLANKS = Some(r" \t", 0, 32)  # white space within a line
 SPACES = Some(r" \t\r\n", 0, 32)  # white space with line ends
 LINE_END = LineEnd()
+SENTENCE: Final[tuple[Part, ...]] = (SPACES, Some(r"^<>{}\[\]\s", 1, 1), Some("^<>{}", 0, 160))
+"""White space and a sentence, which models write between the tag of a wrapper and the first call."""
 TURN_ENDS: Final = (
     *("<|im_end|>", "<|end|>", "<|eot_id|>", "<|eom_id|>", "<|eot|>", "<|eom|>", "<|EOT|>", "<|eos|>", "</s>"),
     *("<|end_of_text|>", "<|endoftext|>", "<|endofturn|>", "<|stop|>", "<|END_OF_TURN_TOKEN|>", "<|assistant_end|>"),

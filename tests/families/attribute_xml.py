@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
-from tests.families.base import SPACES, Either, Family, Marker, Part, Run, Tag
+from tests.families.base import SENTENCE, SPACES, Either, Family, Marker, Part, Run, Tag, or_wrapped
 
 _GAP = Run(" \t\r\n", 1, 32)
 _NAMED = Run("<>", 1, 160, others=True)
-_MARKS: tuple[tuple[Part, ...], ...] = (("｜DSML｜", Run(" ", 0, 1)), ("|DSML|", Run(" ", 0, 1)))
+_BARS, _BLANK = Either(("｜", "|")), Run(" ", 0, 1)
+
+
+def _marks(word: str) -> tuple[tuple[Part, ...], ...]:
+    """Return the marks that begin with each of the two bars."""
+    return tuple((bar, _BLANK, word, _BLANK, _BARS, _BLANK) for bar in _BARS.words)
+
+
+def _bare(*first: str, invoke: str = "invoke", lead: str = "") -> tuple[Marker, ...]:
+    """Return the markers of a call in which one of `first` is the first tag. Text may precede the first of them."""
+    begin: tuple[Part, ...] = (f"{lead}<{invoke}", _GAP, "name=", _NAMED)
+    aheads = (">", SPACES, Either(first)), ("/>",), (">", *SENTENCE, first[0])
+    return tuple(Marker((*begin, *ahead)) for ahead in aheads)
+
+
+_MARKS = _marks("DSML")
+_INVOKES = _bare("<parameter", "</invoke", "{")
 _INNER = ("invoke", "parameter")
 _WRAPPER = Either(("tool_calls", "function_calls", "calls"))
 
@@ -66,32 +82,46 @@ FAMILY = Family(
     markers={
         "deepseek_dsml": (
             *(Marker(("<", *mark, _WRAPPER, ">", SPACES, "<"), line_feeds=2) for mark in _MARKS),
-            *(Marker(("<", *mark, "invoke", _GAP, "name="), line_feeds=2) for mark in _MARKS),
+            *(
+                marker
+                for mark in _MARKS
+                for marker in or_wrapped(
+                    ("<", *mark, _WRAPPER, ">"), Marker(("<", *mark, "invoke", _GAP, "name="), line_feeds=2)
+                )
+            ),
         ),
         "gigachat35": (
-            *(Marker((f"<{bar}GCML{bar}tool_calls>", SPACES, "<"), line_feeds=1) for bar in "｜|"),
-            *(Marker((f"<{bar}GCML{bar}invoke", _GAP, "name="), line_feeds=1) for bar in "｜|"),
+            *(Marker(("<", *mark, "tool_calls>", SPACES, "<"), line_feeds=1) for mark in _marks("GCML")),
+            *(
+                marker
+                for mark in _marks("GCML")
+                for marker in or_wrapped(
+                    ("<", *mark, "tool_calls>"), Marker(("<", *mark, "invoke", _GAP, "name="), line_feeds=1)
+                )
+            ),
         ),
-        "dots_xml": tuple(Marker(("<dots_function_call>", SPACES, first)) for first in "<{"),
-        "minimax_m2_xml": (Marker(("<minimax:tool_call>", SPACES, Either(("<", "invoke name="))), line_feeds=1),),
+        "dots_xml": (
+            *(Marker(("<dots_function_call>", SPACES, first)) for first in "<{"),
+            *or_wrapped(("<dots_function_call>",), *_INVOKES),
+        ),
+        "minimax_m2_xml": (
+            Marker(("<minimax:tool_call>", SPACES, Either(("<", "invoke name="))), line_feeds=1),
+            *or_wrapped(("<minimax:tool_call>",), *_INVOKES),
+        ),
         "anthropic_xml": (
             Marker(("<function_calls>", SPACES, Either(("<invoke", "<parameter")))),
-            Marker(("<invoke", _GAP, "name=", _NAMED, ">", SPACES, Either(("<parameter", "</invoke", "{")))),
-            Marker(("<invoke", _GAP, "name=", _NAMED, "/>")),
+            *or_wrapped(("<function_calls>",), *_INVOKES),
             Marker(("<function_results>", SPACES, "<"), kind="result"),
         ),
         "atem_xml": (
             Marker(("<|start|>assistant to=", _ATEM_NAME, "<|message|>")),
             Marker(("to=", _ATEM_NAME, "<|message|>"), where="start"),
         ),
-        "minicpm5_xml": (
-            Marker(("<function", _GAP, "name=", _NAMED, ">", SPACES, Either(("<param", "</function")))),
-            Marker(("<function", _GAP, "name=", _NAMED, "/>")),
-        ),
+        "minicpm5_xml": _bare("<param", "</function", "</param", invoke="function"),
     },
     tags={
         "deepseek_dsml": tuple(Tag(("</", *mark, Either((*_WRAPPER.words, *_INNER)), ">")) for mark in _MARKS),
-        "gigachat35": tuple(Tag((f"</{bar}GCML{bar}", Either(("tool_calls", *_INNER)), ">")) for bar in "｜|"),
+        "gigachat35": tuple(Tag(("</", *mark, Either(("tool_calls", *_INNER)), ">")) for mark in _marks("GCML")),
         "dots_xml": (Tag(("</dots_function_call>",)),),
         "minimax_m2_xml": (Tag(("</minimax:tool_call>",)),),
         "atem_xml": (

@@ -41,6 +41,11 @@ PROSE = ".,;:!?'()*/\\|"
 """Punctuation with which no name begins after a marker that people write about."""
 BLANKS = Run(" \t", 0, 32)
 SPACES = Run(" \t\r\n", 0, 32)
+WHITE = " \t\r\n\x0b\x0c\x1c\x1d\x1e\x1f\x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(
+    map(chr, range(0x2000, 0x200B))
+)
+SENTENCE: tuple[Part, ...] = (SPACES, Run("<>{}[]" + WHITE, 1, 1, others=True), Run("<>{}", 0, 160, others=True))
+"""A sentence between the tag of a wrapper and the first call."""
 AFTER_WRAPPER = (SPACES, Run(" \t\r\n", 1, 1, others=True))
 """Any text after the tag of a wrapper. Without it, the message ends in the tag."""
 DECLARED = Either(("f", "get_weather", "météo", "a.b-c", "###:{"))
@@ -59,6 +64,11 @@ class Marker(NamedTuple):
     """The number of line feeds that the template puts before it."""
     wraps: bool = False
     """It begins a wrapper, in which calls have their own markers."""
+
+
+def or_wrapped(tag: tuple[Part, ...], *calls: Marker) -> tuple[Marker, ...]:
+    """Return `calls`, and the markers of the `tag` of their wrapper before a sentence and one of `calls`."""
+    return (*calls, *(Marker((*tag, *SENTENCE, *call.parts), wraps=True) for call in calls))
 
 
 class Tag(NamedTuple):

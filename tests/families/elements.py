@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.families.base import SPACES, Either, Family, Marker, Part, Tag
+from tests.families.base import SENTENCE, SPACES, Either, Family, Marker, Part, Run, Tag, or_wrapped
 
 _TOKEN = "]<]minimax[>["
 _NAMES = ("f", "get_weather", "météo", "a.b-c")
@@ -49,7 +49,13 @@ FAMILY = Family(
         ),
     },
     markers={
-        "minimax_m3_xml": (Marker((f"{_TOKEN}<tool_call>", SPACES, _TOKEN)),),
+        "minimax_m3_xml": (
+            Marker((f"{_TOKEN}<tool_call>", SPACES, _TOKEN)),
+            *or_wrapped((f"{_TOKEN}<tool_call>",), *(
+                Marker((f"{_TOKEN}<invoke", Run(" \t\r\n", 1, 32), "name=", Run("<>", 1, 160, others=True), *each))
+                for each in ((">", SPACES, _TOKEN), ("/>",), (">", *SENTENCE, _TOKEN))
+            )),
+        ),
         "morph_xml": tuple(marker for name in _NAMES for marker in _markers(name)),
     },
     tags={

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from tests.families.base import AFTER_WRAPPER, BLANKS, DECLARED, PROSE, SPACES, Either, Family, Marker, Run, Tag
+from tests.families.base import (
+    AFTER_WRAPPER,
+    BLANKS,
+    DECLARED,
+    PROSE,
+    SPACES,
+    Either,
+    Family,
+    Marker,
+    Run,
+    Tag,
+    or_wrapped,
+)
 
 NAME = Run(' \t\r\n<>{}[]"`', 1, 96, others=True)
 WORD_FIRST = Run(' \t\r\n<>{}[]"`' + PROSE, 1, 1, others=True), Run(' \t\r\n<>{}[]"`', 0, 95, others=True)
@@ -48,7 +60,8 @@ _DEEPSEEK_FAULTS = (
 
 def _deepseek_markers(bar: str, ahead: tuple[str | Run | Either, ...]) -> tuple[Marker, ...]:
     calls, call = f"<{bar}tool▁calls▁begin{bar}>", f"<{bar}tool▁call▁begin{bar}>"
-    return Marker((calls, GAP, call, *ahead)), Marker((calls, *ahead)), Marker((call, *ahead))
+    begun = Marker((call, *ahead))
+    return Marker((calls, GAP, call, *ahead)), Marker((calls, *ahead)), *or_wrapped((calls,), begun)
 
 
 _DEEPSEEK_TAGS = tuple(
@@ -174,7 +187,7 @@ FAMILY = Family(
         ),
         "plamo3": (
             Marker((_PLAMO_ALL, GAP, _PLAMO)),
-            Marker((_PLAMO, GAP, _PLAMO_NAME)),
+            *or_wrapped((_PLAMO_ALL,), Marker((_PLAMO, GAP, _PLAMO_NAME))),
         ),
         "solar_open": (
             *(Marker((begin + "<|tool_calls|>", *AFTER_WRAPPER), wraps=True) for begin in ("", "<|begin|>assistant")),

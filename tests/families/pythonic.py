@@ -124,7 +124,7 @@ FAMILY = Family(
             Marker(("<|tool_response_start|>",), kind="result"),
         ),
         "sarashina_list": (
-            Marker(("<|tool_calls|>", SPACES, "[", SPACES, "{")),
+            *(Marker(("<|tool_calls|>", SPACES, *before, "{")) for before in (("[", SPACES), ())),
             *(
                 Marker(("[", SPACES, "{", SPACES, _NAME_KEY, SPACES, ":", SPACES, name), where="start")
                 for name in _QUOTED

@@ -4,14 +4,26 @@ from __future__ import annotations
 
 import re
 
-from tests.families.base import AFTER_WRAPPER, PROSE, SPACES, WORD, Either, Family, Marker, Part, Run, Tag, after_call
+from tests.families.base import (
+    AFTER_WRAPPER,
+    PROSE,
+    SENTENCE,
+    SPACES,
+    WHITE,
+    WORD,
+    Either,
+    Family,
+    Marker,
+    Part,
+    Run,
+    Tag,
+    after_call,
+    or_wrapped,
+)
 
 _ANY_NAME = Run("<>{}\r\n", 1, 96, others=True)
 _WORD_NAME = Run(' \t\r\n<>{}[]"`', 1, 96, others=True)
-_SPACE = " \t\r\n\x0b\x0c\x1c\x1d\x1e\x1f\x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(
-    map(chr, range(0x2000, 0x200B))
-)
-_NAMED: tuple[Part, ...] = (Run("<>{}[]" + PROSE + _SPACE, 1, 1, others=True), Run("<>{" + _SPACE, 0, 95, others=True))
+_NAMED: tuple[Part, ...] = (Run("<>{}[]" + PROSE + WHITE, 1, 1, others=True), Run("<>{" + WHITE, 0, 95, others=True))
 GAP = Run(" \t\r\n", 0, 4)
 _WORD_FIRST = Run(' \t\r\n<>{}[]"`' + PROSE, 1, 1, others=True), Run(' \t\r\n<>{}[]"`', 0, 95, others=True)
 _SUFFIXES = ((">",), (":", Run(WORD, 1, 32), ">"))
@@ -67,8 +79,9 @@ def _pairs(call: str, *names: str) -> tuple[Part, ...]:
 
 
 def _markers(call: str, key: str, value: str, *, line_feeds: int = 0) -> tuple[Marker, ...]:
-    """Return the markers of a call with these tags: a name and a tag, or a key without a name."""
-    begins = _pairs(call, key, value), (f"<{call}>", SPACES, f"<{key}>")
+    """Return the markers of a call with these tags: a name and a tag, a key without a name, or text before a key."""
+    opening, begin_key = f"<{call}>", f"<{key}>"
+    begins = _pairs(call, key, value), (opening, SPACES, begin_key), (opening, *SENTENCE, begin_key)
     return tuple(Marker(parts, line_feeds=line_feeds) for parts in begins)
 
 
@@ -81,12 +94,12 @@ def _renamed(call: str, key: str = "arg_key", value: str = "arg_value") -> tuple
 
 
 _PARAMETER_TAGS = ("<param_key>", "</param_key>", "<param_value>", "</param_value>")
+_K2_MARKERS = _markers("ifm|tool_call", "ifm|arg_key", "ifm|arg_value")
 _GLM = _markers("tool_call", "arg_key", "arg_value", line_feeds=1)
 _FIRST_TAG = Either(("<function=", "<parameter="))
 _LONGCAT = ("longcat_tool_call", "longcat_arg_key", "longcat_arg_value")
 _NAME_AND_JSON = (GAP, *_WORD_FIRST, GAP)
-_SENTENCE = (Run("<>{}[]" + _SPACE, 1, 1, others=True), Run("<>{}", 0, 160, others=True))
-_QWEN_ALONE = ("<function=", _ANY_NAME, ">", SPACES, Either(("<parameter=", "</function>")))
+_FUNCTION = Marker(("<function=", _ANY_NAME, ">", SPACES, Either(("<parameter=", "</function>"))))
 
 
 def _of_functions(opening: str, line_feeds: int = 0) -> tuple[Marker, ...]:
@@ -95,14 +108,11 @@ def _of_functions(opening: str, line_feeds: int = 0) -> tuple[Marker, ...]:
     return tuple(Marker((*tags, _FIRST_TAG), line_feeds=line_feeds) for tags in (tag, tag + tag))
 
 
-_QWEN = (
-    *_of_functions("<tool_call>", 2),
-    Marker(_QWEN_ALONE, line_feeds=2),
-    Marker(("<tool_call>", SPACES, *_SENTENCE, *_QWEN_ALONE), wraps=True),
-)
+_QWEN = (*_of_functions("<tool_call>", 2), *or_wrapped(("<tool_call>",), _FUNCTION._replace(line_feeds=2)))
 _TELECHAT = (
     Marker(("<tool_call>", SPACES, *_NAMED, SPACES, Either(_PARAMETER_TAGS))),
     Marker(("<tool_call>", SPACES, "<param_key>")),
+    Marker(("<tool_call>", *SENTENCE, "<param_key>")),
     Marker(("<tool_call>", *_NAME_AND_JSON, "{", GAP, Either(('"', "}")))),
     Marker(("<tool_call>", GAP, "function", Run(" \t\r\n", 1, 4), *_WORD_FIRST, GAP, Either(("{", "</tool_call>")))),
     *(Marker(("<tool_call>", SPACES, first)) for first in "{["),
@@ -110,8 +120,27 @@ _TELECHAT = (
 )
 _QWEN_TAGS = (Tag(("</tool_call>",), where="after_call", line_feeds=1),)
 
-_HUNYUAN = tuple(
-    Marker(("<tool_calls", *outer, SPACES, "<tool_call", *inner)) for outer in _SUFFIXES for inner in _SUFFIXES
+
+def _hunyuan_calls(suffix: tuple[Part, ...]) -> tuple[Marker, ...]:
+    """Return the markers of calls without a wrapper. `suffix` is the end of the tag."""
+    after_name = Either(("</tool_call", "<arg_key", "</arg_key", "<arg_value", "</arg_value", "<tool_sep"))
+    keys = ((*before, "<arg_key", *each) for before in ((SPACES,), SENTENCE) for each in _SUFFIXES)
+    return tuple(Marker(("<tool_call", *suffix, *parts)) for parts in ((SPACES, *_NAMED, SPACES, after_name), *keys))
+
+
+_HUNYUAN = (
+    *(
+        marker
+        for outer in _SUFFIXES
+        for inner in _SUFFIXES
+        for marker in (
+            Marker(("<tool_calls", *outer, SPACES, "<tool_call", *inner)),
+            *or_wrapped(("<tool_calls", *outer), *_hunyuan_calls(inner))[5:],
+        )
+    ),
+    *_hunyuan_calls(_SUFFIXES[1]),
+    *_GLM,
+    Marker(("<tool_call>", SPACES, *_NAMED, SPACES, "<tool_sep>")),
 )
 _HUNYUAN_TAGS = (
     Tag(("<think:opensource>",), closings=("</think:opensource>",), where="start"),
@@ -205,8 +234,9 @@ FAMILY = Family(
         "k_exaone2_xml": _QWEN,
         "zaya_xml": (
             *_of_functions("<zyphra_tool_call>"), Marker(("<zyphra_tool_call>", SPACES, "<function>")),
+            *or_wrapped(("<zyphra_tool_call>",), _FUNCTION),
         ),
-        "seed_oss_xml": _of_functions("<seed:tool_call>"),
+        "seed_oss_xml": (*_of_functions("<seed:tool_call>"), *or_wrapped(("<seed:tool_call>",), _FUNCTION)),
         "llama31_function_tag": (Marker(("<function=", *_WORD_FIRST, ">", SPACES, "{")),),
         "cwm_tool": (Marker(("<tool: ", _WORD_NAME, ">")),),
         "glm_xml": _GLM,
@@ -218,16 +248,13 @@ FAMILY = Family(
         "telechat4_xml": _TELECHAT,
         "step_audio2": _TELECHAT,
         "k2_horizon": (
-            *(
-                Marker((*outer, *_pairs("ifm|tool_call", "ifm|arg_key", "ifm|arg_value")))
-                for outer in ((_K2_WRAP, SPACES), ())
-            ),
-            Marker((_K2_CALL, SPACES, "<ifm|arg_key>")),
+            Marker((_K2_WRAP, SPACES, *_K2_MARKERS[0].parts)),
+            *or_wrapped((_K2_WRAP,), *_K2_MARKERS),
             *(Marker((*outer, _K2_CALL, SPACES, first)) for outer in ((_K2_WRAP, SPACES), ()) for first in "{["),
         ),
         "solar_open2": (
             Marker((_SOLAR_CALL, SPACES, *_NAMED, SPACES, Either(_SOLAR_TAGS))),
-            Marker((_SOLAR_CALL, SPACES, _SOLAR_TAGS[0])),
+            *(Marker((_SOLAR_CALL, *before, _SOLAR_TAGS[0])) for before in ((SPACES,), SENTENCE)),
         ),
         "poolside_xml": (Marker(("<tool_call>",), line_feeds=1),),
         "step3_xml": (

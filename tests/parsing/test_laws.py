@@ -9,6 +9,7 @@ from hypothesis import Phase, given, settings
 
 from streamtools.parsing.dialects import TAUGHT_DIALECTS
 from tests.families import ENVELOPES, MARKERS, MARKUP, TEMPLATE_TAGS
+from tests.families.base import SENTENCE
 from tests.parsing.laws import FEW, SETS, Ids, Reading, check, traits
 from tests.support.reference import begins_with, examples, may_become
 from tests.support.strategies import AUTO, Options, readings
@@ -24,14 +25,16 @@ def test_every_dialect_has_fragments_and_reference_markers() -> None:
 
 
 def test_no_marker_of_auto_begins_with_another_marker() -> None:
-    entries = [(each, marker.parts) for each in AUTO for marker in MARKERS[each]]
+    """A sentence before a call may begin like another call. The parser then chooses the call that is complete first."""
+    entries = [(each, marker.parts) for each in AUTO for marker in MARKERS[each] if SENTENCE[-1] not in marker.parts]
     entries += [(each, tag.parts) for each in AUTO for tag in TEMPLATE_TAGS.get(each, ())]
+    known = set(entries)
     taken = {
         f"{text!r} of {one} and {other}"
         for one, parts in entries
         for text in examples(parts)
         for other, others in entries
-        if one != other and parts != others and (begins_with(text, others) or may_become(text, others))
+        if one != other and (other, parts) not in known and (begins_with(text, others) or may_become(text, others))
     }
 
     assert set() == taken

@@ -250,7 +250,8 @@ def test_kimi_sections_have_two_spellings() -> None:
         (f"{KIMI.begin} is how", [error("unrecognised_tool_call")]),
         (f"{KIMI.begin}\n{KIMI.end}.", ["."]),
         (f"So {KIMI.begin}\n", ["So ", error("truncated")]),
-        (f"{KIMI.begin}noise{one}{KIMI.end}.", [error("unrecognised_tool_call"), f, "."]),
+        (f"{KIMI.begin}noise{one}{KIMI.end}.", ["noise", f, "."]),
+        (f"{KIMI.begin}{{{one}{KIMI.end}.", [error("unrecognised_tool_call"), f, "."]),
         (f"{one}<|tool_call_end|><|tool_call_argument_begin|>.", [f, "."]),
     ]:
         assert expected == read(text, dialects=["kimi_k2"])

@@ -278,3 +278,100 @@ def test_a_sentence_between_the_wrapper_and_the_function_is_shown(dialect: str) 
             assert [shown, bern, "b"] == read(text, dialects=dialects, tools=TOOLS)
         for text in ("Use <tool_call> for calls.", f"A <tool_call> {'x' * 200}", "<tool_call>a<b>c"):
             assert [text] == read(text, dialects=dialects, tools=TOOLS)
+
+
+IN_WRAPPER = {
+    "deepseek_v3": "<｜tool▁call▁begin",
+    "deepseek_v31": "<｜tool▁call▁begin",
+    "kimi_k2": "<|tool_call_begin",
+    "plamo3": "<|plamo:begin_tool_request:",
+    "qwen3_coder_xml": "<function=",
+    "k_exaone2_xml": "<function=",
+    "seed_oss_xml": "<function=",
+    "zaya_xml": "<function=",
+    "hunyuan_xml": "<tool_call>",
+    "hunyuan4_xml": "<tool_call>",
+    "k2_horizon": "<ifm|tool_call>",
+    "deepseek_dsml": "<｜DSML｜invoke",
+    "gigachat35": "<｜GCML｜invoke",
+    "minimax_m2_xml": "<invoke",
+    "minimax_m3_xml": "]<]minimax[>[<invoke",
+    "anthropic_xml": "<invoke",
+    "dots_xml": "<invoke",
+    "solar_open": "<|tool_call:begin",
+    "step3_xml": "<｜tool_call_begin",
+    "kimi_k3_xtml": "<|open|>call",
+}
+"""The dialects whose calls have a wrapper, and the beginning of a call in it."""
+
+
+@together(("dialect", "begin"), [*IN_WRAPPER.items()])
+@together("sentence", ["Let me look that up. ", "\nI will call get_weather (Bern):\n", "Sure!"])
+def test_a_sentence_before_the_first_call_of_a_wrapper_is_shown(dialect: str, begin: str, sentence: str) -> None:
+    """Without a call after it, the tag is a part of the text."""
+    written = DIALECTS[dialect].write_call("get_weather", {"city": "Bern"})
+    wrapper, begun, rest = written.partition(begin)
+    found = read(wrapper + sentence + begun + rest, dialects=[dialect], tools=TOOLS)
+    shown = "".join(each for each in found if isinstance(each, str))
+    assert [bern] == [each for each in found if not isinstance(each, str)]
+    assert (sentence.strip(), "<" in shown) == (shown.strip(), False)
+    mention = read(wrapper + sentence, dialects=[dialect], tools=TOOLS)
+    assert mention[-1] in (f"{wrapper}{sentence}", sentence, sentence.lstrip(), cut, broken)
+
+
+HIDDEN_JUNK = {
+    "glm_xml": ("<tool_call>", "<arg_key>", "</tool_call>"),
+    "iquest_q1": ("<iquest_tool_call>", "<arg_key>", "</iquest_tool_call>"),
+    "iquest_coder2": ("<iquestcoder_tool_call>", "<arg_key>", "</iquestcoder_tool_call>"),
+    "longcat_xml": ("<longcat_tool_call>", "<longcat_arg_key>", "</longcat_tool_call>"),
+    "telechat4_xml": ("<tool_call>", "<param_key>", "</tool_call>"),
+    "step_audio2": ("<tool_call>", "<param_key>", "</tool_call>"),
+    "hunyuan4_xml": ("<tool_call>", "<arg_key>", "</tool_call>"),
+    "k2_horizon": ("<ifm|tool_call>", "<ifm|arg_key>", "</ifm|tool_call>"),
+    "solar_open2": ("<|tool_call:start|>", "<|tool_arg:start|>", "<|tool_call:end|>"),
+    "minicpm5_xml": ('<function name="get_weather">', "<param ", "</function>"),
+}
+
+
+@together(("dialect", "tags"), [*HIDDEN_JUNK.items()])
+@together("junk", ["get_weather\njunk", "get_weather is what I need. ", "get_weather junk\n"])
+def test_text_between_the_name_and_the_arguments_is_an_error(
+    dialect: str, tags: tuple[str, str, str], junk: str
+) -> None:
+    begin, key, close = tags
+    assert [broken, "b"] == read(f"{begin}{junk}{key}x{close}b", dialects=[dialect], tools=TOOLS)
+    mentioned = [f"{begin}{junk}"] if begin[1] != "|" else [cut]
+    assert mentioned == read(f"{begin}{junk}", dialects=[dialect], tools=TOOLS)
+
+
+@together("dialect", ["hunyuan_xml", "hunyuan4_xml"])
+@together("suffix", ["", ":opensource", ":6124c78e"])
+def test_the_wrapper_of_hunyuan_may_be_missing(dialect: str, suffix: str) -> None:
+    for separator in ("", "<tool_sep>"):
+        text = f"A{HY4.replace('<arg_key', separator + '<arg_key', 1)}".replace("Aget", "A<tool_call>get")
+        text = f"{text}</tool_call>b".replace(">", f"{suffix}>")
+        for dialects in ([dialect], None):
+            assert ["A", bern, "b"] == read(text, dialects=dialects, tools=TOOLS)
+
+
+@together("mark", ["|{}|", "| {} |", "｜{}|", "|{}｜", "｜ {} ｜", "| {} | "])
+@together(("dialect", "word"), [("deepseek_dsml", "DSML"), ("gigachat35", "GCML")])
+def test_bars_and_spaces_of_a_mark_may_differ(dialect: str, word: str, mark: str) -> None:
+    text, own = DIALECTS[dialect].write_call("get_weather", {"city": "Bern"}), f"｜{word}｜"
+    whole, first = text.replace(own, mark.format(word)), text.replace(own, mark.format(word), 2)
+    for written in (whole, first, text.replace(f"</{own}", f"</{mark.format(word)}")):
+        for dialects in ([dialect], None):
+            assert [bern, "b"] == read(written + "b", dialects=dialects, tools=TOOLS)
+
+
+@together(
+    ("text", "expected"),
+    {
+        "one dict": (QUOTED, [bern]),
+        "text after it": (f"{QUOTED} b", [bern, " b"]),
+        "a cut dict": (QUOTED[:-4], [cut]),
+        "text": ("So.\n\nb", [broken, "\nb"]),
+    },
+)
+def test_sarashina_may_omit_the_list(text: str, expected: list[Brief]) -> None:
+    assert expected == read(f"<|tool_calls|>{text}", dialects=["sarashina_list"], tools=TOOLS)

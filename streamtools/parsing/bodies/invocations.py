@@ -44,8 +44,7 @@ class Invocations:
         invoke: str = "invoke",
         parameter: str = "parameter",
         lead: str = "",
-        prefix: str = "",
-        spaced: bool = False,
+        prefix: str | tuple[Part, ...] = "",
         following: tuple[Part, ...] = (),
         xml: bool = False,
         elements: bool = False,
@@ -56,14 +55,13 @@ class Invocations:
         - `wrapper`: the names of the tag around calls.
         - `invoke` and `parameter`: the names of the tags of a call and of an argument.
         - `lead` and `prefix`: the texts before and after the angle bracket of each tag.
-        - `spaced`: whether a space may follow `prefix`.
         - `following`: tokens that follow a call.
         - `xml`: whether entities and CDATA sections in values are decoded.
         - `elements`: whether arguments are elements that have the names of the parameters.
         - `read_name`: a function that turns the `name` attribute into the name of the tool.
         """
-        gap: tuple[Part, ...] = (Some(" ", 0, 1),) if spaced else ()
-        begin, end = (f"{lead}<{prefix}", *gap), (f"{lead}</{prefix}", *gap)
+        first, mark = (prefix, ()) if isinstance(prefix, str) else ("", prefix)
+        begin, end = (f"{lead}<{first}", *mark), (f"{lead}</{first}", *mark)
         self.invoke: tuple[Part, ...] = (*begin, invoke, BEFORE_ATTRIBUTE)
         self.wrapper: tuple[Part, ...] = (*begin, OneOf(wrapper), ">")
         self.unwrap: tuple[Part, ...] = (*end, OneOf(wrapper), ">") if wrapper else ("<>",)  # no model writes this tag
@@ -82,7 +80,7 @@ class Invocations:
         self._end_of_broken = Closing(close, before=((*self.invoke, "name"), self.unwrap))
         self._invoke_name, self._read_name = invoke, read_name
         self._elements = Elements(lead, xml=xml) if elements else None
-        self._close_text, self._unwrap_text = f"</{prefix}{invoke}>", f"</{prefix}{'|'.join(wrapper)}>"
+        self._close_text, self._unwrap_text = f"</{first}{invoke}>", f"</{first}{'|'.join(wrapper)}>"
         self._inner_tags = self._unwrap, self._close, self._open, self._parameter
 
     def bare(self, span: Span) -> Generator[None, None, None]:

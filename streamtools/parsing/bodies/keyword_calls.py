@@ -107,6 +107,9 @@ class _PythonicCalls:
     def _after_untagged(self) -> Generator[None, None, bool]:
         """Read the text after a call in a list without tags. Returns True if another call follows."""
         span = self._span
+        if not self._in_list:
+            span.close()
+            return False
         char = yield from span.peek()
         comma = char == ","
         if comma:

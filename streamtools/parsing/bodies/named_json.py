@@ -15,7 +15,7 @@ from streamtools.errors import Code
 from streamtools.parsing.bodies import end_without_arguments, read_close
 from streamtools.parsing.declared import Declared
 from streamtools.parsing.json_scanner import ENDED, OPEN
-from streamtools.parsing.markers import SPACES, OneOf, Pattern, Some
+from streamtools.parsing.markers import SENTENCE, SPACES, OneOf, Pattern, Some
 from streamtools.parsing.reader import Closing, Word
 from streamtools.parsing.span import Body, Span
 
@@ -80,7 +80,7 @@ class NamedCall:
         - `word`: the word before the arguments.
         """
         self._word = word
-        self._name_tag, self._separator = (Pattern(*filter(None, (tag,))) for tag in (name_tag, separator))
+        self._name_tag, self.separator = (Pattern(*filter(None, (tag,))) for tag in (name_tag, separator))
         self._id_tag = Pattern(id_tag) if id_tag else None
         self._optional = optional
         self._type_word = type_word
@@ -102,8 +102,8 @@ class NamedCall:
             yield from span.peek()
             span.identify((yield from span.word(_WORD)))
             yield from span.peek()
-        if not (yield from span.accept(self._separator)):
-            code = self._missing(span, self._separator)
+        if not (yield from span.accept(self.separator)):
+            code = self._missing(span, self.separator)
             if code is Code.TRUNCATED or not self._optional:
                 return code
         if self._type_word and word == self._type_word:
@@ -174,6 +174,7 @@ class Enclosed:
         self._named = named
         self._wrapped = around is not None
         self._close = Pattern(end)
+        self._sentence = Pattern(*SENTENCE, begin, GAP, NAME, GAP, *named.separator.parts)
         # The tags that may follow a call, with or without its closing tag. Index 0 begins another call.
         self._others = [Pattern(tag) for tag in (begin, *ends, *begins)]
         self._ends = range(1, 1 + len(ends))  # the indices in `_others` of the tags that close the wrapper
@@ -186,7 +187,15 @@ class Enclosed:
             pass
 
     def section(self, span: Span) -> Generator[None, None, None]:
-        """Read calls after the opening tag of their wrapper. The wrapper may be empty."""
+        """Read calls after the opening tag of their wrapper. The wrapper may be empty.
+
+        Before a sentence and a call, the span ends, so that the sentence is shown.
+        """
+        place = span.place
+        if (yield from span.accept(self._sentence)):
+            span.go_back(place)
+            span.close()
+            return
         yield from span.peek()
         place = span.place
         if (yield from span.choose(*self._others)) < 0 and self._is_cut(span):

@@ -270,7 +270,7 @@ class ArgumentPairs:
         self.opening, self.close = tag("tool_call"), tag("/tool_call")
         self.wrapper, self.unwrap = tag(wrapper), tag("/" + wrapper) if wrapper else _NO_TAG
         self.begin_key = tag("arg_key")
-        names = ("/tool_call", "arg_key", "/arg_key", "arg_value", "/arg_value")
+        names = ("/tool_call", "arg_key", "/arg_key", "arg_value", "/arg_value", *filter(None, (separator,)))
         self.after_name = OneOf(tuple(filter(None, (str(tag(name)[0]) for name in names))))
         self._close = "".join(part for part in self.close if isinstance(part, str))
         self._separator = Pattern(*tag(separator)) if separator else None

@@ -19,9 +19,9 @@ from streamtools.parsing.bodies import forged_result, wrapper
 from streamtools.parsing.bodies.invocations import STRAY_XTML, Invocations, xtml_call
 from streamtools.parsing.bodies.json_bodies import json_calls
 from streamtools.parsing.bodies.xml import ElementCall, text_in_element, write_attribute, write_content
-from streamtools.parsing.dialects.base import AFTER_WRAPPER, Dialect, Opener, Tag, closing_tags
+from streamtools.parsing.dialects.base import AFTER_WRAPPER, Dialect, Opener, Tag, before_sentence, closing_tags
 from streamtools.parsing.dialects.writing import as_text, both_tags, write_value
-from streamtools.parsing.markers import SPACES, Maybe, OneOf, Part, Some
+from streamtools.parsing.markers import SENTENCE, SPACES, Maybe, OneOf, Part, Some
 
 
 def anthropic_xml() -> Dialect:
@@ -35,7 +35,7 @@ def anthropic_xml() -> Dialect:
         id="anthropic_xml",
         openers=(
             Opener(("<function_calls>", SPACES), calls.wrapped, ahead=(OneOf(("<invoke", "<parameter")),)),
-            *_bare_openers(calls, "<parameter", "</invoke", "{"),
+            *_bare_openers(calls, "<parameter", "</invoke", "{", wrapped=True),
             Opener(("<function_results>", SPACES), forged_result("</function_results>"), ahead=("<",), kind="result"),
         ),
         write_call=_writer(calls, "<function_calls>\n", "\n</function_calls>"),
@@ -99,7 +99,7 @@ def minicpm5_xml() -> Dialect:
     calls = Invocations(invoke="function", parameter="param", xml=True)
     return Dialect(
         id="minicpm5_xml",
-        openers=_bare_openers(calls, "<param", "</function"),
+        openers=_bare_openers(calls, "<param", "</function", "</param"),
         write_call=_writer(calls, invoke="function", parameter="param", xml=True, line=""),
         reserved=both_tags("function", "param", "tool_response"),
         tags=closing_tags("</function>"),
@@ -111,8 +111,8 @@ def deepseek_dsml() -> Dialect:
     """Return the dialect of DeepSeek V3.2, V4 and V4.1. An attribute of each argument tells whether it is text or JSON.
 
     The wrapper tag is `function_calls` in V3.2. In V4.1 it is `calls`, and a space precedes the name of each tag. The
-    bars in the tags are full-width, U+FF5C; some converted models write ASCII bars. Source: the encoding scripts of
-    deepseek-ai/DeepSeek-V3.2 and its successors.
+    bars in the tags are full-width, U+FF5C; some models write ASCII bars, or spaces at the bars. Source: the encoding
+    scripts of deepseek-ai/DeepSeek-V3.2 and its successors.
     """
     dialect = _with_mark("deepseek_dsml", "DSML", "function_calls", "calls", line_feeds=2)
     return replace(
@@ -133,23 +133,26 @@ def gigachat35() -> Dialect:
 def _with_mark(id: str, word: str, *wrappers: str, line_feeds: int) -> Dialect:
     """Return a dialect with a mark before the name in each tag. The mark is `word` between two bars.
 
-    A closing tag without its opening tag is hidden.
+    A space may precede or follow each bar. A closing tag without its opening tag is hidden.
     """
-    mark, ascii_mark = f"\uff5c{word}\uff5c", f"|{word}|"
+    mark, bars, gap = f"\uff5c{word}\uff5c", ("\uff5c", "|"), Some(" ", 0, 1)
     openers, tags, names = list[Opener](), list[Tag](), ("tool_calls", *wrappers)
-    grammars = [Invocations(*names, prefix=each, spaced=bool(wrappers)) for each in (mark, ascii_mark)]
-    for calls in grammars:
-        openers.append(Opener((*calls.wrapper, SPACES), calls.wrapped, ahead=("<",), line_feeds=line_feeds))
-        openers.append(Opener(calls.invoke, calls.bare, ahead=("name=",), line_feeds=line_feeds))
-        tags.append(Tag((*calls.unwrap[:-2], OneOf((*names, "invoke", "parameter")), ">")))
+    calls = Invocations(*names, prefix=(OneOf(bars), gap, word, gap, OneOf(bars), gap))
+    marks = tuple(bar + space + word for bar in bars for space in ("", " "))
+    for bar in bars:  # the first parts must be literals, so that the search for markers is fast
+        invoke, opening, (_, _, *rest) = (f"<{bar}", *calls.invoke[2:]), (f"<{bar}", *calls.wrapper[2:]), calls.unwrap
+        bare = Opener(invoke, calls.bare, ahead=("name=",), line_feeds=line_feeds)
+        openers.append(Opener((*opening, SPACES), calls.wrapped, ahead=("<",), line_feeds=line_feeds))
+        openers += [bare, *before_sentence(opening, bare)]
+        tags.append(Tag((f"</{bar}", *rest[:-2], OneOf((*names, "invoke", "parameter")), ">")))
     return Dialect(
         id=id,
         openers=tuple(openers),
-        write_call=_writer(grammars[0], f"<{mark}tool_calls>\n", f"\n</{mark}tool_calls>", prefix=mark, typed=True),
-        reserved=both_tags(mark, ascii_mark, "tool_response"),
+        write_call=_writer(calls, f"<{mark}tool_calls>\n", f"\n</{mark}tool_calls>", *marks, prefix=mark),
+        reserved=both_tags(*marks, "tool_response"),
         tags=tuple(tags),
         # The tags are special tokens, so one alone is evidence.
-        strays=tuple((calls.close_value, end) for calls in grammars for _, end in calls.text.strays[1:]),
+        strays=tuple(((f"</{bar}", *calls.close_value[2:]), end) for bar in bars for _, end in calls.text.strays[1:]),
     )
 
 
@@ -164,6 +167,7 @@ def dots_xml() -> Dialect:
         id="dots_xml",
         openers=(
             Opener((opening, SPACES), calls.wrapped, ahead=("<",)),
+            *_bare_openers(calls, "<parameter", "</invoke", "{", wrapped=True, unless_enabled="anthropic_xml"),
             Opener((opening, SPACES), json_calls(close), ahead=("{",)),
         ),
         write_call=_writer(calls, f"{opening}\n", f"\n{close}"),
@@ -200,7 +204,10 @@ def minimax_m2_xml() -> Dialect:
     calls = Invocations("minimax:tool_call")
     return Dialect(
         id="minimax_m2_xml",
-        openers=(Opener((opening, SPACES), calls.wrapped, ahead=(OneOf(("<", "invoke name=")),), line_feeds=1),),
+        openers=(
+            Opener((opening, SPACES), calls.wrapped, ahead=(OneOf(("<", "invoke name=")),), line_feeds=1),
+            *_bare_openers(calls, "<parameter", "</invoke", "{", wrapped=True, unless_enabled="anthropic_xml"),
+        ),
         write_call=_writer(calls, f"{opening}\n", f"\n{close}"),
         write_result=_write_minimax_result,
         reserved=both_tags("minimax:", "invoke", "parameter", "response"),
@@ -230,7 +237,10 @@ def minimax_m3_xml() -> Dialect:
 
     return Dialect(
         id="minimax_m3_xml",
-        openers=(Opener((f"{lead}<tool_call>", SPACES), calls.wrapped, ahead=(lead,)),),
+        openers=(
+            Opener((f"{lead}<tool_call>", SPACES), calls.wrapped, ahead=(lead,)),
+            *_bare_openers(calls, lead, wrapped=True),
+        ),
         write_call=write_call,
         write_result=_write_minimax_result,
         reserved=(lead, *both_tags("response"), "</mm:think"),
@@ -243,40 +253,41 @@ def _write_minimax_result(name: str, text: str) -> str:
     return f"<response>{text}</response>"
 
 
-def _bare_openers(calls: Invocations, *inner: str) -> tuple[Opener, ...]:
-    """Return the openers of a call without a wrapper.
+def _bare_openers(calls: Invocations, *inner: str, wrapped: bool = False, **fields: Any) -> tuple[Opener, ...]:
+    """Return the openers of a call without a wrapper, with more `fields`.
 
-    One of `inner` must follow the tag. Otherwise the text only mentions the tag.
+    One of `inner` must follow the tag. Otherwise the text only mentions the tag. A sentence between the tag and the
+    first of `inner` makes the call an error. With `wrapped`, the calls of the dialect usually have a wrapper, and a
+    sentence may follow its opening tag.
     """
     named = ("name=", Some("^<>", 1, 160))
-    return (
-        Opener(calls.invoke, calls.bare, ahead=(*named, ">", SPACES, OneOf(inner))),
-        Opener(calls.invoke, calls.bare, ahead=(*named, "/>")),
-    )
+    aheads: list[tuple[Part, ...]] = [(*named, ">", SPACES, OneOf(inner)), (*named, "/>")]
+    bare = [Opener(calls.invoke, calls.bare, ahead=ahead, **fields) for ahead in aheads]
+    bare.append(Opener(calls.invoke, calls.bare, (*named, ">", *SENTENCE, inner[0]), tag_parts=0, **fields))
+    return (*bare, *(before_sentence(calls.wrapper, *bare) if wrapped else ()))
 
 
 def _writer(
     calls: Invocations,
     before: str = "",
     after: str = "",
-    *,
+    *marks: str,
     prefix: str = "",
     invoke: str = "invoke",
     parameter: str = "parameter",
-    typed: bool = False,
     xml: bool = False,
     line: str = "\n",
 ) -> Callable[[str, dict[str, Any]], str]:
     """Return a `write_call` function. It writes a call between the texts `before` and `after`.
 
     `prefix` is the text before the name in each tag. `invoke` and `parameter` are the names of the tags of a call and
-    of an argument. `line` is the text between two tags. With `typed=True`, an attribute tells whether a value is a
-    string. With `xml=True`, values with `<` or `&` are CDATA sections. Otherwise, tags that `calls` would not read as
-    part of their value get a word joiner (U+2060).
+    of an argument. `line` is the text between two tags. With `marks`, all tags of the dialect begin with one of them,
+    and an attribute tells whether a value is a string. With `xml=True`, values with `<` or `&` are CDATA sections.
+    Otherwise, tags that `calls` would not read as part of their value get a word joiner (U+2060).
     """
     invoke, parameter = prefix + invoke, prefix + parameter
     # With a prefix, all tags of the dialect have it. Otherwise `before` is the tag of the wrapper.
-    names = (prefix,) if prefix else (invoke, parameter, before.strip()[1:-1])
+    names = marks or ((prefix,) if prefix else (invoke, parameter, before.strip()[1:-1]))
     tags = both_tags(*filter(None, names))
 
     def write_call(name: str, arguments: dict[str, Any]) -> str:
@@ -284,7 +295,7 @@ def _writer(
         for key, value in reversed(arguments.items()):
             end = f"</{parameter}>{line}{written}"
             text = write_content(as_text(value)) if xml else write_value(value, calls.text, end, *tags)
-            kind = f' string="{str(isinstance(value, str)).lower()}"' if typed else ""
+            kind = f' string="{str(isinstance(value, str)).lower()}"' if marks else ""
             written = f"<{parameter} name={write_attribute(key)}{kind}>{text}{end}"
         return f"{before}<{invoke} name={write_attribute(name)}>{line}{written}"
 

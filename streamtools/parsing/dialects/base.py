@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from streamtools.json_values import compact
+from streamtools.parsing.bodies import wrapper
 from streamtools.parsing.dialects.neutralizing import structure_of
 from streamtools.parsing.dialects.writing import name_and_json, write_response
-from streamtools.parsing.markers import TURN_ENDS, Marker, OneOf, Part, Some, Where, check_tuple
+from streamtools.parsing.markers import SENTENCE, TURN_ENDS, Marker, OneOf, Part, Some, Where, check_tuple
 from streamtools.parsing.reader import Word
 from streamtools.parsing.span import Body
 
@@ -267,6 +268,23 @@ NO_JSON: Final = Some(r"^ \t\r\n\[{<", 1, 1)
 
 After a special token that always begins a call, it makes the call malformed.
 """
+
+
+def before_sentence(tag: tuple[Part, ...], *calls: Opener) -> tuple[Opener, ...]:
+    """Return the openers of the opening `tag` of a wrapper if a sentence and one of `calls` follow.
+
+    The tag is hidden, and the sentence is shown. `calls` are the openers of the calls themselves.
+    """
+    aheads = ((*SENTENCE, *call.parts, *call.ahead) for call in calls)
+    return tuple(Opener(tag, wrapper, ahead, announces=False, tag_parts=parts_of_token(tag)) for ahead in aheads)
+
+
+def parts_of_token(tag: tuple[Part, ...]) -> int | None:
+    """Return the `tag_parts` of a marker with a sentence after `tag`.
+
+    If the stream ends in the sentence, the text only mentions the tag. But a special token is never mentioned.
+    """
+    return None if str(tag[0])[-2:] in ("|>", "\uff5c>") else 0
 
 
 ENDS_OF_TURN: Final = tuple(Tag((token,), where="after_call", ends_turn=True) for token in TURN_ENDS)

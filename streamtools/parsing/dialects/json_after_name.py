@@ -22,7 +22,15 @@ from streamtools.parsing.bodies import forged_result, wrapper
 from streamtools.parsing.bodies.json_bodies import json_calls
 from streamtools.parsing.bodies.named_json import GAP, NAME, NAMESPACE, WORD_FIRST, Enclosed, Identity, NamedCall, bare
 from streamtools.parsing.declared import Declared
-from streamtools.parsing.dialects.base import AFTER_WRAPPER, NO_JSON, Dialect, Opener, Tag, closing_tags
+from streamtools.parsing.dialects.base import (
+    AFTER_WRAPPER,
+    NO_JSON,
+    Dialect,
+    Opener,
+    Tag,
+    before_sentence,
+    closing_tags,
+)
 from streamtools.parsing.dialects.writing import name_and_json, write_json
 from streamtools.parsing.json_scanner import CallsUnderNames
 from streamtools.parsing.markers import SPACES, Maybe, OneOf, Part, Some
@@ -138,7 +146,8 @@ def _deepseek(
         wrapped, alone = Enclosed(named, call, end, around=((calls,), (end_of_calls,))), Enclosed(named, call, end)
         for ahead in (tuple(_with_bar(part, bar) for part in parts) for parts in aheads):
             openers += [Opener((calls, GAP, call), wrapped, ahead), Opener((calls,), wrapped, ahead)]
-            openers += [Opener((call,), alone, ahead)]
+            begun = Opener((call,), alone, ahead)
+            openers += [begun, *before_sentence((calls,), begun)]
         openers.append(Opener((calls, GAP, call), wrapped, _ANYTHING, auto=False, unless_enabled=other))
         openers.append(Opener((call,), alone, _ANYTHING, auto=False, unless_enabled=other))
         # The tags: the end of a wrapper without its start, an empty wrapper, and the end of the message.
@@ -169,12 +178,12 @@ def kimi_k2() -> Dialect:
     call, arguments_begin, end = "<|tool_call_begin|>", "<|tool_call_argument_begin|>", "<|tool_call_end|>"
     begins, ends = (tuple(f"<|tool_call{s}_section_{which}|>" for s in ("s", "")) for which in ("begin", "end"))
     begin_any, end_any = (("<|tool_call", OneOf(("s_", "_")), f"section_{which}|>") for which in ("begin", "end"))
-    named = NamedCall(arguments_begin, identify=_read_id)
+    named, after_call = NamedCall(arguments_begin, identify=_read_id), (GAP, NAME, GAP, arguments_begin)
     return Dialect(
         id="kimi_k2",
         openers=(
             Opener(begin_any, Enclosed(named, call, end, around=(begins, ends)).section, announces=False),
-            Opener((call,), Enclosed(named, call, end), ahead=(GAP, NAME, GAP, arguments_begin)),
+            Opener((call,), Enclosed(named, call, end), ahead=after_call),
         ),
         write_call=name_and_json(f"{begins[0]}{call}functions.", f":0{arguments_begin}", end + ends[0]),
         write_result=lambda name, text: f"## Return of functions.{name}:0\n{text}",
@@ -258,11 +267,13 @@ def plamo3() -> Dialect:
     begin_json, end_json = tag_pair("tool_arguments")
     separator = f"{after}{begin_json}<|plamo:constrain|>json<|plamo:msg|>"
     named, reasoning = NamedCall(separator, name_tag=before), tag_pair("think")
+    alone = Opener((begin,), Enclosed(named, begin, end_json + end), ahead=(GAP, before))
     return Dialect(
         id="plamo3",
         openers=(
             Opener((wrap, GAP, begin), Enclosed(named, begin, end_json + end, around=((wrap,), (unwrap,)))),
-            Opener((begin,), Enclosed(named, begin, end_json + end), ahead=(GAP, before)),
+            alone,
+            *before_sentence((wrap,), alone),
         ),
         write_call=name_and_json(wrap + begin + before, separator, end_json + end + unwrap),
         reserved=("<|plamo:",),

@@ -16,19 +16,28 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from streamtools.parsing.bodies import wrapper
 from streamtools.parsing.bodies.json_bodies import json_calls
 from streamtools.parsing.bodies.named_json import GAP, NAME, PROSE, WORD_FIRST, Enclosed, NamedCall
 from streamtools.parsing.bodies.parameter_tags import SUFFIX, ArgumentPairs, FunctionTags, NamedTag
-from streamtools.parsing.dialects.base import ROLE_END, Dialect, Opener, Tag, closing_tags
+from streamtools.parsing.dialects.base import (
+    ROLE_END,
+    Dialect,
+    Opener,
+    Tag,
+    before_sentence,
+    closing_tags,
+    parts_of_token,
+)
 from streamtools.parsing.dialects.json_with_name import longcat_json
 from streamtools.parsing.dialects.writing import as_text, both_tags, name_and_json, write_value
-from streamtools.parsing.markers import SPACES, OneOf, Part, Some
+from streamtools.parsing.markers import SENTENCE, SPACES, OneOf, Part, Some
 from streamtools.parsing.span import Span
 
 _FUNCTION_TAGS = ("<function=", "</function", "<parameter=", "</parameter")
 _FIRST_TAG = (OneOf(("<function=", "<parameter=")),)
 """The first tag in a wrapper. A parameter without a function is an error."""
+_ALONE = (Some(r"^<>{}\r\n", 1, 96), ">", SPACES, OneOf(("<parameter=", "</function>")))
+"""The text after `<function=` in a call without a wrapper."""
 
 
 def qwen3_coder_xml() -> Dialect:
@@ -38,14 +47,13 @@ def qwen3_coder_xml() -> Dialect:
     between the opening tag and the function. The sentence is shown.
     """
     functions = FunctionTags()
-    sentence = Some(r"^<>{}\[\]\s", 1, 1), Some("^<>{}", 0, 160)
-    alone: tuple[Part, ...] = (Some(r"^<>{}\r\n", 1, 96), ">", SPACES, OneOf(("<parameter=", "</function>")))
+    alone = Opener(("<function=",), functions.alone, ahead=_ALONE, line_feeds=2)
     return Dialect(
         id="qwen3_coder_xml",
         openers=(
             Opener(functions.opening, functions.wrapped, ahead=_FIRST_TAG, line_feeds=2),
-            Opener(("<function=",), functions.alone, ahead=alone, line_feeds=2),
-            Opener(("<tool_call>",), wrapper, (SPACES, *sentence, "<function=", *alone), announces=False, tag_parts=0),
+            alone,
+            *before_sentence(("<tool_call>",), alone),
         ),
         write_call=_function_writer(functions, "<tool_call>", "</tool_call>"),
         reserved=(*both_tags("tool_call", "tool_response"), *_FUNCTION_TAGS),
@@ -67,7 +75,7 @@ def seed_oss_xml() -> Dialect:
     functions = FunctionTags("seed:tool_call", verbatim=True)
     return Dialect(
         id="seed_oss_xml",
-        openers=(Opener(functions.opening, functions.wrapped, ahead=_FIRST_TAG),),
+        openers=_function_openers(functions, "<seed:tool_call>"),
         write_call=_function_writer(functions, "<seed:tool_call>", "</seed:tool_call>", verbatim=True),
         reserved=(*both_tags("seed:tool_call"), *_FUNCTION_TAGS),
         tags=(Tag(("<seed:think>",), closings=("</seed:think>",), where="start"), *closing_tags("</seed:tool_call>")),
@@ -88,7 +96,7 @@ def zaya_xml() -> Dialect:
     functions = FunctionTags("zyphra_tool_call")
     return Dialect(
         id="zaya_xml",
-        openers=(Opener(functions.opening, functions.wrapped, ahead=_FIRST_TAG), Opener(pairs.opening, pairs.single)),
+        openers=(*_function_openers(functions, opening), Opener(pairs.opening, pairs.single)),
         write_call=_function_writer(functions, opening, close),
         write_result=lambda name, text: f"<zyphra_tool_response>\n{text}\n</zyphra_tool_response>",
         reserved=(*both_tags("zyphra_tool_call", "zyphra_tool_response"), *_FUNCTION_TAGS),
@@ -110,6 +118,13 @@ def llama31_function_tag() -> Dialect:
         reserved=("<function=", "</function"),
         tags=closing_tags("</function>"),
     )
+
+
+def _function_openers(functions: FunctionTags, opening: str) -> tuple[Opener, ...]:
+    """Return the openers of functions after the tag `opening` of their wrapper, with or without a sentence."""
+    alone = Opener(("<function=",), functions.alone, ahead=_ALONE, unless_enabled="qwen3_coder_xml")
+    wrapped = Opener(functions.opening, functions.wrapped, ahead=_FIRST_TAG)
+    return (wrapped, alone, *before_sentence((opening,), alone))
 
 
 def _function_writer(
@@ -145,9 +160,14 @@ def _name_and(following: Part) -> tuple[Part, ...]:
 
 
 def _pair_openers(pairs: ArgumentPairs, **fields: Any) -> tuple[Opener, ...]:
-    """Return the openers of one call, with more `fields`. A key without a name before it is an error."""
+    """Return the openers of one call, with more `fields`.
+
+    A key without a name before it is an error. The same is true for text between the name and the key.
+    """
     aheads = (_name_and(pairs.after_name), (SPACES, *pairs.begin_key))
-    return tuple(Opener(pairs.opening, pairs.single, ahead=ahead, **fields) for ahead in aheads)
+    calls = [Opener(pairs.opening, pairs.single, ahead=ahead, **fields) for ahead in aheads]
+    fields["tag_parts"] = parts_of_token(pairs.opening)
+    return (*calls, Opener(pairs.opening, pairs.single, (*SENTENCE, *pairs.begin_key), **fields))
 
 
 def _pairs_writer(
@@ -225,9 +245,16 @@ def hunyuan_xml() -> Dialect:
     vocabularies have other suffixes, such as `:6124c78e`.
     """
     pairs = ArgumentPairs(separator="tool_sep", wrapper="tool_calls", suffixed=True)
+    calls = _pair_openers(pairs)
     return Dialect(
         id="hunyuan_xml",
-        openers=(Opener((*pairs.wrapper, SPACES), pairs.wrapped, ahead=pairs.opening),),
+        openers=(
+            Opener((*pairs.wrapper, SPACES), pairs.wrapped, ahead=pairs.opening),
+            *before_sentence(pairs.wrapper, *calls),
+            *(replace(call, parts=("<tool_call", *SUFFIX, ">")) for call in calls),
+            *(replace(call, body=pairs.single, unless_enabled="glm_xml") for call in glm_xml().openers),
+            Opener(("<tool_call>",), pairs.single, ahead=_name_and("<tool_sep>")),
+        ),
         write_call=_pairs_writer(pairs, "<tool_calls>\n<tool_call>", "<tool_sep>\n", "</tool_call>\n</tool_calls>"),
         reserved=(*both_tags("tool_calls"), "<tool_sep", *_PAIR_TAGS),
         tags=(
@@ -296,7 +323,7 @@ def telechat4_xml() -> Dialect:
         dialect,
         openers=(
             replace(pairs, ahead=_name_and(tags)),
-            dialect.openers[1],
+            *dialect.openers[1:],
             replace(glm, body=pairs.body, auto=False, unless_enabled="glm_xml"),
             Opener((opening,), named, ahead=(GAP, *WORD_FIRST, GAP, "{", GAP, OneOf(('"', "}")))),
             Opener((opening,), named, ahead=(GAP, "function", white, *WORD_FIRST, GAP, OneOf(("{", close)))),
@@ -320,11 +347,13 @@ def k2_horizon() -> Dialect:
     spelled = {slash + name: f"<{slash}ifm|{name}>" for name in names for slash in ("", "/")}
     wrap, unwrap, opening, close = (spelled[name] for name in ("tool_calls", "/tool_calls", "tool_call", "/tool_call"))
     pairs, json_body = ArgumentPairs(wrapper="tool_calls", spelled=spelled), json_calls(close)
+    calls = _pair_openers(pairs)
     return Dialect(
         id="k2_horizon",
         openers=(
             Opener((wrap, SPACES), pairs.wrapped, ahead=(opening, *_name_and(pairs.after_name))),
-            *_pair_openers(pairs),
+            *calls,
+            *before_sentence((wrap,), *calls),
             *(Opener((wrap, SPACES, opening, SPACES), json_body, ahead=(first,)) for first in "{["),
             *(Opener((opening, SPACES), json_body, ahead=(first,)) for first in "{["),
         ),

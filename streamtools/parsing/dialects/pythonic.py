@@ -19,7 +19,7 @@ from streamtools.parsing.bodies import forged_result
 from streamtools.parsing.bodies.gemma_calls import HEAD, GemmaCalls
 from streamtools.parsing.bodies.json_bodies import json_calls
 from streamtools.parsing.bodies.keyword_calls import NAME, call_line, is_writable, python_dicts, pythonic_calls
-from streamtools.parsing.dialects.base import ALONE, Dialect, Opener, Tag, closing_tags
+from streamtools.parsing.dialects.base import ALONE, NO_JSON, Dialect, Opener, Tag, closing_tags
 from streamtools.parsing.dialects.writing import as_object, both_tags
 from streamtools.parsing.markers import BLANKS, LINE_END, SPACES, TURN_ENDS, Maybe, OneOf, Some
 
@@ -93,7 +93,10 @@ def sarashina_list() -> Dialect:
     opening, begin = "<|tool_calls|>", (SPACES, "{", SPACES, _quoted("name"), SPACES, ":", SPACES)
     return Dialect(
         id="sarashina_list",
-        openers=(Opener((opening, SPACES), python_dicts, ahead=("[", SPACES, "{")),),
+        openers=(
+            *(Opener((opening, SPACES), python_dicts, ahead=ahead) for ahead in (("[", SPACES, "{"), ("{",))),
+            Opener((opening, SPACES), python_dicts, ahead=(NO_JSON,), auto=False),
+        ),
         openers_for=lambda names: (Opener(("[",), python_dicts, (*begin, _quoted(*names)), where="start"),),
         write_call=lambda name, arguments: f"{opening}{[{'name': name, 'arguments': arguments}]}",
         reserved=(opening,),
