@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, Final, TypeAlias
+
+from streamtools.json_values import compact
 
 Types = frozenset[str]
 """The names of the JSON types that a schema allows. Empty if the schema does not restrict the type."""
@@ -16,6 +19,7 @@ Types = frozenset[str]
 Signatures: TypeAlias = tuple[tuple[str, tuple[str, ...]], ...]
 """The name of each tool, with the names of its parameters."""
 
+_NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 _DEPTH = 16  # how deep references and alternatives are followed, because a schema may refer to itself
 _TYPE_OF_CLASS: Final = {
     bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object", type(None): "null",
@@ -29,9 +33,15 @@ _TYPE_OF_NAME = {kind.__name__: name for kind, name in _TYPE_OF_CLASS.items()}
 class Schema:
     """A JSON schema of a tool's arguments, or of one value in them. It answers which types a value may have."""
 
-    def __init__(self, schema: object, root: object = None) -> None:
+    def __init__(self, schema: object, root: object = None, given: Mapping[str, str] = _NOTHING) -> None:
+        """`given` holds the JSON texts of members of the object. They exclude alternatives of the schema."""
+        self._schema, self._given = schema, given
         self._root = schema if root is None else root
-        self._schemas = list(_alternatives(schema, self._root, _DEPTH))
+        self._schemas = list(_alternatives(schema, self._root, _DEPTH, given))
+
+    def narrowed(self, name: str, text: str) -> Schema:
+        """Return the schema without the alternatives that do not allow the JSON `text` for the property `name`."""
+        return Schema(self._schema, self._root, {**self._given, name: text})
 
     @cached_property
     def types(self) -> Types:
@@ -39,12 +49,25 @@ class Schema:
         return frozenset(kind for schema in self._schemas for kind in _types(schema))
 
     @cached_property
+    def strings(self) -> frozenset[str]:
+        """The strings that the schema lists as values."""
+        return frozenset(value for each in self._schemas for value in _constants(each) if isinstance(value, str))
+
+    @cached_property
+    def has_alternatives(self) -> bool:
+        """Whether several alternatives have properties."""
+        return sum("properties" in schema for schema in self._schemas) > 1
+
+    @cached_property
     def properties(self) -> dict[str, Schema]:
         """The schemas of the named properties, by name."""
+        found: dict[str, list[object]] = {}
+        for schema in self._schemas:
+            for name, child in _mapping(schema.get("properties")).items():
+                found.setdefault(str(name), []).append(child)
         return {
-            str(name): Schema(child, self._root)
-            for schema in self._schemas
-            for name, child in _mapping(schema.get("properties")).items()
+            name: Schema(children[0] if len(children) == 1 else {"anyOf": children}, self._root)
+            for name, children in found.items()
         }
 
     @cached_property
@@ -149,8 +172,13 @@ def _misuse(value: object) -> TypeError:
     return TypeError(f"{value!r} declares no tool; declare a function by `tool(function)`")
 
 
-def _alternatives(schema: object, root: object, depth: int) -> Iterator[Mapping[str, Any]]:
-    """Yield `schema`, the schema that its `$ref` names, and the schemas in its `anyOf`, `oneOf` and `allOf`."""
+def _alternatives(
+    schema: object, root: object, depth: int, given: Mapping[str, str] = _NOTHING
+) -> Iterator[Mapping[str, Any]]:
+    """Yield `schema`, the schema that its `$ref` names, and the schemas in its `anyOf`, `oneOf` and `allOf`.
+
+    Alternatives that do not allow the members `given` are left out.
+    """
     if not isinstance(schema, Mapping) or depth == 0:
         return
     yield schema
@@ -159,11 +187,26 @@ def _alternatives(schema: object, root: object, depth: int) -> Iterator[Mapping[
         target: Any = root
         for step in reference[2:].split("/"):
             target = _mapping(target).get(step.replace("~1", "/").replace("~0", "~"))
-        yield from _alternatives(target, root, depth - 1)
+        yield from _alternatives(target, root, depth - 1, given)
     for key in ("anyOf", "oneOf", "allOf"):
         several = schema.get(key)
         for alternative in several if isinstance(several, list | tuple) else ():
-            yield from _alternatives(alternative, root, depth - 1)
+            inner = [*_alternatives(alternative, root, depth - 1, given)]
+            if key == "allOf" or not given or all(_allows(each, given) for each in inner):
+                yield from inner
+
+
+def _allows(schema: Mapping[str, Any], given: Mapping[str, str]) -> bool:
+    """Return whether the members `given` have the values that the properties of `schema` list."""
+    properties = _mapping(schema.get("properties"))
+    listed = {name: _constants(_mapping(properties.get(name))) for name in given}
+    return all(not values or given[name] in map(compact, values) for name, values in listed.items())
+
+
+def _constants(schema: Mapping[str, Any]) -> list[object]:
+    """Return the values that the schema lists, or [] if it lists none."""
+    several = schema.get("enum")
+    return [*(several if isinstance(several, list | tuple) else ()), *([schema["const"]] if "const" in schema else ())]
 
 
 def _types(schema: Mapping[str, Any]) -> Iterator[str]:
@@ -178,9 +221,7 @@ def _types(schema: Mapping[str, Any]) -> Iterator[str]:
         yield "array"
     if schema.get("nullable") is True:
         yield "null"
-    several = schema.get("enum")
-    values = several if isinstance(several, list | tuple) and kind is None else ()
-    for value in (*values, schema["const"]) if "const" in schema else values:
+    for value in _constants(schema) if kind is None else ():
         if type(value) in _TYPE_OF_CLASS:
             yield _TYPE_OF_CLASS[type(value)]
 

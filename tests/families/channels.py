@@ -13,7 +13,9 @@ _HARMONY_WORD = Run("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456
 _FORMAT: tuple[Part, ...] = (_GAP, Either(("<|constrain|>", "")), _HARMONY_WORD, "<|message|>")
 _NAME = Run(" \t\r\n<>|", 0, 96, others=True)
 _BEFORE_JSON = Run(" \t\r\n<>|{", 1, 96, others=True)
-_TO_TOOL = r"\bto=(?!(?:assistant|user)(?![\w.-]))"
+_TO_TOOL = r"\bto=(?!(?:assistant|user|self)(?![\w.-]))"
+_SELF_ENDS = ("<|call|>", "<|end|>", "<|return|>", "<|eom|>", "<|eot|>")
+_TO_SELF = ("<|start|>assistant to=self<|message|>", "to=self<|message|>")
 _PEOPLE = Either(("assistant", "user"))
 _HARMONY_ENDS = ("<|call|>", "<|end|>", "<|return|>")
 _HARMONY_BEGINS = ("<|start|>", "<|channel|>")
@@ -116,6 +118,8 @@ FAMILY = Family(
     },
     tags={
         "harmony": (
+            Tag((_TO_SELF[0],), closings=_SELF_ENDS, before=_HARMONY_BEGINS),
+            Tag((_TO_SELF[1],), closings=_SELF_ENDS, before=_HARMONY_BEGINS, where="start"),
             *(
                 Tag(
                     (*start, _NO_TOOL, "nalysis", _AFTER_CHANNEL, _LINE, "<|message|>"),

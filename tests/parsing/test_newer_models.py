@@ -280,6 +280,14 @@ def test_a_sentence_between_the_wrapper_and_the_function_is_shown(dialect: str) 
             assert [text] == read(text, dialects=dialects, tools=TOOLS)
 
 
+@together("dialects", [None, "auto", ["harmony"], ["atem_xml"]])
+@together("start", ["<|start|>assistant ", ""])
+def test_reasoning_of_muse_is_reasoning_in_all_dialects(dialects: Any, start: str) -> None:
+    answer = "<|start|>assistant to=user<|message|>A"
+    assert [thought("hm"), "A"] == read(f"{start}to=self<|message|>hm<|eom|>{answer}", dialects=dialects)
+    assert [thought("hm"), "A"] == read(f"{start}to=self<|message|>hm{answer}", dialects=dialects)
+
+
 IN_WRAPPER = {
     "deepseek_v3": "<｜tool▁call▁begin",
     "deepseek_v31": "<｜tool▁call▁begin",

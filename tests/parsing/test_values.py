@@ -9,6 +9,7 @@ import pytest
 from streamtools import parse
 from streamtools.events import CallDelta
 from streamtools.limits import Limits
+from streamtools.parsing import DIALECTS
 from streamtools.testing.laws import feed, steps
 from tests.support.cases import together
 from tests.support.reading import Brief, call, error, read
@@ -100,3 +101,52 @@ def test_over_a_limit_no_text_of_a_value_is_kept() -> None:
         limits=Limits(call=100),
     )
     assert ["thinking", "call-start", "error", "thinking", "warning", "text"] == [event.type for event in events]
+
+
+ONE_OF = {
+    "n": {"kind": {"const": "n"}, "v": {"type": "integer"}},
+    "s": {"kind": {"const": "s"}, "v": {"type": "string"}},
+}
+TOLD_APART = {
+    "oneOf": {"oneOf": [{"properties": each} for each in ONE_OF.values()]},
+    "reversed": {"oneOf": [{"properties": each} for each in [*ONE_OF.values()][::-1]]},
+    "anyOf, enum": {
+        "properties": {"kind": {"type": "string"}},
+        "anyOf": [
+            {"properties": {"kind": {"enum": ["n", "m"]}, "v": {"type": "integer"}}},
+            {"properties": {"kind": {"enum": ["s"]}, "v": {"type": "string"}}},
+        ],
+    },
+    "references": {
+        "oneOf": [{"$ref": "#/$defs/n"}, {"$ref": "#/$defs/s"}],
+        "$defs": {
+            name: {"allOf": [{"properties": {key: value}} for key, value in each.items()]}
+            for name, each in ONE_OF.items()
+        },
+    },
+}
+RAW_VALUES = ["qwen3_coder_xml", "glm_xml", "minimax_m2_xml", "anthropic_xml", "kimi_k3_xtml", "solar_open2"]
+
+
+@together("dialect", RAW_VALUES)
+@together("schema", [*TOLD_APART.values()])
+def test_a_constant_tells_alternatives_of_the_arguments_apart(dialect: str, schema: dict[str, Any]) -> None:
+    """Before the constant, the value has one of all types. If that is wrong, the call is an error."""
+
+    def call_with(**arguments: str) -> list[Any]:
+        text = DIALECTS[dialect].write_call("f", arguments).replace('type="string"', "")
+        return read(text, dialects=[dialect], tools=[{"name": "f", "parameters": schema}])
+
+    for kind, value, expected in [("n", "5", 5), ("s", "5", "5"), ("s", "x", "x"), ("z", "x", "x")]:
+        assert [call("f", kind=kind, v=expected)] == call_with(kind=kind, v=value)
+    assert [call("f", v=5, kind="n")] == call_with(v="5", kind="n")
+    assert [call("f", v="x", kind="s")] == call_with(v="x", kind="s")
+    assert [error("invalid_arguments")] == call_with(v="5", kind="s")
+
+
+@together("dialect", RAW_VALUES[:4])
+def test_a_listed_string_is_no_number(dialect: str) -> None:
+    tools = [{"name": "f", "parameters": {"properties": {"a": {"enum": ["2", 3, "true", None]}}}}]
+    for written, value in {"2": "2", "3": 3, "true": "true", "null": None, "b": "b"}.items():
+        text = DIALECTS[dialect].write_call("f", {"a": written})
+        assert [call("f", a=value)] == read(text, dialects=[dialect], tools=tools)

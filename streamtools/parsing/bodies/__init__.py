@@ -129,6 +129,11 @@ def read_close(span: Span, tag: str, *tags: Pattern, cut: tuple[str, ...] = ()) 
     return True
 
 
+_NUMBERS = {"integer", "number"}
+_KINDS = {'"': {"string"}, "{": {"object"}, "[": {"array"}, "t": {"boolean"}, "f": {"boolean"}, "n": {"null"}}
+"""Maps the first character of a JSON value to its type. Other values are numbers."""
+
+
 class Members:
     """Writes the arguments of the span's current call as a JSON object, one member at a time.
 
@@ -136,28 +141,52 @@ class Members:
     """
 
     def __init__(self, span: Span, schema: Schema = UNKNOWN, *, any_key: bool = False) -> None:
-        """Begin the object. `schema` is its schema, for `may_begin`. `any_key` is for a schema without properties."""
+        """Begin the object. `schema` is its schema. `any_key` is for `may_begin` and a schema without properties."""
         span.convert()
-        self._span = span
-        self._known, self._any_key = schema.properties, any_key
-        self._given: set[str] = set()
+        self._span, self._schema = span, schema
+        self.known, self._any_key = schema.properties, any_key
+        self._given: dict[str, int] = {}  # each member, and where its value begins in the pieces of the call
         span.write("{")
 
-    def key(self, name: str) -> None:
-        """Write the key of the next member. The caller then writes the value to the span as JSON text."""
+    def key(self, name: str) -> Schema:
+        """Write the key of the next member, and return its schema.
+
+        The caller then writes the value to the span as JSON text.
+        """
+        self._narrow()
         self._span.write(("," if self._given else "") + encode_basestring(name) + ":")
-        self._given.add(name)
+        self._given[name] = 0 if self._span.current is None else len(self._span.current.pieces)
+        return self._schema.property(name)
+
+    def _narrow(self) -> None:
+        """Exclude the alternatives of the schema that the last member does not fit.
+
+        The call is an error if the value of an earlier member then has a wrong type, because it was read without this.
+        """
+        call = self._span.current
+        if not (self._schema.has_alternatives and self._given and call is not None and self._span.stores):
+            return
+        *_, (name, begin) = self._given.items()
+        schema, narrowed = self._schema, self._schema.narrowed(name, "".join(call.pieces[begin:]))
+        if name not in narrowed.properties:
+            return
+        self._schema = narrowed
+        for each, begin in self._given.items():
+            types, kinds = narrowed.property(each).types, _KINDS.get(call.pieces[begin][:1], _NUMBERS)
+            if types != schema.property(each).types and types and not types & kinds:
+                self._span.fail_call(Code.INVALID_ARGUMENTS, f"the type of {each!r} depends on {name!r} after it")
 
     def may_begin(self, name: str, again: bool) -> bool:
         """Return True if a member `name` may be next: the schema has it.
 
         The object must not contain it yet, unless `again` is True.
         """
-        known = name in self._known or (self._any_key and not self._known and name != "")
+        known = name in self.known or (self._any_key and not self.known and name != "")
         return known and (again or name not in self._given)
 
     def end(self) -> None:
         """Write the closing brace of the object."""
+        self._narrow()
         self._span.write("}")
 
 
@@ -194,11 +223,11 @@ def text_calls(close: str, read: Callable[[str], tuple[str, Mapping[str, Any]]])
             span.close(Code.UNRECOGNISED_TOOL_CALL)
             return
         span.set_name(name)
-        members, schema = Members(span), span.declared.arguments(name)
+        members = Members(span, span.declared.arguments(name))
         for key, text in texts.items():
-            members.key(key)
+            schema = members.key(key)
             if isinstance(arguments[key], str):
-                Value(schema.property(key), span).write(text)
+                Value(schema, span).write(text)
             else:
                 span.write(text)
         members.end()

@@ -22,7 +22,6 @@ from streamtools.parsing.bodies import CallEnd, Members, cut_in_tag, read_argume
 from streamtools.parsing.bodies.nesting import Level, NestedText, unescape
 from streamtools.parsing.bodies.values import JSON_TYPES, STRING, TYPES, Value
 from streamtools.parsing.bodies.xml import BEFORE_ATTRIBUTE, Elements, cut_in_attributes, read_attributes
-from streamtools.parsing.declared import Schema
 from streamtools.parsing.markers import SPACES, OneOf, Part, Pattern, Some
 from streamtools.parsing.reader import Closing, Word
 from streamtools.parsing.span import Body, Span
@@ -155,7 +154,7 @@ class Invocations:
             return end
         members = Members(span, schema)
         while not empty and (yield from span.accept(self._parameter)):
-            broken = yield from self._read_parameter(span, members, schema, outermost)
+            broken = yield from self._read_parameter(span, members, outermost)
             if broken is not None:
                 return broken
             yield from span.peek()
@@ -171,18 +170,15 @@ class Invocations:
             return cut_in_tag(span, *self._inner_tags)
         return CallEnd.UNCLOSED if found else CallEnd.CLOSED
 
-    def _read_parameter(
-        self, span: Span, members: Members, schema: Schema, outermost: int
-    ) -> Generator[None, None, CallEnd | None]:
+    def _read_parameter(self, span: Span, members: Members, outermost: int) -> Generator[None, None, CallEnd | None]:
         """Read one argument after the name of its tag. Returns the `CallEnd` of a failed call, else None."""
         attributes, end_of_tag = yield from read_attributes(span)
         if not end_of_tag:
             return CallEnd.CUT if cut_in_attributes(span) else CallEnd.BROKEN
         key = attributes.get("name", "")
-        if not key or (_has_tag(key) and key not in schema.properties):
+        if not key or (_has_tag(key) and key not in members.known):
             span.fail_call(Code.INVALID_ARGUMENTS, "an argument has no name, or a tag in its name")
-        members.key(key)
-        value = Value(schema.property(key), span, _TYPES_BY_ATTRIBUTE.get(attributes.get("string", "")))
+        value = Value(members.key(key), span, _TYPES_BY_ATTRIBUTE.get(attributes.get("string", "")))
         if end_of_tag == ">":
             end = yield from self.text.read(span, value.take, members.may_begin, outermost=outermost)
             if end in (CallEnd.CUT, CallEnd.BROKEN):
@@ -254,8 +250,7 @@ def _read_xtml(span: Span) -> Generator[None, None, CallEnd]:
         if key is None:
             return CallEnd.BROKEN
         members = members or Members(span, schema)
-        members.key(key)
-        value = Value(schema.property(key), span, TYPES.get(attributes.get("type", "")))
+        value = Value(members.key(key), span, TYPES.get(attributes.get("type", "")))
         end = yield from _TEXT.read(span, value.take, members.may_begin, outermost=1)
         if end in (CallEnd.CUT, CallEnd.BROKEN):
             return end

@@ -132,8 +132,7 @@ class FunctionTags:
         empty = name.endswith("/")  # <function=f/>
         name = _bare(name.removesuffix("/"))
         span.set_name(name)
-        schema = span.declared.arguments(name)
-        members = Members(span, schema, any_key=True)
+        members = Members(span, span.declared.arguments(name), any_key=True)
         while not empty:
             yield from span.peek()
             place = span.place
@@ -151,8 +150,7 @@ class FunctionTags:
             if not (yield from span.accept(_END_OF_TAG)):
                 return _cut_or_broken(span)
             key = _bare(parameter.removesuffix("/"))
-            members.key(key)
-            value = Value(schema.property(key), span)
+            value = Value(members.key(key), span)
             if not parameter.endswith("/"):  # <parameter=a/>
                 line_feed = (yield from span.accept(_LINE_FEED)) or not self._verbatim
                 end = yield from self.text.read(
@@ -204,7 +202,8 @@ class NamedTag:
         report_end(span, end, self._close)
 
     def _read_text(self, span: Span, name: str, begin: int, *, empty: bool) -> Generator[None, None, CallEnd]:
-        schema, members = span.declared.arguments(name), Members(span)
+        schema = span.declared.arguments(name)
+        members = Members(span, schema)
         keys = list(schema.properties)
         if not (empty and not keys):
             span.rewind(begin)
@@ -213,8 +212,7 @@ class NamedTag:
                     Code.INVALID_ARGUMENTS, "plain text is allowed only for a tool with exactly one argument"
                 )
             key = keys[0] if len(keys) == 1 else "content"
-            members.key(key)
-            value = Value(schema.property(key), span)
+            value = Value(members.key(key), span)
             end = yield from self._text.read(span, value.take, line_feed=True)
             if end is not CallEnd.CLOSED:
                 return end
@@ -357,8 +355,7 @@ class ArgumentPairs:
                     yield from span.peek()
                 if not (yield from span.accept(self._begin_value)):
                     return cut_in_tag(span, *self._all_tags)
-            members.key(key)
-            value = Value(schema.property(key), span, types)
+            value = Value(members.key(key), span, types)
             end = yield from self.text.read(span, value.take, members.may_begin, outermost=outermost)
             if end in (CallEnd.CUT, CallEnd.BROKEN):
                 return end

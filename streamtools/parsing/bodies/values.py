@@ -61,7 +61,7 @@ class Value:
 
         `types` are the types that the dialect marks. With None, the types of `schema` are allowed.
         """
-        self._span = span
+        self._span, self._schema = span, schema
         allowed = (schema.types if types is None else types) & (STRING | JSON_TYPES) or STRING
         if types is None and "string" not in allowed:
             allowed |= {"null"}  # a value "null" would not match the schema as a string either
@@ -90,7 +90,8 @@ class Value:
             self._begin_container("".join(self._buffer).lstrip(_SPACE))
         literals = self._literals
         if literals is None:
-            literal = read_scalar("".join(self._buffer).strip(_SPACE), self._types)
+            word = "".join(self._buffer).strip(_SPACE)
+            literal = None if word in self._schema.strings else read_scalar(word, self._types)
         else:
             literals.end()
             literal = "".join(self._converted) if literals.state is ENDED else None

@@ -31,7 +31,7 @@ _PADDING = Some(r" \t", 0, 4)
 _LINES = Some(r"\r\n", 0, 4)  # models write line feeds in headers
 _TOOL = Some(r"^ \t\r\n<>|", 0, 96)  # the name of a tool, or "" in a faulty header
 _BEFORE_JSON = Some(r"^ \t\r\n<>|{", 1, 96)  # the name of a tool, if JSON follows it
-_TO_TOOL = r"to=(?<=\bto=)(?!(?:assistant|user)(?![\w.-]))"
+_TO_TOOL = r"to=(?<=\bto=)(?!(?:assistant|user|self)(?![\w.-]))"
 _MESSAGE: tuple[Part, ...] = (_PADDING, OneOf(("<|constrain|>", "")), Some(r"A-Za-z0-9_.+/ \t-", 0, 24), "<|message|>")
 """The end of a header that the prompt has begun: the type of the content, such as `json`, and a token."""
 
@@ -80,6 +80,7 @@ def harmony() -> Dialect:
     begin: tuple[Part, ...] = (_LINES, "<|message|>")
     end_of_header = OneOf((*_ENDS, "<|start|>"))
     reasoning: dict[str, Any] = {"closings": _ENDS, "before": _BEGINS}
+    to_self: dict[str, Any] = {"closings": (*_ENDS, "<|eom|>", "<|eot|>"), "before": _BEGINS}
     without_tokens: dict[str, Any] = {"closings": _ENDS, "before": _END_REASONING, "auto": False}
     return Dialect(
         id="harmony",
@@ -108,6 +109,9 @@ def harmony() -> Dialect:
         space_at_start=True,
         reserved=(*_ENDS, *_BEGINS, "<|message|>", "<|constrain|>", *_WORDS, *_BEFORE_TOOL, "to=functions."),
         tags=(
+            # Muse, whose dialect `"auto"` does not include, writes its reasoning to itself.
+            Tag(("<|start|>assistant to=self<|message|>",), **to_self),
+            Tag(("to=self<|message|>",), where="start", **to_self),
             # The channel may begin with a capital letter.
             *(Tag((*role, _NO_TOOL, "nalysis", _AFTER_CHANNEL, *begin), **reasoning) for role in roles),
             *(Tag((*role, _NO_TOOL, *begin)) for role in roles),
