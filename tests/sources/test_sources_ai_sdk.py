@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from streamtools import sources
 from streamtools.errors import Code
 from streamtools.events import (
     ChainCompleted,
@@ -353,26 +352,6 @@ def test_calls_over_the_limit_are_not_buffered(make: Any) -> None:
     adapter = AISDKMessages(Limits(calls=2))
     assert [0, 0, 3, 0] == [len(adapter.feed(frame)) for frame in frames]
     assert [(1, "3"), (1, None), (1, None)] == [(1, getattr(event, "key", None)) for event in adapter.feed(FINISH)]
-
-
-READ: dict[str, Any] = {
-    "gemini": {"candidates": [{"content": {"parts": [{"text": "a"}]}, "finishReason": "STOP"}]},
-    "ollama": {"message": {"content": "a"}, "done": True, "done_reason": "stop"},
-    "ai_sdk": {"type": "text-delta", "delta": "a"},
-}
-
-
-@pytest.mark.anyio
-@pytest.mark.parametrize("name", READ)
-async def test_dicts_and_bytes_give_the_same_events(name: str) -> None:
-    """The source that has the adapter's name reads both alike."""
-    value = READ[name]
-    data = json.dumps(value).encode() + b"\n" if name == "ollama" else sse(value)
-    make = getattr(sources, name)
-    both = [[event async for batch in make([each]) for event in batch] for each in (value, data)]
-    assert both[0] == both[1]
-    assert both[0][0] == TextDelta("a")
-    assert isinstance(both[0][-1], TextDelta if name == "ai_sdk" else ProviderCompleted)
 
 
 # Found by attack: calls that were told before it was known whose they are.

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from streamtools.errors import Code
 from streamtools.events import (
     ChainCompleted,
     NativeToolCall,
@@ -461,16 +460,6 @@ def test_streams_of_proxies_give_the_same_events_at_every_cut(stream: bytes, exp
         assert expected == read(*chunks), chunks
 
 
-def test_a_frame_that_cannot_be_decoded_is_a_warning() -> None:
-    """The run continues after it, and after a number with too many digits."""
-    stream = frame('{"type":', "latitude-event") + frame('{"type":"x","n":' + "1" * 5000 + "}")
-    first, second, *rest = read(stream + native(chain("chain-completed")))
-    for warning in (first, second):
-        assert isinstance(warning, SourceWarning)
-        assert warning.code is Code.BAD_FRAME
-    assert [ChainCompleted("c-1")] == rest
-
-
 @pytest.mark.parametrize(
     "name", ["a chain that ends in asking for tools", "calls that only the request for tools names"]
 )
@@ -501,19 +490,3 @@ def test_nested_envelopes_are_not_opened() -> None:
         first, *unread = read(stream)
         assert type(first) is (SourceRaw if depth < 64 else SourceWarning)
         assert [SourceError] * (depth == 100_000) == [type(event) for event in unread]
-
-
-def test_a_run_that_breaks_off_before_its_end_is_interrupted() -> None:
-    """The end of the chain, an error, and a request for tools are ends."""
-    lost = SourceError("the connection to the provider was lost", Code.STREAM_INTERRUPTED, cause="reset")
-    for events, ended in [
-        ([part("text-delta", textDelta="a")], False),
-        ([chain("provider-completed", response={"text": "a"})], False),
-        ([chain("chain-completed")], True),
-        ([chain("chain-error")], True),
-        ([chain("tools-requested")], True),
-    ]:
-        adapter = Latitude()
-        adapter.feed(native(*events))
-        assert ended == adapter.ended
-        assert ended != (lost in adapter.close("reset"))

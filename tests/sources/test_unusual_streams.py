@@ -14,12 +14,10 @@ from streamtools import RunnerOptions, ToolStream, parse, sources
 from streamtools.errors import Code
 from streamtools.events import (
     Call,
-    ChainCompleted,
     Done,
     Error,
     NativeToolCall,
     ProviderCompleted,
-    ReasoningDelta,
     SourceError,
     SourceEvent,
     SourceRaw,
@@ -102,7 +100,6 @@ CODE = {"executableCode": {"language": "PYTHON", "code": "1"}}
 RESULT = {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "1"}}
 USAGE = Usage(input=7, output=3, total=10)
 COUNTS = {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}
-SEARCHED = [{"type": "search", "index": 0, "arguments": '{"query":"q"}', "output": "found"}]
 
 COHERE = sse({"type": "content-delta", "index": 0, "delta": {"message": {"content": {"text": "a"}}}}, "content-delta")
 
@@ -129,91 +126,6 @@ STREAMS: dict[str, Stream] = {
         + chunk(finish="stop", x_groq={"id": "req_1", "usage": COUNTS})
         + DONE,
         [TextDelta("a"), SourceUsage(USAGE), stop(usage=USAGE)],
-    ),
-    "Compound's tools": Stream(
-        ChatCompletions,
-        chunk({"executed_tools": SEARCHED}) + chunk({"content": "a"}, "stop") + DONE,
-        [
-            SourceRaw({"choices": [{"index": 0, "delta": {"executed_tools": SEARCHED}, "finish_reason": None}]}),
-            TextDelta("a"),
-            stop(),
-        ],
-    ),
-    "fields nobody knows": Stream(
-        ChatCompletions,
-        chunk({"content": "a", "mood": "glad", "empty": None})
-        + chunk({"content": "b", "mood": "sad"})
-        + chunk({"content": "c", "mood": "", "tone": {"of": "voice"}}, "stop"),
-        [
-            TextDelta("a"),
-            SourceRaw({"mood": "glad"}),
-            TextDelta("b"),
-            TextDelta("c"),
-            SourceRaw({"tone": {"of": "voice"}}),
-            stop(),
-        ],
-    ),
-    "fields nobody knows, of Ollama": Stream(
-        Ollama,
-        b'{"message":{"content":"a","mood":1}}\n{"message":{"content":"b","mood":2}}\n{"done":true}\n',
-        [TextDelta("a"), SourceRaw({"mood": 1}), TextDelta("b"), ProviderCompleted(finish_reason="stop")],
-    ),
-    "fields nobody knows, of Anthropic": Stream(
-        Anthropic,
-        b"".join(
-            sse({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": text, "mood": 1}})
-            for text in "ab"
-        )
-        + sse({"type": "message_stop"}),
-        [SourceRaw({"mood": 1}), TextDelta("a"), TextDelta("b"), ProviderCompleted(finish_reason="stop")],
-    ),
-    "fields nobody knows, of Responses": Stream(
-        Responses,
-        event("output_text.delta", item_id="m", output_index=0, delta="a", mood=1)
-        + event("output_text.delta", item_id="m", output_index=0, delta="b", mood=2, obfuscation="x")
-        + event("reasoning_text.delta", item_id="r", output_index=1, delta="c", tone="low")
-        + event("output_item.added", output_index=2, item={}, news=1)
-        + event("completed", response={"status": "completed"}),
-        [
-            SourceRaw({"mood": 1}),
-            TextDelta("a"),
-            TextDelta("b"),
-            SourceRaw({"tone": "low"}),
-            ReasoningDelta("c"),
-            ProviderCompleted(finish_reason="stop", raw_finish_reason="completed"),
-        ],
-    ),
-    "fields nobody knows, of the AI SDK": Stream(
-        AISDKMessages,
-        sse({"type": "text-delta", "id": "0", "delta": "a", "mood": 1})
-        + sse({"type": "text-delta", "id": "0", "delta": "b", "mood": 2})
-        + sse({"type": "reasoning-delta", "id": "1", "delta": "c", "tone": "low"})
-        + sse({"type": "finish", "news": 1}),
-        [
-            SourceRaw({"mood": 1}),
-            TextDelta("a"),
-            TextDelta("b"),
-            SourceRaw({"tone": "low"}),
-            ReasoningDelta("c"),
-            ProviderCompleted(finish_reason="stop", ends_run=False),
-            ChainCompleted(),
-        ],
-    ),
-    "fields nobody knows, of Latitude": Stream(
-        Latitude,
-        sse({"type": "text-delta", "text": "a", "mood": 1}, "provider-event")
-        + sse({"type": "provider-event", "data": {"type": "text-delta", "text": "b", "mood": 2}})
-        + sse({"type": "reasoning-delta", "text": "c", "tone": "low"}, "provider-event")
-        + sse({"type": "chain-completed", "uuid": "u"}, "latitude-event"),
-        [
-            SourceRaw({"mood": 1}),
-            TextDelta("a"),
-            TextDelta("b"),
-            SourceRaw({"tone": "low"}),
-            ReasoningDelta("c"),
-            ProviderCompleted(finish_reason="stop", ends_run=False),
-            ChainCompleted("u"),
-        ],
     ),
     "arguments that are null": Stream(
         ChatCompletions,
@@ -260,6 +172,61 @@ STREAMS: dict[str, Stream] = {
 def test_streams_give_the_same_events_at_every_cut(stream: Stream) -> None:
     """Each gives these events, however it is cut."""
     assert_same_at_every_cut(stream.make, stream.body, stream.expected)
+
+
+def said(kind: str, text: str, **more: Any) -> bytes:
+    return event(f"{kind}.delta", item_id=kind, output_index=0, delta=text, **more)
+
+
+UNKNOWN: dict[Callable[[], FrameAdapter], list[bytes]] = {
+    ChatCompletions: [
+        chunk({"content": "a", "mood": "glad", "empty": None}),
+        chunk({"content": "b", "mood": "sad"}),
+        chunk({"content": "", "mood": "", "tone": "low"}, "stop"),
+    ],
+    Ollama: [
+        b'{"message":{"content":"a","mood":1}}\n',
+        b'{"message":{"content":"b","mood":2,"tone":"low"}}\n{"done":true}\n',
+    ],
+    Anthropic: [
+        *(
+            sse({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": text, **more}})
+            for text, more in (("a", {"mood": 1}), ("b", {"mood": 1, "tone": "low"}))
+        ),
+        sse({"type": "message_stop"}),
+    ],
+    Responses: [
+        said("output_text", "a", mood=1),
+        said("output_text", "b", mood=2, obfuscation="x"),
+        said("reasoning_text", "c", tone="low"),
+        event("output_item.added", output_index=2, item={}, news=1),
+        event("completed", response={"status": "completed"}),
+    ],
+    AISDKMessages: [
+        sse({"type": "text-delta", "id": "0", "delta": "a", "mood": 1}),
+        sse({"type": "text-delta", "id": "0", "delta": "b", "mood": 2}),
+        sse({"type": "reasoning-delta", "id": "1", "delta": "c", "tone": "low"}),
+        sse({"type": "finish", "news": 1}),
+    ],
+    Latitude: [
+        sse({"type": "text-delta", "text": "a", "mood": 1}, "provider-event"),
+        sse({"type": "provider-event", "data": {"type": "text-delta", "text": "b", "mood": 2}}),
+        sse({"type": "reasoning-delta", "text": "c", "tone": "low"}, "provider-event"),
+        sse({"type": "chain-completed", "uuid": "u"}, "latitude-event"),
+    ],
+}
+
+
+@pytest.mark.parametrize(("make", "frames"), UNKNOWN.items(), ids=[make.__name__ for make in UNKNOWN])
+def test_the_first_value_of_an_unknown_field_of_a_delta_is_raw(
+    make: Callable[[], FrameAdapter], frames: list[bytes]
+) -> None:
+    """Fields of other events are not forwarded."""
+    events = read(make, b"".join(frames))
+    assert [["mood"], ["tone"]] == [[*each.data] for each in events if isinstance(each, SourceRaw)]
+    assert "ab" == "".join(each.text for each in events if isinstance(each, TextDelta))
+    assert any(isinstance(each, ProviderCompleted) for each in events)
+    assert_same_at_every_cut(make, b"".join(frames), events)
 
 
 def told(make: Callable[[], FrameAdapter], *chunks: bytes) -> list[UIEvent]:
