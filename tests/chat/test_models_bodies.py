@@ -35,7 +35,6 @@ def clock() -> str:
 
 HISTORY: tuple[Message, ...] = (System("Be brief."), User("Hi"))
 TOOLS = (weather, clock)
-CLIENTS: list[type[HTTPModel]] = [OpenAIChat, OpenAIResponses, AnthropicMessages, OllamaChat, GeminiChat]
 
 
 def offered(format: str, *tools: Any) -> list[dict[str, Any]]:

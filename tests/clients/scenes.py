@@ -18,15 +18,13 @@ from starlette.routing import Route
 from streamtools import ParserOptions, RunnerOptions, ToolError, chat, outputs, tool
 from streamtools.conversation import Chat, RequestOptions, ScriptedModel
 from streamtools.conversation.models import ScriptedReply
-from streamtools.events import ProviderCompleted, SourceError, TextDelta
+from streamtools.events import SourceError, TextDelta
 from streamtools.outputs import Encoder, asgi
 from streamtools.runs import Run, Runs
 from streamtools.stream.tool_stream import ToolStream
 from streamtools.tools import Answer as Result
 from streamtools.tools import Approve, Deny, MemoryLedger
 from streamtools.tools.approvals import Decision
-
-STOP = ProviderCompleted(finish_reason="stop")
 
 
 def written(name: str, arguments: str) -> str:

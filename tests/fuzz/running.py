@@ -13,10 +13,9 @@ import signal
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 import structlog
 
@@ -89,10 +88,6 @@ class Report:
             f"{self.target:<34}{self.executions:>9}{self.corpus:>8}{self.seconds:>8.1f}"
             f"{self.peak:>7}{self.growth:>8}  {found}"
         )
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the report as a JSON value."""
-        return asdict(self)
 
 
 HEADING = f"{'target':<34}{'inputs':>9}{'corpus':>8}{'CPU s':>8}{'MiB':>7}{'growth':>8}  findings"

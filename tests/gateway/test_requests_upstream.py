@@ -158,29 +158,6 @@ def test_auto_mode_warns_once_of_an_unknown_model() -> None:
     assert ["house-model"] == [each["model"] for each in logs if each["event"] == "model_unknown"]
 
 
-def native(ids: list[str], *, streamed: bool) -> bytes:
-    """Return an answer with native calls of these ids."""
-    calls = [{"id": id, "type": "function", "function": {"name": "get_time", "arguments": "{}"}} for id in ids]
-    if not streamed:
-        message = {"role": "assistant", "content": None, "tool_calls": calls}
-        return json.dumps({"choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]}).encode()
-    deltas = [{"tool_calls": [{"index": at, **each}]} for at, each in enumerate(calls)]
-    chunks: list[Any] = [{"choices": [{"index": 0, "delta": each, "finish_reason": None}]} for each in deltas]
-    chunks.append({"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]})
-    return b"".join(b"data: %b\n\n" % json.dumps(each).encode() for each in chunks) + b"data: [DONE]\n\n"
-
-
-def with_results(client: str, body: Any, ids: list[str], result: str) -> Any:
-    """Return the request that continues with the results of these calls."""
-    known = FOLLOW_UPS[client][-2:]  # a call, and its result
-    more: list[Any] = []
-    for place, id in enumerate(ids):
-        written = json.dumps(known).replace("call_text_1", id).replace("RESULT", f"{result}{place}")
-        more += json.loads(written)
-    key = "input" if client == "responses" else "messages"
-    return body | {key: body[key] + more}
-
-
 def test_watch_gets_the_events() -> None:
     seen: list[Any] = []
     exchange = Rewrite().begin("openai", json.dumps(request("openai")).encode(), watch=seen.append)

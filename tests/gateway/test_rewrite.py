@@ -12,9 +12,6 @@ from streamtools.limits import Limits
 from tests.support.gateway import CLIENTS, HEADERS, Collected, answer, begin, collect, request, stream, whole
 from tests.support.scenes import SCENES, normal
 
-CALL = '~~~tool_call\n{"name": "get_weather", "arguments": {"city": "Zürich"}}\n~~~'
-WEATHER = ("call_text_1", "get_weather", {"city": "Zürich"})
-
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_each_scene_streamed_and_not(client: str) -> None:

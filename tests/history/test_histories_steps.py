@@ -19,7 +19,6 @@ def text(value: str, **more: Any) -> Body:
 
 
 SIGNED = step("thought", signature="s", summary=[text("Hm")])
-ASKED = step("user_input", content=[text("?")])
 CALL = step("function_call", id="c", name="f", arguments={"a": 1}, signature="z")
 
 

@@ -9,7 +9,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -18,8 +18,6 @@ from tests.support.readme import ROOT
 from tests.support.testing_page import COMMANDS, SET_UP, provider, write_project
 
 pytestmark = pytest.mark.sdk
-
-Run = Callable[..., str]
 
 PASSED = 13
 """Tests of the project."""

@@ -23,7 +23,7 @@ from streamtools.parsing.dialects import DIALECTS
 from streamtools.testing.laws import assert_chunk_invariant, assert_deltas_match_arguments
 from tests.parsing.faults import IN_TAGS
 from tests.support.cases import together
-from tests.support.reading import Brief, brief, call, error, read, warning
+from tests.support.reading import Brief, brief, call, error, read
 from tests.support.ways_to_cut import usual_ways
 
 FIELDS = {name: {"type": "string"} for name in ("path", "text", "mode")}
@@ -323,7 +323,6 @@ GLM = "<tool_call>save\n<arg_key>text</arg_key>\n<arg_value>"
 INVOKE = '<function_calls>\n<invoke name="save">\n<parameter name="text">'
 QWEN_END = "</parameter>\n</function>\n</tool_call>"
 END = "</invoke>\n</function_calls>"
-unclosed = warning("missing_close")
 broken, cut = error("unrecognised_tool_call"), error("truncated")
 
 

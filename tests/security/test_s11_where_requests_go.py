@@ -15,7 +15,7 @@ import pytest
 from anyio.abc import SocketAttribute, SocketStream
 
 from streamtools import chat
-from streamtools.conversation import AnthropicMessages, GeminiChat, OllamaChat, OpenAIChat, OpenAIResponses
+from streamtools.conversation import GeminiChat, OpenAIChat
 from streamtools.events import Error
 from tests.support.cases import cases
 from tests.support.loops import other_loop_deep
@@ -25,7 +25,6 @@ __all__ = ["other_loop_deep"]  # a fixture
 pytestmark = pytest.mark.anyio
 
 KEY = "sk-test-0123456789abcdef"
-MODELS = [OpenAIChat, OpenAIResponses, AnthropicMessages, GeminiChat, OllamaChat]
 
 
 class Witness:

@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from streamtools import ToolStream, outputs
-from streamtools.events import Done, Error, FollowUp, ProviderCompleted, Start, Text, TextDelta, UIEvent
+from streamtools.events import Done, Error, FollowUp, Start, Text, TextDelta, UIEvent
 from streamtools.outputs.asgi import event_stream_response, send_events, serve_websocket
 from streamtools.runs import Runs
 from streamtools.serving.event_log import log_key
@@ -21,7 +21,6 @@ from tests.support.stories import Script
 
 pytestmark = pytest.mark.anyio
 
-STOP = [ProviderCompleted(finish_reason="stop")]
 PAGE = [{"token": "a"}, {"token": "b"}, {"end": "finished"}]
 FAILED = [{"error": "stream_interrupted"}, {"end": "failed"}]
 

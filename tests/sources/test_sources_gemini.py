@@ -27,7 +27,6 @@ from streamtools.limits import Limits
 from streamtools.sources.wire_formats.gemini import Gemini
 from tests.sources.adapters import read
 
-SIGNATURE = "c2ln"
 SIGNED = {"thoughtSignature": "s"}
 
 

@@ -21,7 +21,6 @@ __all__ = ["other_loop_deep"]  # a fixture
 pytestmark = pytest.mark.anyio
 
 BERN = '{"city": "Bern"}'
-ITEM = {"type": "function_call", "call_id": "a", "name": "weather", "arguments": BERN}
 OLLAMA = {"id": "a", "function": {"name": "weather", "arguments": {"city": "Bern"}}}
 BLOCK = {"type": "tool_use", "id": "a", "name": "weather", "input": {"city": "Bern"}}
 THINKING = {"type": "thinking", "thinking": "hm", "signature": "s1"}

@@ -24,7 +24,6 @@ from tests.support.options import grouped
 pytestmark = pytest.mark.anyio
 
 ASKED = calls(("pay", ANN), ("look", {}))
-DENIED = "the call of tool 'pay' was denied"
 
 
 def decide(*, approve: bool, reason: str = "") -> Any:

@@ -54,23 +54,3 @@ class Tracked:
     def entered(self) -> bool:
         """Whether the stream was entered."""
         return getattr(self.stream, "entered", True)
-
-
-class Reader:
-    """Reads a stream that the scenario did not create, and records its events."""
-
-    def __init__(self, stream: ToolStream, events: list[UIEvent]) -> None:
-        self._stream = stream
-        self._events = events
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> UIEvent:
-        event = await anext(self._stream)
-        self._events.append(event)
-        return event
-
-    async def aclose(self) -> None:
-        """Close the stream."""
-        await self._stream.aclose()

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import anyio.lowlevel
 
-from streamtools import ToolStream
 from streamtools.calls import ToolCall
 from streamtools.events import UIEvent
 from streamtools.runs import Run
 from streamtools.tools import ToolOutcome
 from tests.support.options import grouped
 from tests.torture.loops import Steps
-from tests.torture.noted import NotedChat, NotedStream, Noting, Reader, Tracked
+from tests.torture.noted import NotedChat, NotedStream, Noting, Tracked
 
 if TYPE_CHECKING:
     from tests.torture.blows import Blow
@@ -97,14 +96,6 @@ class Rack:
         stream.taken = []
         self.streams.append(Tracked(stream, stream.taken, stream))
         self.actions.setdefault("aclose", stream.aclose)
-
-    def adopt(self, stream: ToolStream) -> AsyncIterator[UIEvent]:
-        """Check a stream that the scenario did not create. Returns an iterator that reads it."""
-        events: list[UIEvent] = []
-        reader = Reader(stream, events)
-        self.streams.append(Tracked(stream, events, reader))
-        self.actions.setdefault("aclose", stream.aclose)
-        return reader
 
     async def tell(self, call: ToolCall, outcome: ToolOutcome) -> None:
         """Record an outcome. The `on_tool_result` of the streams."""

@@ -17,7 +17,6 @@ from benchmarks.peers.worker import tell
 from streamtools.parsing import DIALECTS
 from tests.support.cases import together
 
-ROOT = Path(__file__).parents[2]
 OURS = [row for row in ROWS if row.group == "ours"]
 WEATHER: Call = ("get_weather", {"city": "Paris", "days": 2})
 HERMES = FORMATS["hermes"]

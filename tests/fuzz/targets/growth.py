@@ -9,9 +9,8 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-import tempfile
 from collections.abc import Callable, Coroutine, Sequence
-from functools import cache, partial
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -24,9 +23,7 @@ from streamtools.history.calls_in_text import neutralize_quotations
 from streamtools.limits import Limits
 from streamtools.recording import redaction
 from streamtools.recording.redaction import Scrubber
-from streamtools.serving.websockets import FrameError, read_frame
 from streamtools.sources import ADAPTERS
-from streamtools.sources.adapter import LineDecoder, SSEDecoder
 from streamtools.stream.collector import Collector
 from streamtools.tools import Tool, ToolRegistry
 from streamtools.tools.mcp import tools_of
@@ -62,13 +59,6 @@ def _source(name: str, parts: list[Any]) -> None:
     body = _body(name, parts)
     adapter = ADAPTERS[name](Limits())
     run([event for chunk in pieces(body, 1000) for event in adapter.take(chunk)] + adapter.close())
-
-
-def _frames(parts: list[Any]) -> None:
-    for decoder in (SSEDecoder(), LineDecoder(), SSEDecoder(1000)):
-        for chunk in pieces("".join(parts).encode(), 16):
-            decoder.feed(chunk)
-        decoder.close()
 
 
 def _machine(events: list[SourceEvent]) -> None:
@@ -235,17 +225,6 @@ def _redact_headers(parts: list[Any]) -> None:
 
 def _redact_body(body: Callable[[list[Any]], str], parts: list[Any]) -> None:
     redaction.describe_request("POST", "https://a.test/", [], body(parts).encode(), record_body=True)
-
-
-@cache
-def _folder() -> tempfile.TemporaryDirectory[str]:
-    return tempfile.TemporaryDirectory()
-
-
-def _client(parts: list[Any]) -> None:
-    for text in ("".join(parts), json.dumps(parts), json.dumps(dict.fromkeys(parts, 1))):
-        with contextlib.suppress(FrameError):
-            read_frame(text, 10**9)
 
 
 _OBJECT = {"type": "object", "properties": {"a": {"$ref": "#/$defs/d"}}, "$defs": {"d": {"type": "string"}}}
