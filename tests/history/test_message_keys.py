@@ -15,55 +15,22 @@ from streamtools.history.parts import CallResult, TextPart
 from tests.support.cases import cases
 
 MISSPELLED: list[dict[str, Any]] = [
-    {"role": "user", "contnt": "Hi"},
-    {"role": "user", "contents": "Hi"},
     {"rol": "user", "content": "Hi"},
-    {"roel": "user", "content": "Hi"},
+    {"role": "user", "content": [{"type": "text", "txt": "Hi"}]},
+    {"role": "user", "content": [{"typ": "text", "text": "Hi"}]},
+    {"role": "user", "parts": [{"txt": "x"}]},
     {"Role": "user", "content": "x"},
     {"role": "user", "body": "Hi"},
     {"role": "user", "text": "Hi"},
     {"role": "user", "message": "Hi"},
     {"role": "assistant", "toolCalls": [{"id": "1"}]},
-    {"role": "assistant", "content": None, "tool_cals": []},
-    {"role": "assistant", "tool_call": []},
     {"role": "assistant", "content": "x", "toolcalls": []},
-    {
-        "role": "assistant",
-        "tool_calls": [{"id": "1", "type": "function", "functoin": {"name": "f", "arguments": "{}"}}],
-    },
-    {
-        "role": "assistant",
-        "tool_calls": [{"id": "1", "type": "function", "function": {"nmae": "f", "arguments": "{}"}}],
-    },
-    {
-        "role": "assistant",
-        "tool_calls": [{"id": "1", "type": "function", "function": {"name": "f", "argumnets": "{}"}}],
-    },
-    {"role": "assistant", "tool_calls": [{"id": "1", "typ": "function", "function": {"name": "f", "arguments": "{}"}}]},
-    {"role": "tool", "tool_call_di": "1", "content": "x"},
     {"role": "tool", "toolCallId": "1", "content": "x"},
-    {"role": "tool", "tool_call_id": "1", "conten": "x"},
-    {"role": "user", "content": [{"type": "text", "txt": "Hi"}]},
-    {"role": "user", "content": [{"typ": "text", "text": "Hi"}]},
     {"role": "user", "content": [{"type": "text", "content": "Hi"}]},
-    {"role": "user", "content": [{"type": "image_url", "imge_url": {"url": "x"}}]},
     {"role": "user", "content": [{"type": "image_url", "image_url": {"ulr": "x"}}]},
-    {"role": "user", "content": [{"type": "image", "sorce": {"type": "base64"}}]},
-    {
-        "role": "user",
-        "content": [{"type": "image", "source": {"type": "base64", "media_typ": "image/png", "data": "x"}}],
-    },
-    {"role": "assistant", "content": [{"type": "tool_use", "id": "1", "name": "f", "inptu": {}}]},
-    {"role": "user", "content": [{"type": "tool_result", "tool_use_di": "1", "content": "x"}]},
-    {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "1", "contnt": "x"}]},
     {"role": "user", "content": [{"txt": "hi"}]},
     {"role": "assistant", "content": [{"tooluse": {"toolUseId": "1", "name": "f", "input": {}}}]},
     {"role": "assistant", "content": [{"toolUse": {"toolUseID": "1", "name": "f", "input": {}}}]},
-    {"role": "user", "part": [{"text": "x"}]},
-    {"role": "user", "parts": [{"txt": "x"}]},
-    {"role": "model", "parts": [{"functionCal": {"name": "f"}}]},
-    {"role": "model", "parts": [{"functionCall": {"name": "f", "agrs": {}}}]},
-    {"role": "user", "parts": [{"inlineDta": {"mimeType": "x"}}]},
     {"id": "1", "role": "user", "parts": [{"type": "text", "txt": "x"}]},
     {"id": "1", "role": "user", "parts": [{"type": "file", "ulr": "x", "mediaType": "image/png"}]},
     {"id": "1", "role": "user", "contnt": "x"},
@@ -224,7 +191,7 @@ def test_a_text_may_have_any_other_key() -> None:
 def changed(value: Any) -> Iterator[tuple[str, Any]]:
     """Yield copies of a message in which one key of an object that the reader reads is misspelled."""
     for place, key in list(places(value)):
-        for wrong in {key[:-1], key + key[-1], key[0] + key[2] + key[1] + key[3:]} - {key}:
+        for wrong in {key[:-1], key[:2] + key[3:], key + key[-1], key[0] + key[2] + key[1] + key[3:]} - {key}:
             copied = copy.deepcopy(value)
             target = copied
             for step in place:

@@ -84,11 +84,17 @@ class Driver:
         self.story += map(tell, events)
 
 
-def story(*events: SourceEvent, **options: Any) -> list[str]:
-    """Return the story of a whole run, without its first line, which is always the same."""
+def driven(*events: SourceEvent, **options: Any) -> Driver:
+    """Return the driver after a whole run."""
     driver = Driver(**options)
     driver.feed(*events)
     driver.take(driver.machine.close())
+    return driver
+
+
+def story(*events: SourceEvent, **options: Any) -> list[str]:
+    """Return the story of a whole run, without its first line, which is always the same."""
+    driver = driven(*events, **options)
     first, *rest = driver.story
     assert first == "start"
     assert [event.seq for event in driver.events] == list(range(1, len(driver.events) + 1))

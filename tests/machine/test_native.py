@@ -21,7 +21,7 @@ from streamtools.events import (
     Warning,
 )
 from streamtools.machine.native_calls import is_cut
-from tests.machine.test_machine import Driver, story
+from tests.machine.test_machine import driven, story
 from tests.support.cases import together
 
 CUT = ProviderCompleted(finish_reason="length")
@@ -35,14 +35,6 @@ RUN = ["run x", "step 1 ends: tool_calls", "done finished: tool_calls (None)"]
 
 def pieces(*texts: str, key: str = "0") -> list[SourceEvent]:
     return [ToolCallDelta(key, text) for text in texts]
-
-
-def driven(*events: SourceEvent, **options: Any) -> Driver:
-    """Return a machine after a whole run."""
-    driver = Driver(**options)
-    driver.feed(*events)
-    driver.take(driver.machine.close())
-    return driver
 
 
 def calls(*events: SourceEvent, **options: Any) -> list[ToolCall]:

@@ -23,7 +23,7 @@ from streamtools.events import (
     Warning,
 )
 from streamtools.parsing.dialects import TAUGHT_DIALECTS, hash_marker
-from tests.machine.test_machine import ADD, BAD, Driver
+from tests.machine.test_machine import ADD, BAD, driven
 from tests.support.cases import together
 
 NATIVE = NativeToolCall("0", "add", {"a": 1}, "n1")
@@ -41,9 +41,7 @@ class Count(NamedTuple):
 
 def count(*events: SourceEvent, **options: Any) -> Count:
     """Return the counts of a run with named dialects. tests/machine/test_turned_native.py has the default dialects."""
-    driver = Driver(**({"dialects": TAUGHT_DIALECTS} | options))
-    driver.feed(*events)
-    driver.take(driver.machine.close())
+    driver = driven(*events, **({"dialects": TAUGHT_DIALECTS} | options))
     run = [line.removeprefix("run ") for line in driver.story if line.startswith("run ")]
     ended = [event for event in driver.events if isinstance(event, Error) and event.code is Code.SUPERSEDED]
     assert all(event.call is None or event.call.id == event.call_id for event in ended)
@@ -133,9 +131,8 @@ def test_eager_native_calls_run_when_they_are_complete(flag: bool | None, expect
 
 def failed(generation: str, **options: Any) -> tuple[list[str], list[Any]]:
     """Return the story of a turn that the provider ended with an error, and its calls."""
-    driver = Driver(**options)
-    driver.feed(TextDelta("Hm. "), SourceError("no", status=400, failed_generation=generation))
-    driver.take(driver.machine.close())
+    refused = SourceError("no", status=400, failed_generation=generation)
+    driver = driven(TextDelta("Hm. "), refused, **options)
     return driver.story, [event.call for event in driver.events if isinstance(event, Call)]
 
 
@@ -175,9 +172,8 @@ def test_a_salvaged_call_in_another_dialect_is_malformed(options: Any) -> None:
 
 
 def test_a_failed_generation_begins_a_turn() -> None:
-    driver = Driver(tools=TOOLS, in_reasoning=True)
-    driver.feed(SourceError("no", failed_generation='###:{"name": "add"}'))
-    driver.take(driver.machine.close())
+    refused = SourceError("no", failed_generation='###:{"name": "add"}')
+    driver = driven(refused, tools=TOOLS, in_reasoning=True)
 
     assert ["start", "step 1", "warning salvaged"] == driver.story[:3]
     assert "run c1" in driver.story

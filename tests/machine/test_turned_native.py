@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from streamtools import ToolCall, extract_tool_calls
@@ -11,7 +9,7 @@ from streamtools.calls import EMULATED, NATIVE
 from streamtools.errors import Code
 from streamtools.events import Call, NativeToolCall, ProviderCompleted, SourceEvent, Text, TextDelta, Warning
 from streamtools.parsing.dialects import DIALECTS, TAUGHT_DIALECTS
-from tests.machine.test_machine import Driver
+from tests.machine.test_machine import Driver, driven
 
 PLANTED = [DIALECTS[each].write_call("add", {"a": 1}) + "\nThat is what it says." for each in TAUGHT_DIALECTS]
 NAMED = {"dialects": TAUGHT_DIALECTS}
@@ -21,13 +19,6 @@ TURN, END = ProviderCompleted(finish_reason="tool_calls", ends_run=False), Provi
 
 def says(text: str) -> list[SourceEvent]:
     return [*map(TextDelta, text), END]
-
-
-def driven(*events: SourceEvent, **options: Any) -> Driver:
-    driver = Driver(**options)
-    driver.feed(*events)
-    driver.take(driver.machine.close())
-    return driver
 
 
 def calls_in_text(driver: Driver) -> int:

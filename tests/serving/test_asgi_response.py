@@ -270,12 +270,16 @@ async def test_a_response_that_is_cancelled_before_its_start() -> None:
     assert 1 == source.closed
 
 
-async def test_head() -> None:
-    """A HEAD request runs nothing."""
+@pytest.mark.parametrize("leaves", [False, True])
+async def test_head(leaves: bool) -> None:
+    """A HEAD request runs nothing. If its client leaves, nothing is raised."""
     events, source = stream(*texts("a"))
-    exchange = Exchange(method="HEAD")
+    exchange = Exchange(method="HEAD", refuses=leaves)
+    if leaves:
+        exchange.gone.set()
     await answer(event_stream_response(events), exchange)
-    assert (200, [b""], 0, 1) == (exchange.status, exchange.chunks, source.read, source.closed)
+    assert (0, 1) == (source.read, source.closed)
+    assert [] == exchange.sent if leaves else (200, [b""]) == (exchange.status, exchange.chunks)
 
 
 async def test_keep_alive_in_silence() -> None:
@@ -306,21 +310,13 @@ async def test_no_keep_alive(options: dict[str, Any]) -> None:
     assert exchange.ended
 
 
-@pytest.mark.parametrize("stuck", [0, 1, 2, 4])
-async def test_a_client_that_stops_reading(stuck: int) -> None:
-    """A client that stops reading at the head or in the middle counts as gone after `send_timeout`."""
-    events, source = stream(*texts("a"), [STOP])
+@pytest.mark.parametrize(("stuck", "items"), [*((at, (*texts("a"), [STOP])) for at in (0, 1, 2, 4)), (3, ())])
+async def test_a_client_that_stops_reading(stuck: int, items: tuple[Any, ...]) -> None:
+    """At the head, in the middle or at a comment. It counts as gone after `send_timeout`."""
+    events, source = stream(*items, hold=not items)
     exchange = Exchange(stuck=stuck, silent=True)
-    await answer(event_stream_response(events, send_timeout=0.01), exchange)
+    await answer(event_stream_response(events, keep_alive=None if items else 0.001, send_timeout=0.01), exchange)
     assert (stuck, 1) == (len(exchange.sent), source.closed)
-
-
-async def test_a_client_that_accepts_no_comment() -> None:
-    """A comment has the same timeout as an event."""
-    events, source = stream(hold=True)
-    exchange = Exchange(stuck=3, silent=True)
-    await answer(event_stream_response(events, keep_alive=0.001, send_timeout=0.01), exchange)
-    assert (3, 1) == (len(exchange.sent), source.closed)
 
 
 async def test_a_slow_client_slows_the_provider() -> None:
@@ -609,12 +605,3 @@ def test_a_response_is_made_in_any_thread() -> None:
     events, _ = stream(*texts("a"))
 
     assert 200 == event_stream_response(events).status_code
-
-
-async def test_a_client_that_leaves_during_head() -> None:
-    """Nothing is raised, and the stream is closed unread."""
-    exchange = Exchange(method="HEAD", refuses=True)
-    exchange.gone.set()
-    events, source = stream(*texts("a"), [STOP])
-    await event_stream_response(events)(exchange.scope, exchange.receive, exchange.send)
-    assert ([], 1) == (exchange.sent, source.closed)

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from streamtools.errors import Code
 from streamtools.events import (
     FinishReason,
@@ -539,18 +537,6 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
         ],
     ),
 }
-
-
-@pytest.mark.parametrize("kind", ["future", "error"])
-def test_numbers_with_too_many_digits_cannot_be_decoded(kind: str) -> None:
-    """Only the event with the number is lost. An error is still reported."""
-    first, *rest = read(Anthropic, sse('{"type":"' + kind + '","x":' + "1" * 5000 + "}"), *frames(end()))
-    assert isinstance(first, SourceWarning)
-    assert first.code is Code.BAD_FRAME
-    assert rest == [SourceError("the provider reported an error") if kind == "error" else done()]
-    named, *rest = read(Anthropic, sse('{"type":"' + kind + '","x":' + "1" * 5000 + "}", "error"), *frames(end()))
-    assert isinstance(named, SourceError)
-    assert rest == []
 
 
 def test_input_that_nests_too_deep_is_a_fault() -> None:

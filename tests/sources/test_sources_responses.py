@@ -718,16 +718,6 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
 }
 
 
-def test_an_error_that_cannot_be_decoded_is_reported() -> None:
-    """The run fails even if the message of the error is lost."""
-    data = '{"type":"error","x":' + "1" * 5000 + "}"
-    first, second = read(Responses, sse(data), *frames(END))
-    assert isinstance(first, SourceWarning)
-    assert second == SourceError("the provider reported an error")
-    (only,) = read(Responses, sse(data, "error"), *frames(END))
-    assert isinstance(only, SourceError)
-
-
 def test_arguments_that_nest_too_deep_are_a_fault() -> None:
     """The call is reported as faulty, because its arguments cannot be written as JSON."""
     deep = '{"x":' + "[" * 100 + "]" * 100 + "}"

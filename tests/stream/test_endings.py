@@ -18,18 +18,8 @@ from streamtools import ParserOptions, RunnerOptions, StreamMachine, Tool, ToolS
 from streamtools.errors import Code
 from streamtools.events import Call, Done, Error, Executed, Executing, StepEnd, StepStart, UIEvent, Warning
 from streamtools.testing.laws import assert_in_order
-from tests.sources import (
-    test_sources_ai_sdk,
-    test_sources_anthropic,
-    test_sources_bedrock,
-    test_sources_cohere,
-    test_sources_gemini,
-    test_sources_latitude,
-    test_sources_ollama,
-    test_sources_openai,
-    test_sources_openai_calls,
-    test_sources_responses,
-)
+from tests.sources import test_sources_latitude, test_sources_openai_calls
+from tests.sources.test_every_format import STREAMS
 from tests.support.cases import cases, together
 from tests.support.loops import ONE_LOOP, OTHER_LOOP_DEEP
 from tests.support.provider_streams import CALLS, NAMES, PROVIDERS, Provider
@@ -52,22 +42,11 @@ def _cut(stream: bytes) -> list[bytes]:
 
 
 def _fixtures() -> Iterator[tuple[str, Fixture]]:
-    for name, (stream, _) in test_sources_openai.STREAMS.items():
-        yield f"openai, {name}", Fixture("openai", _cut(stream))
+    for name, stream in STREAMS.items():
+        adapter = name.partition(",")[0]
+        yield name, Fixture(adapter, _cut(stream.frames[0]) if adapter == "openai" else stream.frames)
     for name, (lists, _) in test_sources_openai_calls.ROWS.items():
         yield f"openai, calls: {name}", Fixture("openai", _cut(test_sources_openai_calls.stream(lists)))
-    tables: dict[str, Any] = {
-        "responses": test_sources_responses.STREAMS,
-        "anthropic": test_sources_anthropic.STREAMS,
-        "gemini": test_sources_gemini.STREAMS,
-        "ollama": test_sources_ollama.STREAMS,
-        "ai_sdk": test_sources_ai_sdk.STREAMS,
-        "bedrock": test_sources_bedrock.STREAMS,
-        "cohere": test_sources_cohere.STREAMS,
-    }
-    for adapter, table in tables.items():
-        for name, (frames, _) in table.items():
-            yield f"{adapter}, {name}", Fixture(adapter, frames)
     for name, (events, _) in test_sources_latitude.RUNS.items():
         yield f"latitude, {name}", Fixture("latitude", [test_sources_latitude.native(event) for event in events])
     for provider in PROVIDERS:
