@@ -221,7 +221,7 @@ def test_an_open_address_causes_a_warning(capsys: pytest.CaptureFixture[str], mo
 @pytest.mark.anyio
 @pytest.mark.parametrize("name", shipped())
 async def test_recordings_are_played_to_their_end(name: str) -> None:
-    """Calls are run."""
+    """Calls are run, and the model answers to their results."""
     async with opened(answerer=RecordedAnswers(speed=0)) as page:
         run = (await page.post("/runs", {"suggestion": name})).json()["run"]
         events = await page.events(run)
@@ -230,6 +230,8 @@ async def test_recordings_are_played_to_their_end(name: str) -> None:
     assert ("truncated" if name == "cut-call" else "finished") == events[-1]["reason"]
     assert ("call" in name or name == "two-tools") == ("call-start" in kinds) or name == "no-call"
     assert kinds.count("executed") == kinds.count("call")
+    assert (2 if "executed" in kinds else 1) == kinds.count("step-end")
+    assert "executed" not in kinds[kinds.index("step-end") :]
 
 
 @pytest.mark.anyio

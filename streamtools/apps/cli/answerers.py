@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from argparse import Namespace
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -79,9 +79,19 @@ class RecordedAnswers(Answerer):
 
     def answer(self, question: str, history: Sequence[Message], *, suggestion: str | None = None) -> PageAnswer:
         path = self._find(question, suggestion)
-        model = ScriptedModel([_UNKNOWN_QUESTION_TEXT]) if path is None else _RecordedModel(path, self._speed)
+        paths = [] if path is None else [path]
+        if path is not None and self._tools is not None:  # the model's answer to the results, for recordings with calls
+            paths += filter(Path.exists, [path.parent / "answers" / path.name])
+        model = _RecordedModel(paths, self._speed) if paths else ScriptedModel([_UNKNOWN_QUESTION_TEXT])
         parser = ParserOptions(call_deltas=True)
-        return PageAnswer(chat(model, [User(question)], tools=self._tools, follow_up="never", parser=parser), path)
+        stream = chat(
+            model,
+            [User(question)],
+            tools=self._tools,
+            follow_up="auto" if len(paths) > 1 else "never",
+            parser=parser,
+        )
+        return PageAnswer(stream, path)
 
     def _find(self, question: str, suggestion: str | None) -> Path | None:
         for name, _, recorded in self.suggestions:
@@ -101,13 +111,13 @@ def _read_head(path: Path) -> ExchangeHead:
 
 
 class _RecordedModel:
-    """A model client that plays the recording at `path`."""
+    """A model client that plays one recording for each request."""
 
     native_tool_calls = None
     name = "recorded"
 
-    def __init__(self, path: Path, speed: float) -> None:
-        self._path = path
+    def __init__(self, paths: Iterable[Path], speed: float) -> None:
+        self._paths = iter(paths)
         self._speed = speed
 
     def body(self, ask: Ask) -> dict[str, Any]:
@@ -115,7 +125,7 @@ class _RecordedModel:
 
     @asynccontextmanager
     async def stream(self, ask: Ask) -> AsyncIterator[Source]:
-        recording = open_exchange(self._path, 1)
+        recording = open_exchange(next(self._paths), 1)
         async with aclosing(Source(ReplayBytes(recording, speed=self._speed), adapter_of(recording))) as source:
             yield source
 
