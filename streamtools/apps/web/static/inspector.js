@@ -49,7 +49,7 @@ class Inspector {
     const hidden = this.dropped + this.rows.length > ROWS;
     const said = countOf(this.received, "event", "events");
     find("counted").textContent = said + (hidden ? `, the last ${ROWS.toLocaleString("en")} rows below` : "")
-      + (this.skips ? " · a missing number is an event for the backend only" : "");
+      + (this.skips ? " · gaps: events for the backend" : "");
   }
 
   show() {
