@@ -85,11 +85,7 @@ class RecordedAnswers(Answerer):
         model = _RecordedModel(paths, self._speed) if paths else ScriptedModel([_UNKNOWN_QUESTION_TEXT])
         parser = ParserOptions(call_deltas=True)
         stream = chat(
-            model,
-            [User(question)],
-            tools=self._tools,
-            follow_up="auto" if len(paths) > 1 else "never",
-            parser=parser,
+            model, [User(question)], tools=self._tools, follow_up="auto" if len(paths) > 1 else "never", parser=parser
         )
         return PageAnswer(stream, path)
 
