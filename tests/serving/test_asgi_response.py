@@ -18,23 +18,19 @@ from starlette.requests import HTTPConnection
 
 from streamtools import ToolStream, outputs, sources
 from streamtools.errors import RunNotFound
-from streamtools.events import Done, ProviderCompleted, Start, Text, TextDelta, UIEvent
+from streamtools.events import Done, ProviderCompleted, Start, Text, UIEvent
 from streamtools.outputs import asgi
 from streamtools.runs import Runs
 from streamtools.serving import event_reader
 from streamtools.serving.event_response import EventStreamResponse, event_stream_response
 from tests.support.serving import Exchange, read_frames
 from tests.support.stories import Script
+from tests.support.stories import batches as texts
 
 pytestmark = pytest.mark.anyio
 
 STOP = ProviderCompleted(finish_reason="stop")
 HELLO: list[UIEvent] = [Start("r", seq=1), Text("Hello", seq=2), Done("finished", "stop", None, [], seq=3)]
-
-
-def texts(*pieces: str) -> list[list[TextDelta]]:
-    """Return a batch for each piece of text."""
-    return [[TextDelta(piece)] for piece in pieces]
 
 
 def stream(*items: Any, hold: bool = False) -> tuple[ToolStream, Script]:

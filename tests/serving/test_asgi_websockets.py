@@ -18,7 +18,7 @@ from websockets.asyncio.client import ClientConnection
 
 from streamtools import ApprovalOptions, ToolStream, replay, tool
 from streamtools.errors import UnreadableSource
-from streamtools.events import ProviderCompleted, Start, TextDelta, UIEvent, read_ui_event
+from streamtools.events import ProviderCompleted, Start, UIEvent, read_ui_event
 from streamtools.outputs.asgi import Session, Shutdown, send_events, serve_websocket
 from streamtools.recording import shipped
 from streamtools.runs import Runs
@@ -27,15 +27,11 @@ from tests.support.options import grouped
 from tests.support.sample_runs import RUNS
 from tests.support.serving import Served
 from tests.support.stories import Script
+from tests.support.stories import batches as texts
 
 pytestmark = pytest.mark.anyio
 
 STOP = [ProviderCompleted(finish_reason="stop")]
-
-
-def texts(*pieces: str) -> list[list[TextDelta]]:
-    """Return a batch for each piece of text."""
-    return [[TextDelta(piece)] for piece in pieces]
 
 
 def stream(*items: Any, hold: bool = False, **options: Any) -> tuple[ToolStream, Script]:
@@ -491,27 +487,6 @@ async def test_unknown_runs_cannot_be_resumed() -> None:
         for frame in ({"resume": 0, "run_id": "r"}, {"resume": 0}):
             await say(client, frame)
             assert [{"error": expected}] == await hear(client, "error")
-
-
-async def test_a_client_tool_is_answered_over_the_next_connection() -> None:
-    """The browser was reloaded in between."""
-
-    @tool(client=True)
-    def locate() -> str:
-        """Return the position of the user."""
-        raise NotImplementedError
-
-    call, approvals = texts('###:{"name":"locate"}'), ApprovalOptions(ask="now")
-    async with running(*call, STOP, tools=[locate], approvals=approvals) as (server, _):
-        async with visiting(server) as client:
-            await say(client, {})
-            seen = await hear(client, "executing")
-            client.transport.abort()
-        async with visiting(server) as client:
-            await say(client, {"resume": seen[-1]["seq"] - 1, "run_id": seen[0]["run_id"]})
-            call_id = (await hear(client, "executing"))[-1]["call"]["id"]
-            await say(client, {"tool_result": {"call_id": call_id, "result": "here"}})
-            assert "here" == (await hear(client, "executed"))[-1]["result"]
 
 
 async def test_a_websocket_of_litestar() -> None:

@@ -12,16 +12,14 @@ import anyio
 import pytest
 
 from conformance.log_laws import assert_log_laws
-from streamtools import ApprovalOptions, ToolStream, chat
-from streamtools.conversation import ScriptedModel
-from streamtools.errors import DecisionRefused, RunNotFound, TooManyRuns
-from streamtools.events import Done, ProviderCompleted, Text, UIEvent
+from streamtools import ToolStream
+from streamtools.errors import RunNotFound, TooManyRuns
+from streamtools.events import ProviderCompleted, Text, UIEvent
 from streamtools.outputs import validate
 from streamtools.runs import MemoryEventLog, RedisStore, Run, Runs
 from streamtools.serving.event_log import MemoryReader
 from streamtools.tools.redis_client import open_client
 from tests.serving.test_runs import held, read
-from tests.support.approvals import ANN, QUESTION, Bank, calls
 from tests.support.loops import asyncio_only  # noqa: F401
 from tests.support.redis_server import RedisServer, redis_log
 from tests.support.resp_client import RespClient
@@ -87,55 +85,6 @@ async def test_a_run_is_found_and_read_elsewhere(server: RedisServer, prefix: st
         assert [run.id] == [each.id for each in await there.list("ann")]
         assert [] == await there.list("eve")
         assert await there.latest("c2", owner="ann") is None
-
-
-async def test_a_run_is_stopped_elsewhere(server: RedisServer, prefix: str) -> None:
-    """All readers get its end. A second stop changes nothing."""
-    async with two(server, prefix) as (here, there):
-        run = await here.start(held("a"), owner="ann")
-        found = await there.find(run.id, owner="ann")
-        async with found.attach() as events:
-            assert "start" == (await anext(events)).type
-            await found.stop()
-            await found.stop()
-            rest = await read(events)
-        assert isinstance(rest[-1], Done)
-        assert "cancelled" == rest[-1].reason
-        assert found.ended
-        assert "cancelled" == found.result.reason
-        assert found.result == await run.wait()
-
-
-async def test_another_process_decides_calls(server: RedisServer, prefix: str) -> None:
-    """Questions are reported, a decision counts when it returns, and a wrong one is refused."""
-    bank = Bank()
-    async with two(server, prefix) as (here, there):
-        asked = calls(("pay", ANN), ("sign", {"text": "Dear Ann"}))
-        stream = chat(
-            ScriptedModel([asked, "Done."]), [QUESTION], tools=bank.tools, approvals=ApprovalOptions(ask="now")
-        )
-        run = await there.find((await here.start(stream, owner="ann")).id, owner="ann")
-        with anyio.fail_after(20):
-            async for event in run.attach():
-                questions = await run.questions()
-                if len(questions) == 2:
-                    assert [("pay", True), ("sign", False)] == [(each.call.name, each.approval) for each in questions]
-                    with pytest.raises(DecisionRefused, match="its arguments differ"):
-                        await run.approve("n0", digest="another")
-                    with pytest.raises(ValueError, match="'n0' must be Approve, Deny, Answer, True or False"):
-                        await run.decide("n0", "yes")  # type: ignore[arg-type]
-                    await run.decide("n0", True)
-                    with pytest.raises(DecisionRefused, match="has been decided already"):
-                        await run.deny("n0")
-                    await run.answer("n1", {"page": 1})
-                    break
-                assert event.type != "done"
-            result = await run.wait()
-        assert [("Ann", 5)] == bank.paid
-        assert ["paid 5 to Ann", {"page": 1}] == [each.result for each in result.outcomes]
-        with pytest.raises(DecisionRefused, match="the run has ended"):
-            await run.approve("n0")
-        assert [] == await run.questions()
 
 
 async def test_a_log_on_redis_keeps_the_laws(server: RedisServer, prefix: str) -> None:

@@ -48,7 +48,6 @@ LEFT_OUT = {
     "test_only_some_ended_runs_are_kept": TIME,
     "test_the_conversation_of_another_owner": TIME,
     "test_stop_before_the_start": BEGINS,
-    "test_stop_at_each_event": BEGINS,
     "test_a_long_read_yields_to_other_tasks": "readers on Redis yield at other times",
     "test_tasks_that_are_cancelled_before_their_first_step": ASYNCIO,
     "test_a_stray_cancellation_fails_the_run": ASYNCIO,

@@ -177,26 +177,6 @@ async def test_stop_before_the_start() -> None:
     assert ["start", "done cancelled: None (None)"] == [line for line in story(events) if "step" not in line]
 
 
-async def test_stop_at_each_event() -> None:
-    """The run ends with one `done`, and its seqs have no gap."""
-    length = 10
-    for count in range(1, length + 1):
-        gates = [anyio.Event() for _ in range(length)]
-        batches = [each for gate, letter in zip(gates, "abcdefghij", strict=True) for each in (texts(letter), gate)]
-        async with Runs() as runs:
-            run = await runs.start(ToolStream(Script(*batches)), owner="ann")
-            for gate in gates[:count]:
-                gate.set()
-            async with run.attach() as events:
-                while not isinstance(await anext(events), Text):
-                    pass
-                await run.stop()
-                rest = await read(events)
-            every = await read(run.attach())
-        assert ["done cancelled: None (None)"] == [line for line in story(rest) if line.startswith("done")]
-        assert list(range(1, len(every) + 1)) == [event.seq for event in every]
-
-
 async def test_a_long_read_yields_to_other_tasks() -> None:
     """A long read yields to other tasks, and a cancellation takes nothing."""
     turns = 0
@@ -248,26 +228,6 @@ async def test_a_cancelled_stop_still_stops_the_run() -> None:
             await run.stop()
         assert scope.cancelled_caught
         assert "cancelled" == (await run.wait()).reason
-
-
-async def test_a_cancelled_read_takes_nothing() -> None:
-    """The next read gets the event, and no event is repeated."""
-    gates = [anyio.Event() for _ in range(5)]
-    batches = [each for gate, letter in zip(gates, "abcde", strict=True) for each in (gate, texts(letter))]
-    async with Runs() as runs:
-        run = await runs.start(ToolStream(Script(*batches, [STOP])), owner="ann")
-        taken = list[UIEvent]()
-        async with run.attach() as events:
-            taken.append(await anext(events))
-            for gate in gates:
-                with anyio.move_on_after(0):
-                    taken.append(await anext(events))
-                gate.set()
-                taken.append(await anext(events))
-            await read(events, taken)
-
-    assert list(range(1, len(taken) + 1)) == [event.seq for event in taken]
-    assert "abcde" == "".join(event.text for event in taken if isinstance(event, Text))
 
 
 async def test_abandoned_runs_are_stopped() -> None:

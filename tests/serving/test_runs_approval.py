@@ -47,6 +47,8 @@ async def test_decisions_of_a_run() -> None:
         pay, sign = await run.questions()
         assert [("pay", True), ("sign", False)] == [(each.call.name, each.approval) for each in (pay, sign)]
         await run.approve("n0", digest=pay.digest)
+        with pytest.raises(DecisionRefused, match="has been decided already"):
+            await run.deny("n0")
         await run.answer("n1", {"page": 1})
 
     run = await held(bank, decide)

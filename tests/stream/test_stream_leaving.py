@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import traceback
 from collections.abc import AsyncGenerator, Callable
@@ -176,31 +175,6 @@ async def test_a_slow_source_is_closed_during_cancellation() -> None:
             await anyio.wait_all_tasks_blocked()
             scope.cancel()
     assert source.closed == 1
-
-
-@pytest.mark.parametrize("anyio_backend", ["asyncio"])
-async def test_cancellation_by_asyncio_ends_the_run() -> None:
-    """`asyncio.timeout` and `task.cancel` act like a cancel scope."""
-    tasks = asyncio.all_tasks()
-    tool, source = WaitingTool(), Script([*texts(WAIT), STOP])
-
-    async def run() -> None:
-        async with opened(source, tool.wait) as events:
-            await read(events, [])
-
-    with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0.05):
-            await run()
-    assert (tool.stopped, source.closed) == (int(tool.running.is_set()), 1)
-
-    tool, source = WaitingTool(), Script([*texts(WAIT), STOP])
-    task = asyncio.create_task(run())
-    await tool.running.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert (tool.stopped, source.closed) == (1, 1)
-    assert tasks == asyncio.all_tasks()
 
 
 async def test_a_failure_to_close_the_source_is_only_logged() -> None:

@@ -95,6 +95,11 @@ def texts(*deltas: str) -> list[SourceEvent]:
     return [TextDelta(delta) for delta in deltas]
 
 
+def batches(*pieces: str) -> list[list[TextDelta]]:
+    """Return a batch for each piece of text."""
+    return [[TextDelta(piece)] for piece in pieces]
+
+
 class Script:
     """A source that yields these batches, and then ends.
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 
 import pytest
 
-from streamtools import ToolStream, sources
+from streamtools import ToolStream
 from streamtools.events import Done, ProviderCompleted, SourceEvent, UIEvent
 from streamtools.runs import MemoryEventLog, Run, Runs
-from tests.support.stories import Script, story, texts
+from tests.support.stories import Script, texts
 from tests.torture.blows import read_blow
 from tests.torture.enumeration import benches
 from tests.torture.scenarios import SCENARIOS
@@ -79,41 +79,17 @@ def strike_all(name: str, steps: range, *others: str) -> None:
     assert bench.failures == []
 
 
-def test_a_cancelled_future_in_a_source_fails_the_run() -> None:
-    """A source that awaits a future which another task cancelled has failed. Its consumer is not cancelled."""
-
-    async def main() -> None:
-        gone: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-
-        async def answer() -> AsyncIterator[str]:
-            yield "a"
-            yield await gone
-
-        async with ToolStream(sources.text(answer())) as events:
-            await anext(events)
-            gone.cancel()
-            for _ in range(20):
-                await asyncio.sleep(0)
-            told = story([event async for event in events])
-        assert ["error stream_interrupted", "step 1 ends: None", "done failed: None (None)"] == told[-3:]
-
-    asyncio.run(main())
-
-
-def test_a_cancellation_while_the_source_is_closed() -> None:
-    """A finished run stays finished, and the consumer is not cancelled."""
-
-    class Source(Script):
-        async def aclose(self) -> None:
-            raise asyncio.CancelledError
-
-    async def main() -> None:
-        async with ToolStream(Source([*texts("a"), STOP])) as events:
-            for _ in range(20):
-                await asyncio.sleep(0)
-        assert "finished" == events.result.reason
-
-    asyncio.run(main())
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("prose", "source-lone-cancel"), ("own-source", "fault-lone-cancel"), ("own-source", "close-lone-cancel")],
+)
+def test_a_cancellation_in_a_source_is_not_that_of_its_consumer(name: str, kind: str) -> None:
+    """A source that awaits a future which another task cancelled has failed. A finished run stays finished."""
+    (bench,) = benches([SCENARIOS[name]], ("asyncio",), 0)
+    for blow in [each for each in bench.strikes() if each.kind.name == kind]:
+        bench.strike([blow])
+    assert bench.trials > 1
+    assert bench.failures == []
 
 
 def test_a_cancellation_while_a_run_is_stopped() -> None:
