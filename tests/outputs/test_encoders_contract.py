@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
-from functools import cache
 from typing import Any, NamedTuple
 
 import msgspec
@@ -160,44 +159,6 @@ def test_clients_can_read_any_run(source: Any, options: Any, cancel: bool, idle:
     events = run(source, cancel=cancel, idle=idle, **options)
     for row in ENCODERS.values():
         check(row, events[:left])
-
-
-_SAID = "a sentence"
-HOSTILE = [
-    "\n\ndata: [DONE]\n\n",
-    '\r\rdata: {"type":"done"}\r\r',
-    "\r\nevent: done\r\nid: 0\r\n\r\n",
-    "\u2028data: x\u2028\u2028",
-    "\u2029\u2029\x85\x85data: x\x85\x85\x0b\x0c\x1c\x1d\x1e\x00",
-    '"}\n\n{"',
-    "\ud83d",
-]
-
-
-@cache  # for all encoders
-def with_text(name: str, text: str) -> list[UIEvent]:
-    """Return the events of a run with `text` wherever others may provide one."""
-
-    def put(value: Any, name: str = "") -> Any:
-        if isinstance(value, str):
-            fixed = ("type", "code", "reason", "dialect", "finish_reason")
-            return value if name in fixed or not value.strip() else f"{value} {text}."
-        if isinstance(value, dict):
-            return {name: put(each, name) for name, each in value.items()}
-        return [put(each, name) for each in value] if isinstance(value, list) else value
-
-    return [msgspec.convert(put(msgspec.to_builtins(event)), type(event)) for event in RUNS[name]]
-
-
-@pytest.mark.parametrize("row", STRUCTURED.values(), ids=list(STRUCTURED))
-def test_nothing_can_be_injected(row: Row) -> None:
-    """No text, name, id, argument, result or message changes the number of events."""
-    with cases() as case:
-        for name in RUNS:
-            harmless = check(row, with_text(name, _SAID))
-            for text in HOSTILE:
-                with case(name, repr(text)):
-                    assert len(harmless) == len(check(row, with_text(name, text)))
 
 
 @pytest.mark.parametrize("row", BY_OTHERS.values(), ids=list(BY_OTHERS))

@@ -11,26 +11,18 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-import httpx
 import msgspec
 import pytest
-from httpx_sse import EventSource
 
-from streamtools import outputs
 from streamtools.events import UIEvent
 from streamtools.outputs import Encoder
-from streamtools.sources import Frame, SSEDecoder
-from tests.outputs.test_sse import browser, careless
+from tests.outputs.test_encoders_contract import STRUCTURED, Row
+from tests.outputs.test_sse import read_with_all_readers
 from tests.support.cases import cases, together
 from tests.support.sample_runs import RUNS
 
-ENCODERS: dict[str, Callable[[], Encoder]] = {
-    "native": lambda: outputs.native(exclude=()),
-    "ai_sdk 5": lambda: outputs.ai_sdk(5),
-    "ai_sdk 7": lambda: outputs.ai_sdk(7),
-    "ag_ui": outputs.ag_ui,
-    "openai": outputs.openai,
-}
+ENCODERS = {name: row for name, row in STRUCTURED.items() if row.sse}
+LINES = {name: row.make for name, row in STRUCTURED.items() if not row.sse}
 
 HOSTILE = {
     "LF": '\n\ndata: {"type":"done"}\n\n',
@@ -65,45 +57,34 @@ def attack(event: UIEvent, text: str) -> UIEvent:
     return msgspec.convert(hostile(msgspec.to_builtins(event), text), type(event))
 
 
-def read_with_all_readers(body: bytes) -> list[Frame]:
-    """Return the events in a body. All readers must find the same ones."""
-    decoder = SSEDecoder()
-    ours = decoder.feed(body) + decoder.close()
-    response = httpx.Response(200, headers={"content-type": "text/event-stream"}, content=body)
-    theirs = [Frame(each.data.encode(), each.event, each.id) for each in EventSource(response).iter_sse()]
-    text = body.decode()
-    assert theirs == browser(text) == careless(text)
-    assert [(frame.data, frame.event) for frame in theirs] == [
-        (frame.data, frame.event) for frame in ours if isinstance(frame, Frame)
-    ]
-    return theirs
-
-
 def write(encoder: Encoder, events: list[UIEvent]) -> bytes:
     """Return the whole body."""
     return b"".join(map(encoder.encode, events)) + encoder.close()
 
 
-@pytest.mark.parametrize("make", ENCODERS.values(), ids=ENCODERS.keys())
-def test_hostile_strings_add_no_event(make: Callable[[], Encoder]) -> None:
-    """The run has the same number of events, with the same names and ids."""
+@pytest.mark.parametrize("row", ENCODERS.values(), ids=ENCODERS.keys())
+def test_hostile_strings_add_no_event(row: Row) -> None:
+    """The run has the same number of events, with the same names and ids. A client can read it."""
     with cases() as case:
         for (name, events), (what, text) in itertools.product(RUNS.items(), {"": "", **HOSTILE}.items()):
             if len(text) > 1000 and name != next(iter(RUNS)):
                 continue
             with case(name, what):
-                told = read_with_all_readers(write(make(), [attack(each, text) for each in events]))
+                told = read_with_all_readers(write(row.make(), [attack(each, text) for each in events]))
+                row.check([frame.data.decode() for frame in told])
                 if not what:
                     plain = [(frame.event, frame.id) for frame in told]
                 assert plain == [(frame.event, frame.id) for frame in told]
                 assert all(frame.data == b"[DONE]" or isinstance(json.loads(frame.data), dict) for frame in told)
 
 
+@together("make", LINES.values(), ids=LINES)
 @together("text", HOSTILE.values(), ids=HOSTILE.keys())
-def test_each_event_is_one_line(text: str) -> None:
+def test_each_event_is_one_line(make: Callable[[], Encoder], text: str) -> None:
     """Holds for NDJSON and for websocket frames, and for readers that split at any kind of line end."""
     for events in list(RUNS.values())[: 1 if len(text) > 1000 else None]:
         attacked = [attack(event, text) for event in events]
-        lines = write(outputs.native(framing="ndjson", exclude=()), attacked).decode().splitlines()
-        assert [event.type for event in events] == [json.loads(line)["type"] for line in lines]
+        lines = write(make(), attacked).decode().splitlines()
+        plain = write(make(), events).decode().splitlines()
+        assert [json.loads(line)["type"] for line in plain] == [json.loads(line)["type"] for line in lines]
         assert all(event.to_json().encode() for event in attacked)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, TypeAlias
 
@@ -33,19 +33,6 @@ pytestmark = [pytest.mark.anyio, pytest.mark.servers]
 
 STOP = ProviderCompleted(finish_reason="stop")
 LEASE = 0.5
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[RedisServer]:
-    """One server for tests that do not stop it; each has its own keys."""
-    with RedisServer() as server:
-        yield server
-
-
-@pytest.fixture
-def prefix(request: pytest.FixtureRequest) -> str:
-    """The prefix of a test's keys."""
-    return str(request.node.name)
 
 
 @asynccontextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext
 from typing import Any
 
@@ -29,19 +29,6 @@ pytestmark = [pytest.mark.anyio, pytest.mark.servers]
 
 
 STOP = ProviderCompleted(finish_reason="stop")
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[RedisServer]:
-    """One server for all tests; each has its own keys."""
-    with RedisServer() as server:
-        yield server
-
-
-@pytest.fixture
-def prefix(request: pytest.FixtureRequest) -> str:
-    """The prefix of a test's keys."""
-    return str(request.node.name)
 
 
 @asynccontextmanager

@@ -128,13 +128,6 @@ def _cases() -> Iterator[Any]:
                     yield pytest.param(module, function, given, id=id)
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[RedisServer]:
-    """One server for all tests; each has its own keys."""
-    with RedisServer() as server:
-        yield server
-
-
 @pytest.mark.parametrize(("module", "function", "given"), [*_cases()])
 async def test_runs_behave_the_same_in_another_process(
     module: ModuleType,

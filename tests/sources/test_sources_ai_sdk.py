@@ -73,6 +73,17 @@ def ours(id: str, name: str = "f", input: Any = None, **more: Any) -> NativeTool
 BEGIN, END, DONE = part("start-step"), part("finish-step"), sse("[DONE]")
 FINISH = part("finish", finishReason="stop")
 
+METADATA = {
+    "finishReason": "content-filter",
+    "totalUsage": {
+        "inputTokens": 9,
+        "outputTokens": 3,
+        "totalTokens": 12,
+        "inputTokenDetails": {"cacheReadTokens": 2},
+        "outputTokenDetails": {"reasoningTokens": 1},
+    },
+}
+
 STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
     "text and reasoning": (
         [
@@ -117,37 +128,13 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
             part("start", messageMetadata={"model": "m"}),
             part("message-metadata", messageMetadata={"usage": {"inputTokens": 1}}),
             say("a"),
-            part(
-                "finish",
-                messageMetadata={
-                    "finishReason": "content-filter",
-                    "totalUsage": {
-                        "inputTokens": 9,
-                        "outputTokens": 3,
-                        "totalTokens": 12,
-                        "inputTokenDetails": {"cacheReadTokens": 2},
-                        "outputTokenDetails": {"reasoningTokens": 1},
-                    },
-                },
-            ),
+            part("finish", messageMetadata=METADATA),
         ],
         [
             raw("start", messageMetadata={"model": "m"}),
             raw("message-metadata", messageMetadata={"usage": {"inputTokens": 1}}),
             TextDelta("a"),
-            raw(
-                "finish",
-                messageMetadata={
-                    "finishReason": "content-filter",
-                    "totalUsage": {
-                        "inputTokens": 9,
-                        "outputTokens": 3,
-                        "totalTokens": 12,
-                        "inputTokenDetails": {"cacheReadTokens": 2},
-                        "outputTokenDetails": {"reasoningTokens": 1},
-                    },
-                },
-            ),
+            raw("finish", messageMetadata=METADATA),
             *finished(
                 "content_filter", "content-filter", Usage(input=9, output=3, total=12, cache_read=2, reasoning=1)
             ),
