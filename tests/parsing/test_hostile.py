@@ -20,7 +20,6 @@ from streamtools import Guards, ToolStream, TurnResult, sources
 from streamtools.errors import Code
 from streamtools.events import Call, Done, Error, SourceEvent, Text, TextDelta, UIEvent, Warning
 from streamtools.limits import Limits
-from streamtools.parsing.dialects import DIALECTS
 from tests.support.bounds import peak
 from tests.support.options import grouped
 
@@ -156,24 +155,6 @@ def test_a_line_of_50_megabytes_is_skipped_without_being_stored() -> None:
     assert held < 3 * Limits().frame
 
 
-@pytest.mark.parametrize(("dialect", "call_deltas"), [("hash_marker", True), ("tilde_fence", False)])
-def test_an_endless_call_is_one_error(dialect: str, call_deltas: bool) -> None:
-    """A million deltas inside one argument. The stored text is bounded."""
-    opener, _ = DIALECTS[dialect].write_call("add", {"a": "\0"}).split("\\u0000")
-    limits = Limits(call=64 * KIB)
-
-    def read(count: int) -> tuple[RunEvents, TurnResult]:
-        deltas = itertools.chain([opener], words(count))
-        return run(deltas, Batches, limits=limits, call_deltas=call_deltas)
-
-    seen, result = read(1_000_000)
-    assert [Code.TOO_LARGE, Code.SKIPPED, Code.STREAM_INTERRUPTED] == seen.codes
-    assert (0, []) == (seen.shown, seen.calls)
-    assert limits.call == len(result.errors[0].raw or "")
-    held = peak(lambda: read(100_000))  # to measure costs ten times as much as to read
-    assert held < 4 * MIB
-
-
 def test_an_endless_text_is_stored_once() -> None:
     """Neither the result nor the machine holds all the pieces, which take more memory."""
     count = 100_000
@@ -183,34 +164,6 @@ def test_an_endless_text_is_stored_once() -> None:
     ((seen, result),) = outcome
     assert size == seen.shown == len(result.text)
     assert held < 45 * count  # the pieces alone take 63
-
-
-@pytest.mark.parametrize("text", ["[" * 10_000, '{"a":' * 10_000, '{"name":"add","arguments":' + "[" * 10_000])
-@pytest.mark.parametrize("closed", [True, False])
-def test_json_that_is_too_deep_is_an_error(text: str, closed: bool) -> None:
-    """In a call, a frame, arguments in a string, and a result."""
-    closing = text.replace('{"name":"add","arguments":', "{")[::-1].translate(str.maketrans("[{", "]}", ':"ad'))
-    whole = text + closing if closed else text
-    for dialect, call in (("hash_marker", f"###:{whole}"), ("tilde_fence", f"~~~tool_call\n{whole}\n~~~\n")):
-        for written in ([call], list(call)):
-            seen, result = run(map(delta, [*written, "\n\nafter"]), dialects=[dialect])
-            assert seen.done is not None
-            assert not seen.calls
-            assert set(seen.codes) <= {
-                Code.TOO_DEEP,
-                Code.SKIPPED,
-                Code.TRUNCATED,
-                Code.INVALID_JSON,
-                Code.STREAM_INTERRUPTED,
-            }
-            assert len(result.messages()) < 3
-    for make in (sources.openai, sources.latitude):
-        seen, _ = run([b"data: " + whole.encode() + b"\n\n"], make)
-        assert (seen.done and seen.done.reason) == "failed"
-    quoted = json.dumps({"name": "add", "arguments": whole})
-    seen, _ = run(around([delta("###:" + quoted)]))
-    assert (seen.done and seen.done.reason) == "finished"
-    assert seen.codes[:1] in ([Code.TOO_DEEP], [Code.INVALID_ARGUMENTS])
 
 
 OPENERS = [

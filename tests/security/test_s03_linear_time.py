@@ -131,18 +131,6 @@ def test_linear_patterns_are_not_reported(pattern: str) -> None:
     assert [] == list(faults(pattern))
 
 
-@pytest.mark.deep
-@pytest.mark.parametrize("opener", ["###:{", "~~~tool_call\n{"])
-def test_a_megabyte_of_openers_is_read(opener: str) -> None:
-    """It is shown or reported. A sixteenth of it takes at most sixteen function calls for each character."""
-    text = opener * (MIB // len(opener))
-    result = parse([text[at : at + 4096] for at in range(0, len(text), 4096)])
-
-    assert [] == result.calls
-    assert len(result.content) + sum(each.count or 0 for each in result.warnings) <= len(text)
-    assert calls_made([text[: MIB // 16]], KNOWN["hash_marker"]) < MIB
-
-
 @pytest.mark.parametrize(
     ("dialect", "text"),
     [

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-import anyio
 import httpx
 import pytest
 
@@ -134,15 +133,3 @@ async def test_no_encoder_writes_the_text_of_an_exception(place: str) -> None:
     assert [] == [each for each in written if SECRET in each]
     assert [] == [each for each in written if "Traceback" in each or ".py" in each]
     assert SECRET not in repr(getattr(stream, "result", ""))
-
-
-async def test_the_error_of_a_provider_reaches_the_interface() -> None:
-    """It stays out of the log."""
-    response = httpx.Response(400, json={"error": {"message": "no such model"}})
-    client = httpx.AsyncClient(transport=httpx.MockTransport(lambda _: response))
-    model = OpenAIChat("m", base_url="http://x", api_key="", client=client, retries=0)
-    async with client, chat(model, [{"role": "user", "content": "Hi"}]) as events:
-        told = [event.to_json() async for event in events]
-
-    assert "no such model" in "".join(told)
-    await anyio.lowlevel.checkpoint()
