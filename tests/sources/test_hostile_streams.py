@@ -121,12 +121,6 @@ def test_a_piece_of_another_block_does_not_affect_a_call() -> None:
     assert _ends(Anthropic, _block(0, "f"), *pieces) == [("f", None, None)]
 
 
-@pytest.mark.parametrize(("given", "told"), [([], []), (0, 0), (False, False), ({}, None), ("", None), (None, None)])
-def test_the_input_of_a_block_is_unchanged(given: Any, told: Any) -> None:
-    """Only an empty object, or nothing, means that there are no arguments."""
-    assert _ends(Anthropic, _block(0, "f", input=given), _halt(0)) == [("f", told, None)]
-
-
 def _part(call: dict[str, Any]) -> dict[str, Any]:
     return {"candidates": [{"content": {"parts": [{"functionCall": call}]}}]}
 
@@ -169,8 +163,9 @@ def test_a_step_with_a_piece_of_the_wrong_type_is_faulty(piece: dict[str, Any]) 
 
 
 @pytest.mark.parametrize(("given", "told"), [([], []), (0, 0), (False, False), ({}, None), ("", None), (None, None)])
-def test_the_arguments_of_a_step_are_unchanged(given: Any, told: Any) -> None:
+def test_the_input_of_a_block_and_the_arguments_of_a_step_are_unchanged(given: Any, told: Any) -> None:
     """Only an empty object or a missing value means that there are no arguments."""
+    assert _ends(Anthropic, _block(0, "f", input=given), _halt(0)) == [("f", told, None)]
     start = _step("start", step=_function("f", arguments=given))
     assert _ends(Gemini, start, _step("delta", delta={"type": "x"}), _step("stop")) == [("f", told, None)]
 

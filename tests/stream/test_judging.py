@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamtools import RunnerOptions, TextJudge, TextOptions, ToolStream, chat, outputs, sources, tool
+from streamtools import RunnerOptions, TextJudge, TextOptions, ToolStream, chat, outputs, sources
 from streamtools.conversation import Fallback, ScriptedModel
 from streamtools.events import (
     Done,
@@ -30,6 +30,7 @@ from streamtools.machine import StreamMachine
 from streamtools.stream import text_judge
 from streamtools.stream.text_judge import Gate
 from streamtools.testing.laws import cut
+from streamtools.tools import Tool
 from tests.support.cases import together
 from tests.support.options import grouped
 from tests.support.stories import Script, texts
@@ -60,17 +61,22 @@ def shown(events: Sequence[UIEvent]) -> str:
     return "".join(event.text for event in events if isinstance(event, Text))
 
 
-async def collect(source: Any, judge: TextJudge, **options: Any) -> tuple[list[UIEvent], list[str]]:
-    """Return the events of a run, and the arguments of its tool calls."""
-    ran: list[str] = []
+def noting(ran: list[str]) -> Tool:
+    """Return a tool that adds the argument of each call to `ran`."""
 
-    @tool
     def now(a: str) -> str:
         """Tell the time."""
         ran.append(a)
         return a
 
-    async with ToolStream(source, tools=[now], **grouped(text_judge=judge, **options)) as stream:
+    return Tool(now)
+
+
+async def collect(source: Any, judge: TextJudge, **options: Any) -> tuple[list[UIEvent], list[str]]:
+    """Return the events of a run, and the arguments of its tool calls."""
+    ran: list[str] = []
+
+    async with ToolStream(source, tools=[noting(ran)], **grouped(text_judge=judge, **options)) as stream:
         events = [event async for event in stream]
     outputs.validate(events)
     assert shown(events) == stream.result.text
@@ -140,14 +146,8 @@ async def test_a_slow_judge_delays_calls_and_reading() -> None:
     source = Script(texts("One. "), texts("Two. "), *(texts(f"{at}. ") for at in range(9)), [*texts(CALL), STOP])
     ran: list[str] = []
 
-    @tool
-    def now(a: str) -> str:
-        """Tell the time."""
-        ran.append(a)
-        return a
-
     async with ToolStream(
-        source, tools=[now], text=TextOptions(judge=TextJudge(ask, at_once=2, timeout=3600))
+        source, tools=[noting(ran)], text=TextOptions(judge=TextJudge(ask, at_once=2, timeout=3600))
     ) as stream:
         await asked.wait()
         await anyio.wait_all_tasks_blocked()
@@ -221,15 +221,8 @@ async def test_a_chat_ends_when_its_text_is_refused() -> None:
     for answers, said in (([f"Hi. {CALL}", "Then bad. And so on"], "Hi. "), ([f"Hi. bad. {CALL}", "never"], "Hi. ")):
         model = ScriptedModel(answers)
         called: list[str] = []
-
-        @tool
-        def now(a: str, called: list[str] = called) -> str:
-            """Tell the time."""
-            called.append(a)
-            return a
-
         async with chat(
-            model, [{"role": "user", "content": "?"}], tools=[now], text=TextOptions(judge=Judge().judge)
+            model, [{"role": "user", "content": "?"}], tools=[noting(called)], text=TextOptions(judge=Judge().judge)
         ) as stream:
             events = [event async for event in stream]
         outputs.validate(events)

@@ -16,6 +16,7 @@ from streamtools import ToolStream
 from streamtools.errors import ClosedError, Code
 from streamtools.events import ProviderCompleted, UIEvent
 from streamtools.stream import event_buffer, reading
+from tests.stream.test_stream import read
 from tests.support.options import grouped
 from tests.support.stories import Script, WaitingTool, story, texts
 
@@ -34,12 +35,6 @@ def opened(source: Any, *tools: Callable[..., Any], **options: Any) -> ToolStrea
     """A stream whose calls are c1, c2 and so on."""
     new_id = map("c{}".format, itertools.count(1)).__next__
     return ToolStream(source, tools=tools, run_id="r", **grouped(new_id=new_id, **options))
-
-
-async def read(events: ToolStream, taken: list[UIEvent]) -> None:
-    """Add all remaining events to `taken`."""
-    async for event in events:
-        taken.append(event)
 
 
 def ending(events: list[UIEvent]) -> list[str]:

@@ -65,14 +65,6 @@ def test_other_values_are_refused(tools: Any) -> None:
         ToolRegistry.of(tools)
 
 
-@pytest.mark.parametrize("name", ["Weather", "weather ", "__init__", "get", "names", "_tools", ""])
-def test_only_exact_names_are_found(name: str) -> None:
-    """Neither similar names nor Python attributes find a tool."""
-    registry = ToolRegistry(weather)
-    assert name not in registry
-    assert registry.get(name) is None
-
-
 def test_a_duplicate_replaces_in_place_and_is_logged() -> None:
     """The newest tool of a name counts. The warning contains the name."""
     with structlog.testing.capture_logs() as logs:
