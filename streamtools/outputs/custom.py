@@ -1,4 +1,4 @@
-"""Writes the protocol of an application, whose function converts each event. Sans-IO."""
+"""Writes the custom protocol of an application. A function of the application converts each event. Sans-IO."""
 
 from __future__ import annotations
 
@@ -17,17 +17,20 @@ Message: TypeAlias = bytes | str | Mapping[str, Any] | None
 class CustomEncoder(NativeEncoder):
     """Writes the messages that `function` returns for the events.
 
-    A `dict` is written as JSON. With `framing="sse"`, it is one server-sent event, whose id is the `seq`; with
-    `"ndjson"`, it is one line; over a websocket, it is one text frame. A `str` or `bytes` is sent unchanged.
+    A `dict` is written as JSON. With `framing="sse"`, it is one server-sent event, whose id is the `seq`. With
+    `"ndjson"`, it is one line. Over a websocket, it is one text frame. A `str` or `bytes` is sent unchanged, but a lone
+    surrogate becomes U+FFFD.
 
     `function` is called for each event except `follow-up`, which contains messages for the model. Its last event is
-    always `done`: if the stream breaks, `close` passes it an `error` and then `done` with the reason `failed`. If
-    `function` raises an exception, the response ends in the same way, and the server gets the exception.
+    always `done`. If the stream breaks, `close` passes `function` an `error` and then `done` with the reason `failed`.
+    If `function` raises an exception, the response ends in the same way, and the exception is raised in the server.
 
     With `resumable=False`, a client that reconnects to a run gets all messages from the start. This is necessary if
-    `function` keeps state. Each response then needs its own function, so pass as `format` a function that makes both.
-    Calling an encoder returns a new one for another response. Raises ValueError for an unknown `framing`, and TypeError
-    if `function` is not callable.
+    `function` keeps state. Each response then needs a new `function`. For this, pass a function as `format` that
+    returns a new encoder with a new `function`.
+
+    Calling an encoder returns a new encoder for another response, with the same `function`. Raises ValueError for an
+    unknown `framing`, and TypeError if `function` is not callable.
     """
 
     def __init__(
@@ -44,7 +47,7 @@ class CustomEncoder(NativeEncoder):
         return type(self)(self._function, framing=self.framing, resumable=self.resumable)
 
     def convert(self, event: UIEvent) -> Message:
-        """Return the message for `event`. Raises TypeError if `function` returns another type."""
+        """Return the message for `event`. Raises TypeError if it has a wrong type, and `ClosedError` after `done`."""
         if self._ended:
             raise closed_error()
         self._ended = type(event) is Done
@@ -63,7 +66,7 @@ class CustomEncoder(NativeEncoder):
         return (b"id: %d\n" % event.seq if event.seq else b"") + encode_json({**message})
 
     def close(self) -> bytes:
-        """End a body without `done`: return the messages for an `error` and for `done`."""
+        """Return the messages for an `error` and for `done`, which end the body. Return `b""` if it has ended."""
         if self._ended:
             return b""
         error = Error(Code.STREAM_INTERRUPTED, "The stream ended before the answer did.")

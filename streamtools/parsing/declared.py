@@ -20,21 +20,21 @@ Signatures: TypeAlias = tuple[tuple[str, tuple[str, ...]], ...]
 """The name of each tool, with the names of its parameters."""
 
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
-_DEPTH = 16  # how deep references and alternatives are followed, because a schema may refer to itself
+_DEPTH = 16  # references and alternatives are followed to this depth, because a schema may refer to itself
 _TYPE_OF_CLASS: Final = {
     bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object", type(None): "null",
 }  # fmt: skip
-# Fields of a tool's definition that a call without `arguments` does not have.
+# An object without `arguments` that has one of these fields is the definition of a tool, not a call.
 _DEFINITION: Final = {"description", "input_schema", "inputSchema", "parametersJsonSchema"}
 # A schema may name Python types, such as `str`.
 _TYPE_OF_NAME = {kind.__name__: name for kind, name in _TYPE_OF_CLASS.items()}
 
 
 class Schema:
-    """A JSON schema of a tool's arguments, or of one value in them. It answers which types a value may have."""
+    """The JSON schema of a tool's arguments, or of one value in them. It returns the types that a value may have."""
 
     def __init__(self, schema: object, root: object = None, given: Mapping[str, str] = _NOTHING) -> None:
-        """`given` holds the JSON texts of members of the object. They exclude alternatives of the schema."""
+        """`given` maps names of known members of the object to their JSON. They exclude alternatives of the schema."""
         self._schema, self._given = schema, given
         self._root = schema if root is None else root
         self._schemas = list(_alternatives(schema, self._root, _DEPTH, given))
@@ -50,12 +50,12 @@ class Schema:
 
     @cached_property
     def strings(self) -> frozenset[str]:
-        """The strings that the schema lists as values."""
+        """The strings in `enum` and `const` of the schema."""
         return frozenset(value for each in self._schemas for value in _constants(each) if isinstance(value, str))
 
     @cached_property
     def has_alternatives(self) -> bool:
-        """Whether several alternatives have properties."""
+        """Whether more than one of the combined schemas has properties."""
         return sum("properties" in schema for schema in self._schemas) > 1
 
     @cached_property
@@ -116,10 +116,11 @@ class Declared:
         return schema
 
     def defines(self, name: str, arguments: Mapping[str, Any], envelope: Any) -> bool:
-        """Return whether a call repeats the definition of a tool. `arguments` are then a JSON schema, or missing.
+        """Return whether a call only repeats the definition of a tool.
 
-        `envelope` is the JSON value that holds the name and the arguments. A tool may itself have a parameter
-        `properties`, or take any object. Its arguments are a definition only if they name all of its parameters.
+        The `arguments` of such a call are a JSON schema, or they are missing. `envelope` is the JSON value that holds
+        the name and the arguments. Some tools have a parameter `properties`, or take any object. For them, a schema is
+        a definition only if its properties are exactly the parameters of the tool.
         """
         if not arguments:
             inner = _mapping(_mapping(envelope).get("function", envelope))
@@ -197,7 +198,7 @@ def _alternatives(
 
 
 def _allows(schema: Mapping[str, Any], given: Mapping[str, str]) -> bool:
-    """Return whether the members `given` have the values that the properties of `schema` list."""
+    """Return whether `schema` allows the members `given`. Only `enum` and `const` of its properties are checked."""
     properties = _mapping(schema.get("properties"))
     listed = {name: _constants(_mapping(properties.get(name))) for name in given}
     return all(not values or given[name] in map(compact, values) for name, values in listed.items())

@@ -1,8 +1,8 @@
 """Reads the text of a span for a grammar. A span is the text of a call, or of several calls, with their markers.
 
 The reads are generators that pause until enough text has arrived. A grammar is also a generator. It calls the reads in
-order, as if all text were there. The line at which the grammar is paused is its whole state, so a new dialect needs
-only a few lines of code. `Reader.ended` is True after the end of the stream.
+order, as if all text had already arrived. A paused grammar continues at the same line, so it needs no other state, and
+a new dialect needs only a few lines of code. `Reader.ended` is True after the end of the stream.
 
     def body(span):
         while (yield from span.peek()) != "]":
@@ -23,7 +23,7 @@ from streamtools.parsing.markers import TURN_ENDS, Marker, Part, Pattern, Search
 Ending: TypeAlias = "str | tuple[Part, ...] | Marker"
 """A way to describe the end of a section: a literal text, a sequence of parts, or a marker.
 
-The `ahead` of a marker must follow the end of the section, but is left unread.
+The text that `Marker.ahead` describes must follow the end of the section, but is left unread.
 """
 
 _INDENTS = r"[ \t\r]{0,256}"
@@ -32,7 +32,7 @@ _INDENTS = r"[ \t\r]{0,256}"
 class Closing:
     """The possible ends of a section, for `Reader.content` and `Reader.until`. Patterns are compiled on first use.
 
-    One search finds all ends. It also finds an incomplete end at the end of the text. So a read passes on all text
+    One search finds all ends. It also finds an incomplete end at the end of the text. So a read delivers all text
     before the match, and only text that may become an end stays pending.
     """
 
@@ -46,9 +46,9 @@ class Closing:
     ) -> None:
         """The section ends after one of `ends`, or before one of `before`. The text of `before` is left unread.
 
-        It also ends after one of `first`. No other end counts while the text may still become one of these.
-        With `line_feed`, a line feed before the end belongs to the end. With `blank_line`, the line feed before a blank
-        line is also an end.
+        It also ends after one of `first`. These have priority: another end is used only if the text at its position
+        cannot become one of `first`. With `line_feed`, a line feed before the end belongs to the end. With
+        `blank_line`, the line feed before a blank line is also an end.
         """
         self._ends, self._before = list(map(_marker, ends)), list(map(_marker, before))
         self._first = Closing(*first, line_feed=line_feed) if first else None
@@ -97,11 +97,13 @@ class Closing:
         return re.compile(f"[{re.escape(''.join(sorted(firsts)))}]").search
 
     def is_begun_in(self, text: str) -> bool:
-        """Return True if `text` ends with an incomplete end of two characters or more, or is the first character."""
+        """Return True if `text` ends with an incomplete end of the section.
+
+        A single character is enough only if nothing but white space precedes it.
+        """
         found = self.search(text)
         while found is not None and found.lastindex:
             found = self.search(text, found.end())
-        # After other text, a single character is not evidence.
         return found is not None and (len(found[0].strip()) > 1 or not text[: found.start()].strip())
 
 
@@ -116,11 +118,11 @@ _turn_end_here = re.compile(any_partial((token,) for token in TURN_ENDS)).match
 
 
 class Word:
-    """A word: at most `most` of the `characters`, which have the syntax inside `[...]` of a regular expression."""
+    """A word of at most `most` of the `characters`, written as in the brackets `[...]` of a regular expression."""
 
     def __init__(self, characters: str, most: int = 256) -> None:
         self.partial = matcher(f"[{characters}]{{{most}}}()|[{characters}]{{0,{most - 1}}}+(?:\\Z|())")
-        """Matches the word at a position. A group matches if the text after it cannot extend the word."""
+        """Matches the word at a position. A group matches if further text cannot extend the word."""
 
 
 T = TypeVar("T", "Pattern", "Closing", "Word")
@@ -146,14 +148,14 @@ white_space = matcher(r"[ \t\r\n]*")
 not_white_space = re.compile(r"[^ \t\r\n]").search
 
 always: Callable[[str], object] = str.__len__
-"""A search that finds something in every text: it returns a number, and only None means that nothing was found.
+"""A search that succeeds for every text. It returns a number, and only None means that nothing was found.
 
 It is the cheapest function for this purpose.
 """
 
 _TURN_END_WINDOW = 128  # characters; more than the beginning of a tag and a token that ends the message
-LOOK_BACK = 320  # after a limit was exceeded, this many characters before the newest piece stay stored
-_MAX_REWIND = 256  # how far a grammar can go back then; the rest of LOOK_BACK is room for a tag before that position
+LOOK_BACK = 320  # number of characters before the newest piece that stay stored after a limit was exceeded
+_MAX_REWIND = 256  # how far a grammar can then go back; the rest of LOOK_BACK is for a tag before that position
 
 
 class Reader:
@@ -260,7 +262,10 @@ class Reader:
         return (yield from self._find_turn_end(_turn_end_here, lambda _: True))
 
     def _find_turn_end(self, find: Search, allows: Callable[[str], object]) -> Generator[None, None, bool]:
-        """Do the same as `at_turn_end`, with text before the token that `find` finds and for which `allows` is true."""
+        """Do the same as `at_turn_end`, but with text before the token.
+
+        `find` finds the token. `allows` returns a true value if the text before the token is allowed.
+        """
         while True:
             text = self.text[self.at : self.at + _TURN_END_WINDOW]
             found = find(text)
@@ -322,7 +327,7 @@ class Reader:
         return found
 
     def word(self, word: str | Word) -> Generator[None, None, str]:
-        """Read and return the word at the current position. Return "" if there is none. A str holds its characters."""
+        """Read and return the word at this position, or "" if there is none. A str lists the allowed characters."""
         partial = (word if word.__class__ is Word else _as(Word, word)).partial
         while True:
             begin = self.at
@@ -337,7 +342,7 @@ class Reader:
     def content(self, closing: str | Closing, take: Callable[[str], None]) -> Generator[None, None, int]:
         """Pass the text before the next `closing` to `take`, and read the closing. Return 0 if it was not found.
 
-        Otherwise returns 1. If `closing` has `first`, returns 1 for these, and 2 for other ends.
+        Return 1 if it was found. If `closing` has `first`, return 1 for these ends, and 2 for the other ends.
         While the generator is paused, the caller may pass text without the beginning of a closing directly to `take`.
         """
         closing = closing if closing.__class__ is Closing else _as(Closing, closing)
@@ -382,7 +387,7 @@ class Reader:
     # The stored text.
 
     def take_read(self) -> str:
-        """Return the text that was read, and remove it from the stored text. Renew the limit for the text after it."""
+        """Return the text that was read, and remove it from the stored text. The limit then applies to later text."""
         kept = "".join(self.parts)
         length = self.base + self.at - self.kept_from
         received = self.received

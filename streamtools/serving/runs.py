@@ -1,7 +1,7 @@
-"""Starts and finds the runs of an application. One task group, open as long as the application, holds their tasks.
+"""Starts and finds the runs of an application. Their tasks belong to one task group.
 
-A run continues after the request that started it has ended and after its readers have left. It ends when its stream
-ends, when it is stopped, or when the application ends.
+The task group is open while the application runs. So a run continues after the request that started it has ended, and
+after its readers have left. It ends when its stream ends, when it is stopped, or when the application ends.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from streamtools.tools.sql_ledger import SQLLedger
 
 Resume: TypeAlias = Callable[[Run], Awaitable[Startable]]
-"""Gets a run whose calls have been decided, and returns the chat that continues it."""
+"""A function that takes a run whose calls have been decided, and returns the chat that continues it."""
 
 
 class Runs:
@@ -42,17 +42,21 @@ class Runs:
 
     The events of the runs are written to `log`, by default in memory. With a `RedisStore`, all processes that use the
     same server share their runs. At most `max_running` runs of this process may run at the same time, and at most
-    `max_per_owner` runs of one user (None: no limit). An ended run is kept for `keep` seconds, and a run that waits
-    until its questions expire, but at most `max_kept` ended runs are kept. A run that has had no reader for
-    `stop_when_abandoned` seconds is stopped (None: never). A caller that waits for the result is not a reader.
+    `max_per_owner` runs of one user (None: no limit). An ended run is kept for `keep` seconds. A run that waits for
+    decisions is kept until its questions expire, if that is later. At most `max_kept` ended runs are kept. A run that
+    has had no reader for `stop_when_abandoned` seconds is stopped (None: never). With a `RedisStore`, its `lease` is
+    added to this time. A caller that waits for the result is not a reader. `clock` returns seconds.
 
     When `shutdown` begins or the context ends, no new run starts. The runs then have `drain` seconds to finish (by
     default 0). With `shutdown`, its `drain` applies. After that, the remaining runs are stopped. A stopped stream may
-    take `grace` seconds to close and is then cancelled. Raises ValueError for a limit that is out of range.
+    take `grace` seconds to close and is then cancelled.
 
-    `decide` passes each run whose calls have been decided to `resume`, which returns the chat that continues it. A run
-    that waits is stored in `ledger`, the ledger of the tools, and kept until its questions expire. It outlives the
-    process in a `SQLiteLedger` or `PostgresLedger`. A `RedisStore` stores such runs itself, and needs no `ledger` here.
+    When all calls of a waiting run are decided, `decide` passes the run to `resume`, which returns the chat that
+    continues it. Waiting runs are stored in `ledger`, the ledger of the tools. They outlive the process in a
+    `SQLiteLedger` or `PostgresLedger`. A `RedisStore` stores such runs itself, and needs no `ledger` here.
+
+    Raises ValueError for a limit that is out of range, for both `drain` and `shutdown`, and for `resume` with neither a
+    `ledger` nor a `RedisStore`.
 
     If a run fails, its events report the error and `run.wait()` raises it. Other runs are not affected.
     """
@@ -163,10 +167,10 @@ class Runs:
         value to keep with the run. The run has the `run_id` of the stream, or a random id.
 
         `start` does not wait until the stream is entered. If entering fails, the error is reported like any later
-        error. If `start` raises, it closes the stream. Raises `TooManyRuns` if a limit is reached, `Draining` after
-        `shutdown` or the end of the context has begun, and ClosedError before the context is entered. Raises ValueError
-        if the user has a run with the same id or `owner` is empty. Raises TypeError if `owner` is not a string or
-        `stream` is not an asynchronous context manager.
+        error. If `start` raises, it closes the stream. Raises `TooManyRuns` if a limit is reached. Raises `Draining`
+        after `shutdown` has begun or the context has started to end, and ClosedError before the context is entered.
+        Raises ValueError if the user already has a run with the same id, or if `owner` is empty. Raises TypeError if
+        `owner` is not a string or `stream` is not an asynchronous context manager.
         """
         try:
             await anyio.lowlevel.checkpoint_if_cancelled()
@@ -232,14 +236,19 @@ class Runs:
         return latest
 
     async def decide(self, run_id: str, call_id: str, decision: Decision | bool, *, owner: str) -> Run:
-        """Decide about a call of a run that has ended waiting. Returns the run to read next.
+        """Decide about a call of a waiting run. Returns the run to read next.
 
-        This is a new run, which continues the first one, after the decision about its last call. `resume` makes its
-        chat. The same decision, made again, returns the same run. Until all calls are decided, this returns the waiting
-        run. A call that expires undecided is denied. If the run waits itself (`ask="now"`), this is `Run.decide`.
+        While other calls are undecided, that is the waiting run. The decision about the last call starts a new run, the
+        continuation, with the chat that `resume` returns. The same decision, made again, returns the same run. If
+        another process drives the continuation, the returned run has its id, but neither its events nor its result. A
+        `RedisStore` shares both.
+
+        A question that has expired counts as denied, but does not start the continuation: only a decision does. If the
+        run is still running (`ask="now"`), the decision is passed to it, as by `Run.decide`.
 
         Raises `DecisionRefused` if the call does not wait for this decision, was decided otherwise, or has expired.
-        Raises ValueError if `Runs` has no `resume`, and the exceptions of `find`, `start` and `resume`.
+        Raises ValueError if `Runs` has no `resume`, and TypeError if `resume` returns a chat of another run. It also
+        raises the exceptions of `find`, `start` and `resume`.
         """
         if self._resume is None:
             raise ValueError("Pass the function `resume` to `Runs`; it makes the chat that continues a run.")
@@ -275,7 +284,7 @@ class Runs:
             return await self._continue(run, self._resume)
 
     async def _continue(self, run: Run, resume: Resume) -> Run:
-        """Start the run that continues a waiting run, or return it if it has started."""
+        """Start the continuation of a waiting run. If it has already started, return it."""
         with suppress(RunNotFound):
             return await self.find(run.next_id, owner=run.owner)
         if self._waiting is not None and not await self._waiting.claim(run, self._keep):
@@ -322,7 +331,8 @@ class Runs:
     async def list(self, owner: str, *, limit: int = 100) -> Sequence[Run]:
         """Return the last `limit` runs of the user `owner` that are still kept, the newest first.
 
-        To describe a run to the user, use its `conversation` and `note`.
+        Without a `RedisStore`, these are the runs of this process, and the stored runs that it has already found. To
+        describe a run to the user, use its `conversation` and `note`.
         """
         self._forget_expired()
         if self._store is None:
@@ -334,7 +344,10 @@ class Runs:
         return found
 
     async def forget(self, run_id: str, *, owner: str) -> None:
-        """Stop a run and delete it with its events. Raises the exceptions of `find` and `Run.stop`."""
+        """Stop a run and delete it with its events. Raises the exceptions of `find` and `Run.stop`.
+
+        A run that is stored in `ledger` stays there until it expires.
+        """
         run = await self.find(run_id, owner=owner)
         await run.stop()
         self.forget_ended(run_id, owner=owner)
@@ -347,7 +360,7 @@ class Runs:
             self._forget_kept(key)
 
     async def aclose(self) -> None:
-        """Close the runs: wait for running runs during the drain, then stop the remaining ones and wait for their end.
+        """Wait for the running runs during the drain. Then stop the remaining runs, and wait for their end.
 
         No new run starts any more. May be called from any task.
         """

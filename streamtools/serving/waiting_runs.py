@@ -1,7 +1,8 @@
-"""Stores runs that wait for decisions in the ledger of their tools, so that they outlive this process.
+"""Stores waiting runs in the ledger of their tools, so that they outlive this process.
 
-Several processes may share the ledger. One of them continues a run, and holds a lease on it. If that process dies, the
-same decision, made again, continues the run in another process. The ledger has the outcomes of the calls.
+A waiting run has ended with calls that await a decision. Several processes may share the ledger. One of them continues
+the run, and holds a lease on it. If that process dies, its lease expires. The same decision, made again, then continues
+the run in another process. No call runs twice, because the ledger has the outcomes of the calls.
 """
 
 from __future__ import annotations
@@ -29,7 +30,10 @@ _FOREVER = 1e18  # seconds; JSON has no infinity
 
 
 class StoredRun(msgspec.Struct, frozen=True):
-    """An ended run as the ledger stores it. `end` is the JSON of its end, and `events` is that of its events."""
+    """An ended run as the ledger stores it.
+
+    `end` is the JSON of its result, its suspension and its history. `events` has the JSON of each event.
+    """
 
     id: str
     conversation: str | None
@@ -39,14 +43,17 @@ class StoredRun(msgspec.Struct, frozen=True):
 
 
 class WaitingRuns:
-    """The runs in one ledger that wait for decisions, and the ended runs that continued them."""
+    """The waiting runs in one ledger, and the ended runs that continued them."""
 
     def __init__(self, ledger: SQLLedger) -> None:
         self._ledger = ledger
         self._holder = secrets.token_hex(8)  # the name of this process
 
     async def save(self, run: Run, seconds: float) -> None:
-        """Store an ended run for some seconds. A failure is only logged."""
+        """Store an ended run for `seconds`. A failure is only logged.
+
+        Its events are stored only if the event log is in memory.
+        """
         events = list[str]()
         with suppress(RunNotFound):  # the events are not kept
             reader = run.journal.event_log.read(run.journal.key)
@@ -66,7 +73,10 @@ class WaitingRuns:
         return None if data is None else msgspec.json.decode(data, type=StoredRun)
 
     async def decide(self, run: Run, call_id: str, decision: Any) -> dict[str, Any]:
-        """Store the decision about a call, unless it is None or the call has one. Returns the decisions of the run."""
+        """Store a decision about a call. Returns all decisions about calls of the run, by call id.
+
+        Nothing is stored if `decision` is None, or if the call already has a decision.
+        """
 
         def decide(state: RunState, now: float) -> RunState:
             if decision is None or call_id in state.decisions:
@@ -76,9 +86,11 @@ class WaitingRuns:
         return (await self._ledger.change_run(run.owner, run.id, decide)).decisions
 
     async def claim(self, run: Run, keep: float, *, seconds: float | None = None, holder: str | None = None) -> bool:
-        """Let this process continue the run for `seconds`, by default a lease. Keep the run for `keep` seconds more.
+        """Take the lease on a run for `seconds`, by default the lease time of the ledger. Returns False on failure.
 
-        With another `holder`, this process gives the run up. Returns False if another process continues it.
+        This fails if another process has a valid lease, or if the run is not stored. With `seconds=0`, the lease ends
+        immediately. With `holder`, that name gets the lease instead of this process, and False is returned. If the
+        lease changes, the run is then kept for `keep` seconds and one more minute.
         """
         until = min(self._ledger.lease if seconds is None else seconds, _FOREVER)
 
@@ -90,7 +102,10 @@ class WaitingRuns:
         return (await self._ledger.change_run(run.owner, run.id, claim)).holder == self._holder
 
     async def hold(self, run: Run, continuation: Run, keep: float) -> None:
-        """Renew the lease on a run until its continuation has ended. Then store the continuation."""
+        """Renew the lease on a run until its continuation has ended. Then store the continuation.
+
+        If the continuation was cancelled, it is not stored, and the lease ends.
+        """
         try:
             while not continuation.ended:
                 with suppress(Exception), anyio.move_on_after(self._ledger.lease / 3):
@@ -99,8 +114,8 @@ class WaitingRuns:
         finally:
             deadline = anyio.current_time() + _SAVE_TIMEOUT_S
             with suppress(Exception), anyio.CancelScope(deadline=deadline, shield=True):
-                if continuation.result.reason == "cancelled":  # after a restart, the same decision continues the run
+                if continuation.result.reason == "cancelled":  # the same decision can continue the run again
                     await self.claim(run, keep, seconds=0.0)
-                elif continuation.suspension is None:  # otherwise it is stored already
+                elif continuation.suspension is None:  # `Runs` stores a continuation that waits again
                     await self.save(continuation, keep)
                     await self.claim(run, keep, seconds=_FOREVER, holder="ended")

@@ -1,4 +1,4 @@
-"""Serves websockets of Starlette, FastAPI or Litestar: the events of one run, or a conversation.
+"""Serves websockets of Starlette, FastAPI or Litestar: the events of one run, or whole conversations.
 
 `send_events` sends the events of a run or a stream. With `serve_websocket`, the client sends messages, and the server
 answers them in order. If the framework raises any exception from `send` or `receive`, the client is treated as
@@ -6,10 +6,10 @@ disconnected.
 
 In a conversation, each frame of the client is a text that contains one JSON object. A control frame has one of the keys
 `cancel`, `resume`, `tool_result` and `approval`. Any other object is a message for the application. The server answers
-an invalid frame with an error, and closes the connection after too many of them.
+an invalid frame with an error. It closes the connection after too many invalid frames.
 
-One task reads the frames of the client, even while an answer is being sent. Another task for each active conversation
-calls the handler for each message and sends the answer.
+One task reads the frames of the client, even while an answer is being sent. For each active conversation, another task
+calls the handler with each message and sends the answer.
 """
 
 from __future__ import annotations
@@ -138,9 +138,9 @@ class SocketSink:
         self, socket: Socket, exclude: Collection[str], format: SocketFormat | None, conversation: str | None = None
     ) -> None:
         self.run_id: str | None = None
-        """The id of the run, as soon as the client can know it."""
+        """The id of the run. None until the client can know it."""
         self.last: UIEvent | None = None
-        """The last event that was sent."""
+        """The last event that was read, even if its type is excluded."""
         self._socket = socket
         self._exclude = exclude
         self._encoder = format() if format is not None else None
@@ -224,15 +224,18 @@ _log = Logger(__name__)
 _MAX_INVALID_FRAMES = 32
 
 Id: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=1024)]
-"""An id of a run or a call. Ids of this package have about 24 characters, and ids of providers fewer than 100."""
+"""An id of a run, a call or a conversation.
+
+Ids of this package have about 24 characters, and ids of providers have fewer than 100.
+"""
 
 
 class FrameError(Exception):
     """A frame that cannot be used. The client receives `answer`, which includes `fields`.
 
     If the client sends too many invalid frames, the websocket is closed with the `close_code` of the last error. An
-    error with the field `call_id` is about a decision or a result for which no call waits. Perhaps the frame is late,
-    so it is not counted as invalid.
+    error with the field `call_id` means that no call waits for the decision or the result in the frame. Such a frame
+    may only be late, so it is not counted as invalid.
     """
 
     def __init__(self, code: str, message: str, close_code: int = 1008, **fields: Any) -> None:
@@ -242,7 +245,10 @@ class FrameError(Exception):
 
 
 class CancelFrame(msgspec.Struct, forbid_unknown_fields=True):
-    """`{"cancel": true, "run_id": id}`: stop the run or the stream that is being sent, if it has this id."""
+    """`{"cancel": true, "run_id": id}`: stop the current answer, but only if its run has this id.
+
+    Without `run_id`, the first answer that has not ended and was not stopped before is stopped.
+    """
 
     cancel: bool
     run_id: Id | None = None
@@ -253,7 +259,7 @@ class CancelFrame(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ResumeFrame(msgspec.Struct, forbid_unknown_fields=True):
-    """`{"resume": seq, "run_id": id}`: send the events of a run after the one with this `seq`."""
+    """`{"resume": seq, "run_id": id}`: send the events of a run after the event with this `seq`."""
 
     after: Annotated[int, msgspec.Meta(ge=0)] = msgspec.field(name="resume")
     run_id: Id | None = None
@@ -312,10 +318,11 @@ _CONTROL_FRAMES: dict[str, type[Frame]] = {"cancel": CancelFrame, "resume": Resu
 def read_frame(
     text: str | None, max_characters: int, max_values: int | None = None, has_conversations: bool = False
 ) -> tuple[Frame, str | None]:
-    """Parse the text of a frame. Returns the frame and its field `conversation`, if frames may have this field.
+    """Parse the text of a frame. Returns the frame and its field `conversation`.
 
-    `text` is None for a binary frame. Raises `FrameError` for an invalid frame. A frame with more than `max_characters`
-    characters or `max_values` JSON values is invalid, and is not parsed.
+    Without `has_conversations`, the field is not read, and None is returned for it. `text` is None for a binary frame.
+    Raises `FrameError` for an invalid frame. A frame with more than `max_characters` characters or `max_values` JSON
+    values is invalid, and is not parsed.
     """
     if text is None:
         raise FrameError("not_text", "The frame is binary; send text.", 1003)
@@ -353,7 +360,7 @@ class Session:
         self._socket = socket
 
     async def send(self, message: Mapping[str, Any]) -> None:
-        """Send the client a JSON object, in the conversation of the message. Only events may have the key `type`."""
+        """Send the client a JSON object, in the conversation of the message. The key `type` is reserved for events."""
         await self._socket.send(message, self.conversation)
 
 
@@ -382,20 +389,25 @@ async def serve_websocket(
 
     Each frame of the client is a JSON object:
 
-    - `{"cancel": true}` stops the run or the stream that is being sent. With a `run_id`, it stops only this run.
-    - `{"approval": …}` approves or denies one of its calls.
+    - `{"cancel": true}` stops the first answer that has not ended and was not stopped before. With a `run_id`, it stops
+      that answer only if its run has this id.
+    - `{"approval": …}` approves or denies a call of the answer that is being sent.
     - `{"tool_result": …}` is the result of a call that the client runs.
     - `{"resume": seq, "run_id": id}` requests the events of a run after `seq`. The run must be a run of the user
-      `owner` in `runs`. Without `run_id`, the last run of this connection is sent.
+      `owner` in `runs`. Without `run_id`, the last run of this connection is sent. A frame with the field
+      `conversation` must have a `run_id`.
     - Any other object is a message. `handler(message, session)` returns the run or the stream that answers it, or None.
 
     The server sends each event as one frame, except the event types in `exclude`. With
     `format=outputs.custom(function)`, it sends the messages that `function` returns. At most `max_waiting` messages and
-    `resume` frames may wait. A further one is dropped with the error `too_many`, and counts as an invalid frame.
+    `resume` frames of a conversation may wait. A further frame is dropped with the error `too_many`, and counts as an
+    invalid frame.
 
     With `max_conversations`, each frame may have the field `conversation`, an id that the client chooses. Messages of
-    one conversation are answered in order, and up to `max_conversations` conversations at the same time. Every frame of
-    the server has the field of the frame that it answers. Without this option, the field has no meaning.
+    one conversation are answered in order, and up to `max_conversations` conversations at the same time. A frame that
+    would begin a further conversation is dropped with the error `too_many`. Every JSON object that the server sends has
+    the field of the frame that it answers. A `str` or `bytes` of a custom format is sent unchanged. Without this
+    option, the field has no meaning.
 
     An invalid frame is answered with `{"error": {"code": …, "message": …}}`. If no call waits for the decision or the
     result in a frame, the error also has the `call_id`, and the frame is not counted as invalid. The 32nd invalid frame
@@ -406,9 +418,12 @@ async def serve_websocket(
     event, the websocket is closed with the code 1008, without an error frame. The log reports the type and line of the
     exception (`message_refused`). Any other exception, or a `StreamToolsError`, closes it with 1011 and is raised.
 
-    When `shutdown` begins, the current answer may finish during the drain. Other messages are answered with the error
-    code `ending` and the number of seconds `retry_after`. Then the websocket is closed with 1001. When the client
-    leaves, a stream is stopped. A run continues, unless `on_disconnect` is `"stop"`.
+    When `shutdown` begins, the current answers may finish during the drain. Other messages are answered with the error
+    code `ending` and the number of seconds `retry_after`. Then the websocket is closed with 1001. A client that
+    connects after `shutdown` has begun is refused, as by `send_events`. When the client leaves, a stream is stopped. A
+    run continues, unless `on_disconnect` is `"stop"`.
+
+    Raises ValueError for `runs` without `owner`, and for a limit below 1.
     """
     if runs is not None and owner is None:
         raise ValueError("`runs` needs `owner`, whose runs the client may resume.")
@@ -423,7 +438,7 @@ async def serve_websocket(
 
 @dataclass(eq=False)
 class _Answer:
-    """The answer to a message or a `resume` frame. It waits, or is being sent."""
+    """The answer to a message or a `resume` frame. It waits for earlier answers, or is being sent."""
 
     frame: MessageFrame | ResumeFrame
     sink: SocketSink
@@ -446,7 +461,7 @@ class _Connection:
     max_waiting: int
     max_conversations: int | None
     answers: dict[str | None, deque[_Answer]] = field(default_factory=dict)
-    """The answer that is being sent, and then those that wait, of each active conversation."""
+    """For each active conversation: the answer that is being sent, and then the waiting answers."""
     last_run: Run | None = None  # of messages without a conversation
     is_ending: bool = False  # whether the shutdown has begun
     closing: tuple[int, str] = (NORMAL, "")  # the code and the reason
@@ -456,7 +471,7 @@ class _Connection:
         if shutdown is not None and shutdown.begun:
             await self.socket.refuse()
             return
-        self.finished = anyio.Event()  # set after an error, and when the last answer of a shutdown has ended
+        self.finished = anyio.Event()  # set after an error, and when the last answer has ended during a shutdown
 
         async def end_on_shutdown(shutdown: Shutdown) -> None:
             await shutdown.wait()
@@ -528,7 +543,10 @@ class _Connection:
         answers.append(_Answer(frame, SocketSink(self.socket, self.exclude, self.format, conversation)))
 
     def _cancel(self, run_id: str | None, conversation: str | None) -> None:
-        """Stop the first answer that has not ended and was not stopped before. Another `run_id` stops nothing."""
+        """Stop the first answer that has not ended and was not stopped before.
+
+        With `run_id`, stop that answer only if its run has this id.
+        """
         for answer in self.answers.get(conversation, ()):
             if not (answer.is_cancelled or type(answer.sink.last) is Done):
                 if run_id in (None, answer.sink.run_id):

@@ -1,7 +1,7 @@
 """Converts a finished response, which the provider did not stream, into source events. Sans-IO.
 
-The response is converted into the events that the provider would have streamed. The provider's adapter then reads these
-events. The calls are read individually, so that a malformed call does not hide the others.
+The response is converted into the chunks that the provider would have streamed, and the provider's adapter reads these
+chunks. Calls in chat messages and in lists are read individually, so that a malformed call does not hide the others.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import Adapter, as_frame
 from streamtools.sources.detection import ADAPTERS
 
-# Codes of entries that are no call: not an object, without a tool name, or with two different names or arguments.
+# An entry with one of these errors is not a call. It is not an object, has no tool name, or has two names or arguments.
 _NO_CALL = (Code.UNRECOGNISED_TOOL_CALL, Code.MISSING_TOOL_NAME, Code.CONFLICTING_FIELDS)
 
 _CALL_BLOCKS = ("tool_use", "function_call", "function")
@@ -96,14 +96,14 @@ def _is_call(block: object) -> bool:
 
 
 def _read_by(adapter: Adapter, items: Iterable[dict[str, Any]], calls: Iterable[Any]) -> list[SourceEvent]:
-    """Return the events that `adapter` reads from `items`. The events of `calls` precede the end of the turn."""
+    """Return the events that `adapter` reads from `items`. Insert the events of `calls` before the end of the turn."""
     events = [event for item in items for event in adapter.take(item)] + adapter.close()
     end = next((at for at, event in enumerate(events) if isinstance(event, ProviderCompleted)), len(events))
     return [*events[:end], *(_read_call(f"call {n}", call) for n, call in enumerate(calls)), *events[end:]]
 
 
 def _read_call(key: str, entry: Any) -> NativeToolCall:
-    """Return the call in `entry`, with its arguments unchanged. If `entry` is no call, the event has a `fault`."""
+    """Return the event of the call in `entry`, with unchanged arguments. It has a `fault` if `entry` is not a call."""
     entry = custom_as_function(entry)
     places = [entry, entry.get("function")] if isinstance(entry, Mapping) else []
     id = _find(places, ID_FIELDS)
@@ -113,7 +113,7 @@ def _read_call(key: str, entry: Any) -> NativeToolCall:
     except Rejected as fault:
         name = _find(places, NAME_FIELDS)
         if fault.code in _NO_CALL or not isinstance(name, str):
-            arguments = "null" if entry is None else entry  # None would mean that deltas hold the arguments
+            arguments = "null" if entry is None else entry  # None would mean that the arguments arrive in deltas
             return NativeToolCall(key, None, arguments, id, fault=fault.code)
     return NativeToolCall(key, name, _find(places, ARGUMENT_FIELDS), id)
 

@@ -1,18 +1,19 @@
-"""Asks an approver about calls, applies the decisions, and suspends runs until all calls are decided.
+"""Asks an approver about calls, applies the decisions, and collects the open questions of a run that is suspended.
 
 A decision says that a call may run (`Approve`), must not run (`Deny`), or was executed elsewhere (`Answer`). Each
-question gets one decision. The decision is valid only for the call that was shown: its id, tool and arguments. A
-question that expires is denied.
+question gets one decision. The decision is valid only for the call that was shown: its id, tool and arguments. If a
+question expires, its call is denied.
 
 A run that ends with open questions returns a `Suspension`, which can be stored as JSON. It holds the calls, the
 question about each call, and the id of the run. Another process can resume the run from it. Store it where only the
 application can write: a changed suspension changes the calls that run.
 
-`need_of` returns the condition under which a call runs, for example an approval. The model may have quoted a call from
-its input. Only native calls, and calls in text whose marker contains the conversation's secret nonce, certainly come
-from the model. Any other call is refused by a tool with `trust="native"`, and needs approval by a tool with
-`trust="approved"`. If a `requires_approval` function raises, the call needs approval. `Approvals` holds the questions
-and decisions of one run.
+`need_of` returns what a call needs before it runs, for example an approval. A call in text may be a quotation from the
+model's input. Only native calls, and calls in text whose marker contains the conversation's secret nonce, certainly
+come from the model. A tool with `trust="native"` refuses any other call. A tool with `trust="approved"` requires
+approval for it. If a `requires_approval` function raises an exception, the call needs approval.
+
+`Approvals` holds the questions and decisions of one run.
 """
 
 from __future__ import annotations
@@ -79,9 +80,9 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     """A question about a call.
 
     If `approval` is True, the question is whether the call may run. Otherwise it asks for the result of the call.
-    `digest` is the digest of the call that was shown. `expires` is the time when the question expires; None means that
-    it never expires. `asked` is the time when it was asked; None means that the time is unknown. Both are in seconds
-    since 1970.
+    `digest` is the digest of the call that was shown. `expires` is the time when the question expires, or None if it
+    never expires. `asked` is the time when the question was asked, or None if that time is unknown. Both times are in
+    seconds since 1970.
     """
 
     call: ToolCall
@@ -116,9 +117,10 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
         return self.expires is not None and now >= self.expires
 
     def within(self, keep: float) -> Question:
-        """Return the question, which now expires at most `keep` seconds after it was asked.
+        """Return the question with an earlier expiry: at most `keep` seconds after it was asked.
 
-        `keep` is how long a ledger keeps calls, so the question expires before the ledger deletes its call.
+        `keep` is how long a ledger keeps calls, so the question expires before the ledger deletes its call. If only
+        `asked` is None, the question does not change. If `expires` is None too, the returned question has expired.
 
         >>> call = ToolCall(id="call_1", name="pay", arguments={"sum": 5}, dialect="native")
         >>> ask(call, approval=True, expires=None, asked=100.0).within(60.0).expires
@@ -147,15 +149,15 @@ class Decidable(Protocol):
         """Decide about a waiting call. Raises `DecisionRefused` if the call does not wait for this decision."""
 
     def approve(self, call_id: str, *, digest: str | None = None) -> None:
-        """Let a waiting call run. If `digest` is set, it must be the digest of the call. Raises `DecisionRefused`."""
+        """Let a waiting call run. `digest`, if set, must be the digest of the call. Raises the errors of `decide`."""
         self.decide(call_id, Approve(digest))
 
     def deny(self, call_id: str, reason: str = "") -> None:
-        """Refuse a waiting call. The model reads the reason. Raises `DecisionRefused`."""
+        """Refuse a waiting call. The model reads the reason. Raises the errors of `decide`."""
         self.decide(call_id, Deny(reason))
 
     def answer(self, call_id: str, result: Any = None, *, error: str | None = None) -> None:
-        """Deliver the `result` or the `error` of a call that was executed elsewhere. Raises `DecisionRefused`."""
+        """Deliver the `result` or the `error` of a call that was executed elsewhere. Raises the errors of `decide`."""
         self.decide(call_id, Answer(result, error))
 
 
@@ -172,7 +174,7 @@ def read_decision(call_id: str, given: Decision | bool) -> Decision:
 
 
 class Suspension(msgspec.Struct, frozen=True, kw_only=True):
-    """The open questions of a run.
+    """The open questions of a run that has ended.
 
     `run_id` is the id of the run that made the calls. `trace` is the W3C `traceparent` of that run, or "". `version` is
     the version of the JSON format.
@@ -193,7 +195,7 @@ class Suspension(msgspec.Struct, frozen=True, kw_only=True):
         return [question.call for question in self.questions]
 
     def seconds_left(self, now: float) -> float:
-        """Return the time until the last question expires, and at most 30 days. `now` is in seconds since 1970."""
+        """Return the seconds until the last question expires, but at most 30 days. `now` is in seconds since 1970."""
         return min(_LONGEST_WAIT, max(question.expires or math.inf for question in self.questions) - now)
 
     def to_json(self) -> str:
@@ -213,7 +215,7 @@ class Suspension(msgspec.Struct, frozen=True, kw_only=True):
 class DecidedRun(Protocol):
     """An ended run whose calls have been decided. `streamtools.runs.Run` is one.
 
-    A chat that gets it as `resume` uses its `decisions`, and has the run id `next_id`.
+    A chat with the argument `resume=run` uses the `decisions` of the run, and has the run id `next_id`.
     """
 
     suspension: Suspension | None
@@ -244,8 +246,8 @@ def read_resumption(
     """Check the arguments `resume` and `decisions` of a run, and return them as a `Resumption`.
 
     Returns None if `resume` is None. The questions expire before the ledger may delete their calls. Raises ValueError
-    if `resume` is not a suspension, or if there is no ledger. Raises `DecisionRefused` if a decision matches no
-    question.
+    if `resume` is not a suspension, if there is no ledger, or if a decision is invalid. Raises `DecisionRefused` if
+    `Question.check` refuses a decision, or if no question is about its call.
     """
     if resume is not None and ledger is None:
         raise ValueError("resume= needs a ledger, so that no call runs twice: pass ledger=SQLiteLedger(path)")
@@ -281,9 +283,9 @@ async def need_of(
 ) -> Need:
     """Return what the call needs. `is_trusted` returns True if the model certainly wrote the call.
 
-    `asked_approval` is None if no question about the call is open. True means an open question about its approval, and
-    False an open question about its result. An open question decides what the call needs, even if the tool has changed
-    since then.
+    `asked_approval` is None if no question about the call is open. It is True if an open question asks for approval,
+    and False if an open question asks for the result. Then the call needs what the question asks for, even if the tool
+    has changed in the meantime. Only a tool with `trust="native"` still refuses an untrusted call.
 
     A call needs nothing if it fails anyway, because its tool is unknown or its arguments are invalid.
     """
@@ -339,8 +341,8 @@ class Approvals:
     """The questions and decisions of one run.
 
     With `attended=True`, an approver is present, and each call waits for its decision. With `attended=False`, only the
-    decisions in `resumed` are used. A call without a decision is suspended: its question is stored in `suspended`, by
-    call id.
+    decisions in `resumed` are used. A call without a decision is suspended, and its question is stored in `suspended`,
+    by call id.
 
     `timeout` is the time in seconds after which each question expires. None means `DECISION_TIMEOUT` in an attended run
     and `SUSPENDED_TIMEOUT` in any other run. Infinity means no timeout. `resumed` holds the earlier questions and
@@ -373,8 +375,8 @@ class Approvals:
     def decide(self, call_id: str, given: Decision | bool) -> None:
         """Decide about a call. True approves it, and False denies it.
 
-        Raises `DecisionRefused` if the call waits for no decision or is already decided. Raises ValueError if `given`
-        is no decision.
+        Raises `DecisionRefused` if the call waits for no decision, is already decided, or waits for another kind of
+        decision. Raises ValueError if `given` is not a decision.
         """
         decision = read_decision(call_id, given)
         waiting = self._open.get(call_id)

@@ -69,8 +69,9 @@ CREATE TABLE {prefix}waiting_runs (
 """
 """The statements that create the tables. `{text}` is a text type whose values are ordered by their bytes.
 
-In `calls`, `held` is the time when the lease expires. In `runs`, `since` is the time when `epoch` was recorded.
-`waiting_runs` has the runs that `Runs.decide` continues.
+In `calls`, `held` is the time when the lease expires, and `until` is the time before which the row is not deleted. In
+`runs`, `since` is the time when `epoch` was recorded. `waiting_runs` has the runs that `Runs.decide` continues, and the
+ended runs that continued them. There, `until` is the time when the row expires.
 """
 
 _PRUNE_RUNS = "DELETE FROM {prefix}runs WHERE scope IN (SELECT scope FROM {prefix}runs WHERE since <= ?1 {skip})"
@@ -116,8 +117,8 @@ _SET_STATE = "UPDATE {prefix}waiting_runs SET state = ?3, until = ?4 WHERE owner
 class RunState(msgspec.Struct, frozen=True):
     """The changing part of a stored run: the decisions about its calls, and the process that continues it.
 
-    `holder` names that process, and `held` is when its lease expires, in seconds since 1970. The run is kept for at
-    least `keep` seconds.
+    `holder` names that process, and `held` is when its lease expires, in seconds since 1970. The run can be found for
+    `keep` seconds after the last change.
     """
 
     keep: float = 0.0
@@ -133,7 +134,7 @@ class SQLLedger(ledger.OwnerViews):
     """
 
     _table_prefix = _lock_rows = _skip_locked = ""
-    _max_runs = 1 << 62  # maximum number of stored runs
+    _max_runs = 1 << 62  # when more runs are stored, the oldest are deleted
 
     def __init__(self, *, lease: float, keep: float) -> None:
         self.lease = lease
@@ -220,7 +221,7 @@ class SQLLedger(ledger.OwnerViews):
     # Runs that wait for decisions. `streamtools.serving.waiting_runs` uses these methods.
 
     async def save_run(self, owner: str, run_id: str, conversation: str | None, data: bytes, state: RunState) -> None:
-        """Store an ended run. A run that is already stored does not change."""
+        """Store an ended run, and delete expired runs. A run that is already stored does not change."""
 
         def save() -> Transaction[None]:
             now = yield from self._now()
@@ -241,9 +242,9 @@ class SQLLedger(ledger.OwnerViews):
         return await self._run(find, read_only=True)
 
     async def change_run(self, owner: str, run_id: str, change: Callable[[RunState, float], RunState]) -> RunState:
-        """Replace the state of a stored run by `change(state, now)`, and return it.
+        """Replace the state of a stored run by `change(state, now)`. Returns the new state.
 
-        Returns an empty state if the run is not stored.
+        The run expires after the `keep` seconds of the new state. Returns an empty state if the run is not stored.
         """
 
         def change_state() -> Transaction[RunState]:
@@ -296,9 +297,9 @@ class SQLLedger(ledger.OwnerViews):
     async def _run(self, work: Callable[[], Transaction[T]], *, read_only: bool = False, undoable: bool = False) -> T:
         """Run `work` in one database transaction, commit it, and return its result.
 
-        `read_only` is True if the transaction writes nothing. A cancellation takes effect immediately, although the
-        transaction may still run. With `undoable=True`, the transaction is then rolled back if possible. Otherwise it
-        may commit.
+        `read_only` is True if the transaction writes nothing. A cancellation takes effect immediately, even if the
+        transaction is still running. With `undoable=True`, the transaction is then rolled back if possible. Without it,
+        the transaction may commit.
         """
         raise NotImplementedError
 
@@ -418,10 +419,12 @@ class MemoryLedger(SQLiteLedger):
     """A call ledger in the memory of this process.
 
     It holds at most `size` calls in total. It always keeps running calls, abandoned calls, and ended calls that a
-    suspension may still name: an approver may send a decision about such a call twice, and the second one must find the
-    entry. At most `per_owner` of these are calls of one owner, who is a user of the application. If these calls fill
-    the ledger, it refuses new calls. Other entries are deleted when space is needed, the oldest first. `keep` is the
-    time in seconds that an entry is kept after its call has ended. `clock` returns seconds since 1970.
+    suspension may still name. An approver may send a decision about such an ended call twice, and the second decision
+    must find the entry. At most `per_owner` of the kept calls belong to one owner, a user of the application. If kept
+    calls reach one of these limits, the ledger refuses new calls. Other entries are deleted when space is needed, the
+    oldest first. If about `size` waiting runs are stored, the oldest are deleted.
+
+    `keep` is the time in seconds that an entry is kept after its call has ended. `clock` returns seconds since 1970.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Answers the questions of the web page, with recorded answers or with a model."""
+"""Answers the questions that the user enters in the web page, with recorded answers or with a model."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from streamtools.sources import Source
 MAX_RECORDINGS = 100
 """The maximum number of recorded answers for the debugger. If there are more, the oldest recording is deleted."""
 MAX_RECORDING_BYTES = 16 * 1024 * 1024
-"""When the recording of an answer has this size in bytes, further requests of the answer are not recorded."""
+"""When the recording of an answer has reached this size in bytes, later requests of the answer are not recorded."""
 
 FIRST = ("tilde-call", "two-tools", "headings", "quoted-markers", "cut-call")
 """The names of the recordings that the page shows first."""
@@ -55,9 +55,10 @@ The recorded questions are above the input box.
 
 
 class RecordedAnswers(Answerer):
-    """Plays the recordings in `files`, or the recordings in the package, with their timing.
+    """Plays the recordings in `files`, or the recordings of the package, with their recorded timing.
 
-    Calls in the recordings of the package are run. A question without a recording gets an explanation.
+    Only calls in the recordings of the package are executed. Their recorded answers to the results follow. The answer
+    to any other question explains that the page has no recording of it.
     """
 
     def __init__(self, files: Sequence[str] = (), *, speed: float) -> None:
@@ -131,7 +132,7 @@ def _words(text: str) -> list[str]:
 
 
 class ModelAnswerer(Answerer):
-    """Answers questions with the model of the command line. It records responses in `directory` for the debugger."""
+    """Answers questions with the model of the command line. Records its responses in `directory` for the debugger."""
 
     def __init__(self, args: Namespace, directory: Path) -> None:
         """Raises CommandError for invalid options."""
@@ -142,7 +143,7 @@ class ModelAnswerer(Answerer):
         try:
             self._model = make_client(args)
             self._chat([], self._model)
-        except (ValueError, ImportError, httpx.InvalidURL) as error:  # about URLs, keys, options and missing packages
+        except (ValueError, ImportError, httpx.InvalidURL) as error:  # wrong URLs, keys or options, or missing packages
             raise CommandError(str(error)) from error
         self.label = f"{args.model} at {redact_url(self._model.url)}"
         self.client_tools = [tool.name for tool in self._tools or () if tool.client]

@@ -1,8 +1,8 @@
 """The command `streamtools demo`. It shows how a backend processes an answer, without a network.
 
-An httpx transport plays recorded answers of a real model, with the recorded chunks and times. The demo does
-the rest as a backend does: it sends the messages, reads the server-sent events, runs the tools, and sends their results
-back. The model's answers to the results are recorded in the folder `answers`.
+An httpx transport plays recorded answers of a real model, with the recorded chunks and times. The rest of the demo
+works like a backend: it sends the messages, reads the server-sent events, runs the tools, and sends the results to the
+model. The model's answers to these results are recorded in the folder `answers`.
 """
 
 from __future__ import annotations
@@ -63,8 +63,10 @@ TOOLS = ToolRegistry(get_weather, add)
 """The tools of the demo. Use them with `streamtools replay FILE --tools streamtools.apps.cli.demo:TOOLS`."""
 
 FEATURED = ("tilde-call", "hash-call", "headings")
-"""The names of the recordings that are played by default: calls in two dialects, and headings that look like the
-beginning of a call."""
+"""The names of the recordings that are played by default.
+
+They show calls in two dialects, and headings that look like the beginning of a call.
+"""
 
 
 def run_demo(args: Namespace, output: TextIO, errors: ErrorOutput) -> int:
@@ -87,7 +89,7 @@ async def _demo(paths: Mapping[str, Path], speed: float, transcript: Transcript,
         second = paths[name].parent / "answers" / paths[name].name
         if result.outcomes and second.exists():
             request = _request(read_recording(second))
-            new = [question, *result.messages("openai")]  # after examples, which this small model needs
+            new = [question, *result.messages("openai")]  # they follow examples, which this small model needs
             request.body["messages"][-len(new) :] = new
             result = await _play(second, request, speed, transcript)
             status = max(status, errors.report_result(name, result))
@@ -97,12 +99,12 @@ async def _demo(paths: Mapping[str, Path], speed: float, transcript: Transcript,
 
 
 def _request(recording: Recording) -> Any:
-    """Return the request, which all shipped recordings contain."""
+    """Return the recorded request. All shipped recordings contain one."""
     return recording.head.request
 
 
 async def _play(path: Path, request: Any, speed: float, transcript: Transcript) -> TurnResult:
-    """Send a request, and show its recorded response. A request that was not recorded raises UnrecordedRequest."""
+    """Send a request, and show its recorded response. Raises UnrecordedRequest if the request was not recorded."""
     transport = ReplayTransport(path, speed=speed)
     start = time.perf_counter()
     async with (

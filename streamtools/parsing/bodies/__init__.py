@@ -18,8 +18,8 @@ parser decodes it when a call is complete.
 | `values`, `literals` | no calls: these convert values to JSON |
 
 This module contains the parts that the grammars share. Models forget closing tags. If only the closing tag of a call is
-missing, and another element begins in its position, the call is valid. A call that is malformed or cut off becomes an
-error. The text of a malformed call ends with the next tag of the dialect.
+missing, and another tag or the end of the message is in its position, the call is valid. A call that is malformed or
+cut off becomes an error. The text of a malformed call ends with the next tag of the dialect.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class CallEnd(Enum):
 
     @property
     def code(self) -> Code | None:
-        """The error code of a call that ends like this. None if the call is valid."""
+        """The error code of a call with this end. None if the call is valid."""
         return _CODES.get(self)
 
 
@@ -85,7 +85,8 @@ def cut_in_tag(span: Span, *tags: str | Pattern) -> CallEnd:
 def skip_broken(span: Span, end: CallEnd, closing: Closing, *, stray: bool = False) -> Generator[None, None, bool]:
     """Read up to the end of `closing` if the call is malformed. Returns False if the stream has ended.
 
-    With `stray`, the text is not a call. It may be the rest of a value that contained its own closing tags.
+    With `stray`, the text may be the rest of a value that contained its own closing tags. If the text ends with a tag,
+    it turns the earlier calls of the turn with such values into errors.
     """
     if end is CallEnd.CUT:
         return False
@@ -117,8 +118,8 @@ def warn_unclosed(span: Span, tag: str) -> None:
 def read_close(span: Span, tag: str, *tags: Pattern, cut: tuple[str, ...] = ()) -> Generator[None, None, bool]:
     """Read the closing tag of a call and close the span. Returns False, and reads nothing, if other text follows.
 
-    `tag` is the text of the closing tag, and the first of `tags` its pattern. If another of `tags` follows, it is not
-    read, and the span closes with a warning. The same is true if the stream ends here, or inside `tag` or one of `cut`.
+    `tag` is the text of the closing tag, and the first of `tags` is its pattern. The span closes with a warning in two
+    other cases. Another of `tags` follows, which is not read. Or the stream ends here, or inside `tag` or one of `cut`.
     """
     found = yield from span.expect(*tags)
     if found < 0 and not span.at_end_in(tag, *cut):
@@ -141,7 +142,7 @@ class Members:
     """
 
     def __init__(self, span: Span, schema: Schema = UNKNOWN, *, any_key: bool = False) -> None:
-        """Begin the object. `schema` is its schema. `any_key` is for `may_begin` and a schema without properties."""
+        """Begin the object. With `any_key`, `may_begin` accepts every key if the `schema` has no properties."""
         span.convert()
         self._span, self._schema = span, schema
         self.known, self._any_key = schema.properties, any_key
@@ -159,9 +160,10 @@ class Members:
         return self._schema.property(name)
 
     def _narrow(self) -> None:
-        """Exclude the alternatives of the schema that the last member does not fit.
+        """Exclude the alternatives of the schema that do not allow the last member.
 
-        The call is an error if the value of an earlier member then has a wrong type, because it was read without this.
+        Earlier members were converted before these alternatives were excluded. If the value of one of them now has a
+        wrong type, the call is an error.
         """
         call = self._span.current
         if not (self._schema.has_alternatives and self._given and call is not None and self._span.stores):
@@ -177,9 +179,9 @@ class Members:
                 self._span.fail_call(Code.INVALID_ARGUMENTS, f"the type of {each!r} depends on {name!r} after it")
 
     def may_begin(self, name: str, again: bool) -> bool:
-        """Return True if a member `name` may be next: the schema has it.
+        """Return True if the schema allows a member `name` next.
 
-        The object must not contain it yet, unless `again` is True.
+        Unless `again` is True, the object must not contain the member yet.
         """
         known = name in self.known or (self._any_key and not self.known and name != "")
         return known and (again or name not in self._given)
@@ -199,10 +201,10 @@ def end_without_arguments(span: Span) -> None:
 def text_calls(close: str, read: Callable[[str], tuple[str, Mapping[str, Any]]]) -> Body:
     """Return a grammar that parses calls with the function `read`. For custom dialects whose calls are not JSON.
 
-    `read` takes the text between the opener and `close`. It returns the name of the tool and the arguments. If it
+    `read` takes the text between the opener and `close`. It returns the name of the tool and the arguments. If `read`
     raises ValueError, LookupError, TypeError or AttributeError, the call is an error (`unrecognised_tool_call`). String
     arguments are converted to the types in the schema of the tool. The name and the arguments are reported only when
-    the call is complete.
+    the call is complete. Raises TypeError if `read` is not callable.
     """
     from streamtools.parsing.bodies.values import Value  # imported here to keep `import streamtools` fast
 
@@ -213,7 +215,7 @@ def text_calls(close: str, read: Callable[[str], tuple[str, Mapping[str, Any]]])
     def body(span: Span) -> Generator[None, None, None]:
         pieces: list[str] = []
         closed = yield from span.content(end, lambda piece: pieces.append(piece) if span.stores else None)
-        if not (closed and span.stores):  # with `stores=False`, an exceeded limit was reported before
+        if not (closed and span.stores):  # with `stores=False`, the exceeded limit is already reported
             span.close(None if closed else Code.TRUNCATED)
             return
         try:
@@ -243,9 +245,10 @@ def forged_result(close: str) -> Body:
 
 
 def rest_of_call(end: tuple[Part, ...]) -> Body:
-    """Return the grammar of the rest of a call that ended early, in a value. The rest, up to `end`, is hidden.
+    """Return the grammar of the text after a call that ended too early, because a value contained a closing tag.
 
-    With (), only the marker is hidden. The earlier calls with such values become errors.
+    The marker and the text up to `end` are hidden. With (), only the marker is hidden. The earlier calls of the turn
+    with such values become errors.
     """
     return _hidden(Closing(end, blank_line=True) if end else None)
 
@@ -267,6 +270,6 @@ def wrapper(span: Span) -> Generator[None, None, None]:
 
 
 def cut_off(span: Span) -> Generator[None, None, None]:
-    """Report a truncated call, because the stream ended directly after its opening tag."""
+    """Report a truncated call. The stream ended directly after its opening tag."""
     span.close(Code.TRUNCATED)
     yield from ()

@@ -3,8 +3,8 @@
 Keys have no quotes. The mark around a string is a token, so the string needs no escapes. The models also write a quote
 in a string as this mark. So a mark ends the string only if structure follows: the next member, or the end of the call.
 Closing brackets may precede both. If a string contains quotes, the brackets in the string must also be balanced. A call
-whose strings are ambiguous is an error. A mark outside of a call turns the earlier calls of the turn into errors,
-because one of their strings ended too early.
+whose strings are ambiguous is an error. A mark outside of a call shows that an earlier string ended too early. So it
+turns the earlier calls of the turn into errors.
 
 The models also omit a comma, the first mark of a string or both, and use other quotes and separators. The name of a
 tool may have a namespace, such as `default_api:get_weather`.
@@ -53,8 +53,9 @@ class GemmaCalls:
     """The grammar of one call."""
 
     def __init__(self, mark: str, opening: str, close: str, *, quotes: bool = False) -> None:
-        """`mark` stands around strings, and the other two tags around the call. With `quotes`, a mark in a string may
-        also be a quote. Otherwise it makes the call an error.
+        """`mark` is the mark around strings. `opening` and `close` are the tags around the call.
+
+        With `quotes`, a mark in a string may also be a quote. Without it, such a mark makes the call an error.
         """
         self.mark, self.quotes, self.close = mark, quotes, close
         self.mark_pattern, self.end_of_string = Pattern(mark), Closing(mark)
@@ -84,7 +85,7 @@ class GemmaCalls:
                 yield from give_up(span, BROKEN, -1, self._closing)
 
     def bare(self, span: Span) -> Generator[None, None, None]:
-        """Read one call without its opening tag. Its closing tag may also be missing if its line ends."""
+        """Read one call without its opening tag. If the line ends after it, its closing tag may be missing, too."""
         span.rewind(0)
         if not (yield from self._read(span, self._end_of_bare, bare=True)):
             return
@@ -115,11 +116,11 @@ class GemmaCalls:
 
 
 def _read_name(head: str, declared: Declared) -> str:
-    """Return the name of the tool in the text before the arguments. "" for none.
+    """Return the name of the tool in the text before the arguments. Returns "" if there is none.
 
-    The whole text may be the name, or only its end, after one or more namespaces. The longest of these that is a
-    declared tool is returned. If none is, the text after the last colon is returned. A namespace ends with a letter, a
-    digit or `_`. So `../get_weather` does not name the tool `get_weather`.
+    The text may begin with `call:`. The rest is the name, which one or more namespaces may precede. The longest end of
+    the text that is the name of a declared tool is returned. If there is no such end, the text after the last colon is
+    returned. A namespace ends with a letter, a digit or `_`. So `../get_weather` does not name the tool `get_weather`.
     """
     found = _split_head(head)
     path = found[1] if found is not None else ""
@@ -154,7 +155,7 @@ class _Arguments:
         self.string_begin = -1  # the position at which the last string begins; -1 before the first string
 
     def read(self, schema: Schema) -> Generator[None, None, ScanState]:
-        """Read the object from its brace on. Returns ENDED after it, else the state in which reading stopped."""
+        """Read the object from its brace. Returns ENDED after its end, or else the state in which reading stopped."""
         span, stack = self._span, self._stack
         state = self._open("{", schema)
         while stack and state is ENDED:
@@ -230,7 +231,7 @@ class _Arguments:
         span = self._span
         self._quotes = 0  # how many quotes the string contains
         self._brackets = Brackets()  # the brackets in the string, outside of its quotes
-        self._after_comma = False  # whether a quote follows a comma, so it may be the first mark of the next string
+        self._after_comma = False  # whether a quote follows a comma: it may be the first mark of the next string
         self._nested = 0  # how many calls in the string are open
         self._pieces: list[str] = []  # the pieces of the string since the last mark
         span.write('"')
@@ -255,7 +256,7 @@ class _Arguments:
         return OPEN
 
     def _count(self, text: str) -> None:
-        """Read the brackets and the tags in a part of the string, which is not needed before the first quote."""
+        """Count the brackets and the tags in a part of the string. The counts are needed only after the first quote."""
         if not self._quotes % 2:
             self._brackets.count(text)
         self._nested += text.count(self._notation.opening) - text.count(self._notation.close)
@@ -266,15 +267,15 @@ class _Arguments:
         self._span.write(encode_basestring(text)[1:-1])
 
     def _follows_key(self, text: str) -> bool:
-        """Return True if `text` ends with a key. Then the mark begins another string, and this one lacks its end."""
+        """Return True if `text` ends with a key. The mark then begins another string, and this one lacks its end."""
         found = _key_at_end(text[-_TAIL:]) if not (self._quotes % 2 or self._brackets.level > 0) else None
         known = self._stack[-1].schema.properties
         return found is not None and (found[2] in known or (found[1] == "," and not known))
 
     def _ends_string(self) -> bool | None:
-        """Return whether the mark before the current position ends the string. None if more text must decide.
+        """Return whether the mark before the current position ends the string. Returns None if more text is needed.
 
-        If both readings are possible, the call becomes an error.
+        If the mark may be either the end or a quote, the call becomes an error.
         """
         span, notation = self._span, self._notation
         text, depth, at = span.text, len(self._stack), span.at

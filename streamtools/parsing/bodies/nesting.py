@@ -5,11 +5,13 @@ opening tag in a value begins a nested element, and the closing tags after it en
 that fits no nested element ends the value if the text after it continues the call. This text is the next parameter, or
 the closing tags of the outer elements in their order. Any other closing tag is part of the value.
 
-Two readings are possible if the nested tags do not balance. The text after a run of closing tags then decides. If it is
-another closing tag, the value continues. If it is anything else, the value has ended. If that does not decide, the call
-is an error. It is also an error if a value contains its own closing tag, and the end of the call lacks a closing tag.
-The same is true if a tag is doubled, or if the last tag in a value is a closing tag without its opening tag. So no call
-runs with an argument that may be incomplete.
+If the nested tags do not balance, the end of the value is ambiguous. The text after a run of closing tags then decides.
+If it is another closing tag, the value continues. If it is anything else, the value has ended. If that does not decide,
+the call is an error. So no call runs with an argument that may be incomplete. The call is also an error in these cases:
+
+- The value contains its own closing tag, and the end of the call lacks a closing tag.
+- A tag is doubled.
+- The last tag in a value is a closing tag without its opening tag.
 """
 
 from __future__ import annotations
@@ -47,7 +49,7 @@ class Level(NamedTuple):
     opening: tuple[Part, ...]
     close: tuple[Part, ...]
     begin: tuple[Part, ...] = ()
-    """The beginning of the opening tag. () for the whole opening tag."""
+    """The beginning of the opening tag. () means the whole opening tag."""
 
 
 class NestedText:
@@ -89,10 +91,11 @@ class NestedText:
         self._closings: dict[tuple[int, bool], Closing] = {}
 
     def _closing(self, outermost: int, line_feed: bool) -> Closing:
-        """Return the tags in a value.
+        """Return the tags that a value may contain.
 
-        The first is the closing tag of the value, if the closing tags up to that of the level `outermost` or the
-        beginning of the next value follow. It is the end of most values, whatever the text after it is.
+        The first one is the closing tag that ends most values. It must be followed by the closing tags of the outer
+        levels, up to the level `outermost`, or by the beginning of the next value. With `missing=0`, any text may
+        follow it.
         """
         if (found := self._closings.get((outermost, line_feed))) is None:
             close, begin = self._tags[self._value], self._ahead[self._count + self._value].parts
@@ -104,9 +107,9 @@ class NestedText:
 
     @property
     def strays(self) -> tuple[tuple[tuple[Part, ...], tuple[Part, ...]], ...]:
-        """The tags that end a value and then its call, or end a value and begin the next one, as in `Dialect.strays`.
+        """Two sequences of tags, as in `Dialect.strays`. Outside of a call, they show that a value ended too early.
 
-        Outside of a call, they are evidence that a value ended too early.
+        The first ends a value and then its call. The second ends a value and begins the next one.
         """
         call, value = self._tags[self._value - 1 : self._count]
         return ((*value, SPACES, *call), ()), ((*value, SPACES, *self._tags[-1]), call)
@@ -129,17 +132,17 @@ class NestedText:
 
         Returns CLOSED after the closing tag, UNCLOSED before another tag that ends the value, BROKEN if the end is not
         certain, or CUT if the stream ends in the value.
-        `may_begin` takes the key in the opening tag of a value, and whether only white space precedes the tag. It
-        returns True if this tag ends the value before it.
-        `outermost` is the level of the outermost element that the span must close. None stands for the one of the
-        dialect. With `line_feed`, one line feed before a tag belongs to the tag.
+        `may_begin` takes the key in the opening tag of a value, and whether the current value is blank up to that tag.
+        It returns True if this tag ends the current value.
+        `outermost` is the level of the outermost element that the span must close, by default the `outermost` of this
+        grammar. With `line_feed`, one line feed before a tag belongs to the tag.
         """
         outermost = self._outermost if outermost is None else outermost
         value, count, closing = self._value, self._count, self._closing(outermost, line_feed)
         begin = reader.place
         nested: list[int] = []  # the levels of the open elements in the value
-        closed = bare = False  # whether an element in the value has ended, and whether it was a value without a call
-        unconfirmed = 0  # the position after the last closing tag that is a part of the value
+        closed = bare = False  # whether a nested element has ended, and whether the last one was outside of a call
+        unconfirmed = 0  # the position after the last closing tag that is probably part of the value
         if self._xml and (yield from reader.accept(_CDATA)):
             yield from self._read_section(reader, take)
         while kind := (yield from reader.content(closing, take)):
@@ -216,10 +219,10 @@ class NestedText:
         return True
 
     def _look_ahead(self, reader: Reader, level: int, stop: int) -> Generator[None, None, tuple[list[int], int]]:
-        """Return the levels of the closing tags from `level` outward, and the index in `_ahead` of what follows them.
+        """Return the levels of the closing tags from `level` outward, and the index in `_ahead` of the tag after them.
 
-        The index is `_OTHER` for other text, and larger than all indexes at the end of the stream. Nothing is read
-        after the closing tag of the level `stop`.
+        The index is `_OTHER` for other text, and larger than all indexes at the end of the stream. The search stops
+        after the closing tag of the level `stop`. All tags stay unread.
         """
         run, text, after = [level], "", _OTHER
         while run[-1] > stop:
@@ -281,7 +284,7 @@ def _is_blank(reader: Reader, begin: int) -> bool:
 
 
 def _lacks_opening(reader: Reader, begin: int, tag: str = "") -> bool:
-    """Return True if a value and `tag` end with a closing tag whose opening tag the value does not contain."""
+    """Return True if the value, followed by `tag`, ends with a closing tag without its opening tag."""
     text = _text_before_tag(reader, max(begin, reader.before_closing - _WINDOW)) + tag
     found = _wrong_close(text)
     return tag != "" if found is None else f"<{found[1]}" not in text

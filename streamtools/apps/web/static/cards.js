@@ -1,5 +1,5 @@
 "use strict";
-// A call as a card: its state, and the answers that the user can give.
+// Shows a call as a card: its state, and controls for the user's decision or result.
 
 const STATES = {
   writing: "being written",
@@ -22,8 +22,8 @@ class Card {
   constructor(part, turn) {
     this.turn = turn;
     this.part = null; // the drawn state
-    this.asks = ""; // what the card asks for
-    this.unfolds = new Set(); // what can be unfolded
+    this.asks = ""; // the state in which the card asks the user: "asking", "lacking" or ""
+    this.unfolds = new Set(); // the titles of the collapsible sections
     this.name = element("span", { class: "name" });
     this.state = element("span", { class: "state" });
     this.brief = element("p", { class: "brief" });
@@ -73,7 +73,7 @@ class Card {
     return false;
   }
 
-  // The shown state, from the call, the answer, and who runs the call.
+  // Returns the state to show. It depends on the call, on whether the answer has ended, and on who runs the call.
   stateOf({ state, name, code }) {
     if ((this.turn.ended && OPEN.includes(state)) || (state === "failed" && !code)) return "left";
     return state === "executing" && clientTools.has(name) ? "lacking" : state;
@@ -110,7 +110,7 @@ class Card {
       button("Approve", () => answer(true), { class: "primary" }), button("Deny", () => answer(false)), reason);
   }
 
-  // Asks for the result of a client tool: JSON, or else text.
+  // Asks for the result of a client tool. A result that is not JSON is sent as text.
   askForResult({ id, call }) {
     this.said.textContent = "Run this tool yourself and enter its result.";
     const shown = element("pre", { class: "asked", tabindex: "0", "aria-label": "Arguments" }, pretty(call.arguments));

@@ -1,6 +1,7 @@
 "use strict";
 // A recorded answer, step by step: bytes, events, the model's text and the visible text. The server has computed the state
-// after each step (`Dissection`). This script draws it.
+// after each step (`Dissection`). This script draws it. A step is `[time, body, written, events, held]`: the milliseconds,
+// the characters of the body and of the model's text, the number of events, and the number of buffered characters.
 
 const ROWS = 5000; // listed rows
 const AROUND = 20000; // characters of the body that are shown before and after the current position
@@ -12,9 +13,9 @@ const ENDS = { end: "", reset: "the connection broke", timeout: "the connection 
 
 let shown = null; // the dissection
 let at = 0; // the index of the step
-let rows = []; // the rows of the event list
+let rows = []; // the rows of the event list (`EventRow`)
 let turn = null; // the visible answer
-let given = 0; // events that the visible answer has received
+let given = 0; // the number of events that the visible answer has received
 let clock = null; // while playing: the recorded time, and the time of the last frame
 
 const params = new URLSearchParams(location.search);
@@ -138,7 +139,7 @@ function drawWritten(now, held) {
   for (const [begin, end] of shown.marks) places.add(begin).add(end);
   const sorted = [...places].sort((one, other) => one - other);
   const marks = shown.marks.toSorted(([one], [other]) => one - other);
-  let [over, next] = [[], 0]; // the marks of the piece, and the number of marks that have begun
+  let [over, next] = [[], 0]; // the marks over the piece, and the index of the next mark
   const pieces = document.createDocumentFragment();
   let cursor = null;
   let hidden = null;

@@ -1,5 +1,5 @@
 "use strict";
-// The rows of a list of events. Deltas of one text that follow each other share a row.
+// The rows of a list of events. Consecutive deltas of the same text share a row.
 
 const DELTAS = ["text", "reasoning", "call-delta"];
 

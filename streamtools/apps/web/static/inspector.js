@@ -5,12 +5,12 @@ const ROWS = 1000; // shown rows
 
 class Inspector {
   constructor() {
-    this.rows = []; // the last rows, twice as many as are shown
-    this.dropped = 0; // the number of rows before these
-    this.received = 0; // the number of events
-    this.skips = false; // whether a number is missing
+    this.rows = []; // the last rows, at most twice as many as are shown
+    this.dropped = 0; // the number of earlier rows, which are deleted
+    this.received = 0; // the number of events that have arrived
+    this.skips = false; // whether the numbers of the events have gaps
     this.seq = 0; // the number of the last event
-    this.made = 0; // the number of rows that have been created
+    this.made = 0; // the number of rows, including deleted ones, that are drawn and up to date
     this.list = find("events");
     this.open = false;
     this.list.addEventListener("click", (event) => {

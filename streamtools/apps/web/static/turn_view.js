@@ -1,6 +1,6 @@
 "use strict";
 // One question and its answer. `reduce` of the TypeScript client computes the state from the events. This script draws the
-// state, and reads no event itself.
+// state.
 
 const WAITS = ["start", "step-start", "step-end", "follow-up", "usage"]; // the waiting animation is shown after these events
 
@@ -9,17 +9,17 @@ class Turn {
     this.run = run;
     this.question = question;
     this.state = emptyTurn;
-    this.last = ""; // the kind of the last event
+    this.last = ""; // the type of the last event
     this.asked = new Map(); // the JSON of approval-requested events, by call id
-    this.lost = ""; // why no more events arrive, if the run has not said so
-    this.recorded = false; // whether the debugger can show it
+    this.lost = ""; // why no more events arrive, if no event gives the reason
+    this.recorded = false; // whether the debugger can show the answer
     this.begun = 0; // when the question was sent, if this page sent it
     this.first = 0; // when the first text arrived
-    this.took = 0; // when it ended
+    this.took = 0; // when the answer ended, or 0
     this.decide = (call, decision) => decide(run, call, decision);
     this.views = []; // the views of the parts, in order
     this.gap = null; // the note that a part is missing
-    this.isClosed = false; // its end is drawn
+    this.isClosed = false; // whether the end of the answer is drawn
     this.left = new AbortController();
     this.body = element("div", { class: "answer", "aria-busy": "true" });
     this.wait = element("p", { class: "wait", "aria-hidden": "true" }, element("span"), element("span"), element("span"));
@@ -29,7 +29,7 @@ class Turn {
       element("h2", { class: "unseen" }, "Answer"), this.body);
   }
 
-  // The seq of the last event.
+  // The `seq` of the last event.
   get seen() {
     return this.state.seq;
   }
@@ -46,13 +46,13 @@ class Turn {
     return this.state.parts.filter((part) => part.kind === "call");
   }
 
-  // The text and the calls, as Markdown.
+  // The text and the calls of the answer, as Markdown.
   get markdown() {
     const written = ({ kind, text, call }) => (kind === "text" ? text : call ? `\n\n> ${call.name}(${brief(call.arguments, 300)})\n\n` : "");
     return this.state.parts.map(written).join("");
   }
 
-  // How it ended.
+  // A sentence about the end of the answer.
   get said() {
     return this.lost || this.ending || "The answer is complete.";
   }

@@ -1,5 +1,5 @@
 "use strict";
-// The texts of the page about events.
+// The texts that the page shows for events.
 
 const CUT = {
   length: "The answer is cut off: it reached the maximum length.",
@@ -16,7 +16,7 @@ const LIMITS = {
   tool_stop: "Stopped: a tool ended the answer.",
 };
 
-// Returns how a run ended, or "" for a normal end.
+// Returns a sentence about the end of a run, or "" if it finished or waits for a decision.
 function ending(done, failure) {
   switch (done.reason) {
     case "finished": case "waiting": return "";
