@@ -167,7 +167,7 @@ class Witness:
 
     def _expected_reason(self) -> str:
         if self.plan.ending in GOOD:
-            return "finished"
+            return "waiting" if self._asked - self._ended.keys() else "finished"
         return "truncated" if self.plan.ending == "truncated" else "failed"
 
     def _check_fault(self, is_cut: bool) -> None:

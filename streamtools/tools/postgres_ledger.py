@@ -42,7 +42,9 @@ class PostgresLedger(SQLLedger):
     """A call ledger in a PostgreSQL database. Needs the extra `postgres`.
 
     `conninfo` is a libpq connection string, for example a URL. Its `connect_timeout` defaults to ten seconds. The
-    tables `calls` and `runs` are created in `schema` if they are missing. They hold the arguments and results of tools.
+    tables `calls`, `runs` and `waiting_runs` are created in `schema` if they are missing. They hold the arguments and
+    results of tools, and the runs that wait for decisions.
+
     `lease` is the time in seconds after which a process that does not renew its lease is considered dead. `keep` is the
     time in seconds that an entry is kept after its call has ended. The number of entries is not limited. `connections`
     is the maximum number of open connections. A ledger must be used in one event loop only. Use it with `async with`,

@@ -12,6 +12,7 @@ const LIMITS = {
   call_limit: "Stopped: the maximum number of calls was reached.",
   failed_turns: "Stopped: too many turns in a row failed.",
   token_limit: "Stopped: the maximum number of tokens was reached.",
+  size_limit: "Stopped: the answer is too large.",
   time_limit: "Stopped: the time limit was reached.",
   tool_stop: "Stopped: a tool ended the answer.",
 };
