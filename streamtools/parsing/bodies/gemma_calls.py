@@ -13,8 +13,9 @@ tool may have a namespace, such as `default_api:get_weather`.
 from __future__ import annotations
 
 import re
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
+from functools import cached_property
 from json.encoder import encode_basestring
 
 from streamtools.errors import Code
@@ -65,12 +66,15 @@ class GemmaCalls:
         self.opening = opening
         self._closing, self._end_of_bare = Closing(close), Closing(close, before=(opening,), blank_line=True)
         self._json, self._rest_of_line = json_calls(close), Pattern(BLANKS, LINE_END)
-        key = Some(r"^\W\d", 1, 1), Some(r"\w.-", 0, 63)
-        keys = [key, *((quote, Some("^<", 0, 64), quote) for quote in ('"', "'", mark))]
-        members = [(_COMMA, SPACES, *each, SPACES, OneOf((":", "="))) for each in keys]
-        elements = [(_COMMA, SPACES, OneOf((mark, *"\"'{[-0123456789tfnTFN")))]
-        self.next_members = {"{": re.compile(any_partial(members)).match, "[": re.compile(any_partial(elements)).match}
+
+    @cached_property
+    def next_members(self) -> dict[str, Callable[..., re.Match[str] | None]]:
         """Matches what may follow a value in an object or an array, by the bracket."""
+        key = Some(r"^\W\d", 1, 1), Some(r"\w.-", 0, 63)
+        keys = [key, *((quote, Some("^<", 0, 64), quote) for quote in ('"', "'", self.mark))]
+        members = [(_COMMA, SPACES, *each, SPACES, OneOf((":", "="))) for each in keys]
+        elements = [(_COMMA, SPACES, OneOf((self.mark, *"\"'{[-0123456789tfnTFN")))]
+        return {"{": re.compile(any_partial(members)).match, "[": re.compile(any_partial(elements)).match}
 
     def __call__(self, span: Span) -> Generator[None, None, None]:
         """Read one call after its opening tag."""

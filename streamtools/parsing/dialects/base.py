@@ -281,7 +281,9 @@ def before_sentence(tag: tuple[Part, ...], *calls: Opener) -> tuple[Opener, ...]
     if rest and isinstance(rest[0], OneOf):  # the first part must be long, so that the search for markers is fast
         tags = [(f"{first}{word}", *rest[1:]) for word in rest[0].words]
     return tuple(
-        Opener(each, wrapper, ahead, announces=False, tag_parts=parts_of_token(each)) for each in tags for ahead in aheads
+        Opener(parts, wrapper, ahead, announces=False, tag_parts=parts_of_token(parts))
+        for parts in tags
+        for ahead in aheads
     )
 
 
