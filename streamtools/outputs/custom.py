@@ -22,8 +22,9 @@ class CustomEncoder(NativeEncoder):
     surrogate becomes U+FFFD.
 
     `function` is called for each event except `follow-up`, which contains messages for the model. Its last event is
-    always `done`. If the stream breaks, `close` passes `function` an `error` and then `done` with the reason `failed`.
-    If `function` raises an exception, the response ends in the same way, and the exception is raised in the server.
+    always `done`. If the stream of an HTTP response breaks, `close` passes `function` an `error` and then `done` with
+    the reason `failed`. If `function` raises an exception, the response ends in the same way, and the exception is
+    raised in the server. A websocket is closed with 1011 instead.
 
     With `resumable=False`, a client that reconnects to a run gets all messages from the start. This is necessary if
     `function` keeps state. Each response then needs a new `function`. For this, pass a function as `format` that
