@@ -346,13 +346,15 @@ class Runs:
     async def forget(self, run_id: str, *, owner: str) -> None:
         """Stop a run and delete it with its events. Raises the exceptions of `find` and `Run.stop`.
 
-        A run that is stored in `ledger` stays there until it expires.
+        Its calls stay in the ledger, so that none of them runs again.
         """
         run = await self.find(run_id, owner=owner)
         await run.stop()
         self.forget_ended(run_id, owner=owner)
         if self._store is not None:
             await self._store.forget(run_id, owner=owner)
+        if self._waiting is not None:
+            await self._waiting.forget(owner, run_id)
 
     def forget_ended(self, run_id: str, *, owner: str) -> None:
         """Delete a run of this process with its events, if it has ended."""

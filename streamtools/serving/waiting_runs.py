@@ -72,6 +72,10 @@ class WaitingRuns:
         data = await self._ledger.find_run(owner, run_id, conversation)
         return None if data is None else msgspec.json.decode(data, type=StoredRun)
 
+    async def forget(self, owner: str, run_id: str) -> None:
+        """Delete a stored run, if there is one with this id."""
+        await self._ledger.forget_run(owner, run_id)
+
     async def decide(self, run: Run, call_id: str, decision: Any) -> dict[str, Any]:
         """Store a decision about a call. Returns all decisions about calls of the run, by call id.
 

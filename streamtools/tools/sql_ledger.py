@@ -110,6 +110,7 @@ _FIND_WAITING = """
 SELECT data FROM {prefix}waiting_runs WHERE owner = ?1 AND (run_id = ?2 OR conversation = ?3) AND until > ?4
 ORDER BY saved DESC LIMIT 1
 """
+_FORGET_WAITING = "DELETE FROM {prefix}waiting_runs WHERE owner = ?1 AND run_id = ?2"
 _SELECT_STATE = "SELECT state FROM {prefix}waiting_runs WHERE owner = ?1 AND run_id = ?2 {lock}"
 _SET_STATE = "UPDATE {prefix}waiting_runs SET state = ?3, until = ?4 WHERE owner = ?1 AND run_id = ?2"
 
@@ -240,6 +241,14 @@ class SQLLedger(ledger.OwnerViews):
             return bytes(rows[0][0]) if rows else None
 
         return await self._run(find, read_only=True)
+
+    async def forget_run(self, owner: str, run_id: str) -> None:
+        """Delete a stored run, if there is one with this id."""
+
+        def forget() -> Transaction[None]:
+            yield self._sql(_FORGET_WAITING), (owner, run_id)
+
+        await self._run(forget)
 
     async def change_run(self, owner: str, run_id: str, change: Callable[[RunState, float], RunState]) -> RunState:
         """Replace the state of a stored run by `change(state, now)`. Returns the new state.

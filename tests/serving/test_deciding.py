@@ -130,6 +130,20 @@ async def test_a_double_click_starts_one_run(site: Site) -> None:
     assert ([("Ann", 5)], 1) == (site.bank.paid, site.continued)
 
 
+async def test_a_forgotten_run_is_gone(site: Site) -> None:
+    """No process finds it, so no decision can continue it."""
+    async with site.open() as one, site.open() as two, site.open() as three:
+        waiting = await site.ask(one)
+        while await three.latest("c", owner="ann") is None:  # it is stored after `done`
+            await anyio.lowlevel.checkpoint()
+        await one.forget(waiting.id, owner="ann")
+        for runs in (one, two):
+            with pytest.raises(RunNotFound):
+                await runs.decide(waiting.id, "n0", True, owner="ann")
+            assert await runs.latest("c", owner="ann") is None
+    assert 0 == site.continued
+
+
 async def test_clicks_in_two_processes_start_one_run(site: Site) -> None:
     async with site.open() as one, site.open() as two:
         waiting = await site.ask(one)
