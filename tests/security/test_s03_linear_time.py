@@ -97,7 +97,7 @@ HARMLESS = {
     r'[^"\\\n]*"[-+.0-9eE': "matched at a place that is known, and never searched for",
     r"[-+.0-9eE \t\r\n,:]*+(": "the same",
     r"\.(?P<name>": "the same; each alternative ends at the character that it looks for",
-    r"(?:functions\.)?(.+)": "matched against the whole of an id",
+    r"(?:functions?[./:])?(.+)": "matched against the whole of an id",
     r"^<tool_instructions>": "each search stops where the next could begin",
     r"(.+?[.!?])(?:": "matched at the beginning of a description",
     r"[\r\n]*\{(?=": "matched at the beginning of a file of one's own",
