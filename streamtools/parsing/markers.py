@@ -375,7 +375,10 @@ def complete(part: Part, following: Part | None = None) -> str:
 
 def _gives_back(part: Some | Header, following: Part | None) -> bool:
     """Return whether the part must backtrack, because the literal after it begins with one of its characters."""
-    return isinstance(following, str) and re.match(f"[{part.characters}]", following) is not None
+    if not isinstance(following, str):
+        return False
+    characters = part.characters
+    return following.startswith(characters) if len(characters) == 1 else bool(re.match(f"[{characters}]", following))
 
 
 def beginning(word: str) -> str:

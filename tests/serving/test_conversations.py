@@ -187,7 +187,7 @@ async def test_a_client_without_the_field_notices_nothing(limit: int | None, con
 
 
 async def test_a_run_that_cannot_be_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The client is told, and the connection stays open."""
+    """The client gets an error, and the connection stays open."""
 
     async def refuse() -> None:
         raise OwnerUnreachable("The process does not answer.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -221,7 +222,9 @@ async def test_an_expired_question_is_refused(site: Site) -> None:
     site.approvals = ApprovalOptions(timeout=0.001)
     async with site.open() as runs:
         waiting = await site.ask(runs)
-        await anyio.sleep(0.002)
+        assert waiting.suspension is not None
+        while waiting.suspension.seconds_left(time.time()) > 0:
+            await anyio.lowlevel.checkpoint()
         with pytest.raises((DecisionRefused, RunNotFound)):
             await runs.decide(waiting.id, "n0", True, owner="ann")
     assert ([], 0) == (site.bank.paid, site.continued)

@@ -76,7 +76,7 @@ _IN_FRAMES = {
     if name.startswith("openai")
     else stream
     for name, stream in STREAMS.items()
-    if name != "openai, objects nobody knows"  # which begins like another format
+    if name != "openai, unknown objects"  # which begins like another format
 } | {
     f"latitude, {name}": Stream(Latitude, [test_sources_latitude.native(each) for each in events], expected)
     for name, (events, expected) in test_sources_latitude.RUNS.items()

@@ -271,7 +271,7 @@ TEXT: dict[str, Stream] = {
     "an error by the name of its event": ([b'event: error\r\ndata: {"message": "no"}\r\n\r\n'], [SourceError("no")]),
     # Proxies that make everything look like OpenAI.
     "a sentinel": ([chunk(say("a"), finish="STOP"), b"data: [DONE]\n\n"], [TextDelta("a"), stop()]),
-    "objects nobody knows": (
+    "unknown objects": (
         [sse({"x": 1}), sse([1]), sse([]), sse("null"), chunk({}), sse({"modelVersion": "m"}), chunk(finish="STOP")],
         [SourceRaw({"x": 1}), SourceRaw([1]), SourceRaw([]), SourceRaw(None), stop()],
     ),

@@ -358,7 +358,7 @@ STREAMS: dict[str, tuple[bytes, list[SourceEvent]]] = {
         sse({"choices": [{"delta": {}, "finish_reason": ["stop"]}]}) + DONE,
         [ProviderCompleted(finish_reason="other", raw_finish_reason="unknown")],
     ),
-    "objects nobody knows": (
+    "unknown objects": (
         sse({"x_request": 1}) + sse([1]) + sse("null") + sse({"choices": "none"}) + chunk(finish="stop") + DONE,
         [SourceRaw({"x_request": 1}), SourceRaw([1]), SourceRaw(None), SourceRaw({"choices": "none"}), stop()],
     ),
