@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from socket import SHUT_RDWR
 from typing import Any
 
 import anyio
@@ -46,7 +47,7 @@ def talk(url: str, leaves: str) -> None:
             assert ("b", reason) == (done["conversation"], done["reason"])
         say("b", cancel=True, run_id=run_id)
         if leaves == "by a break":
-            client.socket.close()
+            client.socket.shutdown(SHUT_RDWR)  # close() alone waits for the receiving thread
 
 
 @pytest.mark.parametrize("leaves", ["normally", "by a break"])
