@@ -166,7 +166,7 @@ class ClientAnswer:
         return msgspec.structs.replace(call, arguments=restore(call.arguments, self.dialects))
 
     def _end(self, done: events.Done) -> Iterable[events.UIEvent]:
-        """Return the events that end the answer. Its calls do not include incomplete or malformed calls."""
+        """Return the events that end the answer. The calls in `pending` are those that the client gets."""
         pending = [self._restored(call) for call in done.pending if call.id in self._admitted]
         done = msgspec.structs.replace(done, pending=pending)
         if done.reason == "failed" or done.finish_reason in _CUT:
@@ -176,7 +176,8 @@ class ClientAnswer:
     def _malformed_call_error(self, has_calls: bool) -> Iterable[events.UIEvent]:
         """Return an error for the first malformed call that the client must know about.
 
-        This is a truncated call, or any call if the client gets neither this call nor a valid call.
+        A truncated call is always reported. Another malformed call is reported only if the client sees neither this
+        call nor a valid one.
         """
         for error in self._malformed:
             shown = self.shows_malformed and error.call_id in self._named

@@ -75,7 +75,7 @@ def mounted_path(scope: Mapping[str, Any]) -> str:
 
 
 def path_for(path: str, endpoint: str) -> str:
-    """Return the path of the upstream's `endpoint` for a client's request to `path`.
+    """Return the path of the upstream's `endpoint` for a client's request to `path`. Ollama's own API has no /v1.
 
     >>> path_for("/v1/responses", "chat/completions")
     '/v1/chat/completions'
@@ -86,7 +86,10 @@ def path_for(path: str, endpoint: str) -> str:
 
 
 def headers_for(client: Client, headers: Iterable[tuple[str, str]]) -> Headers:
-    """Convert a client's headers for a chat completions request. A key in `x-api-key` becomes a bearer token."""
+    """Convert a client's headers for a chat completions request.
+
+    Of an Anthropic client, the key in `x-api-key` becomes a bearer token, and the `anthropic-` headers are dropped.
+    """
     kept = [(name, value) for name, value in end_to_end(headers) if name.lower() != "content-type"]
     if client == "anthropic":
         keys = [value for name, value in kept if name.lower() == "x-api-key"]

@@ -129,7 +129,8 @@ class CallEvents:
         """Report that the call is complete. `result` is the parsed call."""
         if not call.started:
             self.start_call(call, result.name)
-            if call.converted and call.name is None and self.call_deltas:  # the model wrote the call as one literal
+            # The model wrote name and arguments as one Python dict, so no piece has been reported.
+            if call.converted and call.name is None and self.call_deltas:
                 self.report_arguments(call, compact(result.arguments))
         self.calls.append(result)
         self.events += (Call(result), Thinking(False, call.id))
@@ -144,8 +145,8 @@ class CallEvents:
     def withdraw(self, text: str, dialect: str) -> None:
         """Turn complete calls into errors. `text` begins with the closing tag of a value, and stands outside of a call.
 
-        The first call of the same dialect, or that ends with the same tag, may have ended too early, inside a value.
-        Later calls were then part of this value.
+        A call of the same dialect, or one that ends with the same tag, may have ended too early, inside a value. The
+        first such call and all later calls become errors, because the later ones were part of its value.
         """
         tag = text[: text.find(">") + 1]
         first = (call.arguments and (call.dialect == dialect or tag in call.raw[-_END_OF_CALL:]) for call in self.calls)

@@ -4,9 +4,9 @@
 `wait_for_room`. This waits for slow readers, so the source is read more slowly. Cancelling a read removes no event from
 the buffer and does not affect other readers.
 
-The buffer has a limit of events and a limit of bytes. The byte count is an upper bound, because reading an event does
-not reduce it. When the count reaches the limit, the writer waits until half of the events have been read. Then the
-bytes of the remaining events are counted.
+The buffer has a limit of events and a limit of bytes. Reading an event does not reduce the byte count. When the count
+reaches the limit, the writer waits until half of the events have been read. Then the bytes of the remaining events are
+counted.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ MAX_EVENTS = 1024
 MAX_BYTES = 4 * 1024 * 1024
 """The size of the buffered events, in bytes, at which the writer must wait. One call of `put` may exceed it."""
 SMALL_TEXT = 64
-"""The byte count ignores `Text` events of up to this many characters. `MAX_EVENTS` of these events take 0.3 MiB."""
+"""The `size` that the writer passes to `put` may ignore `Text` events of up to this many characters: `MAX_EVENTS` of
+them take 0.3 MiB."""
 
 
 class EventBuffer:
@@ -50,8 +51,8 @@ class EventBuffer:
     async def get(self) -> UIEvent:
         """Wait for the next event, and return it.
 
-        After the last event, the first call raises the error that was passed to `fail`. Each later call raises
-        StopAsyncIteration. Raises `ClosedError` if the buffer is not open.
+        After the last event, the first call raises the error that was passed to `fail`, if there is one. Each later
+        call raises StopAsyncIteration. Raises `ClosedError` if the buffer is not open.
         """
         while not self._events:
             if self.is_closed:

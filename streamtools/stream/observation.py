@@ -27,7 +27,8 @@ class Observation:
     def take(self, events: Sequence[UIEvent]) -> Sequence[UIEvent]:
         """Record events for the next report.
 
-        An empty sequence means that no event could be delivered: the machine or the judge buffers text.
+        An empty sequence usually means that the machine or the judge buffers text, and is reported as such. At the end
+        of a run it has no meaning.
         """
         if not events:
             self._observed.text_buffered()
@@ -41,7 +42,10 @@ class Observation:
         return events
 
     def take_batch(self, batch: Sequence[SourceEvent]) -> None:
-        """Report that a batch has arrived from the source, if the observer needs this report."""
+        """Report that a batch has arrived from the source, if the observer needs this report.
+
+        A batch that begins with an error or a warning of the source is not reported.
+        """
         if self._awaits_batch and batch and not isinstance(batch[0], SourceError | SourceWarning):
             self._awaits_batch = self._observed.wants_every_batch
             self._observed.batch_received()

@@ -22,16 +22,17 @@ class TurnResult:
     reasoning: str = ""
     """The reasoning of all steps."""
     calls: list[ToolCall] = field(default_factory=list)
-    """The valid calls. If a turn has native calls and calls in text, only the calls of one kind are valid."""
+    """The valid calls. If a turn has native calls and calls in text, only one kind is valid. Calls of the other
+    kind are errors with the code `superseded`."""
     outcomes: list[ToolOutcome] = field(default_factory=list)
-    """The outcomes of the calls that ran, in call order."""
+    """The outcomes of the calls that ended, in call order. A denied call ends without running."""
     errors: list[Error] = field(default_factory=list)
-    """Errors of malformed calls, of calls that `tool_choice` forbids, and of the source. If a turn exceeds the limit of
-    calls, this holds one error for all calls beyond the limit."""
+    """All `error` events: of malformed, forbidden and withdrawn calls, of the source, and of rules. If a turn exceeds
+    the limit of calls, this holds one error for all calls beyond the limit."""
     warnings: list[Warning] = field(default_factory=list)
     """The warnings of the run, at most 1000."""
     pending: list[ToolCall] = field(default_factory=list)
-    """The calls that did not run."""
+    """The calls without an outcome."""
     usage: Usage | None = None
     """The token usage of the whole run; None if no provider reported it."""
     usage_by_model: dict[str, Usage] = field(default_factory=dict)
@@ -65,15 +66,15 @@ class TurnResult:
     ) -> list[Any]:
         """Return the messages of the run, to add to the history: for each turn the model's message and its results.
 
-        `format` selects the provider: `"openai"`, `"responses"`, `"anthropic"`, `"gemini"` or `"ollama"`. Each message
-        is a dict for a request to this provider. The type is `Any`, so that the messages fit the types of the SDKs. The
-        results of calls in text form one user message with one block for each call, in the dialect of the call.
+        `format` selects the provider; `history.Format` lists the values. Each message is a dict for a request to this
+        provider. The type is `Any`, so that the messages fit the types of the SDKs. The results of calls in text form
+        one user message with one block for each call, in the dialect of the call.
         `provider` is the recipient: data of a provider, such as signatures, is sent back only to the same provider.
         `send_reasoning` selects the turns whose reasoning is sent back in chat completions; see `write_messages`.
 
         Providers require a result for each call. With `answer_pending=True`, a call that did not run gets the result
         that it was cancelled. With False, the caller must add the results of the last turn. None, the default, means
-        False for a finished or waiting run, and True for a run with another reason.
+        False for a finished, waiting or running run, and True for a run that ended early.
 
         Raises ValueError for another format.
         """

@@ -228,8 +228,8 @@ class ToolStream(Decidable):
         `path` is the path of the list. None means the first list of the answer. If there is an object at `path`, its
         members are the items. This reads all events of the stream, but skips events that complete no item.
 
-        Invalid items are skipped; a warning reports them. With `invalid="yield"`, each is an `InvalidItem` with its
-        value and its errors. Items after an invalid item follow in any case.
+        Invalid items are skipped. With `invalid="yield"`, each is an `InvalidItem` with its value and its errors. Items
+        after an invalid item follow in any case.
         """
         check_word("invalid", invalid, ("skip", "yield"))
         if isinstance(path, str):
@@ -340,6 +340,7 @@ class ToolStream(Decidable):
     # These methods run in the background task.
 
     async def _drive(self, scope: anyio.CancelScope) -> None:
+        """Read all sources, run the calls, and end the run, whatever happens. Cancelling `scope` ends the run early."""
         failure: str | None = None  # the name of the exception that ended the run
         try:
             with scope:
@@ -406,7 +407,8 @@ class EventStage(Protocol):
 class StreamRun:
     """Feeds the machine, runs the calls, and puts events into the buffer.
 
-    The task that drives the run calls these methods. Tools call `send`, and the judge calls `emit`, in other tasks.
+    The consumer calls `open`. The task that drives the run calls the other methods. Tools call `send`, and the judge
+    calls `emit`, in other tasks.
     """
 
     def __init__(
@@ -430,7 +432,7 @@ class StreamRun:
         self._observation: Observation | None = None
         self._stages: list[EventStage] = [] if judge is None else [judge]
         self._recorded = collector.recorded
-        self._recorded_size = 0  # size in bytes of the events in `_recorded`, without small texts
+        self._recorded_size = 0  # size in bytes of the events since `emit` last called `collect`, without small texts
         self._scope: anyio.CancelScope | None = None  # cancelling it stops the run; None before `begin`
         self._stop_reason: Stop = "time_limit"
 

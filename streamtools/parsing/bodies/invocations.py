@@ -4,8 +4,9 @@ Calls may be in a wrapper, such as `<function_calls>`. The module `nesting` deci
 value comes from the JSON schema of the tool, or from an attribute: `string="true"` is text, and `string="false"` is
 JSON. Some models write one JSON object with all arguments in the position of the first parameter.
 
-Text in a wrapper that is not a call is a separate error, up to the next tag of the dialect. If only the closing tag of
-a call is missing, and another call or the end of the wrapper follows, the call is valid.
+Text in a wrapper that is not a call is a separate error. It ends before the next call or the end of the wrapper, or
+after the closing tag of a call. If only the closing tag of a call is missing, and another call or the end of the
+wrapper follows, the call is valid.
 
 XTML is a similar form. Its tags consist of tokens:
 `<|open|>argument key="days" type="number"<|sep|>1<|close|>argument<|sep|>`. Each argument names its type. A string is
@@ -33,8 +34,8 @@ _TYPES_BY_ATTRIBUTE = {"true": STRING, "false": JSON_TYPES}
 class Invocations:
     """The grammar of calls like `<invoke name=…>`. The constructor sets the names of the tags.
 
-    The attribute `invoke` is the opening tag of a call up to its attributes. The attributes `wrapper` and `unwrap` are
-    the opening and the closing tag around calls. `close_value` is the closing tag of an argument.
+    `self.invoke` is the beginning of the opening tag of a call, before the XML attributes. `self.wrapper` and
+    `self.unwrap` are the opening and the closing tag around calls. `self.close_value` is the end of an argument.
     """
 
     def __init__(
@@ -91,7 +92,7 @@ class Invocations:
     def addressed(self, *ends: str) -> Body:
         """Return the grammar of a message to a tool, after the header of the message.
 
-        The message must contain a wrapper with calls. Other text is an error, up to one of `ends`.
+        The message must begin with a wrapper of calls. Other text is an error, up to one of `ends`.
         """
         wrapper, closing = Pattern(*self.wrapper), Closing(before=ends)
 
@@ -205,8 +206,8 @@ _TEXT = NestedText(
 _END_OF_JSON = Pattern(_CLOSE_JSON)
 _END_OF_BROKEN = Closing(_CLOSE, before=_AFTER_CALL)
 _ATTRIBUTES = Word("^<", 4096)  # attributes contain no angle bracket, because it is escaped
-# Finds `key="days"` or `key = 'days'`. The quantifiers are possessive, so that each key is read once.
 _has_tag = re.compile("<[^<>]+>").search
+# Finds `key="days"` or `key = 'days'`. The quantifiers are possessive, so that each key is read once.
 _find_attributes = re.compile(r"""(?<![^\s="'])([^\s="']++)\s*+=\s*+(?:"([^"]*)"|'([^']*)')""").findall
 
 

@@ -110,9 +110,9 @@ def minicpm5_xml() -> Dialect:
 def deepseek_dsml() -> Dialect:
     """Return the dialect of DeepSeek V3.2, V4 and V4.1. An attribute of each argument tells whether it is text or JSON.
 
-    The wrapper tag is `function_calls` in V3.2. In V4.1 it is `calls`, and a space precedes the name of each tag. The
-    bars in the tags are full-width, U+FF5C; some models write ASCII bars, or spaces at the bars. Source: the encoding
-    scripts of deepseek-ai/DeepSeek-V3.2 and its successors.
+    The wrapper tag is `function_calls` in V3.2, `tool_calls` in V4, and `calls` in V4.1. In V4.1, a space precedes the
+    name of each tag. The bars in the tags are full-width, U+FF5C; some models write ASCII bars, or spaces at the bars.
+    Source: the encoding scripts of deepseek-ai/DeepSeek-V3.2 and its successors.
     """
     dialect = _with_mark("deepseek_dsml", "DSML", "function_calls", "calls", line_feeds=2)
     return replace(
@@ -125,7 +125,7 @@ def deepseek_dsml() -> Dialect:
 def gigachat35() -> Dialect:
     """Return the dialect of GigaChat 3.5, as SGLang's parser reads it.
 
-    It is `deepseek_dsml` with GCML instead of DSML.
+    Its tags are those of `deepseek_dsml` with GCML instead of DSML. The only wrapper is `tool_calls`.
     """
     return _with_mark("gigachat35", "GCML", line_feeds=1)
 
@@ -133,7 +133,7 @@ def gigachat35() -> Dialect:
 def _with_mark(id: str, word: str, *wrappers: str, line_feeds: int) -> Dialect:
     """Return a dialect with a mark before the name in each tag. The mark is `word` between two bars.
 
-    A space may precede or follow each bar. A closing tag without its opening tag is hidden.
+    A space may follow each bar, and precede the second one. A closing tag without its opening tag is hidden.
     """
     mark, bars, gap = f"\uff5c{word}\uff5c", ("\uff5c", "|"), Some(" ", 0, 1)
     openers, tags, names = list[Opener](), list[Tag](), ("tool_calls", *wrappers)
@@ -151,7 +151,7 @@ def _with_mark(id: str, word: str, *wrappers: str, line_feeds: int) -> Dialect:
         write_call=_writer(calls, f"<{mark}tool_calls>\n", f"\n</{mark}tool_calls>", *marks, prefix=mark),
         reserved=both_tags(*marks, "tool_response"),
         tags=tuple(tags),
-        # The tags are special tokens, so one alone is evidence.
+        # The tags are special tokens, so one stray closing tag already shows that a value ended too early.
         strays=tuple(((f"</{bar}", *calls.close_value[2:]), end) for bar in bars for _, end in calls.text.strays[1:]),
     )
 
@@ -256,9 +256,9 @@ def _write_minimax_result(name: str, text: str) -> str:
 def _bare_openers(calls: Invocations, *inner: str, wrapped: bool = False, **fields: Any) -> tuple[Opener, ...]:
     """Return the openers of a call without a wrapper, with more `fields`.
 
-    One of `inner` must follow the tag. Otherwise the text only mentions the tag. A sentence between the tag and the
-    first of `inner` makes the call an error. With `wrapped`, the calls of the dialect usually have a wrapper, and a
-    sentence may follow its opening tag.
+    One of `inner` must follow the tag, unless the tag ends with `/>`. Otherwise the text only mentions the tag. If a
+    sentence stands between the tag and `inner[0]`, the call is an error. With `wrapped`, the calls of the dialect
+    usually have a wrapper, and a sentence may follow its opening tag.
     """
     named = ("name=", Some("^<>", 1, 160))
     aheads: list[tuple[Part, ...]] = [(*named, ">", SPACES, OneOf(inner)), (*named, "/>")]
@@ -283,7 +283,7 @@ def _writer(
     `prefix` is the text before the name in each tag. `invoke` and `parameter` are the names of the tags of a call and
     of an argument. `line` is the text between two tags. With `marks`, all tags of the dialect begin with one of them,
     and an attribute tells whether a value is a string. With `xml=True`, values with `<` or `&` are CDATA sections.
-    Otherwise, tags that `calls` would not read as part of their value get a word joiner (U+2060).
+    Otherwise, a tag in a value gets a word joiner (U+2060) if `calls` would not read it as text.
     """
     invoke, parameter = prefix + invoke, prefix + parameter
     # With a prefix, all tags of the dialect have it. Otherwise `before` is the tag of the wrapper.

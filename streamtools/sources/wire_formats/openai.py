@@ -135,7 +135,7 @@ class ChatCompletions(FrameAdapter):
             and all(isinstance(delta, dict | None) for delta in deltas)
         )
         if has_wrong_types or listed is not None:
-            self._understood = True  # a chunk with `choices` proves that the stream has this format
+            self._understood = True  # `choices` proves this format, and a chunk with wrong types is reported as such
         if self._read_chunk(chunk, choices, events) or (has_wrong_types and not self._over):
             self._report_or_pass(frame, value, events)
         elif not self._over:

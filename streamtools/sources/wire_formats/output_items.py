@@ -2,13 +2,14 @@
 
 An item has an id and an index. A call also has a call id. Servers may omit each of these three. Some servers send a new
 item id with every event, and some send the same index for all items. An event therefore belongs to the item with its
-id. If no item has this id, the event belongs to the item with its index. If the index is also missing, the event
-belongs to the newest open item of its kind. Ids may collide. So an item does not match if the item id or the call id is
-equal, but the other id and the index differ.
+id. If no item has this id, the event belongs to the item with its index. If the index is also unknown, the event
+belongs to the newest open item of its kind, unless both have an item id. Ids may collide. So if only one of the two ids
+is equal, and the other id and the index differ, the item does not match.
 
 Function calls and calls of custom tools are reported as calls. The free text of a custom call becomes the JSON argument
-`input`. A call is complete when its item is done. If the response ends well, a call with whole arguments is also
-complete. A call with the status "incomplete" is truncated. A piece of the wrong type makes a call faulty.
+`input`. A call is complete when its item is done. A call with whole arguments is also complete when the response ends,
+unless the response failed. A call with the status "incomplete" is truncated. A piece of the wrong type makes a call
+faulty.
 
 If a text answer follows the custom calls of a response, the provider has run these calls. They are then reported as run
 by the provider. Calls of hosted tools are reported when they are done. The item holds their results, and is forwarded
@@ -121,7 +122,7 @@ class OutputItems:
             if item is None or item.kind != kind:
                 continue
             if differ(index, item.index):
-                # Of two items with one id, the index decides. If more than the index differs, it is another item.
+                # Of two items with one id, the index decides. If the other id also differs, this is not the item.
                 other = self._by_index.get(index)
                 if other is not None and other.kind == kind and name in (other.item_id, other.id):
                     return other
@@ -130,7 +131,7 @@ class OutputItems:
             return item
         found = None if index is None else self._by_index.get(index)
         if found is None:
-            # The newest open item matches if one of the two has no item id, and one has no index.
+            # The newest open item matches unless it and the event both have an item id, or both have an index.
             found = self._newest.get(kind)
             if found is None or found.done or (found.item_id and item_id) or not (found.index is None or index is None):
                 return None
@@ -164,8 +165,8 @@ class OutputItems:
         """Return the known calls that appear in `output`, by their index in it. `output` is from the terminal event.
 
         A known call matches an entry of `output` if its id, index or fingerprint is equal. Otherwise, a call that is
-        still open matches an entry of its kind. Each known call matches only one entry, unless it is done and several
-        entries have its id.
+        still open matches an entry of its kind and name; a call without a name matches any entry of its kind. Each
+        known call matches only one entry, unless it is done and several entries have its id.
         """
         calls = {at: item for at, item in enumerate(output) if isinstance(item, dict) and kind_of(item) in CALLS}
         found: dict[int, OutputItem] = {}
