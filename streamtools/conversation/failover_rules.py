@@ -100,7 +100,7 @@ class SharedAnswer:
         self.begun = False
         """Whether `read` has returned a part of the answer."""
         self.complete = False
-        """Whether a turn has ended, completely or with an error that another model cannot avoid.
+        """Whether a turn has ended completely, or with an error that another model cannot avoid or may not handle.
 
         After that, no failure is stored, so no other model continues the answer."""
         self._circuits = circuits
@@ -140,7 +140,7 @@ class SharedAnswer:
         return read
 
     def take_pending_text(self) -> list[SourceEvent]:
-        """Return the failed model's text that is still buffered as a possible repetition."""
+        """Return the current model's text that is still buffered as a possible repetition. It has just failed."""
         continuation, self._continuation = self._continuation, None
         pending = continuation.close() if continuation is not None else ""
         return [TextDelta(pending)] if pending else []

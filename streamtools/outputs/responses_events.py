@@ -77,7 +77,7 @@ class ResponsesEncoder(CompletionEncoder):
         self._open_item: dict[str, Any] | None = None  # the open item; None if no item is open or it is a call
         self._text_pieces: list[str] = []  # pieces of the text of the open item
         self._item_fields: dict[str, Any] = {}  # fields that identify the open item in its events
-        self._text_fields: dict[str, Any] = {}  # further fields of the events with its text
+        self._text_fields: dict[str, Any] = {}  # further fields of the `delta` and `done` events of the open item
         self._delta_fields = b""  # `_item_fields` and `_text_fields` as JSON
         # Maps the id of each open call to its index in `output` and the pieces of its arguments.
         self._calls: dict[str, tuple[int, list[str]]] = {}

@@ -19,10 +19,11 @@ Replacement = str | Callable[[str], str]
 
 _SPACE = r"[ \u00a0\u2007\u2009\u202f]"  # a space, a no-break space or a narrow space
 _HYPHEN = r"[-\u2010-\u2013\u2212]"
-# What may separate two digits of a number: nothing, or up to two spaces, points, slashes or hyphens.
+# What may separate two digits of a number: nothing, or up to two spaces, points, slashes, hyphens or underscores.
 _BETWEEN = r"[ \u00a0\u2007\u2009\u202f./\u2010-\u2013\u2212_-]{0,2}"
 
-# Letters of scripts without spaces. A word in such a script may be directly before or after an e-mail address.
+# Letters of scripts without spaces, and Korean, where particles directly follow a word. A word in such a script may
+# stand directly before or after an e-mail address.
 _UNSPACED = r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
 _WORD_CHARACTER = rf"[^\W{_UNSPACED}]"
 _LOCAL = rf"(?:{_WORD_CHARACTER}|[.+%-])"
@@ -86,7 +87,8 @@ _ENDS_URL = r"[^\s<>\"`)\],;!?']"
 _SLASH = r"(?:[/\\]|&(?:b?sol|#0{0,6}(?:47|92)|#x0{0,6}(?:2f|5c));)"
 # The first part of a host, with the point or `@` after it. Otherwise `// comment` and LaTeX's `\\` would match.
 _LABEL = r"[\w%@:-]{1,64}[.@\u3002\uff0e\uff61]"
-# https://, https:host., www., =//host, or //host. after white space
+# Finds the beginning of a URL: `https://`, `https:host.` with its point, `www.`, `//` after a quote, `(`, `=` or `<`,
+# or `//host.` at the start or after white space, `:` or `;`.
 _URL_BEGINS = (
     rf"(?:(?:https?|ftp|wss?):{_SLASH}{{2}}|https?:{_SLASH}?{_LABEL}|(?<![\w.@/-])www\."
     rf"|(?<=[(\"'=<]){_SLASH}{{2}}|(?<![^\s:;]){_SLASH}{{2}}(?:\d|{_LABEL}))"
@@ -115,7 +117,7 @@ def email(action: Action = "replace", *, by: Replacement = "[email]") -> Rule:
 
 
 def phone(action: Action = "replace", *, by: Replacement = "[phone]") -> Rule:
-    """Return a rule for telephone numbers: international, national with a leading 0, and North American."""
+    """Return a rule for telephone numbers: international, national with a leading 0, North American and Brazilian."""
     return Rule(name="phone", what=_PHONES, action=action, by=by)
 
 
@@ -130,7 +132,7 @@ def credit_card(action: Action = "replace", *, by: Replacement = "[card]") -> Ru
 
 
 def keys(action: Action = "replace", *, by: Replacement = "[key]") -> Rule:
-    """Return a rule for API keys of known formats. Recordings overwrite keys of the same formats."""
+    """Return a rule for API keys of known formats. `streamtools.recording` redacts keys of the same formats."""
     groups: dict[str, list[str]] = {}  # the prefixes, by the pattern of the text after them
     for characters, minimum, prefixes in FORMATS:
         maximum = LONGEST if "_" in characters else LONGEST // 4

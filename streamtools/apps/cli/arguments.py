@@ -19,8 +19,8 @@ SERVE_SPEED = 0.4  # slower than recorded, because the model wrote 150 tokens pe
 
 _EXIT_STATUS = """\
 Exit status: 0 on success; 1 if a stream failed, a recording breaks off or the output is closed; 2 if the command line
-or a file is invalid; 130 if interrupted. If it is not 0, one line on standard error says why, except for a pipe whose
-reader has ended.
+or a file is invalid; 130 if interrupted. If it is not 0, one line on standard error says why. There is no line if the
+reader of the output, such as `head`, has ended.
 """
 
 
@@ -80,7 +80,7 @@ def _replay(parser: ArgumentParser) -> None:
 
 def _serve(parser: ArgumentParser) -> None:
     """Serve a page on this machine for talking to a model and watching the stream: text, calls, results, and events.
-    Without --model, recorded answers of a real model are played. The API key is read from the provider's usual
+    Without --model and FILE, recorded answers of a real model are played. The API key is read from the provider's usual
     environment variable, and stays in the server.
     """
     add = parser.add_argument
@@ -136,7 +136,7 @@ def _add_model_options(parser: ArgumentParser) -> None:
     dialect_help = "teach the model to write calls as text in this dialect (default: native calls of the API)"
     add("--dialect", metavar="NAME", type=_taught_dialect, help=dialect_help)
     _add_tools(parser)
-    emulate_help = "request calls separately; fallback: if the model made none; force: always (default: %(default)s)"
+    emulate_help = "ask for calls in an extra request: never, if the answer has none, or always (default: %(default)s)"
     add("--emulate", choices=("off", "fallback", "force"), default="off", help=emulate_help)
     add("--few-shot", action="store_true", help="teach the dialect with examples too, for base models")
     add("--system", metavar="TEXT", help="the system prompt")

@@ -55,7 +55,8 @@ _CLAUDE_BEFORE_4_6 = re.compile(  # claude-sonnet-4-5-20250929, claude-3-5-haiku
 def known_prefill(format: str, url: str, model: str) -> str | None:
     """Return the key in `PREFILLS` for a model at `url`; None if the URL or the model is not known to support prefills.
 
-    `format` is the format of the model's requests. vLLM, SGLang and llama.cpp have no fixed URL. The caller names them.
+    `format` is the format of the model's requests. vLLM, SGLang and llama.cpp have no fixed URL, so they are never
+    returned: an application names them with `prefill=`.
     """
     parts = urlsplit(url)
     if format == "anthropic":

@@ -8,7 +8,8 @@ observed. If a value belongs to a container that is already closed in the text, 
 `$.b` closes the container `$.a` of `$.a.x`, and then `$.a.y` arrives. The complete object is then returned at the end.
 
 A piece may be invalid: its path is unreadable, its value would replace another value or exceed a limit, or it leaves a
-gap in an array. That piece is then returned instead of the object, so that the call is malformed and never runs.
+gap in an array. That piece, or a message about it, is then returned instead of the object. The call is then malformed,
+and never runs.
 """
 
 from __future__ import annotations
