@@ -25,9 +25,6 @@ Client: TypeAlias = Literal["openai", "responses", "anthropic"]
 
 Body = dict[str, Any]
 
-_ToolAPI: TypeAlias = Literal["function", "responses", "anthropic"]
-"""The API in whose format a tool is defined: chat completions ("function"), Responses or Anthropic's Messages."""
-
 
 class InvalidRequest(Exception):
     """The error for a request that the gateway refuses.
@@ -127,7 +124,7 @@ def _read_chat(body: Body) -> ClientRequest:
         raise InvalidRequest("Only text answers are supported. Leave `modalities` out.", "modalities")
     stream_options = body.get("stream_options")
     return ClientRequest(
-        **_common_fields("openai", body, "function"),
+        **_common_fields("openai", body),
         history=_history(body.get("messages"), "messages"),
         include_usage=isinstance(stream_options, dict) and stream_options.get("include_usage") is True,
         options={name: value for name, value in body.items() if name not in _CHAT_FIELDS},
@@ -158,7 +155,7 @@ def _read_responses(body: Body) -> ClientRequest:
     for name, advice in _NEEDS_STORAGE.items():
         if body.get(name):
             raise InvalidRequest(f"`{name}` is not supported: nothing is stored between requests. {advice}", name)
-    common = _common_fields("responses", body, "responses")
+    common = _common_fields("responses", body)
     items = body.get("input")
     options = _passed_options(body, _RESPONSES_FIELDS) | _renamed(body, max_output_tokens="max_tokens")
     reasoning = body.get("reasoning")
@@ -197,7 +194,7 @@ def _read_anthropic(body: Body) -> ClientRequest:
     for name in _RUN_BY_PROVIDER:
         if body.get(name):
             raise InvalidRequest(f"`{name}` is not supported: only Anthropic runs it. Declare a function tool.", name)
-    common = _common_fields("anthropic", body, "anthropic")
+    common = _common_fields("anthropic", body)
     choice = body.get("tool_choice")
     common["parallel"] = not (isinstance(choice, dict) and choice.get("disable_parallel_tool_use") is True)
     options = _passed_options(body, _MESSAGES_FIELDS) | _renamed(body, "max_tokens", stop_sequences="stop")
@@ -229,12 +226,12 @@ _READERS: dict[str, Callable[[Body], ClientRequest]] = {
 # Code that all formats share.
 
 
-def _common_fields(client: Client, body: Body, api: _ToolAPI) -> dict[str, Any]:
-    """Return the fields of a `ClientRequest` that all formats have. The tools have the format of `api`."""
+def _common_fields(client: Client, body: Body) -> dict[str, Any]:
+    """Return the fields of a `ClientRequest` that all formats have."""
     listed = body.get("tools")
     if listed is not None and not isinstance(listed, list):
         raise InvalidRequest("`tools` must be a list of definitions.", "tools")
-    tools = tuple(_read_tool(tool, api) for tool in listed or ())
+    tools = tuple(_read_tool(tool, client) for tool in listed or ())
     choice, allowed = _read_choice(body.get("tool_choice"), tools)
     return {
         "client": client,
@@ -275,30 +272,30 @@ def _dropped(body: Body, *names: str) -> tuple[str, ...]:
 # Tools.
 
 
-def _read_tool(tool: object, api: _ToolAPI) -> DeclaredTool:
+def _read_tool(tool: object, client: Client) -> DeclaredTool:
     """Convert a tool to the format of chat completions.
 
-    `tool` has the format of `api`. Raises `InvalidRequest` for a built-in tool and for a tool without a name.
+    `tool` has the format `client`. Raises `InvalidRequest` for a built-in tool and for a tool without a name.
     """
-    kind = tool.get("type", "custom" if api == "anthropic" else "function") if isinstance(tool, Mapping) else None
+    kind = tool.get("type", "custom" if client == "anthropic" else "function") if isinstance(tool, Mapping) else None
     if not isinstance(tool, Mapping) or kind not in ("function", "custom"):
         raise InvalidRequest(
             f"A tool of type {kind!r} is not supported: only its provider can run it. Declare a function and run it.",
             "tools",
         )
-    inner = tool.get(kind) if api == "function" else tool
+    inner = tool.get(kind) if client == "openai" else tool
     name = string_at(inner, "name")
     if not isinstance(inner, Mapping) or not name:
         raise InvalidRequest("A tool in `tools` has no name. Name it.", "tools")
     described = {"description": string_at(inner, "description")} if string_at(inner, "description") else {}
-    if kind == "custom" and api != "anthropic":
+    if kind == "custom" and client != "anthropic":
         syntax = inner.get("format")  # {"type": "text"} or {"type": "grammar", …}
         advice = f"The input is a text in this form: {compact(syntax)}" if isinstance(syntax, dict) else ""
         description = "\n".join(filter(None, [string_at(inner, "description"), advice if "grammar" in advice else ""]))
         text = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
         function = {"name": name, "description": description, "parameters": text}
         return DeclaredTool(name, {"type": "function", "function": function}, custom=True)
-    schema = inner.get("input_schema" if api == "anthropic" else "parameters")
+    schema = inner.get("input_schema" if client == "anthropic" else "parameters")
     parameters = {"type": "object", "properties": {}} if schema is None else schema
     definition: Body = {"name": name, **described, "parameters": parameters}
     if inner.get("strict") is True:

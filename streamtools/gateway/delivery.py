@@ -21,7 +21,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import Message, Receive, Send
 
 from streamtools.gateway.exchange import Exchange, PassThrough
-from streamtools.gateway.http import IDEMPOTENCY_KEY, JSON, decode_headers, encode_headers, is_encoded_twice, path_for
+from streamtools.gateway.http import IDEMPOTENCY_KEY, JSON, decode_headers, encode_headers, is_encoded_twice
 from streamtools.gateway.upstream_requests import UpstreamRequest
 from streamtools.outputs.non_streaming import error_body
 from streamtools.outputs.sse import EVENT_STREAM, KEEP_ALIVE
@@ -70,8 +70,7 @@ class Route(NamedTuple):
 
 def url_below(upstream: httpx.URL, endpoint: str) -> httpx.URL:
     """Return the URL of an endpoint, such as `chat/completions`, below the base URL `upstream`."""
-    path = path_for(f"{upstream.path.rstrip('/')}/chat/completions", endpoint)
-    return upstream.copy_with(raw_path=path.encode())
+    return upstream.copy_with(raw_path=f"{upstream.path.rstrip('/')}/{endpoint}".encode())
 
 
 class Delivery:

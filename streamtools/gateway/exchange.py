@@ -228,7 +228,7 @@ class RewrittenExchange(Exchange):
         self._headers = [(name, value) for name, value in end_to_end(headers) if name.lower() != "content-type"]
         self._status, self._failed = status, not 200 <= status < 300  # `_failed`: the status is an error
         self._reads_whole = self._failed or not streamed or declared.startswith(JSON)
-        self._adapter = adapter("ollama" if settings.upstream == "ollama" else "openai", settings.limits)
+        self._adapter = adapter("openai", settings.limits)
         if streamed and not self._failed and self.head is None:
             added = [("content-type", EVENT_STREAM), *EVENT_STREAM_HEADERS.items()]
             names = {name for name, _ in added}
@@ -276,7 +276,7 @@ class RewrittenExchange(Exchange):
         try:
             value = decode(body)
         except ValueError:
-            if body.lstrip().startswith(_STREAM_BEGINNINGS) or self._settings.upstream == "ollama":
+            if body.lstrip().startswith(_STREAM_BEGINNINGS):
                 return self._convert(self._adapter.feed(body)) + self._convert(self._adapter.close(cause))
             return self._convert([interrupted(cause) if cause else _NOT_JSON])
         if not isinstance(value, dict) or value.get("error"):
@@ -367,7 +367,6 @@ class RewrittenExchange(Exchange):
         request = write_request(
             self._client_request,
             self._plan,
-            settings.upstream,
             examples=settings.few_shot,
             host=self._host,
             more=self._failover.instructions,
@@ -409,10 +408,9 @@ class Rewrite(Settings):
       text.
 
     With `on_malformed="text"`, the client gets a malformed call as text, otherwise as an error. `upstream` names the
-    API of the upstream. `text_rules` apply to the text of every answer. If the upstream fails, the `fallbacks` get the
-    request in order. `new_id` creates ids of calls, `new_answer_id` creates ids of answers, and `now` returns seconds
-    since 1970. These three functions make answers reproducible in tests. Raises ValueError for a value that is not
-    allowed.
+    server. `text_rules` apply to the text of every answer. If the upstream fails, the `fallbacks` get the request in
+    order. `new_id` creates ids of calls, `new_answer_id` creates ids of answers, and `now` returns seconds since 1970.
+    These three functions make answers reproducible in tests. Raises ValueError for a value that is not allowed.
     """
 
     def begin(self, client: Client, body: bytes, *, host: str | None = None, watch: OnEvent | None = None) -> Exchange:
@@ -421,7 +419,6 @@ class Rewrite(Settings):
         `host` is the host name of the upstream. `watch` is called with each event of the answer, except its text,
         before the client gets the event.
         """
-        same_api = client == "openai" and self.upstream != "ollama"
         reads_text = bool(self.text_rules)
         try:
             request = read_request(client, body)
@@ -429,14 +426,14 @@ class Rewrite(Settings):
                 self.warn_once("option_dropped", client=client, option=name)
             plan = make_plan(mode_of(self.mode, request.model), self.dialects, request, host)
             plan = plan._replace(used=self.used_dialects.get(request.model))
-            if same_api and not (plan.dialects or plan.taught or reads_text or self.fallbacks):
+            if client == "openai" and not (plan.dialects or plan.taught or reads_text or self.fallbacks):
                 return PassThrough(client, "chat/completions", body)
             refused = _unsupported_option(request.body)
             if refused is None:
                 return RewrittenExchange(self, request, plan, host=host, watch=watch, request_size=len(body))
         except (InvalidRequest, ValueError, RecursionError) as error:
             taught = mode_of(self.mode, model_in(body)) == "text"
-            if same_api and not (taught or self.dialects or reads_text):  # the upstream reports the error
+            if client == "openai" and not (taught or self.dialects or reads_text):  # the upstream reports the error
                 return PassThrough(client, "chat/completions", body)
             refused = error if isinstance(error, InvalidRequest) else InvalidRequest(str(error))
         return RefusedExchange(client, refused)

@@ -81,8 +81,7 @@ def path_for(path: str, endpoint: str) -> str:
     '/v1/chat/completions'
     """
     end = next(end for end in ("/chat/completions", "/responses", "/messages") if path.rstrip("/").endswith(end))
-    base = path.rstrip("/").removesuffix(end)
-    return f"{base.removesuffix('/v1') if endpoint == 'api/chat' else base}/{endpoint}"
+    return f"{path.rstrip('/').removesuffix(end)}/{endpoint}"
 
 
 def headers_for(client: Client, headers: Iterable[tuple[str, str]]) -> Headers:

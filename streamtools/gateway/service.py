@@ -97,7 +97,7 @@ def app(
 
     Settings of the rewriting:
 
-    - `api` is the API of the upstream, the parameter `upstream` of `Rewrite`. `options` are the other parameters of
+    - `api` names the server, as the parameter `upstream` of `Rewrite` does. `options` are the other parameters of
       `Rewrite`. With `rewrite`, an existing `Rewrite` is used instead of `api` and `options`.
 
     Access:

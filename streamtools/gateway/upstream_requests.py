@@ -14,8 +14,6 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from streamtools.calls import ToolCall
 from streamtools.conversation.models.http_model import calls_natively_at
-from streamtools.conversation.models.model import place_options
-from streamtools.conversation.models.providers import OLLAMA_OPTIONS
 from streamtools.conversation.prompts import Example, add_teaching, augment_system_prompt, few_shot
 from streamtools.gateway.client_requests import ClientRequest, as_tools, cached, definitions_of, tools_of
 from streamtools.history import Assistant, Message, Origin, calls_as_text, write_messages
@@ -38,9 +36,9 @@ from streamtools.tools.schemas import inline
 _log = Logger(__name__)
 
 Upstream: TypeAlias = Literal["openai", "ollama", "llama.cpp", "vllm"]
-"""The API of the upstream: `"ollama"` is Ollama's native API, and all others are chat completions.
+"""The server that answers chat completions. `"openai"` stands for any other server.
 
-All servers except `"openai"` can force an answer to match a schema, which is used for forced calls."""
+The named servers can force an answer to match a schema, which is used for forced calls."""
 
 CallMode: TypeAlias = Literal["text", "native", "auto"]
 """How models call tools. `streamtools.gateway.exchange.Rewrite` describes the modes."""
@@ -150,7 +148,6 @@ def calls_in(history: Iterable[Message]) -> Iterator[ToolCall]:
 def write_request(
     request: ClientRequest,
     plan: CallPlan,
-    upstream: Upstream = "openai",
     *,
     examples: bool | Sequence[Example] = False,
     host: str | None = None,
@@ -163,25 +160,20 @@ def write_request(
     """
     history = _history_for(request, plan, examples)
     body: dict[str, Any] = {"model": request.model} if request.model else {}
-    api: Literal["openai", "ollama"] = "ollama" if upstream == "ollama" else "openai"
-    body["messages"] = write_messages(history, api, dialects=plan.dialects, provider=Origin(api, host))
-    if plan.taught is not None or api == "ollama":
+    body["messages"] = write_messages(history, "openai", dialects=plan.dialects, provider=Origin("openai", host))
+    if plan.taught is not None:
         _append_instructions(body["messages"], instructions_for(request, plan))
     body["messages"] += more
     if plan.taught is None:
         body |= _tools(request)
-    if api == "openai":
-        body |= request.options | {"stream": request.streamed}
-        requested = request.body.get("stream_options") if request.client == "openai" else None
-        stream_options = dict(requested) if isinstance(requested, dict) else {}
-        if request.include_usage:
-            stream_options["include_usage"] = True
-        if request.streamed and stream_options:
-            body["stream_options"] = stream_options
-    else:
-        body |= _ollama_members(request, body)
-    body = neutralize_body(body, plan.dialects)
-    return UpstreamRequest("api/chat" if api == "ollama" else "chat/completions", to_json(body))
+    body |= request.options | {"stream": request.streamed}
+    requested = request.body.get("stream_options") if request.client == "openai" else None
+    stream_options = dict(requested) if isinstance(requested, dict) else {}
+    if request.include_usage:
+        stream_options["include_usage"] = True
+    if request.streamed and stream_options:
+        body["stream_options"] = stream_options
+    return UpstreamRequest("chat/completions", to_json(neutralize_body(body, plan.dialects)))
 
 
 def _tools(request: ClientRequest) -> dict[str, Any]:
@@ -200,30 +192,6 @@ def _tools(request: ClientRequest) -> dict[str, Any]:
         **({} if choice == "auto" else {"tool_choice": choice}),
         **({} if request.parallel else {"parallel_tool_calls": False}),
     }
-
-
-def _ollama_members(request: ClientRequest, body: dict[str, Any]) -> dict[str, Any]:
-    """Return the options of a request in the form of Ollama's API. Also removes fields from `body` that Ollama lacks.
-
-    Ollama has no `tool_choice`. If the tool choice names a tool, only this tool remains in `body`.
-    """
-    # Ollama has no options with these names. Some of them are converted below.
-    unknown = ("response_format", "stream_options", "reasoning_effort", "n", "logprobs", "top_logprobs")
-    options = {key: value for key, value in request.options.items() if key not in unknown}
-    if (effort := request.options.get("reasoning_effort")) is not None:
-        options["think"] = False if effort == "none" else "low" if effort == "minimal" else effort
-    response_format = request.options.get("response_format")
-    schema = response_format.get("json_schema") if isinstance(response_format, dict) else None
-    if isinstance(schema, dict):
-        options["format"] = schema.get("schema")
-    elif isinstance(response_format, dict) and response_format.get("type") == "json_object":
-        options["format"] = "json"
-    tools = body.pop("tools", None) if request.choice.mode == "none" else body.get("tools")
-    if tools and request.choice.mode == "tool":
-        body["tools"] = [tool for tool in tools if tool["function"]["name"] == request.choice.name]
-    for name in ("tool_choice", "parallel_tool_calls"):
-        body.pop(name, None)
-    return place_options(options, "options", OLLAMA_OPTIONS) | {"stream": request.streamed}
 
 
 # The history.
@@ -273,7 +241,7 @@ def instructions_for(request: ClientRequest, plan: CallPlan) -> str:
     if request.allowed is not None:
         sentences.append(f"In your answer, use only these tools: {', '.join(request.allowed)}.")
     several = "an array of JSON objects" if request.parallel and not request.choice.name else "a JSON object"
-    suffix = ", in the form that was described" if plan.taught else ""
+    suffix = ", in the form that was described"
     if plan.only_call:
         suffix = f', as {several} with "name" and "arguments", and nothing else'
     if request.choice.mode == "tool":

@@ -29,23 +29,12 @@ def told(exchange: Exchange) -> Any:
 
 def schema_in(body: Any) -> Any:
     """Return the schema in a request for the upstream."""
-    return body["format"] if "format" in body else body["response_format"]["json_schema"]["schema"]
+    return body["response_format"]["json_schema"]["schema"]
 
 
-def line(text: str, *, done: bool) -> bytes:
-    """Return a line of an answer in Ollama's format."""
-    said = {"role": "assistant", "content": text}
-    return json.dumps({"model": "m", "message": said, "done": done, "done_reason": "stop"}).encode() + b"\n"
-
-
-def reply(text: str, server: str, *, streamed: bool) -> Any:
-    """Return an answer in the format of a server."""
-    pieces = [text[at : at + 3] for at in range(0, len(text), 3)]
-    if server == "ollama":
-        return (
-            [*(line(each, done=False) for each in pieces), line("", done=True)] if streamed else line(text, done=True)
-        )
-    return stream(pieces) if streamed else whole(text)
+def reply(text: str, *, streamed: bool) -> Any:
+    """Return an answer of a server."""
+    return stream([text[at : at + 3] for at in range(0, len(text), 3)]) if streamed else whole(text)
 
 
 @pytest.mark.parametrize("client", CLIENTS)
@@ -63,7 +52,7 @@ def test_servers_get_the_schema_of_a_forced_call(client: str) -> None:
                     names = [each["properties"]["name"]["const"] for each in ones]
                     assert names == [name for _, name, _ in calls], (server, schema)
                     assert "and nothing else" in body["messages"][-1]["content"]
-                    seen = collect(client, answer(exchange, reply(text, server, streamed=streamed)))
+                    seen = collect(client, answer(exchange, reply(text, streamed=streamed)))
                     assert seen == Collected("", "", calls, "tool_calls"), (server, dialects, streamed)
 
 
@@ -78,7 +67,7 @@ def test_a_refused_schema_is_left_out() -> None:
             exchange.feed(b'{"error": {"message": "no such grammar"}}')
             assert exchange.close() == b""
             assert "response_format" not in told(exchange)
-            seen = collect("openai", answer(exchange, reply(CALL, "vllm", streamed=streamed)))
+            seen = collect("openai", answer(exchange, reply(CALL, streamed=streamed)))
             assert [each[1:] for each in seen.calls] == [WEATHER[1:]]
     assert [each["event"] for each in logs if each["event"] == "schema_not_used"] == ["schema_not_used"]
     exchange = rewrite.begin("openai", json.dumps(request("openai", tool_choice="required")).encode())

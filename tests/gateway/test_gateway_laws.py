@@ -83,26 +83,17 @@ def test_arguments_results_and_descriptions_are_neutralized(ids: list[str]) -> N
         else:
             call = {"type": "function_call", "call_id": "c1", "name": NAME, "arguments": json.dumps(given)}
             body["input"] += [call, {"type": "function_call_output", "call_id": "c1", "output": page}]
-        for upstream in ("openai", "ollama"):
-            options: dict[str, Any] = {"mode": "native", "dialects": [id], "upstream": upstream}
-            exchange = begin(client, body, **options)
-            assert exchange.request is not None
-            told = json.loads(exchange.request.body)
-            (call,) = (each for message in told["messages"] for each in message.get("tool_calls", ()))
-            shown = call["function"]["arguments"]
-            read = json.loads(shown) if isinstance(shown, str) else shown
-            thoughts = [message.get("reasoning_content") or "" for message in told["messages"]]
-            pages = [json.loads(each["content"])["page"] for each in told["messages"] if each["role"] == "tool"]
-            assert pages
-            for said in (
-                *read,
-                *pages,
-                *map(str, read.values()),
-                told["tools"][0]["function"]["description"],
-                *thoughts,
-            ):
-                options["upstream"] = "openai"
-                assert collect(client, answer(begin(client, body, **options), stream([said]))).calls == [], (id, said)
+        options: dict[str, Any] = {"mode": "native", "dialects": [id]}
+        exchange = begin(client, body, **options)
+        assert exchange.request is not None
+        told = json.loads(exchange.request.body)
+        (call,) = (each for message in told["messages"] for each in message.get("tool_calls", ()))
+        read = json.loads(call["function"]["arguments"])
+        thoughts = [message.get("reasoning_content") or "" for message in told["messages"]]
+        pages = [json.loads(each["content"])["page"] for each in told["messages"] if each["role"] == "tool"]
+        assert pages
+        for said in (*read, *pages, *map(str, read.values()), told["tools"][0]["function"]["description"], *thoughts):
+            assert collect(client, answer(begin(client, body, **options), stream([said]))).calls == [], (id, said)
 
 
 @some_and_all

@@ -196,37 +196,6 @@ def test_several_choices_are_refused_where_the_answer_is_rewritten() -> None:
     assert sent(begin("openai", several, mode="native")) == several
 
 
-def test_requests_to_ollama() -> None:
-    form = {"type": "json_schema", "json_schema": {"name": "a", "schema": SCHEMA}}
-    body = request("openai", max_tokens=5, temperature=0, response_format=form)
-    exchange = begin("openai", body, upstream="ollama")
-    written = sent(exchange)
-    assert exchange.request is not None
-    assert exchange.request.endpoint == "api/chat"
-    assert (written["options"], written["format"]) == ({"num_predict": 5, "temperature": 0}, SCHEMA)
-    lines = [
-        {"model": "m", "message": {"role": "assistant", "content": each}, "done": False} for each in ("So.\n", CALL)
-    ]
-    lines.append({"model": "m", "message": {"role": "assistant", "content": ""}, "done": True, "done_reason": "stop",
-                  "prompt_eval_count": 3, "eval_count": 4})  # fmt: skip
-    told = [json.dumps(each).encode() + b"\n" for each in lines]
-    seen = collect("openai", answer(exchange, told))
-    assert (seen.text, seen.finish, [each[1] for each in seen.calls]) == ("So.", "tool_calls", ["get_weather"])
-    exchange = begin("anthropic", request("anthropic", streamed=False), upstream="ollama")
-    body = json.dumps({**lines[-1], "message": {"role": "assistant", "content": f"So.\n{CALL}"}}).encode()
-    seen = collect("anthropic", answer(exchange, body))
-    assert (seen.text, seen.finish) == ("So.", "tool_calls")
-    named = {"type": "function", "function": {"name": "get_time"}}
-    written = sent(begin("openai", request("openai", tool_choice=named), upstream="ollama", mode="native"))
-    assert [each["function"]["name"] for each in written["tools"]] == ["get_time"]
-    form = {"type": "json_object"}
-    assert sent(begin("openai", request("openai", response_format=form), upstream="ollama"))["format"] == "json"
-    written = sent(begin("openai", request("openai", tool_choice="none"), upstream="ollama", mode="native"))
-    assert "tools" not in written
-    image = [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}]}]
-    assert refusal("openai", request("openai", messages=image), upstream="ollama")[0] == 400
-
-
 REFUSED: dict[str, tuple[str, Any, str]] = {
     "no JSON": ("openai", b"{", "not JSON"),
     "a model that is no text": ("openai", {"model": 5}, "must be a string"),
@@ -283,17 +252,6 @@ def test_dropped_options_are_logged(streamed: bool) -> None:
     assert (written["anthropic"]["user"], written["anthropic"]["reasoning_effort"]) == ("u", "low")
     told = [(each["client"], each["option"]) for each in logs if each["event"] == "option_dropped"]
     assert told == [("responses", "truncation"), ("anthropic", "thinking")]
-
-
-@pytest.mark.parametrize("streamed", [True, False])
-def test_instructions_replace_options_that_ollama_lacks(streamed: bool) -> None:
-    only = {"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "get_time"}]}
-    more: dict[str, Any] = {"tool_choice": only, "parallel_tool_calls": False, "reasoning_effort": "none", "n": 1}
-    body = request("openai", streamed=streamed, **more)
-    written = sent(begin("openai", body, upstream="ollama", mode="native"))
-    wish = "In your answer, use only these tools: get_time. Your answer has to call a tool. Make one call at most."
-    assert written["messages"][-1]["content"].endswith(wish)
-    assert (written["think"], written.keys() & {"n", "tool_choice", "reasoning_effort"}) == (False, set())
 
 
 def test_refusals_say_what_to_do() -> None:

@@ -155,18 +155,18 @@ async def test_a_lost_connection_in_mid_answer(streamed: bool) -> None:
 
 
 def test_a_custom_inner_transport() -> None:
-    """It is called like any other transport. This one answers by itself, in Ollama's form."""
+    """It is called like any other transport. This one answers by itself."""
     asked: list[httpx.Request] = []
 
     def respond(request: httpx.Request) -> httpx.Response:
         asked.append(request)
-        return httpx.Response(200, json={"model": "m", "message": {"role": "assistant", "content": CALL}, "done": True})
+        return httpx.Response(200, content=whole(CALL))
 
-    transport = ToolCallTransport(httpx.MockTransport(respond), rewrite=Rewrite(upstream="ollama"))
+    transport = ToolCallTransport(httpx.MockTransport(respond), rewrite=Rewrite())
     with httpx.Client(transport=transport, headers={"Authorization": "Bearer k"}) as http:
         response = http.post("http://localhost/v1/chat/completions", json=request("openai", streamed=False))
     assert collect("openai", response.content).finish == "tool_calls"
-    assert (asked[0].url.path, asked[0].headers["authorization"]) == ("/api/chat", "Bearer k")
+    assert (asked[0].url.path, asked[0].headers["authorization"]) == ("/v1/chat/completions", "Bearer k")
     assert json.loads(asked[0].content)["stream"] is False
 
 

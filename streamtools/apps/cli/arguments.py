@@ -102,8 +102,8 @@ def _gateway(parser: ArgumentParser) -> None:
     add("--upstream", metavar="URL", help="the server to call, such as http://127.0.0.1:8080/v1")
     add("--config", metavar="FILE", help="a TOML file with these and more options")
     add("--mode", choices=("text", "native", "auto"), help="how models make calls (default: text)")
-    apis = ("openai", "ollama", "llama.cpp", "vllm")
-    add("--api", choices=apis, help="the API of the server (default: openai)")
+    servers = ("openai", "ollama", "llama.cpp", "vllm")
+    add("--api", choices=servers, help="the server, which can then force calls (default: openai, any server)")
     dialect_help = "teach the first of these dialects, and parse all; can be repeated (default: by the model's name)"
     add("--dialect", dest="dialects", metavar="ID", action="append", help=dialect_help)
     add("--few-shot", action="store_true", default=None, help="teach with examples, for base models")
