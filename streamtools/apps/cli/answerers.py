@@ -5,27 +5,25 @@ from __future__ import annotations
 import secrets
 from argparse import Namespace
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
 
 from streamtools import ApprovalOptions, ParserOptions
-from streamtools.apps.cli.demo import TOOLS, model_names
+from streamtools.apps.cli.demo import TOOLS, model_names, recorded_chat
 from streamtools.apps.cli.errors import CommandError
 from streamtools.apps.cli.model_options import describe_tools, import_tools, make_client, proxy_for
 from streamtools.apps.web import Answerer, PageAnswer, Suggestion, question_of
-from streamtools.conversation import Ask, RequestOptions, ScriptedModel, chat
+from streamtools.conversation import RequestOptions, ScriptedModel, chat
 from streamtools.conversation.models import HTTPModel
 from streamtools.errors import RecordingError
 from streamtools.history import Message, System, User
-from streamtools.recording import ExchangeHead, RecordingTransport, ReplayBytes, shipped
-from streamtools.recording.event_replay import adapter_of
+from streamtools.recording import ExchangeHead, RecordingTransport, shipped
 from streamtools.recording.files import open_exchange
 from streamtools.recording.redaction import redact_url
-from streamtools.sources import Source
 
 MAX_RECORDINGS = 100
 """The maximum number of recorded answers for the debugger. If there are more, the oldest recording is deleted."""
@@ -80,15 +78,9 @@ class RecordedAnswers(Answerer):
 
     def answer(self, question: str, history: Sequence[Message], *, suggestion: str | None = None) -> PageAnswer:
         path = self._find(question, suggestion)
-        paths = [] if path is None else [path]
-        if path is not None and self._tools is not None:  # the model's answer to the results, for recordings with calls
-            paths += filter(Path.exists, [path.parent / "answers" / path.name])
-        model = _RecordedModel(paths, self._speed) if paths else ScriptedModel([_UNKNOWN_QUESTION_TEXT])
-        parser = ParserOptions(call_deltas=True)
-        stream = chat(
-            model, [User(question)], tools=self._tools, follow_up="auto" if len(paths) > 1 else "never", parser=parser
-        )
-        return PageAnswer(stream, path)
+        if path is None:
+            return PageAnswer(chat(ScriptedModel([_UNKNOWN_QUESTION_TEXT]), [User(question)]))
+        return PageAnswer(recorded_chat(path, question, self._tools, self._speed), path)
 
     def _find(self, question: str, suggestion: str | None) -> Path | None:
         for name, _, recorded in self.suggestions:
@@ -105,26 +97,6 @@ def _read_head(path: Path) -> ExchangeHead:
             return recording.head
     except RecordingError as error:
         raise CommandError(str(error)) from None
-
-
-class _RecordedModel:
-    """A model client that plays one recording for each request."""
-
-    native_tool_calls = None
-    name = "recorded"
-
-    def __init__(self, paths: Iterable[Path], speed: float) -> None:
-        self._paths = iter(paths)
-        self._speed = speed
-
-    def body(self, ask: Ask) -> dict[str, Any]:
-        return {}
-
-    @asynccontextmanager
-    async def stream(self, ask: Ask) -> AsyncIterator[Source]:
-        recording = open_exchange(next(self._paths), 1)
-        async with aclosing(Source(ReplayBytes(recording, speed=self._speed), adapter_of(recording))) as source:
-            yield source
 
 
 def _words(text: str) -> list[str]:

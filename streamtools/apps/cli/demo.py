@@ -1,28 +1,29 @@
-"""The command `streamtools demo`. It shows how a backend processes an answer, without a network.
+"""The command `streamtools demo`. It plays recorded answers of a real model, without a network.
 
-An httpx transport plays recorded answers of a real model, with the recorded chunks and times. The rest of the demo
-works like a backend: it sends the messages, reads the server-sent events, runs the tools, and sends the results to the
-model. The model's answers to these results are recorded in the folder `answers`.
+The answers are read as in a backend, with the recorded chunks and times, and their calls run. The model's answers to
+the results are recorded in the folder `answers`.
 """
 
 from __future__ import annotations
 
 import time
 from argparse import Namespace
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 import anyio
-import httpx
-from httpx_sse import aconnect_sse
 
-from streamtools import sources
 from streamtools.apps.cli.errors import ErrorOutput
 from streamtools.apps.cli.views import open_transcript
-from streamtools.recording import ExchangeHead, Recording, ReplayTransport, read_recording, shipped
-from streamtools.stream.result import TurnResult
-from streamtools.stream.tool_stream import ToolStream
+from streamtools.conversation import Ask, chat
+from streamtools.history import User
+from streamtools.parsing.options import ParserOptions
+from streamtools.recording import ExchangeHead, ReplayBytes, read_recording, shipped
+from streamtools.recording.event_replay import adapter_of
+from streamtools.recording.files import open_exchange
+from streamtools.sources import Source
 from streamtools.tools import ToolError, ToolRegistry, ToolResult, tool
 
 if TYPE_CHECKING:  # this import needs rich, which is optional
@@ -69,53 +70,66 @@ They show calls in two dialects, and headings that look like the beginning of a 
 """
 
 
+class _RecordedModel:
+    """A model client that plays one recording for each request."""
+
+    native_tool_calls = None
+    name = "recorded"
+
+    def __init__(self, paths: Iterable[Path], speed: float) -> None:
+        self._paths = iter(paths)
+        self._speed = speed
+
+    def body(self, ask: Ask) -> dict[str, Any]:
+        return {}
+
+    @asynccontextmanager
+    async def stream(self, ask: Ask) -> AsyncIterator[Source]:
+        recording = open_exchange(next(self._paths), 1)
+        async with aclosing(Source(ReplayBytes(recording, speed=self._speed), adapter_of(recording))) as source:
+            yield source
+
+
+def recorded_chat(path: Path, question: str, tools: ToolRegistry | None, speed: float) -> chat:
+    """Return a chat in which a recording answers the question. If `tools` are given, its calls run.
+
+    The model's answer to the results then follows, if it is recorded.
+    """
+    follow_up = path.parent / "answers" / path.name
+    has_follow_up = tools is not None and follow_up.exists()
+    return chat(
+        _RecordedModel([path, follow_up], speed),
+        [User(question)],
+        tools=tools,
+        follow_up="auto" if has_follow_up else "never",
+        parser=ParserOptions(call_deltas=True),
+    )
+
+
 def run_demo(args: Namespace, output: TextIO, errors: ErrorOutput) -> int:
     """Run the command, and return its exit status."""
-    transcript = open_transcript(output, errors)
     names = dict.fromkeys([*FEATURED, *(shipped() if args.all else ())])
-    return anyio.run(_demo, {name: shipped()[name] for name in names}, args.speed, transcript, errors)
+    return anyio.run(_demo, list(names), args.speed, open_transcript(output, errors), errors)
 
 
-async def _demo(paths: Mapping[str, Path], speed: float, transcript: Transcript, errors: ErrorOutput) -> int:
-    status = 0
-    recordings = {name: read_recording(path) for name, path in paths.items()}
-    models = " and ".join(model_names(recording.head for recording in recordings.values()))
+async def _demo(names: list[str], speed: float, transcript: Transcript, errors: ErrorOutput) -> int:
+    status, paths = 0, shipped()
+    heads = {name: read_recording(paths[name]).head for name in names}
+    models = " and ".join(model_names(heads.values()))
     transcript.remark(f"Recorded answers of {models}. The tools run here; their weather is invented.")
-    for name, recording in recordings.items():
-        question = _request(recording).body["messages"][-1]
-        transcript.heading(f"{name}: {recording.head.title}", question["content"])
-        result = await _play(paths[name], _request(recording), speed, transcript)
-        status = max(status, errors.report_result(name, result))
-        second = paths[name].parent / "answers" / paths[name].name
-        if result.outcomes and second.exists():
-            request = _request(read_recording(second))
-            new = [question, *result.messages("openai")]  # they follow examples, which this small model needs
-            request.body["messages"][-len(new) :] = new
-            result = await _play(second, request, speed, transcript)
-            status = max(status, errors.report_result(name, result))
-    if len(recordings) == len(FEATURED):
+    for name, head in heads.items():
+        request: Any = head.request  # all shipped recordings contain one
+        question = request.body["messages"][-1]["content"]
+        transcript.heading(f"{name}: {head.title}", question)
+        start = time.perf_counter()
+        async with recorded_chat(paths[name], question, TOOLS, speed) as stream:
+            async for event in stream:
+                transcript.show(event)
+        transcript.summarize(stream.result, time.perf_counter() - start)
+        status = max(status, errors.report_result(name, stream.result))
+    if len(names) == len(FEATURED):
         transcript.remark("streamtools demo --all also plays calls in code blocks, a call that is cut off, …")
     return status
-
-
-def _request(recording: Recording) -> Any:
-    """Return the recorded request. All shipped recordings contain one."""
-    return recording.head.request
-
-
-async def _play(path: Path, request: Any, speed: float, transcript: Transcript) -> TurnResult:
-    """Send a request, and show its recorded response. Raises UnrecordedRequest if the request was not recorded."""
-    transport = ReplayTransport(path, speed=speed)
-    start = time.perf_counter()
-    async with (
-        httpx.AsyncClient(transport=transport, timeout=None) as client,  # noqa: S113 - a slow replay may take long
-        aconnect_sse(client, "POST", request.url, json=request.body) as response,
-        ToolStream(sources.openai(response), tools=TOOLS) as events,
-    ):
-        async for event in events:
-            transcript.show(event)
-    transcript.summarize(events.result, time.perf_counter() - start)
-    return events.result
 
 
 def model_names(heads: Iterable[ExchangeHead]) -> list[str]:
