@@ -97,7 +97,8 @@ def served(text: str) -> Iterator[str]:
     """Serve an answer at the pace of a model. Yields the address."""
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "long.jsonl"
-        with RecordingWriter(path, ExchangeHead(source="openai")) as writer:
+        with path.open("wb") as file:
+            writer = RecordingWriter(file, ExchangeHead(source="openai"))
             pieces = [text[at : at + PIECE] for at in range(0, len(text), PIECE)]
             for at, piece in enumerate(pieces):
                 data = json.dumps({"choices": [{"index": 0, "delta": {"content": piece}}]})

@@ -5,9 +5,8 @@ of server-sent events or of Ollama's JSON lines. A raw capture does not store th
 or how the response ended. It is replayed in blocks at time 0, and ends normally.
 
 Every problem with a file raises `RecordingError`, whose message names the file and the line. The last line of an
-exchange is the end line, which says how the response ended. Without it, reading raises the error, because a test that
-replays half of a stream may pass without testing the rest. With `strict=False`, an incomplete exchange can be read. Its
-`end` is None, and digests are not checked.
+exchange is the end line, which says how the response ended. Without it, reading raises the error after the last chunk,
+because a test that replays half of a stream may pass without testing the rest.
 
 A recording is written while the stream is read. Each line of the file is written without buffering. If the process is
 killed, the recording holds the chunks until then, but no end line. A chunk is written when the line of the stream in
@@ -32,7 +31,7 @@ from typing import Any, BinaryIO, Self, TypeAlias, TypeVar
 
 import msgspec
 
-from streamtools.errors import ClosedError, RecordingError
+from streamtools.errors import RecordingError
 from streamtools.recording import format as file_format
 from streamtools.recording.format import (
     VERSION,
@@ -138,8 +137,8 @@ class LineReader:
         return RecordingError(f"{self.name}, line {self.number}, {problem}")
 
 
-Chunks: TypeAlias = Generator[Chunk, None, StreamEnd | None]
-"""A generator of the chunks of one exchange. It returns the end of the exchange, or None without an end line."""
+Chunks: TypeAlias = Generator[Chunk, None, StreamEnd]
+"""A generator of the chunks of one exchange. It returns the end of the exchange."""
 
 _mark_decoder = msgspec.json.Decoder(FileMark)
 _head_decoder = msgspec.json.Decoder(ExchangeHead)
@@ -188,7 +187,9 @@ class OpenExchange:
     def read(self) -> Recording:
         """Read the remaining chunks into memory, and close the file."""
         with self:
-            return Recording(head=self.head, chunks=tuple(self), end=self.end, name=self.name)
+            chunks = tuple(self)
+            assert self.end is not None  # set after the last chunk
+            return Recording(head=self.head, chunks=chunks, end=self.end, name=self.name)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -227,26 +228,26 @@ class RecordedExchange:
                 return None
             return opened.end.kind
 
-    def open(self, *, strict: bool = True) -> OpenExchange:
+    def open(self) -> OpenExchange:
         """Open the exchange, and return an object that reads it once. Raises RecordingError."""
         lines = LineReader(self.path)
         lines.seek(self.offset, self.line)
-        return _open_next(lines, strict)
+        return _open_next(lines)
 
 
-def open_recording(path: PathLike, *, strict: bool = True) -> OpenExchange:
+def open_recording(path: PathLike) -> OpenExchange:
     """Open the first exchange of a recording, or a raw capture. A raw capture gets the source `DETECT`.
 
     Raises RecordingError for a file that cannot be read.
     """
-    return _open_next(LineReader(path), strict)
+    return _open_next(LineReader(path))
 
 
-def _open_next(lines: LineReader, strict: bool) -> OpenExchange:
+def _open_next(lines: LineReader) -> OpenExchange:
     try:
         if not lines.number and lines.is_capture:
             return OpenExchange(lines.name, ExchangeHead(source=DETECT), _capture_chunks(lines), lines.file)
-        return OpenExchange(lines.name, _read_head(lines), _read_chunks(lines, strict), lines.file)
+        return OpenExchange(lines.name, _read_head(lines), _read_chunks(lines), lines.file)
     except RecordingError:
         lines.file.close()
         raise
@@ -258,17 +259,17 @@ def _capture_chunks(lines: LineReader) -> Chunks:
     return StreamEnd("end", 0.0)
 
 
-def read_recording(path: PathLike, *, strict: bool = True) -> Recording:
+def read_recording(path: PathLike) -> Recording:
     """Read a file with one exchange. Raises RecordingError, also if the file holds several exchanges."""
-    recordings = read_recordings(path, strict=strict)
+    recordings = read_recordings(path)
     if len(recordings) > 1:
         raise RecordingError(f"{os.fspath(path)} holds {len(recordings)} exchanges, expected one")
     return recordings[0]
 
 
-def read_recordings(path: PathLike, *, strict: bool = True) -> list[Recording]:
+def read_recordings(path: PathLike) -> list[Recording]:
     """Read all exchanges of a file, in order. Raises RecordingError for a file that cannot be read."""
-    return [exchange.open(strict=strict).read() for exchange in find_exchanges(path)]
+    return [exchange.open().read() for exchange in find_exchanges(path)]
 
 
 def open_exchange(path: PathLike, number: int | None = None) -> OpenExchange:
@@ -365,17 +366,10 @@ def _read_head(lines: LineReader) -> ExchangeHead:
     return lines.decode(_head_decoder, line)
 
 
-def _read_chunks(lines: LineReader, strict: bool) -> Chunks:
+def _read_chunks(lines: LineReader) -> Chunks:
     digest, size, at = hashlib.sha256(), 0, 0.0
     while (line := lines.next()) is not None:
-        try:
-            fields = lines.decode(_line_decoder, line)
-        except RecordingError:
-            if line.endswith(b"\n"):
-                raise
-            if strict:
-                raise lines.error("breaks off in the middle") from None
-            return None
+        fields = lines.decode(_line_decoder, line)
         if fields.streamtools == "recording":  # the head of the next exchange; the current exchange has no end line
             lines.unread(line)
             break
@@ -383,7 +377,7 @@ def _read_chunks(lines: LineReader, strict: bool) -> Chunks:
         if at < 0:
             raise lines.error(f"has a time before the request was sent: {at!r}")
         if (end := read_end(fields, at)) is not None:
-            if strict and (fields.bytes not in (None, size) or fields.sha256 not in (None, digest.hexdigest())):
+            if fields.bytes not in (None, size) or fields.sha256 not in (None, digest.hexdigest()):
                 raise lines.error("has a length or digest that does not match the chunks above")
             return end
         try:
@@ -394,9 +388,7 @@ def _read_chunks(lines: LineReader, strict: bool) -> Chunks:
             size += len(data)
             digest.update(data)
             yield Chunk(at, data)
-    if strict:
-        raise RecordingError(f"{lines.name} breaks off at line {lines.number}, without an end line")
-    return None
+    raise RecordingError(f"{lines.name} breaks off at line {lines.number}, without an end line")
 
 
 def _decode_or(default: _T, decoder: msgspec.json.Decoder[_T], line: bytes) -> _T:
@@ -435,67 +427,35 @@ def create_private_file(path: str | os.PathLike[str]) -> BinaryIO:
 
 
 class RecordingWriter:
-    """Writes one exchange. Creating it writes the head. Call `chunk` for each chunk, then `end`.
+    """Writes one exchange to a file. Creating it writes the head. Call `chunk` for each chunk, then `end`.
 
-    If the target is a path, the file is overwritten, and only the current user can read it. A file object is written
-    from its current position and is not closed, so that it can hold several exchanges. Leaving the `with` block before
-    `end` writes no end line, so the recording is incomplete.
+    The file is not closed, so that it can hold several exchanges.
     """
 
-    def __init__(self, target: RecordingTarget, head: ExchangeHead, *, redact: Iterable[Secret] = ()) -> None:
-        """Open the target and write the head. Keys of known formats and the secrets in `redact` are overwritten.
+    def __init__(self, file: BinaryIO, head: ExchangeHead, *, redact: Iterable[Secret] = ()) -> None:
+        """Write the head. Keys of known formats and the secrets in `redact` are overwritten.
 
-        Raises OSError for a target that cannot be written, and ValueError for an invalid secret.
+        Raises ValueError for an invalid secret.
         """
         self._secrets = list(redact)
         self._scrubber = Scrubber(self._secrets)
-        first_line = file_format.encode_head(redact_head(head, self._secrets))
-        self._owns_file = isinstance(target, str | os.PathLike)
-        self._file = create_private_file(target) if isinstance(target, str | os.PathLike) else target
+        self._file = file
         self._pending: deque[tuple[float, int]] = deque()  # time and length of each chunk that was not written
         self._scrubbed = bytearray()  # the scrubbed bytes of these chunks
         self._digest = hashlib.sha256()
         self._size = 0
-        self._ended = False
-        self._write(first_line)
+        self._write(file_format.encode_head(redact_head(head, self._secrets)))
 
     def chunk(self, data: bytes, at: float) -> None:
         """Add the bytes of one read. `at` is the time in milliseconds since the request was sent."""
-        at = self._check_time(at)
-        self._pending.append((at, len(data)))
+        self._pending.append((file_format.round_time(at), len(data)))
         self._write_chunks(self._scrubber.feed(data))
 
     def end(self, kind: EndKind, at: float, error: str = "") -> None:
-        """Write the remaining chunks and the end line. If the target is a path, close the file."""
-        at = self._check_time(at)
+        """Write the remaining chunks and the end line."""
         self._write_chunks(self._scrubber.close(complete=kind == "end"))
         end = StreamEnd(kind, at, redact_text(error, self._secrets))
         self._write(file_format.encode_end(end, size=self._size, digest=self._digest.hexdigest()))
-        self._ended = True
-        self.close()
-
-    def close(self) -> None:
-        """If the target is a path, close the file. Without `end`, the recording is incomplete. Can be repeated."""
-        try:
-            if not self._ended:
-                self._ended = True
-                self._write_chunks(self._scrubber.close(complete=False))
-        finally:
-            if self._owns_file:
-                self._file.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        self.close()
-
-    def _check_time(self, at: float) -> float:
-        """Return the rounded time. Raises ValueError for an invalid time, and ClosedError after the end."""
-        at = file_format.round_time(at)
-        if self._ended:
-            raise ClosedError("the recording is closed")
-        return at
 
     def _write_chunks(self, scrubbed: bytes) -> None:
         """Add scrubbed bytes. Write each chunk of which all bytes are scrubbed."""

@@ -105,11 +105,11 @@ class StreamEnd(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """One exchange in memory. `end` is None if the file has no end line. `name` is the file name for error messages."""
+    """One exchange in memory. `name` is the file name for error messages."""
 
     head: ExchangeHead
     chunks: tuple[Chunk, ...]
-    end: StreamEnd | None
+    end: StreamEnd
     name: str = "the recording"
 
     @property

@@ -213,7 +213,7 @@ class ReplayBytes:
 
     After the last chunk, a read raises an exception for these ends:
 
-    - ConnectionResetError for a recorded or injected reset, and for a recording without an end line.
+    - ConnectionResetError for a recorded or injected reset.
     - TimeoutError for a recorded timeout. A wait of more than `read_timeout` seconds also raises it.
     - ConnectionResetError if the recorded reader closed the response. With `waits_after_reader_left=True`, the read
       waits instead.
@@ -366,8 +366,6 @@ class ReplayBytes:
         if self.playback.cut_after is not None:
             return None
         match self.recording.end:
-            case None:
-                raise ConnectionResetError(f"{self.recording.name} breaks off")
             case StreamEnd("reset"):
                 raise ConnectionResetError("the connection was reset, as recorded")
             case StreamEnd("timeout"):

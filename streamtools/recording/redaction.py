@@ -38,9 +38,10 @@ from typing import NamedTuple, TypeAlias
 from urllib.parse import quote, unquote, unquote_plus, urlsplit, urlunsplit
 
 import msgspec
+from msgspec.structs import replace
 
 from streamtools.json_values import fits, with_texts
-from streamtools.recording.format import ExchangeHead, RecordedRequest, RecordedResponse
+from streamtools.recording.format import ExchangeHead, RecordedRequest
 from streamtools.rules.key_formats import FORMATS
 
 MAX_SECRET = 4096
@@ -382,27 +383,16 @@ Headers = Iterable[tuple[str, str]]
 
 
 def describe_request(
-    method: str,
-    url: str,
-    headers: Headers,
-    content: bytes = b"",
-    *,
-    redact: Iterable[Secret] = (),
-    record_body: bool = False,
+    method: str, url: str, headers: Headers, content: bytes = b"", *, record_body: bool = False
 ) -> RecordedRequest:
-    """Return a redacted request for a recording. With `record_body=False`, it has only the size of the body."""
-    headers = list(headers)
-    request = RecordedRequest(method=method, url=redact_url(url), headers=keep_headers(headers))
-    if content and not record_body:
-        request = msgspec.structs.replace(request, left_out=f"{len(content)} bytes")
-    elif content:
-        request = _with_body(request, content)
-    return redact_request(request, encode_secrets([*redact, *credentials_in(headers, url)]))
+    """Return a request for a recording. Without `record_body`, it has only the size of the body.
 
-
-def describe_response(status: int, headers: Headers, *, redact: Iterable[Secret] = ()) -> RecordedResponse:
-    """Return the redacted status and headers of a response for a recording."""
-    return _redact_response(RecordedResponse(status=status, headers=keep_headers(headers)), encode_secrets(redact))
+    Its URL and its body still contain secrets, which `redact_request` overwrites.
+    """
+    request = RecordedRequest(method=method, url=url, headers=keep_headers(headers))
+    if not content:
+        return request
+    return _with_body(request, content) if record_body else replace(request, left_out=f"{len(content)} bytes")
 
 
 def credentials_in(headers: Headers, url: str = "") -> list[str]:
@@ -429,13 +419,12 @@ def credentials_in(headers: Headers, url: str = "") -> list[str]:
 
 def redact_head(head: ExchangeHead, redact: Iterable[Secret] = ()) -> ExchangeHead:
     """Return a head in which keys of known formats and the secrets in `redact` are overwritten."""
-    secrets = encode_secrets(redact)
-    return msgspec.structs.replace(
-        head,
-        title=redact_text(head.title, secrets),
-        request=head.request and redact_request(head.request, secrets),
-        response=head.response and _redact_response(head.response, secrets),
-    )
+    secrets, response = encode_secrets(redact), head.response
+    if response is not None:
+        headers = {name: redact_text(value, secrets) for name, value in response.headers.items()}
+        response = replace(response, headers=headers)
+    request = head.request and redact_request(head.request, secrets)
+    return replace(head, title=redact_text(head.title, secrets), request=request, response=response)
 
 
 def keep_headers(headers: Headers) -> dict[str, str]:
@@ -473,7 +462,7 @@ def redact_request(request: RecordedRequest, secrets: EncodedSecrets) -> Recorde
     `REDACTED`.
     """
     body = request.body if fits(request.body, _MAX_DEPTH) else REDACTED
-    return msgspec.structs.replace(
+    return replace(
         request,
         url=_redact_escaped(redact_url(request.url), secrets),
         headers={name: redact_text(value, secrets) for name, value in keep_headers(request.headers.items()).items()},
@@ -485,13 +474,13 @@ def redact_request(request: RecordedRequest, secrets: EncodedSecrets) -> Recorde
 
 def _with_body(request: RecordedRequest, content: bytes) -> RecordedRequest:
     try:
-        return msgspec.structs.replace(request, body=msgspec.json.decode(content))
+        return replace(request, body=msgspec.json.decode(content))
     except (ValueError, RecursionError):
         pass
     try:
-        return msgspec.structs.replace(request, body=content.decode())
+        return replace(request, body=content.decode())
     except UnicodeDecodeError:
-        return msgspec.structs.replace(request, body_base64=base64.b64encode(content).decode())
+        return replace(request, body_base64=base64.b64encode(content).decode())
 
 
 def _redact_parameters(text: str) -> str:
@@ -501,11 +490,6 @@ def _redact_parameters(text: str) -> str:
         is_secret = equals and _SECRET_NAME.search(unquote_plus(name))
         parameters.append(f"{name}={quote(REDACTED)}" if is_secret else parameter)
     return "&".join(parameters)
-
-
-def _redact_response(response: RecordedResponse, secrets: EncodedSecrets) -> RecordedResponse:
-    headers = {name: redact_text(value, secrets) for name, value in response.headers.items()}
-    return msgspec.structs.replace(response, headers=headers)
 
 
 def _redact_escaped(url: str, secrets: EncodedSecrets) -> str:

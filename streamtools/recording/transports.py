@@ -45,10 +45,14 @@ from streamtools.recording.files import (
 from streamtools.recording.format import EndKind, ExchangeHead, RecordedRequest, RecordedResponse
 from streamtools.recording.matching import FIELDS, Match, SentRequest, describe, explain, make_matcher
 from streamtools.recording.playback import Playback, PlaybackOptions, ReplayBytes, unreached_fault
-from streamtools.recording.redaction import Secret, credentials_in, describe_request, describe_response, encode_secrets
-
-Edit = Callable[[ExchangeHead], ExchangeHead]
-"""A function that receives the head of an exchange, and returns the head to write."""
+from streamtools.recording.redaction import (
+    Secret,
+    credentials_in,
+    describe_request,
+    encode_secrets,
+    keep_headers,
+    redact_request,
+)
 
 
 class RecordOptions(TypedDict, total=False):
@@ -58,7 +62,6 @@ class RecordOptions(TypedDict, total=False):
     """The wire format of the responses. By default, it is detected during a replay."""
     redact: Iterable[Secret]
     """Secrets to overwrite, in addition to keys of known formats and the credentials of each request."""
-    edit: Edit | None
     clock: Callable[[], float]
     """A function that returns the time in seconds."""
     record_body: bool
@@ -209,7 +212,6 @@ class ExchangeFile:
     target: RecordingTarget
     source: str = DETECT
     redact: Iterable[Secret] = ()
-    edit: Edit | None = None
     clock: Callable[[], float] = time.perf_counter
     record_body: bool = False
 
@@ -226,11 +228,11 @@ class ExchangeFile:
         self, method: str, url: str, headers: Sequence[tuple[str, str]], content: bytes
     ) -> ExchangeRecorder:
         """Start to record an exchange with this request. The credentials of the request are overwritten."""
-        request = describe_request(method, url, headers, content, redact=self.redact, record_body=self.record_body)
+        request = describe_request(method, url, headers, content, record_body=self.record_body)
         return self.begin(request, credentials_in(headers, url))
 
     def begin(self, request: RecordedRequest | None, credentials: Iterable[str] = ()) -> ExchangeRecorder:
-        """Start to record an exchange. `request` is redacted, or None if unknown. `credentials` are overwritten."""
+        """Start to record an exchange. `request` is None if it is unknown. `credentials` are overwritten."""
         with self.lock:
             exchange = ExchangeRecorder(self, request, [*self.redact, *credentials])
             self._unwritten.append(exchange)
@@ -276,7 +278,10 @@ class ExchangeRecorder:
         """
         with self._file.lock:
             self.secrets += credentials_in(headers)
-            self._open_writer(None if status is None else describe_response(status, headers, redact=self.secrets))
+            response = None
+            if status is not None:
+                response = RecordedResponse(status=status, headers=keep_headers(headers))
+            self._open_writer(response)
             self._file.flush()
 
     def chunk(self, data: bytes) -> None:
@@ -315,8 +320,6 @@ class ExchangeRecorder:
     def _open_writer(self, response: RecordedResponse | None) -> RecordingWriter:
         file = self._file
         head = ExchangeHead(source=file.source, recorded=self._recorded, request=self._request, response=response)
-        if file.edit is not None:
-            head = file.edit(head)
         self._writer = RecordingWriter(self._lines, head, redact=self.secrets)
         return self._writer
 
@@ -418,8 +421,7 @@ class RecordingTransport(ClientTransport):
     `target` is a path, which is overwritten, or a file object, which is not closed. `source` is the wire format of the
     responses. By default, the format is detected during a replay. Keys of known formats, the credentials of each
     request, and the secrets in `redact` are overwritten. Request bodies are recorded only with `record_body=True`.
-    `edit` is called with each head and returns the head to write. `clock` returns the time in seconds. A request that
-    gets no response is also recorded.
+    `clock` returns the time in seconds. A request that gets no response is also recorded.
 
     If the file cannot be written, the recording stops, and `write_error` holds the error. The client still gets its
     responses.
@@ -556,9 +558,12 @@ class ReplayTransport(ClientTransport):
             self._open_bodies.pop().close()
 
     def _play(self, request: Any, content: bytes) -> tuple[RecordedExchange, _ReplayedBody]:
-        sent = request.method, str(request.url), header_items(request.headers), content
-        with_body = describe_request(*sent, redact=self._redact, record_body=True)
-        with_size = describe_request(*sent, redact=self._redact)
+        url, headers = str(request.url), header_items(request.headers)
+        secrets = encode_secrets([*self._redact, *credentials_in(headers, url)])
+        with_body, with_size = (
+            redact_request(describe_request(request.method, url, headers, content, record_body=whole), secrets)
+            for whole in (True, False)
+        )
         with self._lock:
             exchange = self._choose(SentRequest(with_body, with_size))
         varied: PlaybackOptions = {} if self._vary is None else self._vary(exchange)

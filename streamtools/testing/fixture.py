@@ -17,7 +17,7 @@ from streamtools.errors import RecordingError, UnrecordedRequest, check_word
 from streamtools.parsing.options import ParserOptions
 from streamtools.recording import Playback, PlaybackOptions, Recording, Secret, read_recordings
 from streamtools.recording.event_replay import EventReplay, ReplayOptions, replay
-from streamtools.recording.files import DETECT, create_private_file
+from streamtools.recording.files import DETECT, create_private_file, find_exchanges
 from streamtools.recording.matching import FIELDS, Match
 from streamtools.recording.playback import Cut
 from streamtools.recording.transports import ClientTransport, RecordingTransport, ReplayTransport, library_of
@@ -148,10 +148,10 @@ class FixtureTransport(ClientTransport):
             write_error = error
         if write_error is not None:
             return f"it could not be written: {write_error}"
-        for exchange in read_recordings(self._temporary_path, strict=False):
+        for exchange in find_exchanges(self._temporary_path):
             request, response = exchange.head.request, exchange.head.response
             assert request is not None
-            if response is None or exchange.end is None:
+            if response is None or not exchange.has_end:
                 return f"{request.method} {request.url} got no complete response"
             if response.status >= 400 and not test_passed:  # if the test passed, it expected the error
                 return f"{request.method} {request.url} got the status {response.status}, and the test did not pass"

@@ -73,7 +73,7 @@ def test_an_incomplete_recording_is_shown_and_reported(
     assert "Coffee" in shown.out
     (line,) = shown.err.splitlines()
     assert line.startswith(f"streamtools: {path}, line ")
-    assert line.endswith(" breaks off in the middle")
+    assert line.endswith(" cannot be read: Input data was truncated")
 
 
 @pytest.mark.parametrize(

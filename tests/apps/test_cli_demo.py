@@ -63,7 +63,8 @@ def test_a_failed_answer_has_status_1(
         )
         request = RecordedRequest(method="POST", url="http://127.0.0.1/", body={**_BODY, "user": name})
         paths[name] = tmp_path / name
-        with RecordingWriter(paths[name], ExchangeHead(source="openai", request=request)) as writer:
+        with paths[name].open("wb") as file:
+            writer = RecordingWriter(file, ExchangeHead(source="openai", request=request))
             for at, data in recording.chunks:
                 writer.chunk(data, at)
             writer.end("end" if kind == "end" else "reset", 9.0)

@@ -45,7 +45,8 @@ def save(folder: Path, data: bytes, name: str = "capture.sse") -> str:
 def save_recording(folder: Path, data: bytes, kind: EndKind) -> str:
     """Write a recording whose response has this end, and return its name."""
     path = folder / "stream.jsonl"
-    with RecordingWriter(path, ExchangeHead(source="openai")) as writer:
+    with path.open("wb") as file:
+        writer = RecordingWriter(file, ExchangeHead(source="openai"))
         writer.chunk(data, 1.0)
         writer.end(kind, 2.0)
     return str(path)

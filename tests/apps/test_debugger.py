@@ -40,7 +40,8 @@ def slice_utf16(text: str, begin: int, end: int) -> str:
 def record_chunks(tmp_path: Path, *deltas: dict[str, Any], end: StreamEnd | None = None) -> Path:
     """Return a recording of chat completions."""
     path = tmp_path / "made.jsonl"
-    with RecordingWriter(path, ExchangeHead(source="openai")) as writer:
+    with path.open("wb") as file:
+        writer = RecordingWriter(file, ExchangeHead(source="openai"))
         for at, delta in enumerate(deltas):
             chunk = json.dumps({"choices": [{"index": 0, "delta": delta}]})
             writer.chunk(f"data: {chunk}\n\n".encode(), float(at))
@@ -122,7 +123,8 @@ def test_an_incomplete_answer_ends_with_an_error(tmp_path: Path) -> None:
 
 def test_the_number_of_steps_is_limited(tmp_path: Path) -> None:
     path = tmp_path / "long.jsonl"
-    with RecordingWriter(path, ExchangeHead(source="openai")) as writer:
+    with path.open("wb") as file:
+        writer = RecordingWriter(file, ExchangeHead(source="openai"))
         writer.chunk(*Chunk(0.0, b":" * (MAX_STEPS + 1))[::-1])
         writer.end("end", 1.0)
     assert 2 == len(dissect_file(path).steps)

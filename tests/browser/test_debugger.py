@@ -53,7 +53,8 @@ async def test_keys_slider_and_events_select_a_step(browsing: Browsing) -> None:
 async def test_no_part_of_an_answer_runs(browsing: Browsing, tmp_path: Path) -> None:
     """All panes show it as text, and the page sends no requests."""
     path = tmp_path / "hostile.jsonl"
-    with RecordingWriter(path, ExchangeHead(source="openai", title=SCRIPTS[0])) as writer:
+    with path.open("wb") as file:
+        writer = RecordingWriter(file, ExchangeHead(source="openai", title=SCRIPTS[0]))
         for at, script in enumerate(SCRIPTS):
             writer.chunk(delta(f"{script}\n\n"), float(at))
         writer.chunk(END, 99.0)

@@ -20,8 +20,8 @@ import httpx
 
 from streamtools.recording import ExchangeHead
 from streamtools.recording.files import RecordingWriter
-from streamtools.recording.format import EndKind
-from streamtools.recording.redaction import describe_request, describe_response
+from streamtools.recording.format import EndKind, RecordedResponse
+from streamtools.recording.redaction import describe_request, keep_headers
 
 Shots = tuple[tuple[str, str], ...]
 
@@ -228,9 +228,12 @@ def record(url: str, title: str, body: dict[str, Any], path: Path) -> None:
             title=title,
             recorded=now,
             request=describe_request(asked.method, str(asked.url), asked.headers.multi_items(), asked.content),
-            response=describe_response(response.status_code, response.headers.multi_items()),
+            response=RecordedResponse(
+                status=response.status_code, headers=keep_headers(response.headers.multi_items())
+            ),
         )
-        with RecordingWriter(path, head) as writer:
+        with path.open("wb") as file:
+            writer = RecordingWriter(file, head)
             kind: EndKind = "end"
             error = ""
             try:

@@ -52,9 +52,9 @@ def write(
 ) -> Path:
     """Write a recording of these chunks, one every 10 ms."""
     headers = {"content-type": "text/event-stream" if status == 200 else "application/json"}
-    with RecordingWriter(
-        path, ExchangeHead(source=source, response=RecordedResponse(status=status, headers=headers))
-    ) as writer:
+    head = ExchangeHead(source=source, response=RecordedResponse(status=status, headers=headers))
+    with path.open("wb") as file:
+        writer = RecordingWriter(file, head)
         for at, chunk in enumerate(chunks):
             writer.chunk(chunk, at * 10)
         if end is not None:

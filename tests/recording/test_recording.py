@@ -7,13 +7,13 @@ import itertools
 import json
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from streamtools.errors import ClosedError, RecordingError
+from streamtools.errors import RecordingError
 from streamtools.recording import ExchangeHead, RecordedRequest, Recording, read_recording, read_recordings, shipped
 from streamtools.recording import files as lines_module
 from streamtools.recording.files import RecordingWriter, open_recording
@@ -40,13 +40,12 @@ pieces = st.one_of(
 )
 
 
-def write(recording: Recording, target: Any) -> None:
-    """Write a complete recording. Without an end, write no end line."""
-    with RecordingWriter(target, recording.head) as writer:
-        for at, data in recording.chunks:
-            writer.chunk(data, at)
-        if recording.end:
-            writer.end(*recording.end)
+def write(recording: Recording, file: BinaryIO) -> None:
+    """Write a recording to a file."""
+    writer = RecordingWriter(file, recording.head)
+    for at, data in recording.chunks:
+        writer.chunk(data, at)
+    writer.end(*recording.end)
 
 
 def lines_of(path: Path) -> list[dict[str, Any]]:
@@ -90,9 +89,10 @@ def test_text_is_never_base64(text: bytes, places: list[int]) -> None:
     """Not even if a chunk boundary splits a character."""
     file = io.BytesIO()
     cuts = sorted({0, len(text), *(place % len(text) for place in places)})
-    with RecordingWriter(file, HEAD) as writer:
-        for start, stop in itertools.pairwise(cuts):
-            writer.chunk(text[start:stop], 0)
+    writer = RecordingWriter(file, HEAD)
+    for start, stop in itertools.pairwise(cuts):
+        writer.chunk(text[start:stop], 0)
+    writer.end("end", 0)
 
     assert b'"base64"' not in file.getvalue()
 
@@ -113,7 +113,8 @@ def test_text_is_never_base64(text: bytes, places: list[int]) -> None:
 )
 def test_the_line_of_a_chunk(tmp_path: Path, data: bytes, line: dict[str, Any]) -> None:
     path = tmp_path / "a.jsonl"
-    write(Recording(HEAD, (Chunk(1.5, data),), StreamEnd("end", 2)), path)
+    with path.open("wb") as file:
+        write(Recording(HEAD, (Chunk(1.5, data),), StreamEnd("end", 2)), file)
 
     assert line == lines_of(path)[1]
     assert data == read_recording(path).data
@@ -122,7 +123,8 @@ def test_the_line_of_a_chunk(tmp_path: Path, data: bytes, line: dict[str, Any]) 
 def test_the_lines_of_a_recording(tmp_path: Path) -> None:
     """A recording has a head, chunks, and an end with length and digest."""
     path = tmp_path / "a.jsonl"
-    write(Recording(HEAD, (Chunk(0.12345, b"a"), Chunk(2, b"b")), StreamEnd("reset", 3, "ReadError")), path)
+    with path.open("wb") as file:
+        write(Recording(HEAD, (Chunk(0.12345, b"a"), Chunk(2, b"b")), StreamEnd("reset", 3, "ReadError")), file)
 
     assert lines_of(path) == [
         {
@@ -151,24 +153,15 @@ def test_the_lines_of_a_recording(tmp_path: Path) -> None:
 
 
 def test_a_chunk_is_written_at_the_end_of_its_line(tmp_path: Path) -> None:
-    """A recording without an end line can be read with `strict=False`."""
     path = tmp_path / "a.jsonl"
-    with RecordingWriter(path, HEAD) as writer:
+    with path.open("wb") as file:
+        writer = RecordingWriter(file, HEAD)
         writer.chunk(b"a\n", 1)
         writer.chunk(b"b", 2)
-        read = read_recording(path, strict=False)
+        assert [{"at": 1.0, "text": "a\n"}] == lines_of(path)[1:]
+        writer.end("end", 3)
 
-    assert ((Chunk(1, b"a\n"),), None) == (read.chunks, read.end)
-    assert (Chunk(1, b"a\n"), Chunk(2, b"b")) == read_recording(path, strict=False).chunks
-
-
-def test_a_closed_writer_refuses_chunks(tmp_path: Path) -> None:
-    writer = RecordingWriter(tmp_path / "a.jsonl", HEAD)
-    writer.end("end", 1)
-    writer.close()
-
-    with pytest.raises(ClosedError):
-        writer.chunk(b"late", 2)
+    assert (Chunk(1, b"a\n"), Chunk(2, b"b")) == read_recording(path).chunks
 
 
 @pytest.mark.parametrize("at", [-1, float("nan"), float("inf")])
@@ -210,7 +203,7 @@ BAD_FILES: dict[str, tuple[bytes, str]] = {
     "no end": (MARK.encode() + b'{"at":1,"text":"a"}\n', "breaks off at line 2, without an end line"),
     "nothing but a head": (MARK.encode(), "breaks off at line 1, without an end line"),
     "a second head, no end": (MARK.encode() * 2, "breaks off at line 2, without an end line"),
-    "half a line": (MARK.encode() + b'{"at":1,"te', "line 2, breaks off in the middle"),
+    "half a line": (MARK.encode() + b'{"at":1,"te', "line 2, cannot be read: Input data was truncated"),
     "a bad line": (
         MARK.encode() + b"\n{x}\n",
         "line 3, cannot be read: JSON is malformed: object keys must be strings (byte 1)",
@@ -282,23 +275,24 @@ def test_a_line_that_is_too_long_is_reported(tmp_path: Path, monkeypatch: pytest
     ['{"at":1,"text":"a"}\n', '{"at":1,"text":"a"}\n{"at":2,"te', f'{{"at":1,"text":"a"}}\n{MARK}'],
     ids=["after a line", "in mid-line", "at the next head"],
 )
-def test_an_incomplete_recording_can_be_read_without_strict(tmp_path: Path, rest: str) -> None:
+def test_an_incomplete_recording_is_read_up_to_its_break(tmp_path: Path, rest: str) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text(MARK + rest)
-    with open_recording(path, strict=False) as opened:
-        chunks = list(opened)
+    with open_recording(path) as opened:
+        assert Chunk(1, b"a") == next(opened)
+        with pytest.raises(RecordingError):
+            next(opened)
 
-    assert ([Chunk(1, b"a")], None) == (chunks, opened.end)
+    assert opened.end is None
 
 
 def test_an_edited_recording_needs_no_length_and_digest(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
-    write(Recording(HEAD, (Chunk(0, b"cold"),), StreamEnd("end", 1)), path)
+    with path.open("wb") as file:
+        write(Recording(HEAD, (Chunk(0, b"cold"),), StreamEnd("end", 1)), file)
     path.write_text(path.read_text().replace("cold", "hot"))
-    lenient = read_recording(path, strict=False)
     path.write_text(path.read_text().split(',"bytes"')[0] + "}")
 
-    assert lenient.data == b"hot"
     assert (b"hot", StreamEnd("end", 1)) == (read_recording(path).data, read_recording(path).end)
 
 
@@ -363,7 +357,8 @@ def test_a_raw_capture_is_read(tmp_path: Path, content: bytes) -> None:
 
 def test_a_closed_recording_has_no_more_chunks(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
-    write(Recording(HEAD, (Chunk(0, b"a"), Chunk(0, b"b")), StreamEnd("end", 1)), path)
+    with path.open("wb") as file:
+        write(Recording(HEAD, (Chunk(0, b"a"), Chunk(0, b"b")), StreamEnd("end", 1)), file)
     with open_recording(path) as opened:
         first = next(opened)
 

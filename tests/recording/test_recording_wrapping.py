@@ -87,7 +87,7 @@ async def test_a_closed_stream_is_recorded_as_left(tmp_path: Path) -> None:
     async with record(inner, path) as stream:
         assert CHUNKS[0] == await anext(stream)
     assert inner.closed
-    assert ("left", "") == (read_recording(path).end or ())[::2]
+    assert ("left", "") == read_recording(path).end[::2]
 
 
 async def test_chunks_must_be_bytes(tmp_path: Path) -> None:

@@ -10,12 +10,12 @@ import pytest
 
 from streamtools.errors import UnrecordedRequest
 from streamtools.recording import RecordedRequest, RecordingTransport, ReplayTransport, read_recording
-from streamtools.recording.format import RecordedResponse
 from streamtools.recording.redaction import (
     credentials_in,
     describe_request,
-    describe_response,
+    encode_secrets,
     keep_headers,
+    redact_request,
     redact_url,
 )
 from tests.support.cases import together
@@ -48,7 +48,6 @@ def test_only_headers_of_the_allow_list_are_recorded() -> None:
     ]
     expected = {"content-type": "text/event-stream", "cache-control": "no-cache, no-store"}
     assert expected == keep_headers(headers)
-    assert RecordedResponse(status=200, headers=expected) == describe_response(200, headers)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +79,8 @@ def test_urls_lose_their_credentials(url: str, written: str) -> None:
 )
 def test_bodies_are_recorded_on_request(content: bytes, fields: dict[str, Any]) -> None:
     expected = RecordedRequest(method="POST", url=URL, **fields)
-    assert expected == describe_request("POST", URL, [("Authorization", "abc")], content, record_body=True)
+    request = describe_request("POST", URL, [("Authorization", "abc")], content, record_body=True)
+    assert expected == redact_request(request, encode_secrets([]))
     size = f"{len(content)} bytes" if content else ""
     assert RecordedRequest(method="POST", url=URL, left_out=size) == describe_request("POST", URL, [], content)
 

@@ -10,7 +10,7 @@ import pytest
 
 from streamtools.errors import UnrecordedRequest
 from streamtools.recording import RecordedRequest, ReplayTransport
-from streamtools.recording.redaction import describe_request
+from streamtools.recording.redaction import describe_request, encode_secrets, redact_request
 from tests.recording.exchanges import URL, ask, post, post_blocking, request, write
 
 SAME: dict[str, tuple[RecordedRequest, dict[str, Any]]] = {
@@ -112,6 +112,7 @@ def test_match_selects_fields_or_is_a_function(tmp_path: Path) -> None:
 
 
 def test_secrets_are_overwritten_before_the_comparison(tmp_path: Path) -> None:
-    asked = describe_request("POST", URL, [], b'{"user": "Ada Lovelace"}', redact=["Ada Lovelace"], record_body=True)
-    path = write(tmp_path / "a.jsonl", (asked, [b"1"]))
+    asked = describe_request("POST", URL, [], b'{"user": "Ada Lovelace"}', record_body=True)
+    redacted = redact_request(asked, encode_secrets(["Ada Lovelace"]))
+    path = write(tmp_path / "a.jsonl", (redacted, [b"1"]))
     assert b"1" == post_blocking(ReplayTransport(path, redact=["Ada Lovelace"]), {"user": "Ada Lovelace"})

@@ -131,8 +131,7 @@ async def test_exceptions_stay_inside(
     body = json.dumps({"messages": result.messages()}).encode()
     request = describe_request("POST", "http://localhost/", [("content-type", "application/json")], body)
     recording = io.BytesIO()
-    with RecordingWriter(recording, ExchangeHead(source="openai", request=request)):
-        pass
+    RecordingWriter(recording, ExchangeHead(source="openai", request=request))
     assert result.outcomes[0].error is not None
     shown, complained = capfd.readouterr()
     assert "tool_call_failed" in caplog.text

@@ -220,11 +220,13 @@ def _redact(parts: list[Any]) -> None:
 def _redact_headers(parts: list[Any]) -> None:
     text = "".join(parts)
     headers = [("authorization", text), ("cookie", text)]
-    redaction.describe_request("POST", "https://a.test/?key=" + text, headers)
+    redaction.credentials_in(headers, "https://a.test/?key=" + text)
+    redaction.redact_url("https://a.test/?key=" + text)
 
 
 def _redact_body(body: Callable[[list[Any]], str], parts: list[Any]) -> None:
-    redaction.describe_request("POST", "https://a.test/", [], body(parts).encode(), record_body=True)
+    request = redaction.describe_request("POST", "https://a.test/", [], body(parts).encode(), record_body=True)
+    redaction.redact_request(request, redaction.encode_secrets([]))
 
 
 _OBJECT = {"type": "object", "properties": {"a": {"$ref": "#/$defs/d"}}, "$defs": {"d": {"type": "string"}}}
