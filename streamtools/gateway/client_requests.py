@@ -1,9 +1,9 @@
 """Parses requests in the formats of chat completions, Responses and Anthropic's Messages. Sans-IO.
 
 `read_request` converts each format to a `ClientRequest`: the history, the tools, the tool choice and the other options.
-Options have their names in chat completions, which nearly every server supports. The gateway stores nothing between
-requests, and does not run the built-in tools of providers. A request that needs stored data or built-in tools is
-refused. The error explains what to do instead.
+Options are stored under their names in chat completions, because nearly every server supports this format. The gateway
+stores nothing between requests, and does not run the built-in tools of providers. A request that needs stored data or
+built-in tools is refused. The error explains what to do instead.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ class ClientRequest(NamedTuple):
     tools: tuple[DeclaredTool, ...]
     choice: ToolChoice
     allowed: tuple[str, ...] | None
-    """The names of the tools that this answer may call; None if it may call all. The prompt describes all tools."""
+    """The names of the tools that this answer may call; None if it may call all. A prompt that teaches a dialect
+    describes all tools."""
     parallel: bool
     streamed: bool
     include_usage: bool
@@ -182,9 +183,9 @@ def _read_responses(body: Body) -> ClientRequest:
 
 _MESSAGES_FIELDS = {
     "messages", "model", "system", "tools", "tool_choice", "max_tokens", "stream", "stop_sequences", "metadata",
-    "output_config", "output_format", "cache_control", "thinking", "context_management",
+    "output_config", "output_format", "cache_control", "thinking", "context_management", "mcp_servers", "container",
 }  # fmt: skip
-"""Fields of Anthropic's Messages that are not sent to the upstream unchanged."""
+"""Fields of Anthropic's Messages that `_passed_options` does not send."""
 _RUN_BY_PROVIDER = ("mcp_servers", "container")  # fields for tools that only Anthropic can run
 
 
@@ -257,8 +258,8 @@ def _renamed(body: Body, *same: str, **renamed: str) -> Body:
 def _passed_options(body: Body, known: set[str]) -> Body:
     """Return the options that are sent unchanged, because they have the same name in chat completions or are unknown.
 
-    These are all fields except those in `known`, those in `_CHAT_FIELDS`, and fields that rewritten answers do not
-    support: `n`, `logprobs` and `top_logprobs`.
+    These are all fields except those in `known`, those in `_CHAT_FIELDS`, and `n`, `logprobs` and `top_logprobs`: the
+    gateway cannot convert an answer that has them.
     """
     excluded = known | _CHAT_FIELDS | {"n", "logprobs", "top_logprobs"}
     return {name: value for name, value in body.items() if name not in excluded and value is not None}

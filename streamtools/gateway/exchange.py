@@ -203,14 +203,16 @@ class RewrittenExchange(Exchange):
         self._is_long_request = request_size > IN_THREAD
         self._client_request, self._plan = force_call(request, plan, settings.upstream)
         self._failover = AnswerFailover(settings)
-        self._bytes_left = _FRAMES_PER_ANSWER * settings.limits.frame  # the bytes that all answers together may have
+        # The number of bytes that may still arrive in the upstream's responses to this request, all together.
+        self._bytes_left = _FRAMES_PER_ANSWER * settings.limits.frame
         self._body = bytearray()  # the upstream's body, if it is one JSON value or an error
         self._identity: tuple[str | None, str | None] | None = None  # the id and model in `_body`
         self._parts: list[bytes] = []  # the events of the answer, if the client requested no stream
         self._ended = False
         self.request = self._write()
         written = self.request.body
-        # Whether the request contains neutralized text: with U+2060 inserted, so that repeated text makes no call.
+        # Whether the request contains neutralized text. U+2060 is inserted into such text, so that the model makes no
+        # call when it repeats the text.
         self._neutralized = b"\xe2\x81\xa0" in written or b"\\u2060" in written
         self._tools = as_tools(self._client_request.tools) if self._plan.dialects else ()
         self._answer = self._make_answer()
@@ -268,7 +270,7 @@ class RewrittenExchange(Exchange):
         return sent + self._end_answer()
 
     def _read_whole(self, cause: str | None) -> bytes:
-        """Read an answer that is not a declared stream. Returns bytes for the client.
+        """Read a whole body. Returns bytes for the client.
 
         The body may still be a stream, or an error.
         """
@@ -338,7 +340,7 @@ class RewrittenExchange(Exchange):
         return b""
 
     def _end_answer(self) -> bytes:
-        """End the answer. Returns its last bytes for the client. If it is called again, it returns the same body."""
+        """End the answer. Returns its last bytes for the client. A second call returns a body again, but no stream."""
         sent = b""
         if not self._ended:
             self._ended = True

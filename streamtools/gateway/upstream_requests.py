@@ -133,7 +133,7 @@ def teaching_plan(dialects: Dialects, model: str = "") -> CallPlan:
     chosen = choose_dialects(dialects)
     if not chosen or not chosen[0].teachable:
         problem = f"{chosen[0].id!r} cannot be taught" if chosen else "`dialects` is empty"
-        advice = "Put a dialect such as 'tilde_fence' first, or use mode 'native', which only reads dialects."
+        advice = "Put a dialect such as 'tilde_fence' first, or use mode 'native', which teaches no dialect."
         raise ValueError(f"Mode 'text' teaches the first dialect, but {problem}. {advice}")
     return CallPlan(chosen, chosen[0])
 
@@ -277,7 +277,7 @@ _ENFORCE_SCHEMAS = ("llama.cpp", "vllm", "ollama")
 
 
 def force_call(request: ClientRequest, plan: CallPlan, upstream: str) -> tuple[ClientRequest, CallPlan]:
-    """Add the schema of the call if a call is forced and the upstream supports schemas.
+    """Add the schema of the call if a call is forced, the plan teaches a dialect, and the upstream supports schemas.
 
     Returns the request and the plan, which are unchanged if no schema is added. No schema is added if the client's
     request already has a `response_format`. Raises `InvalidRequest` for a tool whose definition is invalid.

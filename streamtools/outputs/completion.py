@@ -1,8 +1,8 @@
 """The base of three encoders that write a run as the answer of a model, for clients of a model API. Sans-IO.
 
 These clients run every call that they receive. So a call must not be sent if the run has executed it itself. The event
-`done` lists the pending calls, so the encoder sends calls when `done` arrives. It never sends calls that have a result,
-or that must not run (error codes `superseded` and `tool_choice_violation`).
+`done` lists the pending calls, so the encoder sends calls when `done` arrives. It then sends no calls that have a
+result, or that must not run (error codes `superseded` and `tool_choice_violation`).
 
 If the client provides all tools, the run executes no call. Then `call_deltas` may be set: a call is sent as soon as its
 name is known, and its arguments while the model writes them. A call that was sent cannot be withdrawn.
@@ -36,7 +36,7 @@ _CUT_REASONS = ("length", "content_filter")  # finish reasons that take preceden
 _CLOSING_CHARACTERS = WHITE_SPACE + "}"  # characters that may complete the JSON of arguments
 # Events that `CallOrder` reorders.
 _CALL_EVENTS = (events.CallStart, events.CallDelta, events.Call, events.Error)
-_UNSENT_CODES = (Code.TOO_MANY_CALLS, Code.SUPERSEDED)  # malformed calls with these codes are not sent
+_UNSENT_CODES = (Code.TOO_MANY_CALLS, Code.SUPERSEDED)  # an incomplete call whose error has one of them is not sent
 
 
 class CompletionEncoder(ABC):

@@ -157,7 +157,7 @@ class Playback:
                 raise ValueError(f"{name} must be 0 or a positive number of bytes, got {value!r}")
         faults = [name for name in _FAULTS if getattr(self, name) is not None]
         if len(faults) > 1:
-            raise ValueError(f"use only one of {' and '.join(faults)}: both end the stream")
+            raise ValueError(f"use only one of {' and '.join(faults)}: a response can have only one fault")
 
     @property
     def fault(self) -> tuple[str, int] | None:
@@ -195,7 +195,8 @@ def unreached_fault(name: str, fault: str, offset: int, size: int) -> str:
     return f"{name}: {fault}={offset} was not reached: the response has {size:,} bytes"
 
 
-# Number of bytes between two checkpoints, which allow cancellation. More of them would slow down chunks of one byte.
+# Number of bytes between two checkpoints. A checkpoint allows cancellation. One after each chunk would be slow if the
+# chunks have one byte.
 _CHECKPOINT_BYTES = 4096
 _CLOCK_CHECKPOINTS = 4
 """The number of checkpoints before a virtual clock advances, so that other tasks can handle the last chunk.
@@ -286,7 +287,8 @@ class ReplayBytes:
     def begin(self, now: float) -> None:
         """Start the recorded times at `now` instead of at the first read.
 
-        `now` is a time of the event loop, or of `time.monotonic` for a blocking reader.
+        `now` is a time of the event loop, or of `time.monotonic` for a blocking reader. With a virtual clock, its time
+        is used instead.
         """
         if self._started_at is None:
             self._started_at = now if self.playback.clock is None else self.playback.clock()
@@ -331,7 +333,7 @@ class ReplayBytes:
     def _delay(self, piece: Chunk | None, now: float) -> tuple[float, bool]:
         """Return the seconds to wait, and True if the read timeout expires first.
 
-        With a virtual clock, advance the clock and return 0 seconds.
+        With a virtual clock, advance the clock and return 0 seconds, unless the wait is endless.
         """
         clock, timeout = self.playback.clock, self.playback.read_timeout
         self.begin(now)

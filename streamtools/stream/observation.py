@@ -27,8 +27,8 @@ class Observation:
     def take(self, events: Sequence[UIEvent]) -> Sequence[UIEvent]:
         """Record events for the next report.
 
-        An empty sequence usually means that the machine or the judge buffers text, and is reported as such. At the end
-        of a run it has no meaning.
+        An empty sequence is reported as buffered text, because an earlier stage, the parser or the `TextJudge`, usually
+        holds it back. At the end of a run, this report is wrong but harmless.
         """
         if not events:
             self._observed.text_buffered()

@@ -88,7 +88,7 @@ class OutputOptions:
     """The type of the answer: a pydantic model, a dataclass, a TypedDict, another type, or a JSON schema."""
     _: KW_ONLY
     retries: int = 0
-    """The maximum number of times that a chat requests an invalid answer again."""
+    """How often a chat asks the model again after an answer that does not have this type."""
 
     @classmethod
     def of(cls, given: Any) -> OutputOptions:
@@ -97,7 +97,7 @@ class OutputOptions:
 
 
 def output_type(kind: Any) -> OutputType | None:
-    """Convert the parameter `output` to an `OutputType`. Returns None for None.
+    """Convert the `type` of an `OutputOptions` to an `OutputType`. Returns None for None.
 
     Raises ValueError for a JSON schema with a keyword whose value JSON Schema does not allow.
     """
@@ -109,7 +109,7 @@ def output_type(kind: Any) -> OutputType | None:
 
 
 class StreamOptions(TypedDict, total=False):
-    """The keyword parameters of `ToolStream` except `tools`. Functions that pass them on use it as a type."""
+    """The keyword parameters of `ToolStream` except `tools`. The type of parameters that a function passes on."""
 
     dialects: Dialects
     native_tool_calls: bool | None
@@ -137,10 +137,11 @@ HOLDERS: dict[str, Any] = {
 def refuse_unknown(
     function: str, given: Iterable[str], known: Iterable[str], advice: str = "", **holders: Any
 ) -> NoReturn:
-    """Raise TypeError for the first parameter in `given`. The message suggests another parameter, if one is similar.
+    """Raise TypeError for the first parameter in `given`.
 
-    If it is a field of an option object, the message names that object. `function` is the name of the function, `known`
-    are its parameters. `advice` is the end of the message. `holders` are more classes of option objects than `HOLDERS`.
+    If this parameter is a field of an option object, the message names the object. Otherwise the message suggests a
+    similar name, and ends with `advice`. `function` is the name of the function, and `known` are its parameters.
+    `holders` are classes of option objects in addition to `HOLDERS`.
     """
     name = next(iter(given))
     places = {

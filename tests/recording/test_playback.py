@@ -54,7 +54,10 @@ WRONG: dict[str, tuple[PlaybackOptions, str]] = {
     "no time": ({"read_timeout": -1}, "read_timeout must be a positive number, got -1"),
     "before the beginning": ({"cut_after": -1}, "cut_after must be 0 or a positive number of bytes, got -1"),
     "no place": ({"stall_after": True}, "stall_after must be 0 or a positive number of bytes, got True"),
-    "two ends": ({"cut_after": 1, "stall_after": 1}, "use only one of cut_after and stall_after: both end the stream"),
+    "two ends": (
+        {"cut_after": 1, "stall_after": 1},
+        "use only one of cut_after and stall_after: a response can have only one fault",
+    ),
 }
 
 

@@ -39,7 +39,7 @@ from streamtools.tools.registry import ToolsLike
 ANTHROPIC_MAX_TOKENS = 8192
 """The default of Anthropic's `max_tokens`, which every request must contain."""
 
-# Each table maps the accepted names of options to the names that a provider uses.
+# Each table maps names of options to the names that a provider uses. Other options keep their names.
 _RESPONSES = {"max_tokens": "max_output_tokens", "max_completion_tokens": "max_output_tokens"}
 _ANTHROPIC = {"stop": "stop_sequences", "max_completion_tokens": "max_tokens"}
 _COHERE = {"stop": "stop_sequences", "max_completion_tokens": "max_tokens", "top_p": "p", "top_k": "k"}
@@ -277,8 +277,8 @@ def latitude_request(
 
     The body contains the whole history, even if `conversation_uuid` names an earlier run. If all `messages` are dicts,
     they are sent unchanged. The body lists the tools as `toolClients`. The model writes calls as text after `###:`.
-    They are neutralized in the `dialects`. `extras` are fields of the application, such as `todos`. They are sent
-    unchanged.
+    The texts of the definitions are neutralized in the `dialects`. `extras` are fields of the application, such as
+    `todos`. They are sent unchanged.
 
     >>> latitude_request([{"role": "user", "content": "Hi"}], conversation_uuid="c1", todos=[])["todos"]
     []

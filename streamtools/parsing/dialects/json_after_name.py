@@ -5,7 +5,8 @@ The name follows a token, or it is part of an id:
     [TOOL_CALLS]get_weather[ARGS]{"city": "Paris"}
     <|tool_call_begin|>functions.get_weather:0<|tool_call_argument_begin|>{"city": "Paris"}<|tool_call_end|>
 
-Other versions of these models write the name into the JSON, as a value or as a key. This module also contains them:
+This module also contains related forms with the name in the JSON, as a value or as a key. Older Mistral models, Apertus
+and GigaChat use them:
 
     [TOOL_CALLS] [{"name": "get_weather", "arguments": {"city": "Paris"}}]
     <|tools_prefix|>[{"get_weather": {"city": "Paris"}}]<|tools_suffix|>
@@ -197,7 +198,9 @@ _separate = partial(re.compile(r"[\W_]+").sub, "_")
 
 
 def _read_id(word: str, declared: Declared) -> Identity | None:
-    """Return the name in the id `word`, and the id. Returns None if the id names no tool, or several declared tools.
+    """Return the name in the id `word`, and the id. The name of a well-formed id may be an undeclared tool.
+
+    Returns None if the id fits several declared tools, or is malformed and fits none.
 
     Models copy ids from histories in which a client replaced the punctuation: `functions_get_weather_0`. So a declared
     tool matches if only separators differ. The number may be missing. The name may be missing if only one tool is

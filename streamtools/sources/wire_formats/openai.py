@@ -19,8 +19,8 @@ These variants are supported:
 `chat_calls.py` assembles tool calls from their pieces. Calls are complete at the finish reason, unless it is one of
 `_CUT_REASONS`. After such a reason, or without one, the last call may be incomplete.
 
-All other data becomes `raw` events: for example later choices, audio, images and citations. An unknown delta field is
-reported once per stream. Log probabilities and obfuscation are dropped.
+Other choices and other delta fields become `raw` events, such as audio, images and citations. An unknown delta field is
+reported once per stream. Log probabilities, obfuscation and unknown fields outside of deltas are dropped.
 """
 
 from __future__ import annotations
@@ -135,7 +135,8 @@ class ChatCompletions(FrameAdapter):
             and all(isinstance(delta, dict | None) for delta in deltas)
         )
         if has_wrong_types or listed is not None:
-            self._understood = True  # `choices` proves this format, and a chunk with wrong types is reported as such
+            # `choices` proves this format. Wrong types are reported below, and not as a stream of another format.
+            self._understood = True
         if self._read_chunk(chunk, choices, events) or (has_wrong_types and not self._over):
             self._report_or_pass(frame, value, events)
         elif not self._over:
