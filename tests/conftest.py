@@ -27,6 +27,7 @@ from hypothesis.internal.conjecture import providers
 from streamtools import ToolStream
 from streamtools.events import UIEvent
 from streamtools.machine.event_order import Grammar
+from tests.support.loops import ONE_LOOP, OTHER_LOOP_DEEP
 
 _UNTIMED = [HealthCheck.too_slow]  # no test may fail because the machine is busy
 
@@ -63,6 +64,17 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 20, 20)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run async tests on the event loops of the markers `asyncio_only` and `trio_deep`, unless a test names its own."""
+    test = metafunc.definition
+    named = any(mark.args[0] == "anyio_backend" for mark in test.iter_markers("parametrize"))
+    if "anyio_backend" in metafunc.fixturenames and not named:
+        for marker, loops in (("asyncio_only", ONE_LOOP), ("trio_deep", OTHER_LOOP_DEEP)):
+            if test.get_closest_marker(marker):
+                test.add_marker(loops)
 
 
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:

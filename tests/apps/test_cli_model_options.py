@@ -19,10 +19,9 @@ from streamtools.stream.result import TurnResult
 from tests.apps.test_cli_bad_input import error_line
 from tests.support.answering import saying
 from tests.support.loopback import Loopback
-from tests.support.loops import asyncio_only  # noqa: F401
 from tests.support.provider import Provider
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
 
 DEMO = ("--tools", "streamtools.apps.cli.demo:TOOLS")
 KEY = "sk-do-not-tell"

@@ -22,7 +22,6 @@ from streamtools.recording.playback import Cut
 from tests.apps.test_cli_bad_input import error_line
 from tests.apps.test_serve import serve, start_server
 from tests.support.answering import calling, opened, saying
-from tests.support.loops import asyncio_only  # noqa: F401
 from tests.support.provider import serving
 
 
@@ -133,6 +132,7 @@ def test_the_number_of_steps_is_limited(tmp_path: Path) -> None:
 
 
 @pytest.mark.anyio
+@pytest.mark.asyncio_only
 async def test_steps_of_an_answer_are_sent_only_to_its_browser() -> None:
     """All browsers get the steps of the recordings."""
     async with opened(answerer=RecordedAnswers(speed=0)) as page:

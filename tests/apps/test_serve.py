@@ -21,7 +21,6 @@ from streamtools.recording import shipped
 from tests.apps.test_cli_bad_input import error_line
 from tests.support.answering import calling, opened, saying
 from tests.support.command import COMMAND, ENVIRONMENT
-from tests.support.loops import asyncio_only  # noqa: F401
 from tests.support.provider import serving
 
 
@@ -219,6 +218,7 @@ def test_an_open_address_causes_a_warning(capsys: pytest.CaptureFixture[str], mo
 
 
 @pytest.mark.anyio
+@pytest.mark.asyncio_only
 @pytest.mark.parametrize("name", shipped())
 async def test_recordings_are_played_to_their_end(name: str) -> None:
     """Calls are run, and the model answers to their results."""
@@ -235,6 +235,7 @@ async def test_recordings_are_played_to_their_end(name: str) -> None:
 
 
 @pytest.mark.anyio
+@pytest.mark.asyncio_only
 async def test_a_question_without_a_recording_gets_an_explanation() -> None:
     """The text of a recorded question may be typed."""
     async with opened(answerer=RecordedAnswers(speed=50)) as page:

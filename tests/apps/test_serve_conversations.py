@@ -18,9 +18,8 @@ from streamtools.history import Message, User
 from streamtools.sources import Source
 from tests.support.answering import calling, opened, saying
 from tests.support.loopback import Loopback
-from tests.support.loops import asyncio_only  # noqa: F401
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
 
 
 def text_of(events: list[dict[str, object]]) -> str:

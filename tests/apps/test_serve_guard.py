@@ -12,9 +12,8 @@ import pytest
 from streamtools.apps.web import app
 from streamtools.apps.web.app import MAX_BODY, make_documents
 from tests.support.answering import browser, opened, saying
-from tests.support.loops import asyncio_only  # noqa: F401
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
 
 
 async def test_a_document_loads_no_other_files() -> None:

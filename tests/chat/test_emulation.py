@@ -17,7 +17,6 @@ from streamtools.tools.tool_choice import parse_choice
 from tests.support.cases import together
 from tests.support.chat_chunks import chunk
 from tests.support.loopback import Loopback
-from tests.support.loops import other_loop_deep
 from tests.support.provider import Provider
 from tests.support.stories import tell
 from tests.support.talks import (
@@ -36,9 +35,7 @@ from tests.support.talks import (
     talk,
 )
 
-__all__ = ["other_loop_deep"]  # a fixture
-
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.trio_deep]
 
 FORCE = Emulation(mode="force", now=lambda: 7)
 FALLBACK = Emulation(now=lambda: 7)

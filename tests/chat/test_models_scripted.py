@@ -9,11 +9,8 @@ from streamtools.errors import Code
 from streamtools.events import ProviderCompleted, SourceError, SourceEvent, TextDelta
 from streamtools.history import User
 from tests.support.cases import together
-from tests.support.loops import other_loop_deep
 
-__all__ = ["other_loop_deep"]  # a fixture
-
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.trio_deep]
 
 ASK = Ask((User("Hi"),))
 STOP = ProviderCompleted(finish_reason="stop")

@@ -23,7 +23,6 @@ from streamtools.gateway.service import app
 from streamtools.serving.requests import read_body
 from tests.support.gateway import CLIENTS, collect, request, stream, whole
 from tests.support.loopback import Loopback
-from tests.support.loops import asyncio_only  # noqa: F401
 from tests.support.provider import Provider
 from tests.support.serving import Exchange, Served
 
@@ -33,7 +32,7 @@ WHOLE = whole(f"So.\n{CALL}")
 PATHS = {"openai": "/v1/chat/completions", "responses": "/v1/responses", "anthropic": "/v1/messages"}
 JSON: dict[str, Any] = {"declared": "application/json"}
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
 
 
 @asynccontextmanager

@@ -18,13 +18,10 @@ from streamtools.recording import ExchangeHead, shipped
 from streamtools.recording.files import RecordingWriter
 from streamtools.recording.format import EndKind, RecordedResponse
 from streamtools.tools import ToolRegistry
-from tests.support.loops import other_loop_deep
 from tests.support.options import grouped
 from tests.support.stories import story
 
-__all__ = ["other_loop_deep"]  # a fixture
-
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.trio_deep]
 
 ANSWER = (
     b'data: {"choices":[{"delta":{"content":"It is ###:{\\"name\\":\\"now\\"} o\'clock."}}]}\n\n',

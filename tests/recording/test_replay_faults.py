@@ -17,10 +17,9 @@ from streamtools.events import Done, Error, Executed, Text, UIEvent, Warning
 from streamtools.recording import VirtualClock, read_recording, shipped
 from streamtools.recording.matching import common_prefix_length
 from tests.recording.test_recordings_shipped import TOOLS
-from tests.support.loops import asyncio_only  # noqa: F401
 from tests.support.options import grouped
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
 
 QUICK = ("tilde-call",)
 """The recordings that the quick tests use."""

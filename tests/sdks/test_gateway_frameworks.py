@@ -13,13 +13,13 @@ import pytest
 
 from streamtools.gateway.service import app
 from tests.sdks.frameworks import Agents, Anthropic, City, Framework, LangChain, LiteLlm, LlamaIndex, OpenAi, PydanticAi
-from tests.support.loops import asyncio_only  # noqa: F401
 from tests.support.readme import ROOT
 from tests.support.serving import Served
 from tests.support.text_model import SAYS, TextModel, text_model
 
 pytestmark = [
     pytest.mark.anyio,
+    pytest.mark.asyncio_only,
     pytest.mark.filterwarnings("ignore"),  # the frameworks cause warnings
 ]
 MODERN: tuple[type[Framework], ...] = (OpenAi, Anthropic, PydanticAi, Agents, LangChain)

@@ -27,11 +27,10 @@ from streamtools.events import ProviderCompleted
 from streamtools.outputs.asgi import EventStreamResponse, last_event_id, serve_websocket
 from streamtools.runs import Run, Runs
 from tests.support.cases import together
-from tests.support.loops import asyncio_only  # noqa: F401
 from tests.support.serving import Served
 from tests.support.stories import Script, texts
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
 
 SECRET = "the launch code is 0000"
 POSITIONS = ["0", "1", "-1", "9" * 5000, "1e3", "\u0661", "1\u2028", "*", "None", "' OR 1=1", "../1"]

@@ -18,11 +18,8 @@ from streamtools import chat
 from streamtools.conversation import GeminiChat, OpenAIChat
 from streamtools.events import Error
 from tests.support.cases import cases
-from tests.support.loops import other_loop_deep
 
-__all__ = ["other_loop_deep"]  # a fixture
-
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.trio_deep]
 
 KEY = "sk-test-0123456789abcdef"
 

@@ -21,11 +21,10 @@ from streamtools.outputs.asgi import Session, serve_websocket
 from streamtools.runs import Runs
 from tests.serving.test_asgi_websockets import hear, say, talking, visiting
 from tests.support.approvals import ANN, QUESTION, Bank, calls
-from tests.support.loops import asyncio_only  # noqa: F401
 from tests.support.options import grouped
 from tests.support.serving import Served
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
 
 PAY = calls(("pay", ANN))
 SIGN = calls(("sign", {"text": "Dear Ann"}))

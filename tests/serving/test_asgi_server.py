@@ -29,11 +29,10 @@ from streamtools import ToolStream, sources, tool
 from streamtools.events import Text, UIEvent
 from streamtools.outputs.asgi import event_stream_response
 from tests.support.loopback import Loopback
-from tests.support.loops import asyncio_only  # noqa: F401
 from tests.support.options import grouped
 from tests.support.serving import Served, read_frames
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
 
 
 def chunk(text: str) -> bytes:

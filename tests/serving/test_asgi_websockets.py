@@ -22,14 +22,13 @@ from streamtools.events import ProviderCompleted, Start, UIEvent, read_ui_event
 from streamtools.outputs.asgi import Session, Shutdown, send_events, serve_websocket
 from streamtools.recording import shipped
 from streamtools.runs import Runs
-from tests.support.loops import asyncio_only  # noqa: F401
 from tests.support.options import grouped
 from tests.support.sample_runs import RUNS
 from tests.support.serving import Served
 from tests.support.stories import Script
 from tests.support.stories import batches as texts
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
 
 STOP = [ProviderCompleted(finish_reason="stop")]
 

@@ -19,11 +19,10 @@ from streamtools.serving.waiting_runs import WaitingRuns
 from streamtools.tools import Answer, Approve, Deny, MemoryLedger, PostgresLedger, SQLiteLedger
 from streamtools.tools.redis_client import open_client
 from tests.support.approvals import ANN, QUESTION, Bank, calls
-from tests.support.loops import asyncio_only  # noqa: F401
 from tests.support.postgres import postgres_server
 from tests.support.redis_server import RedisServer
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
 
 PAY = calls(("pay", ANN))
 BOTH = calls(("pay", ANN), ("sign", {"text": "Dear Ann"}))

@@ -31,11 +31,10 @@ from streamtools.stream.event_buffer import MAX_BYTES, MAX_EVENTS
 from tests.serving.test_asgi_server import END, chunk
 from tests.support.bounds import stored
 from tests.support.loopback import Loopback
-from tests.support.loops import asyncio_only  # noqa: F401
 from tests.support.serving import Exchange, Served, read_frames
 from tests.support.stories import Script, texts
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
 
 
 async def test_slow_bodies() -> None:

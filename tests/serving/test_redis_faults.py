@@ -24,11 +24,10 @@ from streamtools.tools.redis_client import open_client
 from tests.serving.test_runs import held, read
 from tests.support.approvals import ANN, QUESTION, Bank, calls
 from tests.support.cut_client import CutClient
-from tests.support.loops import asyncio_only  # noqa: F401
 from tests.support.redis_server import RedisServer
 from tests.support.stories import Script, WaitingTool, story, texts
 
-pytestmark = [pytest.mark.anyio, pytest.mark.servers]
+pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only, pytest.mark.servers]
 
 
 STOP = ProviderCompleted(finish_reason="stop")

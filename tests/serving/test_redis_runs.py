@@ -20,12 +20,11 @@ from streamtools.runs import MemoryEventLog, RedisStore, Run, Runs
 from streamtools.serving.event_log import MemoryReader
 from streamtools.tools.redis_client import open_client
 from tests.serving.test_runs import held, read
-from tests.support.loops import asyncio_only  # noqa: F401
 from tests.support.redis_server import RedisServer, redis_log
 from tests.support.resp_client import RespClient
 from tests.support.stories import Script, texts
 
-pytestmark = [pytest.mark.anyio, pytest.mark.servers]
+pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only, pytest.mark.servers]
 
 
 STOP = ProviderCompleted(finish_reason="stop")

@@ -14,11 +14,8 @@ from streamtools.sources.provider_terms import finish_reason
 from streamtools.stream.result import TurnResult
 from streamtools.tools import ToolRegistry
 from tests.support.cases import cases, together
-from tests.support.loops import other_loop_deep
 
-__all__ = ["other_loop_deep"]  # a fixture
-
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.trio_deep]
 
 BERN = '{"city": "Bern"}'
 OLLAMA = {"id": "a", "function": {"name": "weather", "arguments": {"city": "Bern"}}}

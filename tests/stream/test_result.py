@@ -21,13 +21,10 @@ from streamtools.events import (
 )
 from streamtools.parsing.dialects import hash_marker, tilde_fence
 from tests.support.cases import together
-from tests.support.loops import other_loop_deep
 from tests.support.options import grouped
 from tests.support.stories import Script, texts
 
-__all__ = ["other_loop_deep"]  # a fixture
-
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.trio_deep]
 
 STOP = ProviderCompleted(finish_reason="stop")
 TURN = ProviderCompleted(finish_reason="tool_calls", ends_run=False)

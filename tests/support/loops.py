@@ -9,15 +9,3 @@ ONE_LOOP = pytest.mark.parametrize("anyio_backend", ["asyncio"])
 
 OTHER_LOOP_DEEP = pytest.mark.parametrize("anyio_backend", ["asyncio", pytest.param("trio", marks=pytest.mark.deep)])
 """For many similar tests: the quick tests run on asyncio, the deep tests also on trio."""
-
-
-@pytest.fixture(name="anyio_backend", params=["asyncio", pytest.param("trio", marks=pytest.mark.deep)])
-def other_loop_deep(request: pytest.FixtureRequest) -> str:
-    """The fixture `anyio_backend` for all tests of a module."""
-    return str(request.param)
-
-
-@pytest.fixture(name="anyio_backend")
-def asyncio_only() -> str:
-    """The fixture `anyio_backend` for all tests of a module that needs asyncio, as uvicorn and redis-py do."""
-    return "asyncio"

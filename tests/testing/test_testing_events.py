@@ -32,9 +32,6 @@ from streamtools.recording.event_replay import replay
 from streamtools.testing import assert_events, read_events
 from streamtools.testing.expectations import Expected
 from tests.support.cases import together
-from tests.support.loops import other_loop_deep
-
-__all__ = ["other_loop_deep"]  # a fixture
 
 CALL = ToolCall(id="call_x", name="add", arguments={"a": 1, "b": [1, 2]}, dialect="hash_marker", raw="###:{…}")
 
@@ -145,6 +142,7 @@ def test_the_repr_of_an_event_is_python(event: Event) -> None:
 
 
 @pytest.mark.anyio
+@pytest.mark.trio_deep
 @pytest.mark.parametrize("name", shipped())
 async def test_the_repr_of_every_shipped_run_is_python(name: str) -> None:
     came = coalesce(await replay(shipped()[name]))

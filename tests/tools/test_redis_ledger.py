@@ -20,11 +20,10 @@ from streamtools.runs import RedisStore, Runs
 from streamtools.tools import Claim, RedisLedger
 from streamtools.tools.ledger import DRIVEN_RUN
 from streamtools.tools.redis_client import open_client
-from tests.support.loops import asyncio_only  # noqa: F401
 from tests.support.redis_server import RedisServer, redis_log
 from tests.support.stories import Script
 
-pytestmark = [pytest.mark.anyio, pytest.mark.servers]
+pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only, pytest.mark.servers]
 
 
 CALL = ToolCall(id="call_1", name="pay", arguments={"to": "Ann"}, dialect="native")

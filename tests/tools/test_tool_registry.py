@@ -11,9 +11,6 @@ import structlog.testing
 
 from streamtools.errors import ToolCallFailed, ToolFailed, ToolInputError, ToolOutputError, ToolTimeout, UnknownTool
 from streamtools.tools import ToolError, ToolRegistry, ToolResult, tool
-from tests.support.loops import other_loop_deep
-
-__all__ = ["other_loop_deep"]  # a fixture
 
 
 def weather(city: str) -> dict[str, Any]:
@@ -101,6 +98,7 @@ def test_an_unknown_format_is_refused() -> None:
 
 
 @pytest.mark.anyio
+@pytest.mark.trio_deep
 @pytest.mark.parametrize(
     ("name", "arguments", "result"),
     [
@@ -124,6 +122,7 @@ async def test_execute_calls_a_tool_by_name(name: str, arguments: Any, result: A
 
 
 @pytest.mark.anyio
+@pytest.mark.trio_deep
 async def test_execute_returns_the_result_for_the_interface() -> None:
     """Progress is dropped."""
 
@@ -164,6 +163,7 @@ async def asks_another() -> Any:
 
 
 @pytest.mark.anyio
+@pytest.mark.trio_deep
 @pytest.mark.parametrize(
     ("function", "kind", "message", "cause"),
     [

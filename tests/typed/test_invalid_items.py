@@ -26,11 +26,10 @@ from streamtools.typed import InvalidValue, OutputType
 from tests.support.cases import cases
 from tests.support.chat_chunks import DONE, chunk, sse
 from tests.support.loopback import Loopback
-from tests.support.loops import other_loop_deep  # noqa: F401
 from tests.support.provider import Provider
 from tests.typed.test_typed_values import deltas
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.trio_deep]
 
 
 class Row(BaseModel):

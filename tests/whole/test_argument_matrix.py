@@ -15,11 +15,8 @@ from streamtools.errors import Code
 from streamtools.events import Call, Error, Executed, NativeToolCall, ProviderCompleted
 from streamtools.tools import tool
 from tests.support.cases import cases
-from tests.support.loops import other_loop_deep
 
-__all__ = ["other_loop_deep"]  # a fixture
-
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.trio_deep]
 
 ARGUMENTS = {"city": "Bern"}
 TEXT = json.dumps(ARGUMENTS)

@@ -15,7 +15,6 @@ import pytest
 from streamtools.parsing.dialects import DIALECTS, MODELS
 from streamtools.sources import ADAPTERS
 from tests.support.loopback import Loopback
-from tests.support.loops import asyncio_only  # noqa: F401
 from tests.support.provider import Provider
 from tests.support.readme import ROOT, read_blocks
 from tests.support.serving import Served, read_frames
@@ -39,6 +38,7 @@ async def ask(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 @pytest.mark.anyio
+@pytest.mark.asyncio_only
 async def test_the_program_plays_a_recording(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a model, it prints the lines of the README in order. `…` marks omitted text."""
     monkeypatch.delenv("MODEL_URL", raising=False)
@@ -53,6 +53,7 @@ async def test_the_program_plays_a_recording(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.anyio
+@pytest.mark.asyncio_only
 async def test_the_program_calls_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its tool runs on a call of that model."""
     async with Provider(Loopback(stream("tilde-call")), Loopback(stream("no-call"))) as provider:

@@ -10,12 +10,11 @@ import pytest
 from streamtools.runs import Runs
 from tests.support.gateway import stream
 from tests.support.loopback import Loopback
-from tests.support.loops import asyncio_only  # noqa: F401
 from tests.support.provider import Provider
 from tests.support.readme import ROOT, read_blocks
 from tests.support.redis_server import RedisServer
 
-pytestmark = [pytest.mark.anyio, pytest.mark.servers]
+pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only, pytest.mark.servers]
 
 BLOCKS = read_blocks((ROOT / "docs" / "many-machines.md").read_text(encoding="utf-8"))
 

@@ -96,6 +96,7 @@ ANSWERS: dict[str, list[Any]] = {
     "text": ["It is warm."],
     "weather": ['~~~tool_call\n{"name": "get_weather", "arguments": {"city": "Paris"}}\n~~~\n', "It is warm."],
     "pay": ['~~~tool_call\n{"name": "pay", "arguments": {"to": "Ann", "amount": 5}}\n~~~\n', "Done."],
+    "stopped": [["It is warm. "] * 5000],  # more than a stream reads ahead
     "email": [["Write to a", "nn@example.org."]],
     "city": ['{"name": "Oslo", "people": 717710}'],
     "breaks": [["It i", ConnectionResetError()]],

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from streamtools import Limits
+from streamtools import Limits, gateway
 from streamtools.conversation import Timeouts
 from streamtools.events import BATCH_BYTES
 from streamtools.outputs.asgi import event_stream_response, read_body, serve_websocket, shutdown_signal
-from streamtools.runs import MemoryEventLog, Runs
+from streamtools.runs import MemoryEventLog, RedisStore, Runs
 from streamtools.serving.requests import MAX_TOTAL_BODIES
 from streamtools.stream.event_buffer import MAX_BYTES, MAX_EVENTS
 from streamtools.stream.long_work import IN_THREAD
@@ -58,7 +58,7 @@ def defaults_table() -> str:
         ),
         (
             "seconds of a lease",
-            same(*(default(each, "lease") for each in (SQLiteLedger, PostgresLedger, RedisLedger))),
+            same(*(default(each, "lease") for each in (SQLiteLedger, PostgresLedger, RedisLedger, RedisStore))),
             "`SQLiteLedger(lease=…)`, …",
         ),
         ("connections to PostgreSQL", default(PostgresLedger, "connections"), "`PostgresLedger(connections=…)`"),
@@ -66,8 +66,13 @@ def defaults_table() -> str:
         ("seconds to the first byte", times.first_byte, "`Timeouts(first_byte=…)`"),
         ("seconds between bytes", times.between_bytes, "`Timeouts(between_bytes=…)`"),
         ("concurrent runs", default(Runs, "max_running"), "`Runs(max_running=…)`"),
-        ("seconds of an ended run", default(Runs, "keep"), "`Runs(keep=…)`"),
-        ("kept events", default(MemoryEventLog, "max_events"), "`MemoryEventLog(max_events=…)`"),
+        ("ended runs in memory", default(Runs, "max_kept"), "`Runs(max_kept=…)`"),
+        ("seconds of an ended run", same(*(default(each, "keep") for each in (Runs, RedisStore))), "`Runs(keep=…)`, …"),
+        (
+            "kept events",
+            same(*(default(each, "max_events") for each in (MemoryEventLog, RedisStore))),
+            "`MemoryEventLog(max_events=…)`, …",
+        ),
         ("their bytes", default(MemoryEventLog, "max_bytes"), "`MemoryEventLog(max_bytes=…)`"),
         ("bytes of one read, or one event", BATCH_BYTES, "fixed"),
         ("pending events", MAX_EVENTS, "fixed"),
@@ -87,9 +92,14 @@ def defaults_table() -> str:
         ("waiting messages", default(serve_websocket, "max_waiting"), "`serve_websocket(max_waiting=…)`"),
         (
             "seconds to disconnect an idle reader",
-            default(event_stream_response, "send_timeout"),
+            same(*(default(each, "send_timeout") for each in (event_stream_response, serve_websocket, gateway.app))),
             "`event_stream_response(send_timeout=…)`, …",
         ),
+        ("seconds without Redis until runs end", default(RedisStore, "max_outage"), "`RedisStore(max_outage=…)`"),
+        ("bytes of a body for the gateway", default(gateway.app, "max_body"), "`gateway.app(max_body=…)`"),
+        ("its concurrent answers", default(gateway.app, "max_running"), "`gateway.app(max_running=…)`"),
+        ("seconds between bytes of its upstream", default(gateway.app, "timeout"), "`gateway.app(timeout=…)`"),
+        ("seconds of its answer", default(gateway.app, "longest"), "`gateway.app(longest=…)`"),
     ]
     return write_list((what, where, write(value)) for what, value, where in rows)
 
@@ -114,6 +124,19 @@ def write(value: Any) -> str:
 def test_the_table_matches_the_code() -> None:
     """The message of a failure is the correct table."""
     assert defaults_table() == read_tables(TEXT)["defaults"], defaults_table()
+
+
+def test_every_limit_is_in_the_table() -> None:
+    """Numbers that limit nothing are named here."""
+    limited = (Runs, MemoryEventLog, RedisStore, read_body, event_stream_response, serve_websocket, gateway.app)
+    numbers = {
+        name
+        for each in (*limited, MemoryLedger, SQLiteLedger, PostgresLedger, RedisLedger, Timeouts, shutdown_signal)
+        for name, parameter in inspect.signature(each).parameters.items()
+        if type(parameter.default) in (int, float)
+    }
+
+    assert {"grace", "keep_alive"} == {each for each in numbers if f"({each}=…)" not in defaults_table()}
 
 
 def test_all_rows_exist() -> None:

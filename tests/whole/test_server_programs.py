@@ -20,13 +20,12 @@ from starlette.responses import HTMLResponse
 
 from tests.support.cases import together
 from tests.support.loopback import Loopback
-from tests.support.loops import asyncio_only  # noqa: F401
 from tests.support.provider import Provider
 from tests.support.readme import ROOT, read_blocks
 from tests.support.serving import Served, read_frames
 from tests.support.talks import calls, says
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
 
 PAGES = (
     *("front-end", "websockets", "conversations-over-a-websocket", "start-and-read", "custom-protocol", "approvals"),
