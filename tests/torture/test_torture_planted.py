@@ -7,7 +7,7 @@ import pytest
 from tests.torture.blows import BOTH
 from tests.torture.enumeration import Bench
 from tests.torture.loops import PATIENCE
-from tests.torture.planted import OF_ASYNCIO, PLANTED
+from tests.torture.planted import OF_ASYNCIO, PLANTED, HidesEnd
 from tests.torture.scenarios import SCENARIOS
 
 
@@ -37,3 +37,9 @@ def test_a_failure_has_the_command_that_repeats_it() -> None:
     told = str(bench.failures[0])
     assert told.startswith("prose on trio, aclose@4:")
     assert told.endswith("again: python -m tests.torture prose --backend trio --seed 3 --blow aclose@4")
+
+
+def test_a_forgotten_question_is_found() -> None:
+    """A run that asks for an approval must not report that it finished."""
+    bench = Bench(SCENARIOS["resumed"], "asyncio", noted=HidesEnd)
+    assert "the run is finished, but should be waiting" in bench.failures[0].complaints

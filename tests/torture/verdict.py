@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from streamtools.errors import Code, EventOrderError
-from streamtools.events import Done, Error, Executed, Executing, UIEvent
+from streamtools.events import COMPLETE, ApprovalRequested, Done, Error, Executed, Executing, UIEvent
 from streamtools.machine.event_order import validate
 from tests.support.order_rules import check_openai
 from tests.support.stories import tell
@@ -137,13 +137,16 @@ def _stream(trial: Trial, tracked: Tracked, effects: set[str], whole: Counter[st
         allowed |= {"cancelled"}
     if "fails" in effects or "raises" in effects:
         allowed |= {"failed"}
-    reason = "finished" if done.reason == "waiting" and done.pending else done.reason  # the next run decides
-    if reason not in allowed:
-        yield f"the run is {reason}, but should be {' or '.join(sorted(allowed))}"
-    if reason == "finished" and not all(wire.given for wire in rack.wires if wire.closings):
+    asked = {event.call.id for event in events if isinstance(event, ApprovalRequested)}
+    if asked.intersection(call.id for call in done.pending):
+        allowed = {"waiting" if reason == "finished" else reason for reason in allowed}
+    if done.reason not in allowed:
+        yield f"the run is {done.reason}, but should be {' or '.join(sorted(allowed))}"
+    is_complete = done.reason in COMPLETE
+    if is_complete and not all(wire.given for wire in rack.wires if wire.closings):
         yield "the run has finished before the end of its source"
     cancelled = [each for each in result.outcomes if each.error is Code.TOOL_CANCELLED]
-    if reason == "finished" and cancelled:
+    if is_complete and cancelled:
         yield f"the run has finished, but {cancelled} are cancelled"
     if not effects - {"none"} and story_of(rack) != whole:
         yield f"missing: {whole - story_of(rack)}, too much: {story_of(rack) - whole}"
