@@ -291,7 +291,7 @@ async def test_a_client_that_leaves_closes_the_upstream() -> None:
                     break
             other = await http.post(PATHS["anthropic"], json=request("anthropic"))
             assert (other.status_code, "retry-after" in other.headers) == (503, True)
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             await held.disconnected.wait()
             while "running 0" not in (await http.get("/metrics")).text:
                 await anyio.lowlevel.checkpoint()
@@ -368,7 +368,7 @@ async def test_shutdown_ends_answers() -> None:
 
                 async with anyio.create_task_group() as asking:
                     asking.start_soon(ask, "openai")
-                    with anyio.fail_after(5):
+                    with anyio.fail_after(20):
                         while not held.requests:
                             await anyio.lowlevel.checkpoint()
                     signal.raise_signal(signal.SIGTERM)

@@ -48,7 +48,7 @@ async def test_a_client_that_leaves_closes_the_connection() -> None:
             async for piece in response.aiter_bytes():
                 if b"So it is." in piece:
                     break
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             await provider.disconnected.wait()
 
 
@@ -194,7 +194,7 @@ async def test_an_inner_transport_that_read_the_body() -> None:
             return response
 
     async with Loopback([TOLD]) as provider, client(inner=Looks()) as http:
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             response = await http.post(f"{provider.url}v1/chat/completions", json=request("openai"))
     assert collect("openai", response.content).finish == "tool_calls"
 

@@ -116,7 +116,7 @@ async def test_messages_do_not_overlap() -> None:
 async def test_iterables_without_aclose() -> None:
     """An iterable without `aclose` is read to its end, also without timeouts."""
     exchange = Exchange()
-    with anyio.move_on_after(5):
+    with anyio.move_on_after(20):
         response = event_stream_response(Bare(), keep_alive=None, send_timeout=None)
         await response(exchange.scope, exchange.receive, exchange.send)
     assert ["start", "done"] == [frame["type"] for frame in read_frames(exchange.chunks)]
@@ -133,7 +133,7 @@ async def test_a_stream_that_is_slow_to_close() -> None:
         await encoder.struck.wait()
 
     exchange, encoder = Exchange(), Struck()
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         await event_stream_response(slow(), format=encoder, keep_alive=0.001)(
             exchange.scope, exchange.receive, exchange.send
         )
@@ -150,7 +150,7 @@ async def test_a_middleware_reports_the_disconnect(stuck: int) -> None:
             raise ClientDisconnect
         await exchange.send(message)
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         await event_stream_response(Bare())(exchange.scope, exchange.receive, send)
     assert stuck == len(exchange.sent)
 
@@ -159,7 +159,7 @@ async def test_a_middleware_reports_the_disconnect(stuck: int) -> None:
 async def test_a_websocket_that_cannot_send(refuses: int) -> None:
     """The client has left. Nothing is raised, not even for the close frame."""
     socket = Socket(refuses=refuses)
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         await send_events(socket, Bare())
     assert ["websocket.send"] * min(refuses, 2) + ["websocket.close"] * (refuses == 3) == [
         message["type"] for message in socket.sent
@@ -178,7 +178,7 @@ async def test_a_websocket_that_cannot_receive() -> None:
             left.set()
 
     socket = Socket(raises=True)
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         await send_events(socket, held())
     assert [] == socket.sent
 

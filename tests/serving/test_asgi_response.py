@@ -63,7 +63,7 @@ async def answering(
 
     async with anyio.create_task_group() as group:
         group.start_soon(answer)
-        with anyio.fail_after(5):
+        with anyio.fail_after(20):
             yield over
             await over.wait()
 

@@ -64,7 +64,7 @@ async def respond(readable: Any, **options: Any) -> tuple[list[dict[str, Any]], 
     """Return the messages in a response, which must end, and what it has raised."""
     exchange = Exchange()
     raised = None
-    with anyio.fail_after(5):
+    with anyio.fail_after(20):
         try:
             await event_stream_response(readable, **{"format": MODULE_LEVEL, **options})(
                 exchange.scope, exchange.receive, exchange.send
