@@ -29,8 +29,8 @@ def test_no_marker_of_auto_begins_with_a_marker_of_others() -> None:
     """Except that a sentence before a call of Claude may begin with a call of Olmo, which is complete first."""
     owners: defaultdict[tuple[Part, ...], set[str]] = defaultdict(set)
     for each in AUTO:
-        for marker in (*MARKERS[each], *TEMPLATE_TAGS.get(each, ())):
-            owners[marker.parts].add(each)
+        for parts in [*(marker.parts for marker in MARKERS[each]), *(tag.parts for tag in TEMPLATE_TAGS.get(each, ()))]:
+            owners[parts].add(each)
 
     def may_begin(text: str, parts: tuple[Part, ...]) -> bool:
         return begins_with(text, parts) or may_become(text, parts)
