@@ -61,15 +61,14 @@ _MAX_FIELDS = 64  # the maximum number of unknown field names that are stored, a
 _BOM = b"\xef\xbb\xbf"
 _INVALID_IN_NAME = re.compile(rb"[^\t -~]")  # a byte that a valid field name does not contain
 _ENVELOPE = {"event", "data", "id", "retry"}  # the keys of a server-sent event as a dict
-_MAX_HEAD = 1024  # the maximum number of bytes of white space before the start of a stream
 _CR, _LF = b"\r\n"  # integers, because `13 in chunk` is faster than `b"\r" in chunk`
 
 
-# Frames: server-sent events, NDJSON lines, or JSON array elements.
+# Frames: server-sent events or NDJSON lines.
 
 
 class Frame(msgspec.Struct, frozen=True, gc=False):
-    """One server-sent event, one line of NDJSON, or one element of a JSON array.
+    """One server-sent event, or one line of NDJSON.
 
     `data` should be UTF-8, but a provider may send any bytes. It is `bytes`, because the JSON decoder reads bytes.
     """
@@ -103,8 +102,8 @@ class FrameDecoder(ABC):
     incomplete frame is stored in one `bytearray`, and only its new bytes are searched. The cost of a large frame thus
     does not depend on the size of the chunks.
 
-    Subclasses define the separator of frames and how a frame is read. The decoders of JSON arrays and of binary
-    messages override `feed`, because these have no separator.
+    Subclasses define the separator of frames and how a frame is read. The decoder of binary messages overrides `feed`,
+    because these have no separator.
     """
 
     _separator: ClassVar[bytes]
@@ -290,88 +289,6 @@ class LineDecoder(FrameDecoder):
         return Frame(block) if block.strip() else None
 
 
-# The characters that an `ArrayDecoder` searches for: quotes, brackets and commas, or in a string quotes and backslashes
-_outside = re.compile(rb'["{}\[\],]')
-_in_string = re.compile(rb'["\\]')
-
-
-class ArrayDecoder(FrameDecoder):
-    """Splits a JSON array into frames, one per element. Counts brackets outside of strings to find the ends."""
-
-    def __init__(self, limit: int = DEFAULT_LIMITS.frame) -> None:
-        super().__init__(limit)
-        self._depth = 0
-        # Inside a string; the last chunk ended with a backslash in a string; the array has ended.
-        self._in_string = self._escaped = self._over = False
-
-    def feed(self, chunk: bytes) -> list[Framed]:
-        """Return the elements that `chunk` completes."""
-        frames: list[Framed] = []
-        # The search begins at `position`, after an escaped character. The element begins at `start`, both in `chunk`.
-        position, start = (1, 0) if self._escaped and chunk else (0, 0)
-        self._escaped = self._escaped and not chunk
-        while not self._over and (found := (_in_string if self._in_string else _outside).search(chunk, position)):
-            position = found.end()
-            char = found[0]
-            if char == b'"':
-                self._in_string = not self._in_string
-            elif char == b"\\":
-                self._escaped = position == len(chunk)
-                position += 1
-            elif char in b"{[":
-                self._depth += 1
-                start = position if self._depth == 1 else start
-            else:
-                self._depth -= char != b","
-                if self._depth <= 1:  # an element or the array has ended
-                    end = position if self._depth == 1 and char != b"," else found.start()
-                    self._buffer += chunk[start:end]
-                    frames += self._read_within_limit([bytes(self._buffer).strip()])
-                    start = position
-                    self._over = self._depth <= 0
-        self._buffer = self._buffer[: 0 if self._over else None] + chunk[start : 0 if self._over else None]
-        self._enforce_limit()
-        return frames
-
-    def close(self) -> list[Framed]:
-        """Return the last element if it is incomplete."""
-        return self._read_within_limit([bytes(self._buffer).strip()])
-
-    def _read_within_limit(self, blocks: list[bytes]) -> list[Framed]:
-        self._buffer.clear()
-        return super()._read_within_limit(blocks)
-
-    def _read(self, block: bytes) -> Frame | None:
-        return Frame(block)
-
-
-class EventsOrArray(SSEDecoder):
-    """Splits server-sent events or a JSON array into frames. The first character of the stream decides which."""
-
-    def __init__(self, limit: int = DEFAULT_LIMITS.frame) -> None:
-        super().__init__(limit)
-        self._head = b""  # the bytes before the first character that is not white space
-        self._array: ArrayDecoder | None = None
-        self.feed = self._begin  # type: ignore[method-assign]  # used only until the first character has arrived
-
-    def _begin(self, chunk: bytes) -> list[Framed]:
-        self._head += chunk
-        content = self._head.lstrip(_BOM + b" \t\r\n")
-        if not content and len(self._head) < _MAX_HEAD:
-            return []
-        if content[:1] == b"[":
-            self._array = ArrayDecoder(self._limit)
-            self.feed = self._array.feed  # type: ignore[method-assign]
-        else:
-            del self.feed  # uncovers the method of the class
-        chunk, self._head = self._head, b""
-        return self.feed(chunk)
-
-    def close(self) -> list[Framed]:
-        """Return the last frame if the stream ended without its separator."""
-        return super().close() if self._array is None else self._array.close()
-
-
 def as_frame(item: object) -> Frame | None:
     """Return the frame of a server-sent event, a dict or an SDK object. Returns None for any other object.
 
@@ -549,8 +466,6 @@ class Adapter(ABC):
     _over = False  # the rest of the stream is ignored
     content_type = ""
     """The `Content-Type` of the response, or an empty string if it is unknown."""
-    reads_documents = False
-    """Whether this format can be a JSON response that consists of one array. Each element is then an event."""
 
     @property
     def ended(self) -> bool:
@@ -947,7 +862,7 @@ class Source:
             raise StopAsyncIteration
         try:
             if (read := self._read) is None:
-                refusal = await self._transport.refusal(allows_array=self._adapter.reads_documents)
+                refusal = await self._transport.refusal()
                 if refusal is not None:
                     self._over = True
                     return [refusal]

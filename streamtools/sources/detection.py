@@ -20,9 +20,6 @@ from streamtools.sources.event_formats import format_of
 _MAX_SEARCHED = 64 * 1024
 """The maximum number of bytes or objects that are searched for a format. Then a default format is used."""
 
-_BY_FIRST_BYTE = {b"[": "gemini", b"\0": "bedrock"}
-"""Maps the first byte of a stream to its format. `[` begins an array, and NUL the length of a binary message."""
-
 
 def _load(module: str, name: str, limits: Limits) -> FrameAdapter:
     """Import `module` and create its adapter. A process imports only the formats it reads."""
@@ -49,8 +46,6 @@ class Undecided(Adapter):
 
     `content_type` is the `Content-Type` of the response, or an empty string.
     """
-
-    reads_documents = True
 
     def __init__(self, content_type: str = "", limits: Limits = DEFAULT_LIMITS) -> None:
         self.content_type = content_type
@@ -79,8 +74,10 @@ class Undecided(Adapter):
         if self._chosen is not None:
             return self._chosen.take(item)
         self._waiting.append(item)
-        first_byte = item.lstrip()[:1] if self._frames is None and isinstance(item, bytes | bytearray) else b""
-        name = _BY_FIRST_BYTE.get(bytes(first_byte)) or self._detect(self._read_frames(item))
+        if self._frames is None and isinstance(item, bytes | bytearray) and item.startswith(b"\0"):
+            name: str | None = "bedrock"  # NUL is the first byte of the length of a binary message
+        else:
+            name = self._detect(self._read_frames(item))
         return [] if name is None and self._seen < _MAX_SEARCHED else self._choose(name)[1]
 
     def close(self, cause: str | None = None) -> list[SourceEvent]:

@@ -50,7 +50,8 @@ _MAX_BUFFERED = 10_000  # the maximum number of chunks that an HTTP client may h
 
 _PHRASES = {status.value: status.phrase for status in HTTPStatus}
 _NO_STREAM = "the response is one JSON document and not a stream"
-_ASK_FOR_STREAM = _NO_STREAM + "; was the request sent with `stream: true`?"
+_ADVICE = {"choices": "; was the request sent with `stream: true`?", "candidates": "; add `alt=sse` to the URL"}
+"""Maps a key of a whole response to advice for the caller."""
 
 
 class Transport:
@@ -114,11 +115,10 @@ class Transport:
         except StopIteration:
             raise StopAsyncIteration from None
 
-    async def refusal(self, *, allows_array: bool = False) -> SourceError | None:
+    async def refusal(self) -> SourceError | None:
         """Return an error if the response is an HTTP error or one JSON document. Returns None for a stream.
 
-        The bytes of a stream remain unread. With `allows_array`, a JSON array is a stream whose elements are its
-        events.
+        The bytes of a stream remain unread.
         """
         if not self._in_bytes:
             return None
@@ -126,9 +126,7 @@ class Transport:
         failed = isinstance(status, int) and not 200 <= status < 300
         if not failed:
             status = None
-            # `b"data"` stands for any start that is not JSON.
-            head = await self._read_first_byte() if _is_json(self.content_type) else b"data"
-            if head not in (b"{", b"[") or (allows_array and head == b"["):
+            if not (_is_json(self.content_type) and await self._read_first_byte() in (b"{", b"[")):
                 return None
         with contextlib.suppress(Exception):  # an incomplete body is also useful
             while len(self._body) < MAX_BODY:
@@ -141,7 +139,9 @@ class Transport:
         if failed:
             error = fault._replace(status=status).event(_PHRASES.get(status or 0, f"HTTP status {status}"))
         else:
-            error = fault.event(_ASK_FOR_STREAM if isinstance(value, dict) and "choices" in value else _NO_STREAM)
+            whole = value[0] if isinstance(value, list) and value else value  # Gemini sends one array
+            advice = (text for key, text in _ADVICE.items() if isinstance(whole, dict) and key in whole)
+            error = fault.event(_NO_STREAM + next(advice, ""))
         return msgspec.structs.replace(error, url=url_of(self._response))
 
     async def aclose(self) -> None:

@@ -32,7 +32,6 @@ _WITHOUT_EVENTS = {
     "latitude, only [DONE]": [b"data: [DONE]\n\n"],
     "ollama, only the end": [b'{"done": true}\n'],
     "gemini, [DONE] after a reason": [b'data: {"candidates": [{"finishReason": "STOP"}]}\n\n', b"data: [DONE]\n\n"],
-    "gemini, one array": [b'[{"error": {"message": "no"}}', b"]"],
 }
 
 

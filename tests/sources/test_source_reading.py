@@ -182,6 +182,12 @@ REFUSALS: dict[str, tuple[int, str | None, Any, SourceError]] = {
         {"choices": [{"message": {"content": "hi"}}]},
         SourceError("the response is one JSON document and not a stream; was the request sent with `stream: true`?"),
     ),
+    "an answer of Gemini without `alt=sse`": (
+        200,
+        "application/json",
+        [{"candidates": [{"content": {"parts": [{"text": "hi"}]}}]}],
+        SourceError("the response is one JSON document and not a stream; add `alt=sse` to the URL"),
+    ),
     "JSON of another kind": (
         200,
         "application/problem+json",

@@ -64,7 +64,6 @@ STREAMS: dict[str, tuple[str, bytes]] = {
         SILENCE + event(OPENAI),
     ),
     "Ollama, behind an empty line": ("ollama", b"\n" + line(OLLAMA)),
-    "Gemini, one array": ("gemini", json.dumps([GEMINI, {"candidates": [{"finishReason": "STOP"}]}]).encode()),
     "Interactions": ("gemini", b"".join(event(each, each["event_type"]) for each in INTERACTION)),
     "Bedrock": ("bedrock", event_streams.event("contentBlockDelta", {"delta": {"text": "Hi."}})),
     "Cohere": ("cohere", event({"type": "message-start", "id": "m"}) + event(COHERE, "content-delta")),

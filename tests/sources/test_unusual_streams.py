@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -24,7 +23,6 @@ from streamtools.events import (
     SourceEvent,
     SourceRaw,
     SourceUsage,
-    SourceWarning,
     StepEnd,
     TextDelta,
     ToolCallDelta,
@@ -32,7 +30,6 @@ from streamtools.events import (
     UIEvent,
     Usage,
 )
-from streamtools.limits import Limits
 from streamtools.machine import StreamMachine
 from streamtools.sources import FrameAdapter
 from streamtools.sources.wire_formats.ai_sdk import AISDKMessages
@@ -398,58 +395,6 @@ def test_a_finished_message_with_an_empty_function_call() -> None:
     """Some servers send one with every text."""
     message = {"role": "assistant", "content": "Yes", "function_call": {"name": "", "arguments": ""}}
     assert ([], []) == extract_tool_calls({"choices": [{"message": message, "finish_reason": "stop"}]})
-
-
-# Gemini's array.
-
-ARRAY: list[dict[str, Any]] = [
-    {"candidates": [{"content": {"parts": [{"text": 'a "[{,}]" \\'}]}}], "responseId": "r", "modelVersion": "gemini-9"},
-    {"candidates": [{"content": {"parts": [{"functionCall": {"name": "f", "args": {"a": [1, {}]}}}]}}]},
-    {"candidates": [{"finishReason": "STOP"}], "usageMetadata": {"promptTokenCount": 1}},
-]
-WRITTEN = json.dumps(ARRAY, indent=2).encode().replace(b"},\n  {", b"}\n,\r\n{")
-
-
-@pytest.mark.parametrize("before", [b"", b"\xef\xbb\xbf", b" \r\n"])
-def test_an_array_of_chunks_at_every_cut(before: bytes) -> None:
-    """Each chunk is read as soon as its bracket closes."""
-    usage = Usage(input=1)
-    expected: list[SourceEvent] = [
-        TextDelta('a "[{,}]" \\'),
-        NativeToolCall("1", "f", {"a": [1, {}]}),
-        SourceUsage(usage),
-        ProviderCompleted(finish_reason="stop", raw_finish_reason="STOP", usage=usage),
-    ]
-    assert_same_at_every_cut(Gemini, before + WRITTEN, expected)
-    adapter = Gemini()
-    assert [TextDelta('a "[{,}]" \\')] == adapter.feed(WRITTEN[: WRITTEN.index(b"\n,")])
-
-
-def test_an_array_may_break_off_or_contain_an_error() -> None:
-    """An incomplete element is dropped. An error in place of an element is reported."""
-    cut = WRITTEN[: WRITTEN.rindex(b"finishReason")]
-    assert Code.BAD_FRAME in [each.code for each in read(Gemini, cut) if isinstance(each, SourceWarning)]
-    assert not any(isinstance(each, ProviderCompleted) for each in read(Gemini, cut))
-    broken = json.dumps([ARRAY[0], {"error": {"code": 503, "message": "Overloaded"}}]).encode()
-    assert SourceError("Overloaded", status=503, cause="503") == read(Gemini, broken)[-1]
-
-
-def test_an_element_over_the_limit_is_skipped() -> None:
-    """It is not stored, and the next one is read."""
-    long = json.dumps([{"candidates": [{"content": {"parts": [{"text": "x" * 5000}]}}]}, ARRAY[2]]).encode()
-    events = read(lambda: Gemini(Limits(frame=400)), *(long[at : at + 50] for at in range(0, len(long), 50)))
-    assert [Code.SKIPPED] == [each.code for each in events if isinstance(each, SourceWarning)]
-    assert isinstance(events[-1], ProviderCompleted)
-
-
-@pytest.mark.parametrize("name", ["gemini", "detect"])
-@pytest.mark.anyio
-async def test_an_array_declared_as_json_is_a_stream(name: str) -> None:
-    """It is no refusal for those who read it; and an object still is."""
-    for body, good in ((WRITTEN, True), (json.dumps(ARRAY[0]).encode(), False)):
-        response = httpx.Response(200, headers={"content-type": "application/json"}, stream=Pieces(body))
-        events = [event async for batch in getattr(sources, name)(response) for event in batch]
-        assert isinstance(events[-1], ProviderCompleted) is good
 
 
 # What the provider calls its answer, and what it has cost.

@@ -5,7 +5,7 @@
 - The finish reason is STOP even if the turn has calls. Some servers send STOP with every chunk. A later reason other
   than STOP replaces it. STOP may also arrive before code that Google runs. The answer then continues after the result
   of the code. The format has no terminator.
-- Without `alt=sse`, the chunks are the elements of one JSON array, and the array arrives in pieces.
+- Without `alt=sse`, the response is one JSON array, which is refused.
 - Usually, one part holds a whole call. Vertex can also stream a call in pieces: first its name, then values with paths
   (`partial_args.py`). All pieces but the last have `willContinue`. If a new call begins before the last piece, the
   earlier call was cut off.
@@ -35,7 +35,7 @@ from streamtools.events import (
 )
 from streamtools.json_values import fits
 from streamtools.limits import DEFAULT_LIMITS, Limits
-from streamtools.sources.adapter import UNREADABLE, EventsOrArray, Frame, FrameAdapter, OpenCall, end_doubtful
+from streamtools.sources.adapter import UNREADABLE, Frame, FrameAdapter, OpenCall, SSEDecoder, end_doubtful
 from streamtools.sources.provider_terms import names, object_in, read_usage, text_in
 from streamtools.sources.wire_formats.partial_args import CallOfValues
 
@@ -55,10 +55,9 @@ class Gemini(FrameAdapter):
 
     name = "gemini"
     format = _FORMAT
-    reads_documents = True
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
-        super().__init__(EventsOrArray(limits.frame), limits)
+        super().__init__(SSEDecoder(limits.frame), limits)
         self._blocked: str | None = None  # why the prompt was blocked
         self._tokens: dict[str, Any] = {}  # the latest value of each field of the usage
         self._call: CallOfValues | None = None  # the call that is arriving in pieces
