@@ -28,7 +28,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Literal, TypeAlias
 
 from streamtools.calls import ToolCall
-from streamtools.errors import Code, check_word
+from streamtools.errors import Code
 from streamtools.events import COMPLETE, Call, Done, Error, Partial, Start, UIEvent, Usage
 from streamtools.outputs.front_end import UNNAMED, Channel, FrontEndEncoder, SentCall, Signature, call_signature
 from streamtools.outputs.sse import DONE, EVENT_STREAM_HEADERS, encode_json, encode_part, present
@@ -58,9 +58,8 @@ class AISDKEncoder(FrontEndEncoder):
     `dynamic` selects the type of the parts for calls: `dynamic-tool`, which works for every tool, or `tool-NAME`, for a
     front end with a type for each tool. Pass True or False for all tools, or the names of the dynamic tools.
 
-    With `progress="data"`, the progress of a tool is sent as a part `data-tool-progress`. `onData` receives it, and the
-    message does not keep it. With `"preliminary"`, the progress is sent as a preliminary output of the call. Use this
-    for tools whose progress has the form of their result.
+    The progress of a tool is sent as a part `data-tool-progress`. `onData` receives it, and the message does not keep
+    it.
 
     `known_calls` is for a run that resumes another run: the ids of calls that are already in the message. A client that
     reconnects to such a run must receive the complete message again. For this, pass the events of the earlier runs as
@@ -76,7 +75,6 @@ class AISDKEncoder(FrontEndEncoder):
         message_id: str | None = None,
         metadata: Mapping[str, Any] | None = None,
         dynamic: bool | Collection[str] = True,
-        progress: Literal["data", "preliminary"] = "data",
         known_calls: Collection[str] = (),
         before: Iterable[UIEvent] = (),
     ) -> None:
@@ -84,12 +82,10 @@ class AISDKEncoder(FrontEndEncoder):
         super().__init__(() if self._before else known_calls)
         if target not in (5, 6, 7):
             raise ValueError(f"`target` must be a major version of the AI SDK, 5, 6 or 7, got {target!r}.")
-        check_word("progress", progress, ("data", "preliminary"))
         self._target = target
         self._message_id = message_id
         self._metadata = dict(metadata or {})
         self._dynamic = {dynamic} if isinstance(dynamic, str) else dynamic
-        self._preliminary = progress == "preliminary"
         self._step_is_due = False  # a step has started, but `start-step` has not been sent
 
     def _write_start(self, run_id: str | None) -> bytes:
@@ -163,13 +159,13 @@ class AISDKEncoder(FrontEndEncoder):
         return encode_part("data-partial", data=data, transient=True)
 
     def _write_progress(self, open_call: SentCall, data: Any) -> bytes:
-        if self._preliminary:
-            return self._write_output(open_call.id, open_call.name, output=data, preliminary=True)
         reported = {"toolCallId": open_call.id, "progress": data}
         return encode_part("data-tool-progress", id=open_call.id, data=reported, transient=True)
 
     def _write_result(self, call: ToolCall, result: Any) -> bytes:
-        return self._write_output(call.id, call.name, output=result)
+        """Return the output of a call. It may be null. Version 5 finds the call only if `dynamic` is sent again."""
+        part = {"type": "tool-output-available", "toolCallId": call.id, "output": result}
+        return encode_json(part | present(dynamic=self._is_dynamic(call.name)))
 
     def _write_call_error(self, error: Error, open_call: SentCall | None) -> bytes:
         if open_call is not None and open_call.complete:
@@ -206,11 +202,6 @@ class AISDKEncoder(FrontEndEncoder):
             reason = "tool-calls"
         metadata = present(conversationId=done.conversation_id, stoppedBy=done.finish_reason if stopped else None)
         return encode_part("finish", finishReason=reason, messageMetadata=metadata or None) + DONE
-
-    def _write_output(self, call_id: str, name: str, **members: Any) -> bytes:
-        """Return the output of a call. It may be null. Version 5 finds the call only if `dynamic` is sent again."""
-        part = {"type": "tool-output-available", "toolCallId": call_id, **members}
-        return encode_json(part | present(dynamic=self._is_dynamic(name)))
 
     def _is_dynamic(self, name: str | None) -> bool | None:
         """Return the field `dynamic`: True for a `dynamic-tool`, and None, to omit the field, for a `tool-NAME`."""

@@ -134,14 +134,6 @@ Send: TypeAlias = Callable[[UIEvent], Awaitable[object]]
 OnToolResult: TypeAlias = Callable[[ToolCall, ToolOutcome], object]
 """Receives the outcome of each call that was not cancelled, before the interface. May be async. Errors are logged."""
 
-OnToolError: TypeAlias = Callable[[ToolCall, BaseException], object]
-"""A function that receives the exception, with its traceback, of each tool that failed. May be async.
-
-The exception is `ToolTimeout`, the error of serializing the result, the exception that the tool raised, or the error of
-the ledger that prevented the call. The function is not called for a `ToolError`, or for mistakes of the model such as
-invalid arguments. Its exceptions are only logged.
-"""
-
 
 class Tools(Protocol):
     """Looks up tools by name. `ToolRegistry` implements it."""
@@ -168,8 +160,6 @@ class RunnerOptions:
     limit."""
     on_result: OnToolResult | None = None
     """A function that is called as `on_result(call, outcome)` for each outcome. Its exceptions are only logged."""
-    on_error: OnToolError | None = None
-    """A function that is called as `on_error(call, exception)` when a tool fails. Its exceptions are only logged."""
     ledger: CallLedger | None = None
     """A store for calls and their outcomes. It prevents a call from running twice."""
     self_contained: bool = False
@@ -183,9 +173,8 @@ class RunnerOptions:
             raise ValueError(f"result_limit must be None or an integer of at least 1, got {self.result_limit!r}")
         if not (isinstance(self.timeout, int | float) and self.timeout > 0):
             raise ValueError(f"timeout must be a positive number of seconds, got {self.timeout!r}")
-        for name, function in (("on_result", self.on_result), ("on_error", self.on_error)):
-            if not (function is None or callable(function)):
-                raise TypeError(f"{name} must be None or a function, got {function!r}")
+        if not (self.on_result is None or callable(self.on_result)):
+            raise TypeError(f"on_result must be None or a function, got {self.on_result!r}")
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -412,25 +401,24 @@ class Runner:
             self.stopped = True
             self.approvals.stop()
         self._free_slot(execution)
-        if self.options.on_error is not None and outcome.exception is not None and _is_fault(outcome):
-            await _notify("on_tool_error_failed", self.options.on_error, outcome.call, outcome.exception)
         if self.options.on_result is not None:
-            await _notify("on_tool_result_failed", self.options.on_result, outcome.call, outcome)
+            await _notify(self.options.on_result, outcome)
         while execution.unsent:
             await send(replace(execution.unsent[0], seq=self.number()))
             del execution.unsent[0]
 
 
-async def _notify(log_event: str, function: Callable[[ToolCall, Any], object], call: ToolCall, value: object) -> None:
-    """Call a sync or async function of the application. Its exceptions are logged."""
+async def _notify(on_result: OnToolResult, outcome: ToolOutcome) -> None:
+    """Call `on_result`, which may be async. Its exceptions are logged."""
+    call = outcome.call
     try:
-        returned = function(call, value)
+        returned = on_result(call, outcome)
         if inspect.isawaitable(returned):
             await returned
     except BaseException as error:
         if not is_failure(error):
             raise
-        log.error(log_event, error, tool=call.name[:64], call_id=call.id)
+        log.error("on_tool_result_failed", error, tool=call.name[:64], call_id=call.id)
 
 
 def _is_fault(outcome: ToolOutcome) -> bool:

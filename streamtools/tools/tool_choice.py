@@ -10,11 +10,10 @@ from streamtools.calls import ToolChoice
 Mode: TypeAlias = Literal["auto", "none", "required", "tool"]
 
 _MODES: dict[str, Mode] = {"auto": "auto", "none": "none", "required": "required", "any": "required"}
-_GEMINI_MODES: dict[str, Mode] = {"AUTO": "auto", "NONE": "none", "ANY": "required", "VALIDATED": "auto"}
 
 
 def parse_choice(value: ToolChoice | str | Mapping[str, Any] | None) -> ToolChoice:
-    """Parse a `tool_choice` in the format of OpenAI (chat completions and Responses), Anthropic or Gemini.
+    """Parse a `tool_choice` in the format of OpenAI (chat completions and Responses) or Anthropic.
 
     None means `auto`. A string that is not the name of a mode is the name of a tool. Raises ValueError for any other
     value, and TypeError if its `type` is not hashable.
@@ -30,13 +29,8 @@ def parse_choice(value: ToolChoice | str | Mapping[str, Any] | None) -> ToolChoi
         return value
     if isinstance(value, str) and value:
         return ToolChoice(_MODES[value]) if value in _MODES else ToolChoice("tool", value)
-    if isinstance(value, Mapping):
-        for key in ("toolConfig", "tool_config", "functionCallingConfig", "function_calling_config"):
-            if isinstance(value.get(key), Mapping):
-                return parse_choice(value[key])
-        choice = _parse_gemini(value) if "mode" in value and "type" not in value else _parse_typed(value)
-        if choice is not None:
-            return choice
+    if isinstance(value, Mapping) and (choice := _parse_typed(value)) is not None:
+        return choice
     raise ValueError(f"tool_choice must be auto, none, required or the name of a tool, got {value!r}")
 
 
@@ -63,15 +57,3 @@ def _parse_typed(value: Mapping[str, Any]) -> ToolChoice | None:
         return ToolChoice(_MODES[kind]) if kind in _MODES else None
     name = function.get("name") if isinstance(function, Mapping) else (function or value.get("name"))
     return ToolChoice("tool", name) if isinstance(name, str) and name else None
-
-
-def _parse_gemini(value: Mapping[str, Any]) -> ToolChoice | None:
-    """Parse a `functionCallingConfig` of Gemini. Returns None if it is invalid or not supported.
-
-    Allowed names are supported only for the mode ANY, and only one name: that tool is then required.
-    """
-    mode = _GEMINI_MODES.get(str(value["mode"]).upper())
-    allowed = value.get("allowedFunctionNames") or value.get("allowed_function_names") or []
-    if mode is None or not allowed:
-        return None if mode is None else ToolChoice(mode)
-    return ToolChoice("tool", allowed[0]) if mode == "required" and len(allowed) == 1 else None

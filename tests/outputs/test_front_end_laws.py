@@ -40,7 +40,6 @@ ai_sdk_options: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
     optional={
         "target": st.sampled_from([5, 6, 7]),
         "dynamic": st.sampled_from([True, False, "f"]),
-        "progress": st.sampled_from(["data", "preliminary"]),
         "message_id": st.just("m"),
     },
 )

@@ -133,19 +133,12 @@ def test_tools_with_types_get_typed_parts(dynamic: Any, told: list[bool | None])
     assert told == [part.get("dynamic") for part in calls if part["type"] == "tool-input-available"]
 
 
-def test_progress_is_a_data_part_or_a_preliminary_output() -> None:
-    """A data part is not kept; the next output replaces a preliminary one."""
+def test_progress_is_a_data_part() -> None:
+    """Clients do not keep it in the message."""
     run = Executing(WEATHER), Progress("c1", 50), Executed(WEATHER, 31, None, 0)
 
     data = {"toolCallId": "c1", "progress": 50}
     assert {"type": "data-tool-progress", "id": "c1", "data": data, "transient": True} == parts(*run)[2]
-    assert {
-        "type": "tool-output-available",
-        "toolCallId": "c1",
-        "output": 50,
-        "preliminary": True,
-        "dynamic": True,
-    } == parts(*run, progress="preliminary")[2]
     assert [] == parts(Progress("c9", 50)), "of a call that nobody knows"
 
 
@@ -454,7 +447,7 @@ def test_a_body_that_breaks_off_ends_its_parts() -> None:
     ] == told[-5:]
 
 
-@pytest.mark.parametrize("options", [{"target": 4}, {"target": "7"}, {"progress": "custom"}])
+@pytest.mark.parametrize("options", [{"target": 4}, {"target": "7"}])
 def test_invalid_options_are_named(options: dict[str, Any]) -> None:
     """They raise when the encoder is made."""
     with pytest.raises(ValueError, match=json.dumps(next(iter(options.values()))).strip('"')):

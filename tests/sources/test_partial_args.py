@@ -1,16 +1,18 @@
-"""Tests of arguments in pieces with paths: their JSON text, or the collected object."""
+"""Tests of arguments in pieces with paths, and of their JSON text."""
 
 from __future__ import annotations
 
 import json
-import tracemalloc
+from contextlib import suppress
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamtools.limits import DEFAULT_LIMITS, Limits
+from streamtools.calls import read_arguments
+from streamtools.json_values import Rejected
+from streamtools.limits import DEFAULT_LIMITS
 from streamtools.sources.wire_formats.partial_args import PartialArgs
 from tests.support.cases import together
 
@@ -23,10 +25,19 @@ def number(path: str, value: Any) -> dict[str, Any]:
     return {"jsonPath": path, "numberValue": value}
 
 
-def write(*pieces: Any, limits: Limits = DEFAULT_LIMITS) -> tuple[str, Any]:
-    """Return the whole text, and the value that is given in its place."""
-    arguments = PartialArgs(limits)
-    return "".join([*map(arguments.write, pieces), arguments.close()]), arguments.value
+def write(*pieces: Any) -> tuple[str, bool]:
+    """Return the whole text, and whether a piece was invalid."""
+    arguments = PartialArgs(DEFAULT_LIMITS)
+    return "".join([*map(arguments.write, pieces), arguments.close()]), arguments.is_invalid
+
+
+def is_malformed(*pieces: Any) -> bool:
+    """Return whether the pieces make no valid arguments, so that the call does not run."""
+    written, is_invalid = write(*pieces)
+    with suppress(Rejected):
+        read_arguments(written)
+        return is_invalid
+    return True
 
 
 WRITTEN: dict[str, tuple[list[Any], str]] = {
@@ -37,6 +48,7 @@ WRITTEN: dict[str, tuple[list[Any], str]] = {
     "a string that has to be escaped": ([text("$.a", 'a"\\\n'), text("$.a", "é\u2028")], 'a"\\\né\u2028'),
     "a pair that is cut": ([text("$.a", "\ud83d"), text("$.a", "\ude00")], "😀"),
     "a value that is announced": ([{"jsonPath": "$.a", "willContinue": True}, text("$.a", "b")], "b"),
+    "a path that is spelled in two ways": ([text("$.a", "1"), text("$['a']", "2")], "12"),
 }
 ORDERED: dict[str, tuple[list[Any], str]] = {
     "all kinds of values": (
@@ -65,29 +77,16 @@ ORDERED: dict[str, tuple[list[Any], str]] = {
         '{"a b":1,"c\\"d":2,"e\'f\\"g":3,"é":[4],"":5}',
     ),
 }
-OBJECTS: dict[str, tuple[list[Any], dict[str, Any], str]] = {
-    # What was written stays, and is no object; the object is given at the end.
-    "a member of an object that is closed": (
-        [text("$.a.x", "1"), text("$.b", "2"), text("$.a.y", "3"), text("$.c", "4")],
-        {"a": {"x": "1", "y": "3"}, "b": "2", "c": "4"},
-        '{"a":{"x":"1"},"b":"2',
-    ),
-    "a string that goes on later": (
-        [text("$.a", "1", more=True), text("$.b", "2"), text("$.a", "3"), text("$.a", "4"), text("$.b", "")],
-        {"a": "134", "b": "2"},
-        '{"a":"1","b":"2',
-    ),
-    "an item of a list that is closed": (
-        [number("$.a[0]", 1), number("$.b", 2), number("$.a[1]", 3)],
-        {"a": [1, 3], "b": 2},
-        '{"a":[1],"b":2',
-    ),
-    "a path that is spelled in two ways": ([text("$.a", "1"), text("$['a']", "2")], {"a": "12"}, '{"a":"1'),
-    "a pair that is cut, out of order": (
-        [text("$.a", "\ud83d"), number("$.b", 1), text("$.a", "\ude00"), text("$.c", "\ud83d")],
-        {"a": "😀", "b": 1, "c": "\ufffd"},
-        '{"a":"\\ud83d","b":1',
-    ),
+DISORDERED: dict[str, list[Any]] = {
+    "a member of an object that is closed": [text("$.a.x", "1"), text("$.b", "2"), text("$.a.y", "3")],
+    "a string that goes on later": [text("$.a", "1", more=True), text("$.b", "2"), text("$.a", "3")],
+    "an item of a list that is closed": [number("$.a[0]", 1), number("$.b", 2), number("$.a[1]", 3)],
+    "the first item again": [number("$.a[0]", 1), number("$.b", 2), number("$.a[0]", 3)],
+    "a value where an object stands": [number("$.o.p", 1), number("$.o", 1)],
+    "an object where a value stands": [number("$.a", 1), number("$.a.b", 1)],
+    "an item where a text stands": [text("$.a", "1"), number("$.a[0]", 1)],
+    "a member where a list stands": [number("$.l[0]", 1), number("$.l.a", 1)],
+    "a number twice": [number("$.o.p", 1), number("$.o.p", 1)],
 }
 UNREADABLE: dict[str, Any] = {
     "no object": 7,
@@ -108,20 +107,14 @@ UNREADABLE: dict[str, Any] = {
     "a truth that is a number": {"jsonPath": "$.b", "boolValue": 1},
     "a number that is a truth": number("$.b", True),
     "a text that is a number": text("$.b", 5),
-    "a value where an object stands": number("$.o", 1),
-    "a text where an object stands": text("$.o", "a"),
-    "an object where a value stands": number("$.a.b", 1),
-    "an item where a text stands": number("$.a[0]", 1),
-    "a member where a list stands": number("$.l.a", 1),
-    "a number twice": number("$.o.p", 1),
 }
 
 
 @pytest.mark.parametrize(("pieces", "value"), WRITTEN.values(), ids=WRITTEN)
 def test_strings_are_written_as_they_arrive(pieces: list[Any], value: str) -> None:
-    """All pieces of one string are one string, and nothing has to be given at the end."""
-    written, given = write(*pieces)
-    assert given is None
+    """All pieces of one string are one string."""
+    written, is_invalid = write(*pieces)
+    assert not is_invalid
     assert {"a": value} == json.loads(written)
     assert written.encode().decode() == written
 
@@ -129,34 +122,19 @@ def test_strings_are_written_as_they_arrive(pieces: list[Any], value: str) -> No
 @pytest.mark.parametrize(("pieces", "expected"), ORDERED.values(), ids=ORDERED)
 def test_values_in_order_are_written(pieces: list[Any], expected: str) -> None:
     """Containers are opened and closed as the paths want it."""
-    assert (expected, None) == write(*pieces)
+    assert (expected, False) == write(*pieces)
 
 
-@pytest.mark.parametrize(("pieces", "expected", "written"), OBJECTS.values(), ids=OBJECTS)
-def test_values_out_of_order_are_collected(pieces: list[Any], expected: dict[str, Any], written: str) -> None:
-    """From the first value that cannot be written any more on, nothing is, and the object is given."""
-    assert (written, expected) == write(*pieces)
+@together("pieces", DISORDERED.values(), ids=DISORDERED)
+def test_values_out_of_order_are_malformed(pieces: list[Any]) -> None:
+    """A key is written twice, or an index is missing."""
+    assert is_malformed(*pieces)
 
 
 @together("piece", UNREADABLE.values(), ids=UNREADABLE)
-def test_pieces_without_an_object_are_returned_unchanged(piece: Any) -> None:
-    """The list with the piece is not an object, so the call is malformed."""
+def test_nothing_follows_an_invalid_piece(piece: Any) -> None:
     before = [number("$.o.p", 1), number("$.l[0]", 1), text("$.a", "b")]
-    assert ('{"o":{"p":1},"l":[1],"a":"b', [piece]) == write(*before, piece, text("$.a", "c"))
-
-
-def test_collected_arguments_are_bounded() -> None:
-    """Arguments over the limit are dropped, and the call is malformed."""
-    arguments = PartialArgs(Limits(call=1000))
-    tracemalloc.start()
-    for _ in range(20_000):
-        arguments.write(text("$.a", "x" * 100))
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert ["there are more characters than a call may have"] == arguments.value
-    assert peak < 100_000
-    for start in (number("$.aaaa", 1), text("$.a", "aaaa")):
-        assert [start] == write(start, limits=Limits(call=4))[1]
+    assert ('{"o":{"p":1},"l":[1],"a":"b', True) == write(*before, piece, text("$.a", "c"))
 
 
 _names = st.text(st.characters(exclude_categories=["Cs"]), max_size=4)
@@ -183,19 +161,17 @@ def _pieces(value: Any, path: str = "$") -> list[dict[str, Any]]:
 @given(st.dictionaries(_names, _values, min_size=1, max_size=4))
 def test_any_object_survives_its_division_into_pieces(value: dict[str, Any]) -> None:
     """An object that is taken to pieces is written as itself."""
-    written, given = write(*_pieces(value))
-    assert given is None
+    written, is_invalid = write(*_pieces(value))
+    assert not is_invalid
     assert value == json.loads(written)
 
 
 @given(st.dictionaries(_names, _values, min_size=1, max_size=4), st.randoms())
-def test_pieces_in_any_order_give_the_object_or_no_text(value: dict[str, Any], chance: Any) -> None:
+def test_pieces_in_any_order_give_the_object_or_are_malformed(value: dict[str, Any], chance: Any) -> None:
     """Pieces in disorder never make another object."""
     pieces = _pieces(value)
     chance.shuffle(pieces)
-    written, given = write(*pieces)
-    whole = json.loads(written) if given is None else given
-    assert isinstance(whole, list) or _lengths(value) == _lengths(whole)
+    assert is_malformed(*pieces) or _lengths(value) == _lengths(json.loads(write(*pieces)[0]))
 
 
 def _lengths(value: Any) -> Any:

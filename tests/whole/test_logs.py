@@ -109,21 +109,20 @@ async def wait(city: str) -> None:
 
 
 async def test_exceptions_are_in_the_outcome_and_reported() -> None:
-    """`on_tool_error` gets faults of the tool. Refusals and mistakes of the model are in the outcome only."""
-    heard: list[tuple[str, BaseException]] = []
+    """`on_result` gets the outcome with its exception."""
+    heard: list[BaseException | None] = []
 
-    async def hear(call: ToolCall, error: BaseException) -> None:
-        heard.append((call.name, error))
+    async def hear(call: ToolCall, outcome: ToolOutcome) -> None:
+        heard.append(outcome.exception)
 
     found = {
-        tool.name: (await call(tool, on_tool_error=hear)).exception
+        tool.name: (await call(tool, on_tool_result=hear)).exception
         for tool in (Tool(look_up), Tool(refuse), Tool(count), Tool(give), Tool(wait, timeout=0.01), Tool(echo))
     }
     assert [RuntimeError, Refused, ToolInputError, TypeError, ToolTimeout, type(None)] == [
         type(error) for error in found.values()
     ]
-    assert ["look_up", "give", "wait"] == [name for name, _ in heard]
-    assert [found["look_up"], found["give"], found["wait"]] == [error for _, error in heard]
+    assert heard == [*found.values()]
     assert found["look_up"] is not None
     assert found["look_up"].__traceback__ is not None
 

@@ -183,12 +183,14 @@ class Gemini(FrameAdapter):
         elif values is not None:
             call.fault = Code.INVALID_ARGUMENTS
             self._pass_raw({"functionCall": piece}, events)
+        if call.arguments.is_invalid:
+            call.fault = Code.INVALID_ARGUMENTS
         if not continues:
             text += call.arguments.close()
         if text:
             events.append(ToolCallDelta(call.key, text))
         if not continues:
-            call.end(call.arguments.value if call.given is None else call.given, events)
+            call.end(call.given, events)
             self._call = None
 
     def _add_executed(

@@ -3,13 +3,10 @@
 A piece is, for example, `{"jsonPath": "$.a.b[0]", "stringValue": "Bos", "willContinue": true}`. Instead of a string, it
 may hold a number, a boolean or null. Successive pieces with the same path form one string.
 
-JSON text can be appended only if the containers of a value are still open or new. This holds for all streams that were
-observed. If a value belongs to a container that is already closed in the text, no more text is produced. For example,
-`$.b` closes the container `$.a` of `$.a.x`, and then `$.a.y` arrives. The complete object is then returned at the end.
-
-A piece may be invalid: its path is unreadable, its value would replace another value or exceed a limit, or it leaves a
-gap in an array. That piece, or a message about it, is then returned instead of the object. The call is then malformed,
-and never runs.
+The values must arrive in the order of the JSON text. This holds for all streams that were observed. If a value belongs
+to a container that the text has closed, the text opens it again. It then has a duplicate key, so the call is malformed
+and never runs. The same applies to a value that would replace another value. A piece may also be invalid: its path or
+its value is unreadable, or it is not the next item of an array.
 """
 
 from __future__ import annotations
@@ -20,14 +17,12 @@ import re
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
-from streamtools.json_values import well_formed
 from streamtools.limits import Limits
 from streamtools.sources.adapter import OpenCall
 from streamtools.sources.provider_terms import escaped
 
 Path: TypeAlias = tuple[str | int, ...]
 
-_MAX_DEPTH = 200  # the maximum number of steps in a path, because `_joined` is recursive
 _MAX_PATH_LENGTH = 4096
 _path_step = re.compile(  # `.name`, `[0]`, `["name"]` or `['name']`
     r"\.(?P<name>[^.\[\]\s\"'*]+)"
@@ -39,75 +34,42 @@ _quote_in_key = re.compile(r"\\'|\"")  # in a key in single quotes: `\'` or `"`
 _VALUES: dict[str, Any] = {"stringValue": str, "numberValue": int | float, "boolValue": bool}
 
 
-class _Pieces(list[str]):
-    """The pieces of a string that may continue."""
-
-
 class PartialArgs:
-    """Collects the arguments of one call, and produces their JSON text piece by piece."""
+    """Writes the arguments of one call as JSON text, piece by piece."""
 
     def __init__(self, limits: Limits) -> None:
-        self._depth = min(limits.depth, _MAX_DEPTH)
-        self._room = limits.call  # the number of characters that may still be stored
-        self._object: dict[str, Any] = {}  # the collected arguments
-        self._last_path: Any = None  # the `jsonPath` of the last piece
-        self._path: Path = ()  # the path of the last value in the JSON text
-        self._ends_in_string = False  # the last value is a string
-        self._string = _Pieces()  # the pieces of the last string
-        self._quote = ""  # the closing quote of an open string
-        self._is_in_order = True  # the JSON text contains all values that have arrived
-        self._invalid: list[Any] | None = None  # a list with the invalid piece
-
-    @property
-    def value(self) -> Any:
-        """None if the JSON text holds all arguments. Otherwise their object, or a list with the invalid piece."""
-        if self._invalid is not None:
-            return self._invalid
-        return None if self._is_in_order else _joined(self._object)
+        self._depth = limits.depth
+        self._path: Path = ()  # the path of the last value; empty before the first
+        self._quote = ""  # the closing quote if the last value is a string
+        self.is_invalid = False
+        """True after an invalid piece. No more text is written."""
 
     def write(self, piece: Any) -> str:
-        """Add a piece. Returns the JSON text for it, or an empty string."""
-        if self._invalid is not None:
+        """Return the JSON text for a piece, or an empty string if it adds none."""
+        kind, value = _read_value(piece) if isinstance(piece, Mapping) else ("", None)
+        if self.is_invalid or kind is None:  # without a kind, the piece announces a value that a later piece contains
             return ""
-        if not isinstance(piece, Mapping):
-            return self._refuse(piece)
-        kind, value = _read_value(piece)
-        if kind is None:  # the piece announces a value that a later piece contains
+        path = self._read_path(piece.get("jsonPath")) if kind else ()
+        if self._quote and kind == "stringValue" and path == self._path:
+            return escaped(value)
+        self.is_invalid = not path or not self._is_next(path)
+        if self.is_invalid:
             return ""
-        path = piece.get("jsonPath")
-        if self._ends_in_string and kind == "stringValue" and path == self._last_path:
-            return self._continue(value)
-        steps = self._read_path(path)
-        if not steps or not kind or not self._collect(steps, value, kind):
-            return self._refuse(piece)
-        self._last_path, self._ends_in_string = path, kind == "stringValue"
-        return self._append(steps, value) if self._is_in_order else ""
+        common = _shared(path, self._path)
+        parts = [self._close_to(common + 1), ","] if self._path else ["{"]
+        for depth in range(common, len(path)):
+            step = path[depth]
+            if depth > common:
+                parts.append("{" if isinstance(step, str) else "[")
+            if isinstance(step, str):
+                parts.append(f'"{escaped(step)}":')
+        self._path, self._quote = path, '"' if kind == "stringValue" else ""
+        parts.append(f'"{escaped(value)}' if self._quote else json.dumps(value))
+        return "".join(parts)
 
     def close(self) -> str:
-        """Return the JSON text that ends the object. Returns an empty string if the text is empty or incomplete."""
-        if not self._is_in_order or not self._path:
-            return ""
-        text = self._close_to(0)
-        self._path = ()
-        return text
-
-    def _refuse(self, piece: Any) -> str:
-        self._is_in_order = False
-        self._invalid = [piece]
-        self._object.clear()
-        return ""
-
-    def _continue(self, text: str) -> str:
-        if not self._reserve(len(text)):
-            return self._refuse("there are more characters than a call may have")
-        if text:
-            self._string.append(text)
-        return escaped(text) if self._is_in_order else ""
-
-    def _reserve(self, characters: int) -> bool:
-        """Subtract `characters` from `_room`. Returns False if they exceed it."""
-        self._room -= characters
-        return self._room >= 0
+        """Return the JSON text that ends the object. Returns an empty string if the text is empty or invalid."""
+        return self._close_to(0) if self._path and not self.is_invalid else ""
 
     def _read_path(self, path: Any) -> Path:
         """Return the steps of a path, or an empty tuple if it is unreadable."""
@@ -126,63 +88,17 @@ class PartialArgs:
                 return ()
         return tuple(steps) if steps and isinstance(steps[0], str) else ()
 
-    def _collect(self, path: Path, value: Any, kind: str) -> bool:
-        """Add a value to the object. Returns False if it cannot be stored at `path`, or exceeds the limit.
-
-        Records in `_is_in_order` whether the value can be appended to the JSON text.
-        """
-        place: Any = self._object
+    def _is_next(self, path: Path) -> bool:
+        """Return whether a value can follow the last one: each index is the next one of its array."""
         common = _shared(path, self._path)
-        for depth, step in enumerate(path):
-            if not _fits(place, step):
-                return False
-            known = step in place if isinstance(step, str) else step < len(place)
-            if known:
-                if depth >= common:  # the text has closed the container
-                    self._is_in_order = False
-            elif not self._reserve(len(str(step)) + 1):
-                return False
-            else:
-                made: Any = _Pieces() if kind == "stringValue" else value
-                if depth + 1 < len(path):
-                    made = {} if isinstance(path[depth + 1], str) else []
-                if isinstance(step, str):
-                    place[step] = made
-                elif step == len(place):
-                    place.append(made)
-                else:
-                    return False
-            place = place[step]
-        if kind != "stringValue":
-            return not known
-        if type(place) is not _Pieces or not self._reserve(len(value)):
+        step, last = path[common], self._path[common] if self._path else ""
+        if any(isinstance(inner, int) and inner for inner in path[common + 1 :]):  # a new array begins with index 0
             return False
-        self._string = place
-        place.append(value)
-        return True
-
-    def _append(self, path: Path, value: Any) -> str:
-        """Return the JSON text for a value: closing brackets, a comma, keys with opening brackets, and the value."""
-        common = _shared(path, self._path)
-        parts = [self._close_to(common + 1), ","] if self._path else ["{"]
-        for depth in range(common, len(path)):
-            step = path[depth]
-            if depth > common:
-                parts.append("{" if isinstance(step, str) else "[")
-            if isinstance(step, str):
-                parts.append(f'"{escaped(step)}":')
-        parts.append(f'"{escaped(value)}' if self._ends_in_string else json.dumps(value))
-        self._path, self._quote = path, '"' if self._ends_in_string else ""
-        return "".join(parts)
+        return step == last + 1 if isinstance(step, int) and isinstance(last, int) else type(step) is type(last)
 
     def _close_to(self, depth: int) -> str:
         """Return the text that closes the last value and all containers from `depth` on."""
         return self._quote + "".join("}" if isinstance(step, str) else "]" for step in reversed(self._path[depth:]))
-
-
-def _fits(place: Any, step: str | int) -> bool:
-    """Return whether `step` can be a key or index of the container `place`."""
-    return type(place) is (dict if isinstance(step, str) else list)
 
 
 def _read_value(piece: Mapping[str, Any]) -> tuple[str | None, Any]:
@@ -217,14 +133,6 @@ def _shared(one: Path, other: Path) -> int:
             break
         count += 1
     return count
-
-
-def _joined(value: Any) -> Any:
-    if isinstance(value, _Pieces):
-        return well_formed("".join(value))
-    if isinstance(value, dict):
-        return {name: _joined(member) for name, member in value.items()}
-    return [_joined(item) for item in value] if isinstance(value, list) else value
 
 
 class CallOfValues(OpenCall):
