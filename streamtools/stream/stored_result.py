@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import fields
-from typing import Any, Literal, NamedTuple, get_args, get_type_hints
+from typing import Any, NamedTuple, get_type_hints
 
 import msgspec
 from msgspec.structs import replace
@@ -18,7 +18,6 @@ from streamtools.calls import ToolCall
 from streamtools.history.parts import (
     Assistant,
     CallResult,
-    Message,
     Origin,
     ProviderItem,
     Results,
@@ -33,12 +32,8 @@ from streamtools.stream.result import TurnResult
 from streamtools.tools.approvals import Suspension
 from streamtools.tools.results import write
 
-_Kind = Literal["TextPart", "Thought", "ToolCall", "ProviderItem", "System", "User", "Results", "other"]
-_KINDS: dict[str, Any] = dict(
-    zip(get_args(_Kind), (TextPart, Thought, ToolCall, ProviderItem, System, User, Results, Any), strict=True)
-)
-_Tagged = tuple[_Kind, Any]
-"""A pair: the name of a class in `_KINDS`, and an object of this class. "other" stands for all other classes."""
+_Tagged = tuple[str, Any]
+"""A pair: the name of a class, and an object of this class."""
 
 
 class StoredEnd(NamedTuple):
@@ -60,11 +55,14 @@ class _Answer(NamedTuple):
 
 class _Stored(msgspec.Struct, omit_defaults=True):
     result: dict[str, Any]
-    steps: list[tuple[_Answer, list[CallResult], str | None]] = []
+    steps: list[tuple[_Tagged, list[CallResult], str | None]] = []
     dialects: list[str] = []
     suspension: Suspension | None = None
-    history: list[_Answer | dict[_Kind, Any]] = []
+    history: list[_Tagged] = []
 
+
+_KINDS = {kind.__name__: kind for kind in (_Answer, TextPart, Thought, ToolCall, ProviderItem, System, User, Results)}
+"""The classes by name. Objects of all other classes are read as plain data."""
 
 _FIELD_NAMES = [field.name for field in fields(TurnResult) if field.name not in ("output", "steps", "dialects")]
 _PlainFields: Any = msgspec.defstruct(
@@ -84,10 +82,10 @@ def dump(result: TurnResult, suspension: Suspension | None = None, history: Iter
         plain["output"] = None
     stored = _Stored(
         plain,
-        [(_write_answer(step.turn), step.results, step.response_id) for step in result.steps],
+        [(_with_name(step.turn), step.results, step.response_id) for step in result.steps],
         [dialect.id for dialect in result.dialects],
         suspension,
-        [_write_message(message) for message in history],
+        [_with_name(message) for message in history],
     )
     return _encode(stored)
 
@@ -99,35 +97,25 @@ def load(data: bytes) -> StoredEnd:
     result = TurnResult(
         **{name: getattr(plain, name) for name in _FIELD_NAMES},
         output=stored.result["output"],
-        steps=[Step(_read_answer(answer), results, id) for answer, results, id in stored.steps],
+        steps=[Step(_read(*turn), results, id) for turn, results, id in stored.steps],
         dialects=_dialects_of(stored.dialects),
     )
-    return StoredEnd(result, stored.suspension, [_read_message(message) for message in stored.history])
+    return StoredEnd(result, stored.suspension, [_read(*message) for message in stored.history])
 
 
-def _write_answer(message: Assistant) -> _Answer:
-    parts: list[Any] = [(type(part).__name__, part) for part in message.parts]
-    return _Answer(parts, list(message.in_text), message.origin, message.response_id)
+def _with_name(value: Any) -> _Tagged:
+    """Return the name of the class of a message or a part, and the value in its stored form."""
+    if isinstance(value, Assistant):
+        value = _Answer([*map(_with_name, value.parts)], [*value.in_text], value.origin, value.response_id)
+    return type(value).__name__, value
 
 
-def _read_answer(answer: _Answer) -> Assistant:
-    parts, in_text, origin, response_id = answer
-    read_parts = [msgspec.convert(data, _KINDS[kind]) for kind, data in parts]
-    return Assistant(parts=read_parts, in_text=in_text, origin=origin, response_id=response_id)
-
-
-def _write_message(message: Message | Any) -> Any:
-    if isinstance(message, Assistant):
-        return _write_answer(message)
-    name = type(message).__name__
-    return {name if name in _KINDS else "other": message}
-
-
-def _read_message(message: _Answer | dict[_Kind, Any]) -> Any:
-    if isinstance(message, dict):
-        ((kind, data),) = message.items()
-        return msgspec.convert(data, _KINDS[kind])
-    return _read_answer(message)
+def _read(name: str, data: Any) -> Any:
+    value = msgspec.convert(data, _KINDS.get(name, Any))
+    if not isinstance(value, _Answer):
+        return value
+    parts = [_read(*part) for part in value.parts]
+    return Assistant(parts=parts, in_text=value.in_text, origin=value.origin, response_id=value.response_id)
 
 
 def _dialects_of(ids: list[str]) -> tuple[Dialect, ...]:

@@ -360,24 +360,18 @@ class JudgeStage:
 
 async def decide(judge: TextJudge, piece: Piece, run_id: str) -> bool:
     """Return True if the piece may be shown. If the judge fails or is too slow, `unanswered` decides."""
+    fault = "it took too long"
     with anyio.move_on_after(judge.timeout):
         try:
-            answer = judge.ask(piece.text, piece.before)
-            return _verdict(judge, await answer if isawaitable(answer) else answer, run_id)
+            returned: object = judge.ask(piece.text, piece.before)
+            answer = await returned if isawaitable(returned) else returned
+            if isinstance(answer, bool):
+                return answer
+            fault = f"it returned {type(answer).__qualname__}, not a bool"
         except BaseException as error:
             if not is_failure(error):
                 raise
-            return _verdict(judge, error, run_id)
-    return _verdict(judge, TimeoutError("it took too long"), run_id)
-
-
-def _verdict(judge: TextJudge, answer: object, run_id: str) -> bool:
-    """Return the answer of the judge if it is a bool. Otherwise log the answer, and decide with `unanswered`."""
-    if isinstance(answer, bool):
-        return answer
-    if isinstance(answer, BaseException) and not isinstance(answer, TimeoutError):
-        log.error("text_judge_failed", answer, run_id=run_id)
-    else:
-        why = answer if isinstance(answer, TimeoutError) else f"it returned {type(answer).__qualname__}, not a bool"
-        log.warning("text_judge_failed", run_id=run_id, error=str(why))
+            log.error("text_judge_failed", error, run_id=run_id)
+            return judge.unanswered == "open"
+    log.warning("text_judge_failed", run_id=run_id, error=fault)
     return judge.unanswered == "open"

@@ -20,11 +20,6 @@ _MAX_SENTENCE = 80  # maximum number of characters
 _SCALARS = {"string", "integer", "number", "boolean"}
 
 
-def has_given_schema(tool: Tool) -> bool:
-    """Return whether a tool was defined with a JSON schema, as tools of an MCP server are, and not by type hints."""
-    return bool(tool.input_type == dict[str, Any])
-
-
 def refused_parameter(tool: Tool) -> str | None:
     """Return the first parameter name that Anthropic refuses, or None if it accepts all."""
     return next((name for name in tool.parameters["properties"] if not _ANTHROPIC_PROPERTY.fullmatch(name)), None)

@@ -15,7 +15,7 @@ from streamtools.errors import Code, ToolInputError, UnknownTool, check_word
 from streamtools.json_values import Rejected
 from streamtools.logs import Logger
 from streamtools.tools.context import ToolContext
-from streamtools.tools.definitions import DefinitionFormat, has_given_schema, refused_parameter, write_definition
+from streamtools.tools.definitions import DefinitionFormat, refused_parameter, write_definition
 from streamtools.tools.invocation import TIMEOUT, invoke
 from streamtools.tools.tool import Tool, ToolOptions, tool
 
@@ -201,7 +201,7 @@ class ToolRegistry:
         Such a tool, for example one of an MCP server, is logged. For any other refused tool, `definitions` raises
         ValueError.
         """
-        checked = [tool for tool in self if has_given_schema(tool)] if format == "anthropic" else []
+        checked = [tool for tool in self if tool.has_given_schema] if format == "anthropic" else []
         if refused := [tool.name for tool in checked if refused_parameter(tool) is not None]:
             log.warning("tools_left_out", tools=refused, advice=f"{format} refuses their parameter names")
         return self.without(*refused)

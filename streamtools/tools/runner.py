@@ -22,7 +22,7 @@ import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import anyio
 from anyio.abc import TaskGroup
@@ -38,6 +38,7 @@ from streamtools.tools.cancellation import is_failure
 from streamtools.tools.context import ToolContext
 from streamtools.tools.invocation import Thread, Threads, invoke, write_client_result
 from streamtools.tools.ledger import CallLedger, run_once
+from streamtools.tools.registry import ToolRegistry
 from streamtools.tools.results import ToolError, ToolOutcome, Written
 from streamtools.tools.tool import Tool
 
@@ -135,13 +136,6 @@ OnToolResult: TypeAlias = Callable[[ToolCall, ToolOutcome], object]
 """Receives the outcome of each call that was not cancelled, before the interface. May be async. Errors are logged."""
 
 
-class Tools(Protocol):
-    """Looks up tools by name. `ToolRegistry` implements it."""
-
-    def get(self, name: str) -> Tool | None: ...
-    def find(self, name: str) -> Tool: ...
-
-
 @dataclass(frozen=True, kw_only=True)
 class RunnerOptions:
     """Options for running tools. Raises ValueError for a value that is out of range."""
@@ -188,7 +182,7 @@ class Runner:
     `stopped` becomes True when a tool ends the run. From then on, no call starts. `threads` counts abandoned threads.
     """
 
-    registry: Tools = field(kw_only=False)
+    registry: ToolRegistry = field(kw_only=False)
     number: Callable[[], int]
     options: RunnerOptions = field(default_factory=RunnerOptions)
     approvals: Approvals = field(default_factory=Approvals)

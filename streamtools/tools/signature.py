@@ -31,7 +31,7 @@ from typing import Annotated, Any, NamedTuple, Union
 
 import pydantic
 import typing_extensions
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, create_model
+from pydantic import BaseModel, TypeAdapter
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode
 from pydantic_core import from_json
@@ -199,13 +199,12 @@ _UNPACK = (typing.Unpack, typing_extensions.Unpack)  # two different objects bef
 class Input(NamedTuple):
     """How a tool gets its arguments.
 
-    `schema` is the JSON schema of the arguments object, and `type` its Python type. `read` parses the JSON of a call's
-    arguments. `context` is the name of the parameter that gets the `ToolContext`, or None. `name` returns the result of
-    `read` by name: the parameters with their defaults, or the fields of the record that the function takes.
+    `schema` is the JSON schema of the arguments object. `read` parses the JSON of a call's arguments. `context` is the
+    name of the parameter that gets the `ToolContext`, or None. `name` returns the result of `read` by name: the
+    parameters with their defaults, or the fields of the record that the function takes.
     """
 
     schema: JsonSchema
-    type: Any
     read: Callable[[bytes], Arguments]
     name: Callable[[Arguments], dict[str, Any]]
     context: str | None = None
@@ -259,7 +258,7 @@ def handler_input_of(function: Callable[..., Any], schema: Mapping[str, Any]) ->
             raise Rejected(Code.TOOL_INPUT, "; ".join(f"{name}: Field required" for name in missing))
         return (arguments,), {}
 
-    return Input(checked, dict[str, Any], read, lambda arguments: dict(arguments[0][0]), context)
+    return Input(checked, read, lambda arguments: dict(arguments[0][0]), context)
 
 
 def _context_name(parameters: Sequence[inspect.Parameter], hints: Mapping[str, Any]) -> str | None:
@@ -295,64 +294,57 @@ def _record_input(parameter: inspect.Parameter, hint: Any) -> Input | None:
             return dict(record)
         return {each.name: getattr(record, each.name) for each in dataclasses.fields(record)}
 
-    return Input(schema, hint, lambda data: ((), {parameter.name: adapter.validate_json(data)}), name)
+    return Input(schema, lambda data: ((), {parameter.name: adapter.validate_json(data)}), name)
 
 
 def _keyword_input(
     parameters: Sequence[inspect.Parameter], hints: Mapping[str, Any], described: Mapping[str, str], hidden: set[str]
 ) -> Input:
-    """Return an `Input` that reads each parameter by name, and passes the call's arguments and defaults of a `Field`.
+    """Return an `Input` that reads each parameter by name.
 
-    The fields of the pydantic model have generated names, and the parameter names are their aliases. So a parameter can
-    have a name such as `schema` or `_x`, which pydantic refuses for a field. A call must not set a parameter in
-    `hidden`, such as the `ToolContext`, even if the function accepts any keyword.
+    pydantic reads the arguments as those of a function that has the same parameters and returns them. A call must not
+    set a parameter in `hidden`, such as the `ToolContext`, even if the function accepts any keyword.
     """
-    names: dict[str, str] = {}
-    fields: dict[str, Any] = {}
-    optional: set[str] = set()  # fields with a default in the function; passed only if the call contains them
-    extra: Any = None  # the type of `**` arguments; None if the function has none
+
+    def collect(**arguments: Any) -> dict[str, Any]:
+        return arguments
+
+    accepted: list[inspect.Parameter] = []
+    properties: dict[str, str] = {}  # maps the names in the schema to the names of the parameters
     for parameter in parameters:
         _refuse_positional(parameter)
         hint = hints[parameter.name]
         if parameter.kind is parameter.VAR_KEYWORD:
             if typing.get_origin(hint) in _UNPACK:
                 raise TypeError(f"parameter {parameter.name!r} unpacks a typed dict; take the dict itself instead")
-            extra = hint
-            continue
-        field = f"p{len(fields)}"
-        names[field] = parameter.name
-        kind, *metadata = typing.get_args(hint) if typing.get_origin(hint) is Annotated else (hint,)
-        named: Any = Annotated[(kind, Field(alias=parameter.name), *metadata)]  # an alias in `metadata` wins
-        fields[field] = named if parameter.default is EMPTY else (named, parameter.default)
-        if parameter.default is not EMPTY and not isinstance(parameter.default, FieldInfo):
-            optional.add(field)
+            accepted.append(parameter)
+        else:
+            accepted.append(parameter.replace(kind=parameter.KEYWORD_ONLY))
+            properties[_alias_of(hint, parameter.default) or parameter.name] = parameter.name
+    function: Any = collect  # type checkers accept only types in `TypeAdapter`
+    function.__signature__ = inspect.Signature(accepted)
+    function.__annotations__ = {parameter.name: hints[parameter.name] for parameter in parameters}
     try:
-        model = _arguments_model(fields, extra)
-        schema = _schema_of(TypeAdapter(model))
+        adapter: TypeAdapter[Any] = TypeAdapter(function)
+        schema = _schema_of(adapter)
     except UNUSABLE as error:
         unusable = [parameter for parameter in parameters if not _is_usable(hints[parameter.name])]
         raise _unreadable(unusable or parameters, error) from error
-    schema.setdefault("properties", {})
-    _describe(
-        schema, {model.model_fields[field].alias or name: described.get(name, "") for field, name in names.items()}
-    )
-    validate = model.__pydantic_validator__.validate_json
+    _describe(schema, {name: described.get(parameter, "") for name, parameter in properties.items()})
 
     def read(data: bytes) -> Arguments:
-        validated = validate(data)
-        given = validated.model_fields_set
-        arguments = {
-            name: getattr(validated, field) for field, name in names.items() if field in given or field not in optional
-        }
-        more = validated.__pydantic_extra__
-        if not more:
-            return (), arguments
-        if forbidden := [name for name in more if name in hidden]:
+        arguments: dict[str, Any] = adapter.validate_json(data)
+        if forbidden := [name for name in arguments if name in hidden]:
             raise Rejected(Code.TOOL_INPUT, "; ".join(f"{name}: Extra inputs are not permitted" for name in forbidden))
-        return (), {**more, **arguments}
+        return (), arguments
 
-    defaults = {names[field]: fields[field][1] for field in optional}
-    return Input(schema, model, read, lambda arguments: {**defaults, **arguments[1]})
+    return Input(schema, read, lambda arguments: dict(arguments[1]))
+
+
+def _alias_of(hint: Any, default: Any) -> str | None:
+    """Return the alias of a parameter that is declared with a pydantic `Field`, or None."""
+    field = FieldInfo.from_annotation(hint) if default is EMPTY else FieldInfo.from_annotated_attribute(hint, default)
+    return field.alias
 
 
 def _describe(schema: JsonSchema, described: Mapping[str, str]) -> None:
@@ -360,15 +352,6 @@ def _describe(schema: JsonSchema, described: Mapping[str, str]) -> None:
         part = schema.get("properties", {}).get(name)
         if text and isinstance(part, dict):
             part.setdefault("description", text)
-
-
-def _arguments_model(fields: dict[str, Any], extra: Any) -> type[BaseModel]:
-    config = ConfigDict(extra="forbid" if extra is None else "allow")
-    if extra is None:
-        return create_model("Arguments", __config__=config, **fields)
-    body = {"model_config": config, "__module__": __name__, "__annotations__": {"__pydantic_extra__": dict[str, extra]}}
-    base: type[BaseModel] = type("Keywords", (BaseModel,), body)
-    return create_model("Arguments", __base__=base, **fields)
 
 
 def _refuse_positional(parameter: inspect.Parameter) -> None:

@@ -44,6 +44,11 @@ RequiresApproval: TypeAlias = bool | Callable[[dict[str, Any]], bool | Awaitable
 
 _NAME = re.compile(rf"[A-Za-z0-9_-]{{1,{TOOL_NAME}}}")
 _MAX_ERRORS = 10  # maximum number of errors in one message to the model
+_REASONS = {
+    "missing_keyword_only_argument": "Field required",
+    "unexpected_keyword_argument": "Extra inputs are not permitted",
+}
+"""The reasons of errors in the arguments of functions, in the words that pydantic uses for the fields of a model."""
 
 
 class ToolOptions(TypedDict, total=False):
@@ -81,9 +86,9 @@ class Tool(Generic[P, R]):
     """A function that a model can call by name.
 
     `parameters` is the JSON schema of the arguments. `output_schema` is the JSON schema of the result, or None if its
-    type is not declared. `input_type` and `output_type` are the Python types of the arguments and the result. `context`
-    is the name of the parameter that gets the `ToolContext`, or None. The other public attributes are the options; see
-    `ToolOptions`.
+    type is not declared. `output_type` is the Python type of the result. `has_given_schema` is True if the tool was
+    defined with the option `parameters`, and not by type hints. `context` is the name of the parameter that gets the
+    `ToolContext`, or None. The other public attributes are the options; see `ToolOptions`.
 
     >>> def add(a: int, b: int = 1) -> int:
     ...     "Add two numbers."
@@ -151,6 +156,7 @@ class Tool(Generic[P, R]):
         self.is_async = inspect.iscoroutinefunction(body) or inspect.isasyncgenfunction(body)
         self.yields = inspect.isgeneratorfunction(body) or inspect.isasyncgenfunction(body)
         parameters = options.get("parameters")
+        self.has_given_schema = parameters is not None
         try:
             if parameters is None:
                 accepted = input_of(function, documented.parameters)
@@ -159,7 +165,7 @@ class Tool(Generic[P, R]):
                 accepted = handler_input_of(function, schema)
         except (TypeError, ValueError) as error:
             raise type(error)(f"tool {self.name!r}: {error}") from error
-        self.parameters, self.input_type, self._read, self.named, self.context = accepted
+        self.parameters, self._read, self.named, self.context = accepted
         if parameters is None and (bare := untyped(function) & set(self.parameters["properties"])):
             advice = "annotate them; without a type the model gets no schema, and any value is accepted"
             log.warning("parameters_without_type", tool=self.name, parameters=sorted(bare), advice=advice)
@@ -256,7 +262,7 @@ def _explain(error: ValidationError) -> str:
     errors = error.errors(include_url=False, include_input=False)
     shown = []
     for detail in errors[:_MAX_ERRORS]:
-        reason = reason_without_input(detail)
+        reason = _REASONS.get(detail["type"]) or reason_without_input(detail)
         place = ".".join(str(part)[:60] for part in detail["loc"])
         shown.append(f"{place}: {reason[:200]}" if place else reason[:200])
     if len(errors) > _MAX_ERRORS:

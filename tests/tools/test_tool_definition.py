@@ -94,11 +94,11 @@ def odd_default(x: Any = NO_TYPE) -> None: ...
     ("function", "arguments", "given"),
     [
         (plain, {"city": "Bern"}, {"city": "Bern"}),
-        (defaults, {}, {}),
-        (defaults, {"days": "4"}, {"days": 4}),
-        (defaults, {"days": None}, {"days": None}),
+        (defaults, {}, {"city": "Bern", "days": None}),
+        (defaults, {"days": "4"}, {"city": "Bern", "days": 4}),
+        (defaults, {"days": None}, {"city": "Bern", "days": None}),
         (nothing, {}, {}),
-        (untyped, {"a": [1]}, {"a": [1]}),
+        (untyped, {"a": [1]}, {"a": [1], "b": 1}),
         (field_default, {}, {"n": 3}),
         (field_default_inside, {}, {"n": 3}),
         (chosen, {"unit": "c", "colour": "blue"}, {"unit": "c", "colour": Colour.BLUE}),
@@ -116,11 +116,11 @@ def odd_default(x: Any = NO_TYPE) -> None: ...
             {"schema": "s", "model_config": 1, "_x": 2, "json": 3},
         ),
         (renamed, {"from": "Bern"}, {"from_": "Bern"}),
-        (odd_default, {}, {}),
+        (odd_default, {}, {"x": NO_TYPE}),
     ],
 )
 def test_json_becomes_arguments(function: Callable[..., Any], arguments: dict[str, Any], given: dict[str, Any]) -> None:
-    """The function gets the given arguments in its own types, and keeps its defaults."""
+    """The function gets the given arguments in its own types, and its defaults."""
     assert ((), given) == Tool(function).read(arguments)
 
 

@@ -33,7 +33,16 @@ from streamtools.events import ReasoningDelta, SourceError, SourceEvent, TextDel
 from streamtools.json_values import DECODE_ERRORS, fits, well_formed
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import UNREADABLE, Frame, FrameAdapter, SSEDecoder
-from streamtools.sources.provider_terms import Fault, bounded, finish_reason, object_in, objects, read_usage, string
+from streamtools.sources.provider_terms import (
+    Fault,
+    bounded,
+    finish_reason,
+    names,
+    object_in,
+    objects,
+    read_usage,
+    string,
+)
 from streamtools.sources.wire_formats.chat_calls import ChatCalls
 
 _CUT_REASONS = ("length", "content_filter", "error", "cancelled")
@@ -50,11 +59,9 @@ _REASONING_FIELDS = ("reasoning_content", "reasoning")
 _SPLIT_FIELDS = ("text", "summary")  # fields of `reasoning_details` whose text arrives in pieces
 _OTHER_FIELDS = ("audio", "images", "annotations", "extra_content", "executed_tools")
 _DETAIL_TYPES = ("reasoning.text", "reasoning.summary", "reasoning.encrypted")
-_DELTA_FIELDS = frozenset(
-    (
-        *("role", "channel", "content", "reasoning_content", "reasoning", "reasoning_details", "refusal"),
-        *("tool_calls", "function_call", "audio", "images", "annotations", "extra_content", "executed_tools"),
-    )
+_DELTA_FIELDS = names(
+    "role channel content reasoning_content reasoning reasoning_details refusal tool_calls function_call audio images"
+    " annotations extra_content executed_tools"
 )
 """The known fields of deltas."""
 

@@ -46,7 +46,7 @@ class PartialArgs:
 
     def write(self, piece: Any) -> str:
         """Return the JSON text for a piece, or an empty string if it adds none."""
-        kind, value = _read_value(piece) if isinstance(piece, Mapping) else ("", None)
+        kind, value = _read_value(piece)
         if self.is_invalid or kind is None:  # without a kind, the piece announces a value that a later piece contains
             return ""
         path = self._read_path(piece.get("jsonPath")) if kind else ()
@@ -101,8 +101,10 @@ class PartialArgs:
         return self._quote + "".join("}" if isinstance(step, str) else "]" for step in reversed(self._path[depth:]))
 
 
-def _read_value(piece: Mapping[str, Any]) -> tuple[str | None, Any]:
+def _read_value(piece: Any) -> tuple[str | None, Any]:
     """Return the kind and the value of a piece. The kind is None if there is no value, and "" if it is invalid."""
+    if not isinstance(piece, Mapping):
+        return "", None
     for kind, types in _VALUES.items():
         value = piece.get(kind)
         if value is None:
