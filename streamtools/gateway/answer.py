@@ -54,7 +54,7 @@ class ClientAnswer:
     - `shows_malformed` says whether the client's format can show a call that has begun and is malformed.
     - `checks_native_ids` says whether `TEXT_CALL_ID`, the mark of calls in text, is removed from ids of native calls.
     - `watch` is called with each event except text.
-    - `forced_call` inserts the marker of a forced call that the model writes as plain JSON.
+    - `only_call` says whether the answer is a forced call, so that it has no text.
     """
 
     machine: StreamMachine
@@ -64,7 +64,7 @@ class ClientAnswer:
     shows_malformed: bool = True
     checks_native_ids: bool = False
     watch: OnEvent | None = None
-    forced_call: ForcedCallReader | None = None
+    only_call: bool = False
 
     def __post_init__(self) -> None:
         self.shown: list[str] = []
@@ -78,8 +78,6 @@ class ClientAnswer:
 
     def feed(self, batch: list[events.SourceEvent]) -> bytes:
         """Read events of the upstream. Returns bytes for the client."""
-        if self.forced_call is not None:
-            batch = self.forced_call.read(batch)
         return self._write(list(chain.from_iterable(map(self.machine.feed, batch))))
 
     def close(self) -> bytes:
@@ -96,7 +94,7 @@ class ClientAnswer:
 
         Incomplete calls and complete native calls are discarded. Returns the text that the other model must continue.
         """
-        shown = None if self.forced_call else "".join(self.shown)  # a forced call has no text to continue
+        shown = None if self.only_call else "".join(self.shown)
         batch, written = self.machine.switch_model(shown, model)
         for event in batch:
             if self.watch is not None:
@@ -105,8 +103,6 @@ class ClientAnswer:
                 self._admitted.pop(event.call_id, None)
                 self._named.discard(event.call_id)
         self._malformed = []
-        if self.forced_call is not None:
-            self.forced_call.begin()
         return written
 
     def _write(self, batch: list[events.UIEvent]) -> bytes:
@@ -184,47 +180,6 @@ class ClientAnswer:
             if error.code is Code.TRUNCATED or not (shown or has_calls):
                 return (events.Error(error.code, f"the model wrote a call that cannot be read: {error.message}"),)
         return ()
-
-
-class ForcedCallReader:
-    """Inserts the marker of the dialect `tilde_fence` before a forced call, which the model writes as plain JSON."""
-
-    def __init__(self, dialects: Iterable[Dialect]) -> None:
-        fence = next(dialect for dialect in dialects if dialect.id == "tilde_fence")
-        self._marker = fence.write_call("x", {}).partition("{")[0]
-        self.begin()
-
-    def begin(self) -> None:
-        """Prepare for the next answer."""
-        self._begun = False
-        self._leading_space: list[str] = []
-
-    def read(self, batch: Iterable[events.SourceEvent]) -> list[events.SourceEvent]:
-        """Insert the marker if the text begins with a JSON object or array. Returns the resulting events."""
-        result: list[events.SourceEvent] = []
-        for event in batch:
-            if type(event) is events.TextDelta and not self._begun:
-                self._leading_space.append(event.text)
-                if not event.text.strip():
-                    continue
-                event, self._begun = events.TextDelta(self._marked(self._take_space())), True
-            elif type(event) is events.ProviderCompleted:
-                if self._leading_space:
-                    result.append(events.TextDelta(self._take_space()))
-                if event.text:
-                    event = msgspec.structs.replace(event, text=self._marked(event.text))
-                self._begun = False
-            result.append(event)
-        return result
-
-    def _take_space(self) -> str:
-        space = "".join(self._leading_space)
-        self._leading_space.clear()
-        return space
-
-    def _marked(self, text: str) -> str:
-        body = text.lstrip()
-        return self._marker + body if body.startswith(("{", "[")) else text
 
 
 def write_refusal(client: Client, status: int, body: bytes) -> bytes:

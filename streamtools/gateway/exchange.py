@@ -27,7 +27,7 @@ from streamtools.conversation.failover_rules import CONTINUE_PROMPT, RETRYABLE_S
 from streamtools.conversation.models.prefill import PREFILLS, Prefill
 from streamtools.errors import Code
 from streamtools.events import SourceError, SourceEvent
-from streamtools.gateway.answer import ClientAnswer, ForcedCallReader, OnEvent, encoder_for, write_refusal
+from streamtools.gateway.answer import ClientAnswer, OnEvent, encoder_for, write_refusal
 from streamtools.gateway.client_requests import Client, ClientRequest, InvalidRequest, as_tools, model_in, read_request
 from streamtools.gateway.http import JSON, ResponseHead, end_to_end
 from streamtools.gateway.settings import FallbackUpstream, Settings
@@ -302,7 +302,7 @@ class RewrittenExchange(Exchange):
             **settings.parsing,
         }
         machine = StreamMachine(
-            dialects=plan.dialects, tools=self._tools, execute="never", native_tool_calls=plan.native, **options
+            dialects=plan.readable, tools=self._tools, execute="never", native_tool_calls=plan.native, **options
         )
         machine.reserve(calls_in(request.history))
         return ClientAnswer(
@@ -319,7 +319,7 @@ class RewrittenExchange(Exchange):
             shows_malformed=self.client != "anthropic",
             checks_native_ids=plan.native is None,
             watch=self._watch,
-            forced_call=ForcedCallReader(plan.dialects) if plan.only_call else None,
+            only_call=plan.only_call,
         )
 
     def _new_id(self) -> str:

@@ -22,15 +22,7 @@ from streamtools.history.untrusted import neutralize_body, neutralize_words
 from streamtools.limits import DEFAULT_LIMITS
 from streamtools.logs import Logger
 from streamtools.outputs.sse import to_json
-from streamtools.parsing.dialects import (
-    DIALECTS,
-    Dialect,
-    Dialects,
-    choose_dialects,
-    dialects_for,
-    for_model,
-    tilde_fence,
-)
+from streamtools.parsing.dialects import DIALECTS, Dialect, Dialects, choose_dialects, dialects_for, for_model
 from streamtools.tools.schemas import inline
 
 _log = Logger(__name__)
@@ -65,13 +57,19 @@ class CallPlan(NamedTuple):
     """How the model is asked to call tools in one answer, and how its calls are read."""
 
     dialects: tuple[Dialect, ...]
-    """The dialects in which calls are read."""
+    """The dialects in which calls are read, and in which the request is neutralized."""
     taught: Dialect | None
     """The dialect that the prompt teaches. None for native tools."""
     used: Dialect | None = None
     """The dialect in which calls and results in the history are written. None means `taught`."""
     only_call: bool = False
     """Whether a schema makes the upstream answer with only a call, which is plain JSON without a marker."""
+
+    @property
+    def readable(self) -> list[Dialect]:
+        """All dialects in which calls are read. An answer that is only a call may be bare JSON."""
+        bare = (DIALECTS["json_array"], DIALECTS["raw_json"]) if self.only_call else ()
+        return list({dialect.id: dialect for dialect in (*self.dialects, *bare)}.values())
 
     @property
     def native(self) -> bool | None:
@@ -267,8 +265,8 @@ def _append_instructions(messages: list[dict[str, Any]], instructions: str) -> N
 
 
 # Forced calls: even if a call is required, a model that calls in text may write no call. Some servers can force an
-# answer to match a schema, so they get the schema of the call. The answer is then read as the body of a `tilde_fence`
-# call, whichever dialect the prompt teaches.
+# answer to match a schema, so they get the schema of the call. The answer is then JSON, whichever dialect the prompt
+# teaches.
 
 SCHEMA_REFUSED = (400, 422, 500, 501)
 """Statuses with which servers refuse a request whose schema they do not support."""
@@ -287,9 +285,7 @@ def force_call(request: ClientRequest, plan: CallPlan, upstream: str) -> tuple[C
         return request, plan
     schema = {"name": "call", "schema": _schema_of_call(request)}
     options = {**request.options, "response_format": {"type": "json_schema", "json_schema": schema}}
-    has_fence = any(dialect.id == "tilde_fence" for dialect in plan.dialects)
-    enabled = plan.dialects if has_fence else (*plan.dialects, tilde_fence())
-    return request._replace(options=options), plan._replace(dialects=enabled, only_call=True)
+    return request._replace(options=options), plan._replace(only_call=True)
 
 
 def without_schema(request: ClientRequest, plan: CallPlan) -> tuple[ClientRequest, CallPlan]:

@@ -72,3 +72,20 @@ def test_a_refused_schema_is_left_out() -> None:
     assert [each["event"] for each in logs if each["event"] == "schema_not_used"] == ["schema_not_used"]
     exchange = rewrite.begin("openai", json.dumps(request("openai", tool_choice="required")).encode())
     assert json.loads(answer(exchange, b'{"error": {"message": "busy"}}', status=429))["error"]["message"] == "busy"
+
+
+def test_bare_json_of_a_forced_call_is_read() -> None:
+    """Text after it is text. The arguments of a call that is cut are not complete JSON."""
+    calls = [WEATHER]
+    for text, seen in (
+        (f"{ONE} and more", Collected(" and more", "", calls, "tool_calls")),
+        (f"```json\n{ONE}\n```", Collected("", "", calls, "tool_calls")),
+        (json.dumps([json.loads(ONE)], indent=4), Collected("", "", calls, "tool_calls")),
+        (f"{ONE}\n{json.dumps({'name': 'get_time', 'arguments': {'city': 'Bern'}})}",
+         Collected("", "", [WEATHER, TIME], "tool_calls")),
+    ):  # fmt: skip
+        exchange = begin("openai", request("openai", tool_choice="required"), upstream="vllm")
+        assert collect("openai", answer(exchange, reply(text, streamed=True))) == seen, text
+    exchange = begin("openai", request("openai", tool_choice="required"), upstream="vllm")
+    cut = collect("openai", answer(exchange, stream([ONE[:-4]], finish="length")))
+    assert (cut.text, cut.finish, cut.calls[0][2]) == ("", "length", '{"city": "Züric')
