@@ -15,11 +15,9 @@ breaks after the client's response has begun, the response ends with an error in
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
-from inspect import isawaitable
 from types import ModuleType
 from typing import Any, Self, Unpack
 
@@ -36,11 +34,11 @@ from streamtools.stream.long_work import in_thread_if
 class ToolCallTransport(ClientTransport):
     """Sends requests through `inner`, and converts calls in the text of answers to native calls.
 
-    `inner` is a transport of the library to which the client belongs. If it is None, the first request creates the
-    library's default transport. The other parameters are those of `Rewrite`. With `rewrite`, an existing `Rewrite` is
-    used instead of these parameters. Requests in the formats of Responses and of Anthropic's Messages are sent to the
-    upstream's path for chat completions. Raises ValueError for a value that is not allowed. The first request raises
-    TypeError if `inner` belongs to another library.
+    `inner` is a transport of the library to which the client belongs. If it is None, the library's default transport is
+    used. The other parameters are those of `Rewrite`. With `rewrite`, an existing `Rewrite` is used instead of these
+    parameters. Requests in the formats of Responses and of Anthropic's Messages are sent to the upstream's path for
+    chat completions. Raises ValueError for a value that is not allowed. A request raises TypeError if `inner` belongs
+    to another library.
     """
 
     def __init__(
@@ -51,22 +49,21 @@ class ToolCallTransport(ClientTransport):
         rewrite: Rewrite | None = None,
         **options: Unpack[RewriteOptions],
     ) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._rewrite = rewrite or Rewrite(upstream=upstream, **options)
 
     async def _handle(self, request: Any, *, blocking: bool) -> Any:
         """Return the response to a client's request."""
         library = library_of(request)
-        send = self._sender(library, blocking)
         client_format = http.client_of(request.method, request.url.path)
         if client_format is None:
-            return self._refusal(library, request) or await _result(send(request))
+            return self._refusal(library, request) or await self._send(request, blocking=blocking)
         content = request.read() if blocking else await request.aread()
         exchange = self._rewrite.begin(client_format, content, host=request.url.host)
         if exchange.request is None:
             return _response(library, exchange, exchange.close(), {})
         if isinstance(exchange, PassThrough):
-            return await _result(send(request))
+            return await self._send(request, blocking=blocking)
 
         headers = http.headers_for(client_format, http.decode_headers(request.headers.raw))
 
@@ -76,7 +73,7 @@ class ToolCallTransport(ClientTransport):
             # Later requests are different, so they must not have the same key.
             headers[:] = [header for header in headers if header[0] != http.IDEMPOTENCY_KEY]
             try:
-                response = await _result(send(asked))
+                response = await self._send(asked, blocking=blocking)
                 if http.is_encoded_twice(http.decode_headers(response.headers.raw)):
                     await _close(response, blocking)
                     message = "the upstream applied several content encodings to its answer"
@@ -119,29 +116,6 @@ class ToolCallTransport(ClientTransport):
         more: dict[str, Any] = {"content": rewritten.body, "extensions": request.extensions}
         return library.Request("POST", url, headers=http.encode_headers(headers), **more)
 
-    def _sender(self, library: ModuleType, blocking: bool) -> Any:
-        """Return the method of the inner transport that sends a request.
-
-        Raises TypeError if the transport belongs to another library. Also raises it if only one of the transport and
-        the client is asynchronous.
-        """
-        default, method = "AsyncHTTPTransport", "handle_async_request"
-        if blocking:
-            default, method = "HTTPTransport", "handle_request"
-        if self._inner is None:
-            self._inner = getattr(library, default)()
-        packages = {kind.__module__.partition(".")[0] for kind in type(self._inner).__mro__}
-        # The other libraries with the interface of httpx that define the transport or one of its base classes.
-        others = [name for name in packages - {library.__name__} if hasattr(sys.modules.get(name), "AsyncByteStream")]
-        if others and library.__name__ not in packages:
-            raise TypeError(
-                f"The client belongs to {library.__name__}, but the transport inside ToolCallTransport to {others[0]}. "
-                f"Pass {library.__name__}.{default}(), or none."
-            )
-        if not hasattr(self._inner, method):
-            raise TypeError(f"{type(self._inner).__name__} has no {method}(). This client needs a {default}.")
-        return getattr(self._inner, method)
-
 
 def _chunks_of(response: Any, blocking: bool) -> Any:
     """Return an iterator over the decoded body of a response.
@@ -159,11 +133,6 @@ def _response(library: ModuleType, exchange: Exchange, body: Any, extensions: di
     status, headers = exchange.head
     given = {"content": body} if isinstance(body, bytes) else {"stream": body}
     return library.Response(status, headers=http.encode_headers(headers), extensions=extensions, **given)
-
-
-async def _result(returned: Any) -> Any:
-    """Return `returned`, the result of a blocking or asynchronous transport. Awaits it if it is awaitable."""
-    return await returned if isawaitable(returned) else returned
 
 
 async def _close(response: Any, blocking: bool) -> None:

@@ -347,19 +347,48 @@ _AnyBase: Any = object  # `Any`, so that type checkers accept a subclass for cli
 class ClientTransport(_AnyBase):  # type: ignore[misc] # see above
     """A base class of transports for asynchronous and blocking clients of httpx and httpx2.
 
-    Subclasses implement `_handle`. Closing this transport also closes `_inner`, unless that is None.
+    Subclasses implement `_handle`. `inner` sends requests. If it is None, `_send` uses the default transport of the
+    client's library. Closing this transport also closes the inner transport.
     """
 
-    _inner: Any = None
+    def __init__(self, inner: Any = None) -> None:
+        self._inner = inner
+        self._default: dict[bool, Any] = {}  # the default transport for blocking clients (True) and for others (False)
 
     async def _handle(self, request: Any, *, blocking: bool) -> Any:
         raise NotImplementedError
 
+    async def _send(self, request: Any, *, blocking: bool) -> Any:
+        """Send a request through the inner transport, and return its response.
+
+        Raises TypeError if the transport belongs to another library than the client. Also raises it if only one of
+        them is asynchronous.
+        """
+        library, inner = library_of(request), self._inner
+        needed, method = "AsyncHTTPTransport", "handle_async_request"
+        if blocking:
+            needed, method = "HTTPTransport", "handle_request"
+        if inner is None:
+            inner = self._default[blocking] = self._default.get(blocking) or getattr(library, needed)()
+        packages = {kind.__module__.partition(".")[0] for kind in type(inner).__mro__}
+        # The other libraries with the interface of httpx that define the transport or one of its base classes.
+        others = [name for name in packages - {library.__name__} if hasattr(sys.modules.get(name), "AsyncByteStream")]
+        if others and library.__name__ not in packages:
+            raise TypeError(
+                f"The client belongs to {library.__name__}, but the transport inside {type(self).__name__} to "
+                f"{others[0]}. Pass {library.__name__}.{needed}()."
+            )
+        if not hasattr(inner, method):
+            raise TypeError(f"{type(inner).__name__} has no {method}(). This client needs a {needed}.")
+        response = getattr(inner, method)(request)
+        return response if blocking else await response
+
     async def _close(self, *, blocking: bool) -> None:
-        if self._inner is not None and blocking:
-            self._inner.close()
-        elif self._inner is not None:
-            await self._inner.aclose()
+        inner = self._inner or self._default.get(blocking)
+        if inner is not None and blocking:
+            inner.close()
+        elif inner is not None:
+            await inner.aclose()
 
     async def handle_async_request(self, request: Any) -> Any:
         """Return the response to the request of an asynchronous client."""
@@ -418,6 +447,8 @@ def stream_class(body: type, library: ModuleType) -> type:
 class RecordingTransport(ClientTransport):
     """Sends requests through the transport `inner`, and records all exchanges in one file, in the order of requests.
 
+    If `inner` is None, the default transport of the client's library is used.
+
     `target` is a path, which is overwritten, or a file object, which is not closed. `source` is the wire format of the
     responses. By default, the format is detected during a replay. Keys of known formats, the credentials of each
     request, and the secrets in `redact` are overwritten. Request bodies are recorded only with `record_body=True`.
@@ -429,7 +460,7 @@ class RecordingTransport(ClientTransport):
 
     def __init__(self, inner: Any, target: RecordingTarget, **options: Unpack[RecordOptions]) -> None:
         """Open the target. Raises OSError for a path that cannot be opened, and ValueError for an invalid secret."""
-        self._inner = inner
+        super().__init__(inner)
         self._file = ExchangeFile(target, **options)
 
     @property
@@ -447,8 +478,7 @@ class RecordingTransport(ClientTransport):
         content = request.read() if blocking else await request.aread()
         exchange = self._file.begin_request(request.method, str(request.url), header_items(request.headers), content)
         try:
-            handle = self._inner.handle_request if blocking else self._inner.handle_async_request
-            response = handle(request) if blocking else await handle(request)
+            response = await self._send(request, blocking=blocking)
         except BaseException as error:
             exchange.fail(error)
             raise

@@ -20,7 +20,7 @@ from streamtools.recording.event_replay import EventReplay, ReplayOptions, repla
 from streamtools.recording.files import DETECT, create_private_file, find_exchanges
 from streamtools.recording.matching import FIELDS, Match
 from streamtools.recording.playback import Cut
-from streamtools.recording.transports import ClientTransport, RecordingTransport, ReplayTransport, library_of
+from streamtools.recording.transports import ClientTransport, RecordingTransport, ReplayTransport
 from streamtools.tools.registry import ToolsLike
 
 Mode: TypeAlias = Literal["replay", "record", "extend"]
@@ -84,19 +84,16 @@ class FixtureTransport(ClientTransport):
             )
 
     async def _handle(self, request: Any, *, blocking: bool) -> Any:
-        async def send(transport: Any) -> Any:
-            return transport.handle_request(request) if blocking else await transport.handle_async_request(request)
-
         try:
             if self._replay is not None:
-                return await send(self._replay)
+                return await self._replay._handle(request, blocking=blocking)
         except UnrecordedRequest as error:
             assert self._replay is not None
             if self._only_replays:
                 error.args = (f"{error}\n{self._advice}".strip(),)
                 raise
             self._replay.errors.remove(error)
-        return await send(self._open_recorder())
+        return await self._open_recorder()._handle(request, blocking=blocking)
 
     async def _close(self, *, blocking: bool) -> None:
         for transport in filter(None, (self._replay, self._recorder)):
@@ -163,35 +160,13 @@ class FixtureTransport(ClientTransport):
             self._file = create_private_file(self._temporary_path)
             settings = self._settings
             self._recorder = RecordingTransport(
-                settings.inner() if settings.inner else _NetworkTransport(),
+                settings.inner() if settings.inner else None,
                 self._file,
                 source=settings.source,
                 redact=settings.redact,
                 record_body=settings.record_body,
             )
         return self._recorder
-
-
-class _NetworkTransport(ClientTransport):
-    """Sends requests with the HTTP transports of the client's library.
-
-    It creates the asynchronous or the blocking transport at the first request of this kind.
-    """
-
-    async_transport: Any = None
-    blocking_transport: Any = None
-
-    async def _handle(self, request: Any, *, blocking: bool) -> Any:
-        if blocking:
-            self.blocking_transport = self.blocking_transport or library_of(request).HTTPTransport()
-            return self.blocking_transport.handle_request(request)
-        self.async_transport = self.async_transport or library_of(request).AsyncHTTPTransport()
-        return await self.async_transport.handle_async_request(request)
-
-    async def _close(self, *, blocking: bool) -> None:
-        # The base class closes `_inner`.
-        self._inner = self.blocking_transport if blocking else self.async_transport
-        await super()._close(blocking=blocking)
 
 
 class RecordingFixture:
