@@ -46,7 +46,6 @@ _SECTION = re.compile(
     "|todo|references|see also|methods):"
 )
 _ENTRY = re.compile(r"\*{0,2}(\w+)\s*(?:\(.*?\))?\s*:(?:\s+(.*))?$")  # "city (str): Where."
-_LIST_ITEM = re.compile(r"\s|[-*+•] |\d+[.)] ")  # "- item", "1. item", or an indented line
 
 
 class Documentation(NamedTuple):
@@ -73,7 +72,7 @@ def read_docstring(text: str | None) -> Documentation:
             for name, described in _entries(lines[start + 1 : end]):
                 if description := " ".join(" ".join(described).split()):
                     parameters.setdefault(name, description)
-    return Documentation(_join_lines(lines[: starts[0] if starts else None]), parameters)
+    return Documentation("\n".join(lines[: starts[0] if starts else None]).strip(), parameters)
 
 
 def _starts_section(lines: Sequence[str], at: int) -> bool:
@@ -101,16 +100,3 @@ def _entries(lines: Sequence[str]) -> list[tuple[str, list[str]]]:
         else:
             text.append(line)
     return entries
-
-
-def _join_lines(lines: Sequence[str]) -> str:
-    """Return the text with the lines of each paragraph joined. Lists and indented blocks keep their line breaks."""
-    paragraphs: list[list[str]] = [[]]
-    for line in lines:
-        if line.strip():
-            paragraphs[-1].append(line.rstrip())
-        elif paragraphs[-1]:
-            paragraphs.append([])
-    return "\n\n".join(
-        "\n".join(lines) if any(map(_LIST_ITEM.match, lines)) else " ".join(lines) for lines in paragraphs if lines
-    )

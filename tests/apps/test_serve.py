@@ -167,7 +167,7 @@ def test_a_missing_package_is_reported(
     _without(monkeypatch, missing)
 
     assert 2 == main(["serve", "--port", "0"])
-    assert f'the page needs {missing}: pip install "streamtools[cli,web]"' in error_line(capsys)
+    assert f'this command needs {missing}: pip install "streamtools[cli,web]"' in error_line(capsys)
 
 
 def _without(monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
@@ -177,7 +177,8 @@ def _without(monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
                 raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
     for name in [*sys.modules]:
-        if name == missing or name.startswith((f"{missing}.", "streamtools.apps.web", "streamtools.outputs.asgi")):
+        reloaded = (f"{missing}.", "streamtools.apps.web", "streamtools.apps.cli.servers", "streamtools.outputs.asgi")
+        if name == missing or name.startswith(reloaded):
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(sys, "meta_path", [Absent(), *sys.meta_path])
 

@@ -35,10 +35,10 @@ GOOGLE = """Look it up.
     [
         pytest.param(None, "", {}, id="none"),
         pytest.param("", "", {}, id="empty"),
-        pytest.param("One\n    line.", "One line.", {}, id="one paragraph"),
+        pytest.param("One\n    line.", "One\nline.", {}, id="one paragraph"),
         pytest.param(
             GOOGLE,
-            "Look it up.\n\nIn a list that is on two lines.\n\n- first\n- second",
+            "Look it up.\n\nIn a list that is\non two lines.\n\n- first\n- second",
             {"city": "Where: a name, in English. With its country.", "rest": "More.", "days": "How many."},
             id="Google",
         ),
@@ -50,12 +50,12 @@ GOOGLE = """Look it up.
         ),
         pytest.param(
             "So.\n\n\n    And.\n\n    Args:\n        a: x\n        none of them\n            deeper\n        nor this",
-            "So.\n\nAnd.",
+            "So.\n\n\nAnd.",
             {"a": "x"},
             id="lines that are none",
         ),
         pytest.param("Note: text.\n\nArgs: more text.", "Note: text.\n\nArgs: more text.", {}, id="no sections"),
-        pytest.param("Args:\nnothing indented", "Args: nothing indented", {}, id="a title alone"),
+        pytest.param("Args:\nnothing indented", "Args:\nnothing indented", {}, id="a title alone"),
         pytest.param("So.\n\nReturns", "So.\n\nReturns", {}, id="a title at the end"),
         pytest.param("So.\n\n>>> f(1)\n2\n\nLater.", "So.", {}, id="a doctest"),
         pytest.param("So.\n\n    Example:\n        city: none\n", "So.", {}, id="another section"),

@@ -11,8 +11,6 @@ import os
 import socket
 import tomllib
 from argparse import Namespace
-from collections.abc import Iterator
-from contextlib import contextmanager
 from ipaddress import ip_address
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,26 +20,18 @@ from urllib.parse import urlencode
 import msgspec
 
 from streamtools.apps.cli.arguments import GATEWAY_PORT
-from streamtools.apps.cli.errors import CommandError, ErrorOutput, reason_of
+from streamtools.apps.cli.errors import CommandError, ErrorOutput, reason_of, require_packages
 from streamtools.conversation.prompts import Example
 
+with require_packages("this command", "cli,web", "starlette", "uvicorn"):
+    import uvicorn
+
+    from streamtools.apps.cli.answerers import ModelAnswerer, RecordedAnswers
+    from streamtools.apps.web import make_app
+    from streamtools.gateway import FallbackUpstream
+    from streamtools.gateway.service import app
+
 _SHUTDOWN_TIMEOUT_S = 20
-
-
-@contextmanager
-def require_web_extra(name: str) -> Iterator[None]:
-    """Raise CommandError if an import in the `with` block fails because the extra `web` is not installed.
-
-    The message begins with `name`, such as "the gateway".
-    """
-    try:
-        import uvicorn  # noqa: F401
-
-        yield
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in ("starlette", "uvicorn"):
-            raise
-        raise CommandError(f'{name} needs {error.name}: pip install "streamtools[cli,web]"') from None
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -74,8 +64,6 @@ def run_server(
 
     After the signal, open requests have `shutdown_timeout` seconds to end.
     """
-    import uvicorn
-
     config = uvicorn.Config(app, lifespan="on", log_config=None, access_log=False, server_header=False)
     config.timeout_graceful_shutdown = int(shutdown_timeout)
     output.write(f"{banner}\n")
@@ -85,9 +73,6 @@ def run_server(
 
 def run_serve(args: Namespace, output: TextIO, errors: ErrorOutput) -> int:
     """Run the server until a signal ends the process, and return the exit status."""
-    with require_web_extra("the page"):
-        from streamtools.apps.cli.answerers import ModelAnswerer, RecordedAnswers
-        from streamtools.apps.web import make_app
     with TemporaryDirectory(prefix="streamtools-", ignore_cleanup_errors=True) as directory:
         recorded = RecordedAnswers(args.files, speed=args.speed) if args.model is None else None
         answerer = recorded or ModelAnswerer(args, Path(directory))
@@ -151,9 +136,6 @@ _COMMAND_FIELDS = {"fallbacks", "host", "port", "key_env", "key_file", "client_k
 
 def run_gateway(args: Namespace, output: TextIO, errors: ErrorOutput) -> int:
     """Run the gateway until a signal ends the process, and return the exit status."""
-    with require_web_extra("the gateway"):
-        from streamtools.gateway import FallbackUpstream
-        from streamtools.gateway.service import app
     config = read_config(args)
     key = _read_key(config.key_env, config.key_file)
     client_key = _read_key(config.client_key_env, config.client_key_file)

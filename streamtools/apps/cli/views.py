@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TextIO, TypeAlias
 
-from streamtools.apps.cli.errors import CommandError, ErrorOutput
+from streamtools.apps.cli.errors import ErrorOutput, require_packages
 from streamtools.events import UIEvent
 from streamtools.stream.result import TurnResult
 
@@ -36,14 +36,8 @@ def open_transcript(output: TextIO, errors: ErrorOutput) -> Transcript:
     If `output` and `errors` write to a terminal, the current line of the transcript ends before each error line. Raises
     CommandError if rich is not installed.
     """
-    try:
+    with require_packages("a transcript (not replay --json)", "cli", "rich"):
         from streamtools.apps.cli.transcript import Terminal, Transcript
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "rich":
-            raise
-        raise CommandError(
-            'transcripts need rich: pip install "streamtools[cli]" (replay --json works without it)'
-        ) from None
     transcript = Transcript(Terminal(file=output))
     if output.isatty() and errors.is_terminal:
         errors.before_line = transcript.end_line
