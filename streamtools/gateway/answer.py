@@ -84,11 +84,6 @@ class ClientAnswer:
         """End the answer of the model. Returns the last bytes for the client."""
         return self._write(self.machine.close())
 
-    @property
-    def stopped(self) -> bool:
-        """Whether a text rule has stopped the answer's text."""
-        return self.machine.stopped
-
     def continue_elsewhere(self, model: str) -> str:
         """Prepare for the answer of another upstream after `model`, the current model, has failed.
 

@@ -71,8 +71,8 @@ class ClientRequest(NamedTuple):
     """The names of options in the body that are ignored, because chat completions have no such options."""
 
 
-def read_request(client: Client, content: bytes) -> ClientRequest:
-    """Parse the body `content`, which has the format `client`. Raises `InvalidRequest`."""
+def read_body(content: bytes) -> Body:
+    """Parse the JSON of a body, and check its `model`. Raises `InvalidRequest`."""
     try:
         body = decode(content)
     except ValueError as error:
@@ -81,16 +81,12 @@ def read_request(client: Client, content: bytes) -> ClientRequest:
         raise InvalidRequest("Invalid request body: it must be a JSON object.")
     if not isinstance(body.get("model", ""), str):
         raise InvalidRequest("`model` must be a string.", "model")
+    return body
+
+
+def read_request(client: Client, body: Body) -> ClientRequest:
+    """Parse a body that has the format `client`. Raises `InvalidRequest`."""
     return _READERS[client](body)
-
-
-def model_in(content: bytes) -> str:
-    """Return the name of the model in a body, or "" if the body contains none."""
-    try:
-        body = decode(content)
-    except ValueError:
-        return ""
-    return str(body.get("model", "")) if isinstance(body, dict) else ""
 
 
 def _history(messages: object, param: str, system: object = None) -> list[Message]:

@@ -28,7 +28,7 @@ from streamtools.conversation.models.prefill import PREFILLS, Prefill
 from streamtools.errors import Code
 from streamtools.events import SourceError, SourceEvent
 from streamtools.gateway.answer import ClientAnswer, OnEvent, encoder_for, write_refusal
-from streamtools.gateway.client_requests import Client, ClientRequest, InvalidRequest, as_tools, model_in, read_request
+from streamtools.gateway.client_requests import Client, ClientRequest, InvalidRequest, as_tools, read_body, read_request
 from streamtools.gateway.http import JSON, ResponseHead, end_to_end
 from streamtools.gateway.settings import FallbackUpstream, Settings
 from streamtools.gateway.upstream_requests import (
@@ -328,7 +328,7 @@ class RewrittenExchange(Exchange):
 
     def _convert(self, events: list[SourceEvent]) -> bytes:
         """Convert events of the upstream to bytes for the client, up to a failure that another upstream may avoid."""
-        may_fail = self.has_fallback and self._bytes_left >= 0 and not self._answer.stopped
+        may_fail = self.has_fallback and self._bytes_left >= 0 and not self._answer.machine.stopped
         events = self._failover.answer.read(events, may_fail=may_fail)
         return self._stream_or_keep(self._answer.feed(events)) if events else b""
 
@@ -422,19 +422,22 @@ class Rewrite(Settings):
         before the client gets the event.
         """
         reads_text = bool(self.text_rules)
+        model = ""
         try:
-            request = read_request(client, body)
+            fields = read_body(body)
+            model = fields.get("model", "")
+            request = read_request(client, fields)
             for name in request.dropped:
                 self.warn_once("option_dropped", client=client, option=name)
-            plan = make_plan(mode_of(self.mode, request.model), self.dialects, request, host)
-            plan = plan._replace(used=self.used_dialects.get(request.model))
+            plan = make_plan(mode_of(self.mode, model), self.dialects, request, host)
+            plan = plan._replace(used=self.used_dialects.get(model))
             if client == "openai" and not (plan.dialects or plan.taught or reads_text or self.fallbacks):
                 return PassThrough(client, "chat/completions", body)
             refused = _unsupported_option(request.body)
             if refused is None:
                 return RewrittenExchange(self, request, plan, host=host, watch=watch, request_size=len(body))
         except (InvalidRequest, ValueError, RecursionError) as error:
-            taught = mode_of(self.mode, model_in(body)) == "text"
+            taught = mode_of(self.mode, model) == "text"
             if client == "openai" and not (taught or self.dialects or reads_text):  # the upstream reports the error
                 return PassThrough(client, "chat/completions", body)
             refused = error if isinstance(error, InvalidRequest) else InvalidRequest(str(error))

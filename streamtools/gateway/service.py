@@ -36,7 +36,7 @@ from streamtools.gateway.client_requests import Client
 from streamtools.gateway.delivery import SHORTEST_SECRET, Delivery, Route, url_below, without_key
 from streamtools.gateway.exchange import PassThrough, Rewrite
 from streamtools.gateway.metrics import Metrics
-from streamtools.gateway.settings import RewriteOptions
+from streamtools.gateway.settings import RewriteOptions, check_address
 from streamtools.gateway.upstream_requests import Upstream
 from streamtools.outputs.non_streaming import error_body
 from streamtools.recording import RecordingTransport
@@ -123,16 +123,11 @@ def app(
     requests. Raises ValueError for a value that is not allowed, and OSError for a recording that cannot be written.
     """
     rewrite = rewrite or Rewrite(upstream=api, **options)
-    url = httpx.URL(upstream)
-    if url.scheme not in ("http", "https") or not url.host or url.userinfo or url.query or url.fragment:
-        raise ValueError("`upstream` must be a URL such as http://127.0.0.1:8080/v1, without a key or a query.")
+    check_address("upstream", upstream, key=key, client_key=client_key)
     if wrong := next((origin for origin in origins if not _ORIGIN.fullmatch(origin)), None):
         raise ValueError(f"`origins` must be origins of pages, such as https://example.org, got {wrong!r}.")
-    for name, value in (("key", key), ("client_key", client_key)):
-        if value is not None and not (value and value.isascii() and value.isprintable() and " " not in value):
-            raise ValueError(f"`{name}` is empty, or holds characters that a header cannot carry.")
     limits = max_body, max_running, timeout, longest, keep_alive, send_timeout, drain
-    inner: ASGIApp = _Gateway(rewrite, url, key, client_key, record, *limits)
+    inner: ASGIApp = _Gateway(rewrite, httpx.URL(upstream), key, client_key, record, *limits)
     if origins:
         inner = CORSMiddleware(inner, allow_origins=[*origins], allow_methods=["GET", "POST"], allow_headers=["*"])
     return Guard(

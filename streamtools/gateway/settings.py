@@ -29,6 +29,15 @@ PrefillServer: TypeAlias = Literal["", "vllm", "sglang", "llama.cpp", "deepseek"
 """A server whose chat completions can continue the beginning of an answer. `""` means any other server."""
 
 
+def check_address(name: str, url: str, **keys: str | None) -> None:
+    """Raise ValueError for an invalid URL of an upstream, the parameter `name`, and for an invalid key."""
+    if not _URL.fullmatch(url):
+        raise ValueError(f"`{name}` must be a URL such as http://127.0.0.1:8080/v1, without a key or a query.")
+    for parameter, key in keys.items():
+        if key is not None and not (key and key.isascii() and key.isprintable() and " " not in key):
+            raise ValueError(f"`{parameter}` is empty, or holds characters that a header cannot carry.")
+
+
 @dataclass(frozen=True, kw_only=True)
 class FallbackUpstream:
     """An upstream that gets a request if all upstreams before it fail. It must have the same API as the primary one.
@@ -45,10 +54,7 @@ class FallbackUpstream:
     prefill: PrefillServer = ""
 
     def __post_init__(self) -> None:
-        if not _URL.fullmatch(self.url):
-            raise ValueError("`url` must be a URL such as http://127.0.0.1:8080/v1, without a key or a query.")
-        if self.key is not None and not (self.key and self.key.isascii() and self.key.isprintable()):
-            raise ValueError("`key` is empty, or holds characters that a header cannot carry.")
+        check_address("url", self.url, key=self.key)
         check_word("prefill", self.prefill, get_args(PrefillServer))
 
     def headers(self, given: Iterable[tuple[str, str]]) -> Headers:
