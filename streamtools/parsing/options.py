@@ -53,7 +53,7 @@ class ParserOptions:
     """Whether white space next to a call is removed from the visible text."""
     keep_markup: bool = False
     """Whether hidden text, such as markers and tags, is reported by `markup` events. The events then hold every
-    character of the text."""
+    character that was read, except characters over a limit."""
     limits: Limits = DEFAULT_LIMITS
     """The size limits for the text of a model."""
     new_id: IdFactory = new_call_id

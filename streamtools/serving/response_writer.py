@@ -57,7 +57,7 @@ class ResponseWriter:
         self._last_send_at = monotonic()
         self._sends_since_checkpoint = 0
         self._trusted_until = self._last_send_at + _TRUST_S  # until then, a pause replaces a checkpoint
-        self._send_finished: anyio.Event | None = None  # set only while a task waits; a lock would be slower
+        self._send_finished: anyio.Event | None = None  # not None only while a task waits; a lock would be slower
         self._scope: anyio.CancelScope | None = None  # the cancel scope of `deliver`
         self._on_disconnect: Callable[[], object] = lambda: None
 

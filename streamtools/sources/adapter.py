@@ -157,7 +157,10 @@ class FrameDecoder(ABC):
         """Return the frame in `block`, or None if it is empty. LF separates the lines of `block`."""
 
     def _read_within_limit(self, blocks: list[bytes]) -> list[Framed]:
-        """Return the frames of `blocks`. A block over the limit becomes `Skipped`. The first includes `_dropped`."""
+        """Return the frames of `blocks`. A block over the limit becomes `Skipped`.
+
+        The `_dropped` bytes count as the beginning of the first block.
+        """
         frames: list[Framed] = []
         for block in blocks:
             size = self._dropped + len(block)
@@ -236,7 +239,7 @@ class SSEDecoder(FrameDecoder):
     def _read_simple(self, block: bytes) -> Frame | None:
         """Return the frame of an event with one line of data, and at most a name before it and an id after it.
 
-        Returns None for any other event. This takes a third of the time that `_read` takes for other events.
+        Returns None for any other event. This method takes a third of the time that `_read` takes for other events.
         """
         name = "message"
         if block[:7] == b"event: ":
@@ -378,7 +381,7 @@ class OpenCall:
     name: str | None = None
     given: Any = None  # the whole arguments, or None if they arrive in pieces
     signature: str | None = None
-    own: dict[str, Any] | None = None  # fields for the next request; the key is the message format
+    own: dict[str, Any] | None = None  # fields that the next request must repeat, as {message format: fields}
     executed: bool = False  # the provider runs the tool
     fault: Code | None = None  # why the call must not run, for example because a piece could not be read
     pair_joiner: PairJoiner = field(default_factory=PairJoiner)
@@ -431,7 +434,7 @@ class OpenCall:
 
 
 def end_doubtful(calls: dict[Any, CallT], index: object, events: list[SourceEvent]) -> None:
-    """End the open calls that an unreadable piece may belong to as invalid, because a part of their arguments is lost.
+    """End as invalid each open call to which an unreadable piece may belong. A part of its arguments is lost.
 
     `calls` holds the calls by index, and `index` is the index of the piece. This ends the call with this index, and the
     call without an index. If `index` is None, it ends all calls. Entries of `calls` with an empty `key` are not calls.
@@ -670,7 +673,7 @@ class FrameAdapter(Adapter):
             self._pass_not_understood(frame, value, events)
 
     def _pass_not_understood(self, frame: Frame, value: Any, events: list[SourceEvent]) -> None:
-        """Forward the value of a frame that is not understood. Records whether it has another known format."""
+        """Forward the value of a frame that is not understood. Records a description, unless it has this format."""
         self._note_other_format(frame.event, value)
         self._pass_raw(value, events)
 

@@ -1,8 +1,8 @@
 """Applies text rules to the call arguments in the events of a run.
 
-Rules with the action `mark` are not applied. The rules change only the events. Tools, the ledger and the result of the
-run get the arguments that the model wrote. The rules are applied to each decoded JSON string separately. A stream with
-these rules emits no `call-delta`.
+Rules with the action `mark` are not applied. Rules change the events, and with `history="as_shown"` the calls in the
+history. Tools and the ledger get the arguments that the model wrote. The rules are applied to each decoded JSON string
+separately. A stream with these rules emits no `call-delta`.
 """
 
 from __future__ import annotations

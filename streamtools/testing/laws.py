@@ -4,9 +4,9 @@ A law is a rule for the events of a parser, such as: each character is in exactl
 raises AssertionError if the law is broken. `assert_laws` checks all laws for a dialect, with random texts that contain
 valid and malformed calls and are split at random positions.
 
-The functions use only the events of a parser or a machine. `sections` reconstructs the text from the events.
-`may_become` decides whether a text is the beginning of a marker. It does not use the regular expressions of the parser,
-so that it can find errors in them.
+The functions use only the public results of a parser or a machine: its events, buffered text and calls. `sections`
+reconstructs the text from the events. `may_become` decides whether a text is the beginning of a marker. Except for
+`Header`, it does not use the regular expressions of the parser, so that it can find errors in them.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ def sections(text: str, events: Iterable[UIEvent], previous: Kind | None = None)
 def assert_conserved(text: str, events: Iterable[UIEvent], *, stopped: bool = False) -> None:
     """Check that every character of `text` is in exactly one event, in order. The parser needs `keep_markup=True`.
 
-    With `stopped=True`, the parser stopped after a call, so the text after this call may be missing.
+    With `stopped=True`, the parser stopped after a call, so text after this call must be missing.
     """
     found = sections(text, events)
     rest = text[sum(len(piece.text) for piece in found) :]
@@ -251,7 +251,7 @@ def assert_laws(
 ) -> None:
     """Check that a dialect keeps all laws. `dialect` is a dialect or the id of one.
 
-    Raises AssertionError if a law is broken. The message contains the shortest text that breaks it.
+    Raises AssertionError if a law is broken. The notes of its `__cause__` contain the shortest text that breaks it.
 
     Each law is checked with `examples` random texts, which are the same in each test run:
 

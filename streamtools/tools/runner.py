@@ -1,4 +1,4 @@
-"""Executes the calls of a turn concurrently, within limits. Each call gets exactly one outcome.
+"""Executes the calls of a turn concurrently, within limits. Each call gets at most one outcome.
 
 For a call that runs, the interface gets the event `executing`, then progress events, then `executed` or `error`. A
 refused, denied or cancelled call may get only `error`. A suspended or pending call gets no closing event. The closing
@@ -62,7 +62,8 @@ class Execution:
     shown: bool = False  # whether the `executing` event or a closing event has been sent
     began: float | None = None  # when the tool started, by `clock`
     thread: Thread | None = None
-    tool: Tool | None = None  # looked up before the check and after an approval; later registry changes are ignored
+    # Found in the registry before `need_of`, and again after an approval. Later changes of the registry are ignored.
+    tool: Tool | None = None
     outcome: ToolOutcome | None = None
     unsent: list[UIEvent] = field(default_factory=list)  # closing events that are not sent yet; their `seq` is 0
     borrower: object | None = None  # the borrower of a slot of the concurrency limiter, or None
@@ -153,7 +154,8 @@ class RunnerOptions:
     """The maximum length in characters of one result for the model. Events hold the whole result. None means no
     limit."""
     on_result: OnToolResult | None = None
-    """A function that is called as `on_result(call, outcome)` for each outcome. Its exceptions are only logged."""
+    """A function that is called as `on_result(call, outcome)` for each call that was not cancelled. Its exceptions are
+    only logged."""
     ledger: CallLedger | None = None
     """A store for calls and their outcomes. It prevents a call from running twice."""
     self_contained: bool = False
@@ -302,7 +304,7 @@ class Runner:
                 return
             if not isinstance(decision, Approve):
                 outcome = await self._run_once(execution, tasks, lambda: self._apply(execution, decision))
-                # A denied call without an error: the ledger returned the outcome of a run after an earlier approval.
+                # A denied call without an error was approved earlier and has run. The ledger returned its outcome.
                 was_executed = need == "result" or outcome.error is None
                 if was_executed and not execution.shown:
                     await self._send_executing(execution, send)

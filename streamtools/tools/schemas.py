@@ -2,8 +2,8 @@
 
 A schema may come from a client or a tool server, so it is not trusted. It is checked once, when its tool is defined.
 Inlining replaces each `$ref` by its definition. The inlined schema has a size limit, because nested references make it
-grow exponentially. The functions visit only positions at which JSON Schema allows a schema. For example, a property may
-have the name `items`, and a default value may look like a schema.
+grow exponentially. The functions visit only positions at which JSON Schema allows a schema, because a property may have
+the name `items`, and a default value may look like a schema.
 """
 
 from __future__ import annotations
@@ -92,8 +92,9 @@ def check_keywords(schema: Mapping[str, Any]) -> None:
 def inline(schema: JsonSchema) -> JsonSchema:
     """Return the schema without `$ref`, for providers that do not resolve references.
 
-    A recursive reference becomes `{}`, and so does a part that nests deeper than the limit for arguments. When the
-    inlined definitions have reached their size limit, each further reference also becomes `{}`.
+    A recursive reference becomes `{}`, and so do a reference to anything but a definition at the top, and a part that
+    nests deeper than the limit for arguments. When the inlined definitions have reached their size limit, each further
+    reference also becomes `{}`.
     """
     definitions = {
         f"#/{key}/{name}": part for key in ("$defs", "definitions") for name, part in schema.get(key, {}).items()
@@ -117,10 +118,9 @@ def inline(schema: JsonSchema) -> JsonSchema:
         if depth > DEFAULT_LIMITS.depth:
             return {}
         reference = part.get("$ref")
-        if isinstance(reference, str):
-            other_keywords = {key: value for key, value in part.items() if key != "$ref"}
-            return {**follow(reference, seen, depth + 1), **other_keywords}
-        return _map_subschemas(part, lambda inner: resolve(inner, seen, depth + 1))
+        other_keywords = {key: value for key, value in part.items() if key != "$ref"}
+        resolved = _map_subschemas(other_keywords, lambda inner: resolve(inner, seen, depth + 1))
+        return {**follow(reference, seen, depth + 1), **resolved} if isinstance(reference, str) else resolved
 
     top = {key: value for key, value in schema.items() if key not in ("$defs", "definitions")}
     return copy.deepcopy(resolve(top, (), 0))
@@ -181,7 +181,10 @@ def parameters_of_schema(schema: JsonSchema) -> list[dict[str, Any]]:
 
 
 def single_type(schema: JsonSchema) -> str:
-    """Return the type that a schema allows, ignoring `null`. Returns `object` if it does not allow exactly one type."""
+    """Return the type that a schema names, ignoring `null`. Reads `type`, `anyOf`, and values that are strings.
+
+    Returns `object` if these do not name exactly one type.
+    """
     types = _types(schema) - {"null"}
     return types.pop() if len(types) == 1 else "object"
 

@@ -88,7 +88,7 @@ class Tool(Generic[P, R]):
     `parameters` is the JSON schema of the arguments. `output_schema` is the JSON schema of the result, or None if its
     type is not declared. `output_type` is the Python type of the result. `has_given_schema` is True if the tool was
     defined with the option `parameters`, and not by type hints. `context` is the name of the parameter that gets the
-    `ToolContext`, or None. The other public attributes are the options; see `ToolOptions`.
+    `ToolContext`, or None. An attribute with the name of an option holds the option; see `ToolOptions`.
 
     >>> def add(a: int, b: int = 1) -> int:
     ...     "Add two numbers."
@@ -255,9 +255,9 @@ def _no_function(arguments: dict[str, Any]) -> Any:
 
 
 def _explain(error: ValidationError) -> str:
-    """Return the validation errors as text. Each has the form `path: reason`, without the invalid value.
+    """Return the first validation errors as text. Each has the form `path: reason`, without the invalid value.
 
-    Messages of validators in the application are included unchanged.
+    A message of a validator in the application is a reason, too. Each reason is cut to 200 characters.
     """
     errors = error.errors(include_url=False, include_input=False)
     shown = []

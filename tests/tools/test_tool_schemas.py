@@ -92,6 +92,10 @@ def test_a_schema_is_copied() -> None:
         ),
         ({"items": {"$ref": "https://example.com"}}, {"items": {}}),
         ({"items": {"$ref": "#/$defs/A"}, "$defs": {"A": True}}, {"items": {}}),
+        (
+            {"items": {"$ref": "#/$defs/A", "items": {"$ref": "#/$defs/A"}}, "$defs": {"A": {"type": "array"}}},
+            {"items": {"type": "array", "items": {"type": "array"}}},
+        ),
     ],
 )
 def test_references_are_inlined(schema: Schema, written_out: Schema) -> None:
