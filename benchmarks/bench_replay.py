@@ -3,7 +3,7 @@
     python benchmarks/bench_replay.py
 
 The figure is nanoseconds for each byte of the response, less is better: 5 ns are 200 MB/s, which the table also shows.
-Half of the chunks end in the middle of a character, and all contain quotes that JSON escapes. `open_recording` decodes
+Half of the chunks end in the middle of a character, and all contain quotes that JSON escapes. `open_exchange` decodes
 each byte from JSON, encodes it as UTF-8 and hashes it. The table also shows the cost of only these three operations.
 """
 
@@ -27,7 +27,7 @@ import msgspec
 
 from benchmarks.measure import Result, Work, interleave, main, timed
 from streamtools.recording import ExchangeHead, RecordedRequest, ReplayBytes, ReplayTransport
-from streamtools.recording.files import open_recording
+from streamtools.recording.files import open_exchange
 from streamtools.recording.format import Chunk, RecordedResponse, StreamEnd, encode_chunk, encode_end, encode_head
 from streamtools.recording.playback import Cut
 
@@ -63,7 +63,7 @@ async def count(pieces: AsyncIterable[bytes]) -> int:
 
 async def play(path: Path, cut: Cut) -> int:
     """Read a replay."""
-    return await count(ReplayBytes(open_recording(path), cut=cut))
+    return await count(ReplayBytes(open_exchange(path), cut=cut))
 
 
 async def fetch(path: Path) -> int:

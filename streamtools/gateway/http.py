@@ -91,14 +91,10 @@ def headers_for(client: Client, headers: Iterable[tuple[str, str]]) -> Headers:
     """
     kept = [(name, value) for name, value in end_to_end(headers) if name.lower() != "content-type"]
     if client == "anthropic":
-        keys = [value for name, value in kept if name.lower() == "x-api-key"]
-        kept = [
-            (name, value)
-            for name, value in kept
-            if name.lower() != "x-api-key" and not name.lower().startswith("anthropic-")
-        ]
+        keys = [("authorization", f"Bearer {value}") for name, value in kept if name.lower() == "x-api-key"]
+        kept = [header for header in kept if not header[0].lower().startswith(("x-api-key", "anthropic-"))]
         if not any(name.lower() == "authorization" for name, _ in kept):
-            kept += [("authorization", f"Bearer {key}") for key in keys[:1]]
+            kept += keys[:1]
     return [*kept, ("content-type", JSON)]
 
 

@@ -235,14 +235,6 @@ class RecordedExchange:
         return _open_next(lines)
 
 
-def open_recording(path: PathLike) -> OpenExchange:
-    """Open the first exchange of a recording, or a raw capture. A raw capture gets the source `DETECT`.
-
-    Raises RecordingError for a file that cannot be read.
-    """
-    return _open_next(LineReader(path))
-
-
 def _open_next(lines: LineReader) -> OpenExchange:
     try:
         if not lines.number and lines.is_capture:
@@ -275,12 +267,14 @@ def read_recordings(path: PathLike) -> list[Recording]:
 def open_exchange(path: PathLike, number: int | None = None) -> OpenExchange:
     """Open the exchange with this number, from 1. None opens the only exchange of a file.
 
-    For a pipe, `number` is ignored, and the first exchange is opened.
+    For a pipe, `number` is ignored, and the first exchange is opened. A raw capture is an exchange with the source
+    `DETECT`.
 
-    Raises RecordingError if `number` is None and the file holds several exchanges, and for an unknown number.
+    Raises RecordingError for a file that cannot be read, and for an unknown number. Also raises it if `number` is None
+    and the file holds several exchanges.
     """
     if not Path(path).is_file():  # a pipe can be read only once, so its exchanges cannot be counted first
-        return open_recording(path)
+        return _open_next(LineReader(path))
     exchanges = find_exchanges(path)
     if number is None and len(exchanges) > 1:
         raise RecordingError(

@@ -16,7 +16,7 @@ from streamtools.apps.cli.answerers import RecordedAnswers
 from streamtools.apps.web.dissection import MAX_STEPS, Dissection, TooManySteps, dissect
 from streamtools.events import read_ui_event
 from streamtools.recording import ExchangeHead, read_recording, shipped
-from streamtools.recording.files import RecordingWriter, open_recording
+from streamtools.recording.files import RecordingWriter, open_exchange
 from streamtools.recording.format import Chunk, StreamEnd
 from streamtools.recording.playback import Cut
 from tests.apps.test_cli_bad_input import error_line
@@ -27,7 +27,7 @@ from tests.support.provider import serving
 
 def dissect_file(path: Path, cut: Cut = "recorded") -> Dissection:
     """Return the data for the debugger of a file."""
-    with open_recording(path) as recording:
+    with open_exchange(path) as recording:
         return dissect(recording, cut)
 
 

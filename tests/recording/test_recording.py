@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from streamtools.errors import RecordingError
 from streamtools.recording import ExchangeHead, RecordedRequest, Recording, read_recording, read_recordings, shipped
 from streamtools.recording import files as lines_module
-from streamtools.recording.files import RecordingWriter, open_recording
+from streamtools.recording.files import RecordingWriter, open_exchange
 from streamtools.recording.format import Chunk, EndKind, RecordedResponse, StreamEnd
 
 HEAD = ExchangeHead(
@@ -69,7 +69,7 @@ def test_a_recording_is_read_as_it_was_written(
         path = Path(folder, "a.jsonl")
         path.write_bytes(first.getvalue())
         read = read_recording(path)
-        with open_recording(path) as opened:
+        with open_exchange(path, 1) as opened:
             lazily = tuple(opened)
     write(read, second)
 
@@ -236,7 +236,7 @@ def test_an_invalid_file_is_reported(tmp_path: Path, content: bytes, message: st
     with pytest.raises(RecordingError) as whole:
         read_recording(path)
     with pytest.raises(RecordingError) as lazily:
-        list(open_recording(path))
+        list(open_exchange(path, 1))
 
     separator = ", " if message.startswith("line") else " "
     assert f"{path}{separator}{message}" == str(whole.value)
@@ -248,14 +248,14 @@ def test_a_read_error_is_reported_with_the_file_name() -> None:
     with pytest.raises(RecordingError) as whole:
         read_recording("/proc/self/mem")
     with pytest.raises(RecordingError) as any_file:
-        open_recording("/proc/self/mem")
+        open_exchange("/proc/self/mem")
 
     assert str(whole.value) == str(any_file.value) == "/proc/self/mem cannot be read: Input/output error"
 
 
 def test_an_invalid_file_name_is_shown_as_repr() -> None:
     with pytest.raises(RecordingError) as error:
-        open_recording("a\0b")
+        open_exchange("a\0b")
 
     assert str(error.value).startswith("'a\\x00b' cannot be read: embedded null")
 
@@ -278,7 +278,7 @@ def test_a_line_that_is_too_long_is_reported(tmp_path: Path, monkeypatch: pytest
 def test_an_incomplete_recording_is_read_up_to_its_break(tmp_path: Path, rest: str) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text(MARK + rest)
-    with open_recording(path) as opened:
+    with open_exchange(path, 1) as opened:
         assert Chunk(1, b"a") == next(opened)
         with pytest.raises(RecordingError):
             next(opened)
@@ -323,7 +323,7 @@ def test_a_file_may_hold_several_exchanges(tmp_path: Path) -> None:
     with path.open("wb") as file:
         for recording in both:
             write(recording, file)
-    with open_recording(path) as opened:
+    with open_exchange(path, 1) as opened:
         first = list(opened)
     with pytest.raises(RecordingError) as error:
         read_recording(path)
@@ -359,7 +359,7 @@ def test_a_closed_recording_has_no_more_chunks(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     with path.open("wb") as file:
         write(Recording(HEAD, (Chunk(0, b"a"), Chunk(0, b"b")), StreamEnd("end", 1)), file)
-    with open_recording(path) as opened:
+    with open_exchange(path, 1) as opened:
         first = next(opened)
 
     assert (list(opened), opened.end, first.data) == ([], None, b"a")

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamtools.recording import ExchangeHead, Recording, ReplayBytes
-from streamtools.recording.files import RecordingWriter, open_recording
+from streamtools.recording.files import RecordingWriter, open_exchange
 from streamtools.recording.format import Chunk, EndKind, StreamEnd
 from streamtools.recording.playback import Cut, recut
 
@@ -116,7 +116,7 @@ async def test_a_replay_can_be_closed(tmp_path: Path) -> None:
         writer = RecordingWriter(file, HEAD)
         writer.chunk(b"ab", 0)
         writer.end("end", 0)
-    replay = ReplayBytes(open_recording(path), cut="byte")
+    replay = ReplayBytes(open_exchange(path), cut="byte")
     first = await anext(replay)
     await replay.aclose()
     await replay.aclose()

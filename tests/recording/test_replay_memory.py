@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from streamtools.recording import ExchangeHead, RecordedRequest, ReplayBytes, ReplayTransport
-from streamtools.recording.files import open_recording
+from streamtools.recording.files import open_exchange
 from streamtools.recording.format import Chunk, RecordedResponse, StreamEnd, encode_chunk, encode_end, encode_head
 
 pytestmark = pytest.mark.deep
@@ -48,13 +48,13 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 async def play_bytes(path: Path) -> int:
     """Return the number of bytes of a replay of the file."""
-    return await count(ReplayBytes(open_recording(path)))
+    return await count(ReplayBytes(open_exchange(path)))
 
 
 async def play_cut(path: Path) -> int:
     """Return the number of bytes of a replay with other cuts and a fault."""
     offsets = range(10_000, COUNT * len(CHUNK), 100_000)
-    return await count(ReplayBytes(open_recording(path), cut=offsets, cut_after=COUNT * len(CHUNK)))
+    return await count(ReplayBytes(open_exchange(path), cut=offsets, cut_after=COUNT * len(CHUNK)))
 
 
 async def play_response(path: Path) -> int:

@@ -70,7 +70,7 @@ def _replay(parser: ArgumentParser) -> None:
     add = parser.add_argument
     add("file", metavar="FILE", help="a recording, or a raw capture of server-sent events")
     _add_tools(parser)
-    _add_json(parser)
+    add("--json", action="store_true", help="print only events, one JSON object per line")
     _add_speed(parser)
     cuts = ("recorded", "frame", "byte", "whole")
     add("--cut", choices=cuts, default="recorded", help="how to cut the bytes into chunks (default: %(default)s)")
@@ -170,10 +170,6 @@ def _check_model_options(args: Namespace) -> None:
 def _add_tools(parser: ArgumentParser) -> None:
     tools_help = "run calls with these tools: a ToolRegistry, a tool, functions, or a list of them"
     parser.add_argument("--tools", metavar="MODULE:NAME", help=f"{tools_help}; the current directory is searched, too")
-
-
-def _add_json(parser: ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print only events, one JSON object per line")
 
 
 def _add_speed(parser: ArgumentParser, default: float = 1.0) -> None:

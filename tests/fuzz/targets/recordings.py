@@ -10,7 +10,7 @@ from typing import Any
 
 from streamtools.errors import RecordingError
 from streamtools.recording import shipped
-from streamtools.recording.files import find_exchanges, open_recording, read_recordings
+from streamtools.recording.files import find_exchanges, open_exchange, read_recordings
 from tests.fuzz.target import Input, Target, encode, seeds
 from tests.support.provider_streams import PROVIDERS
 
@@ -34,7 +34,7 @@ def _check_files(given: Input) -> Iterator[object]:
     path.write_bytes(given.body)
     found = _try(lambda: read_recordings(path))
     places = _try(lambda: find_exchanges(path))
-    captured = _try(lambda: open_recording(path).read())
+    captured = _try(lambda: open_exchange(path).read())
     if found is not None:
         assert places is not None
         assert [each.head for each in places] == [each.head for each in found]
