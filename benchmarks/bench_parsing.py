@@ -36,7 +36,7 @@ SHORT_BODY = 35.0
 SMALL_CALLS = 60.0
 SEVERAL = 1.3
 MACHINE = 2.0
-RULES = 3.0
+RULES = 2.5
 FLAT = 4096  # bytes: what an interpreter may allocate while a million deltas pass
 TEXT_ONCE = 2.5  # bytes a character: two for text with a character beyond Latin-1 in it, and what waits to be joined
 

@@ -38,16 +38,20 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from itertools import accumulate
-from typing import Final, NamedTuple, TypeAlias, final
+from typing import Any, Final, NamedTuple, TypeAlias, final
 
 from streamtools.rules.rule import Character, Choice, InOrder, Lookaround, Repeat, Rule, Tree, WordBoundary, Words
 
 _MAX_TRANSITIONS: Final = 20_000
 """The limit of stored transitions, in addition to one for each word. A transition is for a character or a piece of
 text, and takes some hundred bytes."""
+BEGINNING: Final = 3
+"""How many first characters of a match are searched for. With two characters, many words would be found."""
+_MAX_SEARCHED: Final = 1000
+"""The limit of literals whose beginnings are searched for. With more, most words of a text begin as a literal does."""
 _WORD: Final = Character(r"\w", 0)
 
 Group: TypeAlias = tuple[int, ...]
@@ -200,6 +204,13 @@ class Automaton:
             starts.append(self._build(rule.tree, end, at))
         self._starts: Group = tuple(starts)
         self._states: dict[Key, AutomatonState] = {}
+        self.search_beginning = _search_for_beginnings(rules)
+        """A search for the first position where a match may begin, for use while there is no candidate.
+
+        The text may end within the first `BEGINNING` characters of the match. None if there are no rules, if a pattern
+        is not a literal text, or if there are more than `_MAX_SEARCHED` patterns."""
+        self.idle = self.begin("")
+        """The state without candidates. It is used only if `search_beginning` is not None."""
         self._max_transitions = _MAX_TRANSITIONS + sum(len(one.words) for one in self._word_lists)
         self._transition_count = 0  # how many transitions are stored
 
@@ -395,6 +406,29 @@ class Automaton:
         if isinstance(look, Lookaround):
             return bool(now & bit) is look.wanted
         return (bool(before & bit) is not bool(now & bit)) is look.wanted
+
+
+def _search_for_beginnings(rules: Sequence[Rule]) -> Callable[..., re.Match[str] | None] | None:
+    tree: dict[str, Any] = {}
+    if sum(len(rule.what) for rule in rules) > _MAX_SEARCHED:
+        return None
+    for rule in rules:
+        for what in rule.what:
+            if not isinstance(what, str):
+                return None
+            place = tree
+            for character in what[:BEGINNING]:
+                place = place.setdefault(character, {})
+            place[""] = {}  # marks the end of the literal, or of its first `BEGINNING` characters
+    return re.compile(_pattern(tree)).search if tree else None
+
+
+def _pattern(tree: Mapping[str, Any]) -> str:
+    """Return a pattern for a tree of characters. It also matches if the text ends after one or more characters."""
+    if "" in tree:
+        return ""
+    ways = ((re.escape(character), _pattern(more)) for character, more in tree.items())
+    return "|".join(f"{first}(?:{more}|\\Z)" if more else first for first, more in ways)
 
 
 @lru_cache(maxsize=64)
