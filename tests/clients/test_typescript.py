@@ -16,8 +16,10 @@ from streamtools.recording.event_replay import replay
 from tests.clients.programs import run_program
 from tests.clients.typescript_package import LOADED, PAGE, SOURCE, check_types, pack, unpack
 from tests.clients.typescript_scenes import SCENES
+from tests.support.loopback import Loopback
+from tests.support.provider import Provider
 from tests.support.readme import ROOT, read_blocks
-from tests.whole.test_server_programs import serving
+from tests.whole.test_server_programs import END, TEXT, serving
 
 pytestmark = [pytest.mark.sdk, pytest.mark.anyio]
 
@@ -104,10 +106,30 @@ def _plain(run: list[UIEvent]) -> list[Any]:
     return [json.loads(event.to_json()) for event in run]
 
 
-@pytest.mark.parametrize("how", ["http", "socket"])
+PROLOGUE = """
+const shown = [];
+globalThis.location = new URL(process.argv[3]);
+globalThis.document = { body: { append: (text) => shown.push(text) } };
+"""
+
+
+async def test_the_program_with_two_conversations(folder: Path) -> None:
+    """The second answer ends while the first is written, which is then stopped."""
+    page = (ROOT / "docs" / "conversations-over-a-websocket.md").read_text()
+    (block,) = [each for each in read_blocks(page) if each.language == "ts"]
+    check_types(folder, block.text, "bundler")
+    heading, _, rest = block.text.partition("\n")
+    program = [heading, 'import { tell } from "./telling.mjs";', PROLOGUE, rest, 'tell("end", shown);']
+    (folder / "two.mjs").write_text("\n".join(program))
+    model = Provider(Loopback([TEXT], hold=True), Loopback([TEXT, END]))
+    async with serving("conversations", model=model) as (server, _):
+        assert ["It is warm.", " (cancelled)"] == await run_program(folder, "two.mjs", "", server.url)
+
+
+@pytest.mark.parametrize("how", ["http", "socket", "conversation"])
 @pytest.mark.parametrize("scene", SCENES)
 async def test_a_scene(folder: Path, how: str, scene: str) -> None:
-    """The scenes run in Node, with server-sent events and with a websocket."""
+    """The scenes run in Node, with server-sent events, with a websocket, and in one of its conversations."""
     answers, check = SCENES[scene]
     async with serving("client", *answers(), user="ann") as (server, _):
         check(await run_program(folder, "typescript.mjs", how, server.url, scene), how)

@@ -1,5 +1,5 @@
 // What a page does with @streamtools/client, in Node and in a browser alike: each scene returns what the page has at
-// its end. `how` is "http" or "socket"; `base` is the address of the server.
+// its end. `how` is "http", "socket" or "conversation" (over a socket); `base` is the address of the server.
 
 const ask = (words) => ({ messages: [{ role: "user", content: words }] });
 
@@ -47,12 +47,18 @@ export function makeScenes(lib, how, base) {
     }
   }
 
-  const open = (tools) =>
-    how === "http"
-      ? new lib.Client(`${base}/chat`, { tools, fetch: breakingFetch })
-      : new lib.Socket(`${base.replace("http", "ws")}/chat`, {
-          ...{ tools, WebSocket: BreakingSocket, onRefused: ({ code }) => refused.push(code) },
-        });
+  const open = (tools) => {
+    if (how === "http") return new lib.Client(`${base}/chat`, { tools, fetch: breakingFetch });
+    const options = { tools, WebSocket: BreakingSocket, onRefused: ({ code }) => refused.push(code) };
+    const socket = new lib.Socket(`${base.replace("http", "ws")}/chat`, options);
+    if (how === "socket") return socket;
+    const conversation = "c";
+    return {
+      ask: (message) => socket.ask(message, { conversation }),
+      resume: (run, more) => socket.resume(run, { ...more, conversation }),
+      close: () => socket.close(),
+    };
+  };
 
   const hear = async (answer, react = () => {}) => {
     const seqs = [];

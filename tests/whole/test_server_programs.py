@@ -559,4 +559,4 @@ def test_every_program_is_typed(tmp_path: Path) -> None:
 def test_every_program_is_run() -> None:
     """Other code of these pages runs in the tests of its page."""
     assert {*POSTS, "conversations", "browser-tool"} == PROGRAMS.keys()
-    assert {"sh", "python", "diff", "js", "html", "text", "mermaid", ""} >= {block.language for block in BLOCKS}
+    assert {"sh", "python", "diff", "js", "ts", "html", "text", "mermaid", ""} >= {block.language for block in BLOCKS}

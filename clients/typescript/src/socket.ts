@@ -1,4 +1,4 @@
-// Answers over a websocket, in order. A lost connection is opened again, and the answer continues.
+// Answers over a websocket, in the order of each conversation. A lost connection is opened again, and the answers continue.
 
 import { Answer, Interrupted, Patience, type Decision, type Tools } from "./answer.js";
 import type { StreamEvent } from "./events.js";
@@ -29,12 +29,15 @@ export interface SocketOptions {
 
 const FINAL = new Set([1000, 1003, 1008, 1009]); // an error of the client, or the normal end
 
-/** A conversation over a websocket. A message that is sent during an answer waits for the end of the answer. */
+/**
+ * Conversations over a websocket. A message that is sent during an answer waits for the end of the answer, unless it is
+ * of another `conversation`. Messages without this option are one conversation.
+ */
 export class Socket {
   readonly #url: string;
   readonly #options: SocketOptions;
   readonly #patience: Patience;
-  readonly #answers: SocketAnswer[] = []; // the first is being received
+  readonly #queues = new Map<string | null, SocketAnswer[]>(); // by conversation, not empty: the first is being received
   #socket: WebSocket | null = null;
   #closed = false;
 
@@ -45,27 +48,29 @@ export class Socket {
   }
 
   /** Sends a message, a JSON object whose keys the server's application chooses. */
-  ask(message: Record<string, unknown>): Answer {
-    return this.#add(message);
+  ask(message: Record<string, unknown>, options: { conversation?: string } = {}): Answer {
+    return this.#add(message, options.conversation);
   }
 
   /** Reads a run that has begun, after the last event that was received. */
-  resume(run: string, options: { after?: number } = {}): Answer {
-    return this.#add(null, run, options.after ?? 0);
+  resume(run: string, options: { after?: number; conversation?: string } = {}): Answer {
+    return this.#add(null, options.conversation, run, options.after);
   }
 
   /** Closes the connection. Runs of the server continue. */
   close(): void {
     this.#closed = true;
     this.#socket?.close(1000);
-    for (const answer of this.#answers.splice(0)) answer.fail(new Interrupted("the socket was closed"));
+    for (const answer of [...this.#queues.values()].flat()) answer.fail(new Interrupted("the socket was closed"));
+    this.#queues.clear();
   }
 
-  #add(message: Record<string, unknown> | null, run: string | null = null, seq = 0): Answer {
-    const answer = new SocketAnswer(message, (frame) => this.#send(frame), this.#options.tools);
+  #add(message: Record<string, unknown> | null, conversation: string | null = null, run: string | null = null, seq = 0): Answer {
+    const named = conversation === null ? {} : { conversation };
+    const answer = new SocketAnswer(message, (frame) => this.#send({ ...frame, ...named }), this.#options.tools);
     answer.turn = { ...answer.turn, run, seq };
     if (this.#closed) answer.fail(new Interrupted("the socket was closed"));
-    else this.#answers.push(answer);
+    else this.#queues.set(conversation, [...(this.#queues.get(conversation) ?? []), answer]);
     this.#next();
     return answer;
   }
@@ -76,10 +81,18 @@ export class Socket {
   }
 
   #next(): void {
-    const answer = this.#answers[0];
-    if (answer === undefined) return;
-    if (this.#socket === null) this.#connect();
-    else if (this.#socket.readyState === 1 && !answer.isSent) answer.send();
+    for (const [answer] of this.#queues.values()) {
+      if (this.#socket === null) this.#connect();
+      else if (this.#socket.readyState === 1 && answer?.isSent === false) answer.send();
+    }
+  }
+
+  /** Removes the first answer of a conversation, and returns it. */
+  #shift(conversation: string | null): SocketAnswer | undefined {
+    const [first, ...others] = this.#queues.get(conversation) ?? [];
+    if (others.length) this.#queues.set(conversation, others);
+    else this.#queues.delete(conversation);
+    return first;
   }
 
   #connect(): void {
@@ -89,14 +102,14 @@ export class Socket {
     socket.onclose = ({ code }) => void this.#lose(socket, code);
   }
 
-  #take(said: StreamEvent | { error: { code: string; message: string; call_id?: string } }): void {
-    const answer = this.#answers[0];
+  #take(said: { conversation?: string } & (StreamEvent | { error: { code: string; message: string; call_id?: string } })): void {
+    const conversation = said.conversation ?? null;
+    const answer = this.#queues.get(conversation)?.[0];
     if (!("type" in said)) {
       const refused = new SocketError(said.error.code, said.error.message, said.error.call_id ?? null);
       if (refused.callId !== null || answer === undefined) this.#options.onRefused?.(refused);
       else {
-        this.#answers.shift();
-        answer.fail(refused);
+        this.#shift(conversation)?.fail(refused);
         this.#next();
       }
       return;
@@ -104,20 +117,24 @@ export class Socket {
     this.#patience.reset();
     answer?.take(said);
     if (said.type === "done") {
-      this.#answers.shift();
+      this.#shift(conversation);
       this.#next();
     }
   }
 
   async #lose(socket: WebSocket, code: number): Promise<void> {
     if (this.#socket !== socket || this.#closed) return;
-    const answer = this.#answers[0];
-    const goesOn = answer === undefined || !answer.isSent || answer.known !== null;
-    if (!goesOn || (answer !== undefined && FINAL.has(code)) || !(await this.#patience.wait())) {
-      this.#answers.shift();
-      answer?.fail(new Interrupted(`the connection was closed (${code}) before the end of the answer`));
-    } else if (answer !== undefined && answer.known !== null) answer.isSent = false;
+    const lost = () => new Interrupted(`the connection was closed (${code}) before the end of the answer`);
+    let waits = this.#queues.size === 0;
+    for (const [conversation, [answer]] of [...this.#queues]) {
+      if (FINAL.has(code) || (answer?.isSent && answer.known === null)) this.#shift(conversation)?.fail(lost());
+      else waits = true;
+    }
+    if (waits && !(await this.#patience.wait())) {
+      for (const conversation of [...this.#queues.keys()]) this.#shift(conversation)?.fail(lost());
+    }
     if (this.#socket !== socket || this.#closed) return;
+    for (const [answer] of this.#queues.values()) if (answer) answer.isSent = false;
     this.#socket = null;
     this.#next();
   }
@@ -171,7 +188,7 @@ class SocketAnswer extends Answer {
   }
 
   async stop(): Promise<void> {
-    this.#out({ cancel: true });
+    this.#out({ cancel: true, run_id: this.known ?? this.run });
   }
 
   async decide(callId: string, decision: Decision): Promise<void> {
