@@ -76,7 +76,7 @@ async def test_a_double_click_after_a_restart_in_another_tab(chromium: Any, butt
 
 
 async def test_a_reloaded_page_continues_its_answer(chromium: Any) -> None:
-    """It shows the answer from its start, can stop it, and forgets it afterwards."""
+    """It shows the answer from its start, can stop it, forgets it afterwards, and says that an answer is lost."""
     context = await chromium.new_context()
     async with serving("runs", Loopback([TEXT], hold=True), user="ann", page=ICON + PAGES["runs"]) as (server, _):
         page = await context.new_page()
@@ -89,7 +89,11 @@ async def test_a_reloaded_page_continues_its_answer(chromium: Any) -> None:
         await expect(page.locator("#log")).to_have_text("It is warm.")
         await page.locator("#halt").click()
         await page.wait_for_function("sessionStorage.run === undefined")
-    assert [] == faults
+        await page.locator("#halt").click()
+        assert [] == faults
+        await page.evaluate("sessionStorage.run = 'lost'")
+        await page.reload()
+        await expect(page.locator("#log")).to_have_text("The answer is no longer available.")
     await context.close()
 
 
