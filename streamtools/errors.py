@@ -7,8 +7,10 @@ or an incomplete recording also raises one. So does a tool that fails if the cal
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from enum import StrEnum
+from types import CoroutineType, FunctionType, MappingProxyType
+from typing import Any, Self
 
 
 class Code(StrEnum):
@@ -146,17 +148,77 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {meant!r}?" if meant else ""
 
 
-def check_names(where: str, given: Iterable[str], known: Iterable[str]) -> None:
-    """Raise TypeError if `where`, a function or a class, was given a parameter that is not in `known`."""
+def check_names(
+    where: str,
+    given: Iterable[str],
+    known: Collection[str],
+    homes: Mapping[str, str] = MappingProxyType({}),
+    advice: str = "",
+) -> None:
+    """Raise TypeError if `where`, a function or a class, was given a parameter that is not in `known`.
+
+    `homes` says how to write parameters of other objects, by name. `advice` is for a name that is similar to no other.
+    """
     for name in given:
         if name not in known:
-            raise TypeError(f"{where} has no parameter {name!r}{did_you_mean(name, known)}")
+            meant = f"; write {homes[name]}" if name in homes else did_you_mean(name, [*known, *homes])
+            others = advice.format(name) or f"; the parameters are {', '.join(known)}"
+            raise TypeError(f"{where} has no parameter {name!r}{meant or others}")
 
 
 def check_word(name: str, value: object, allowed: Iterable[object]) -> None:
     """Raise ValueError if the `value` of the option `name` is not allowed."""
     if value not in (values := [*allowed]):
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, values))}, got {value!r}")
+        meant = did_you_mean(value, filter(None, map(str, values))) if isinstance(value, str) else ""
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, values))}, got {value!r}{meant}")
+
+
+def check_kind(name: str, given: object, kind: type) -> None:
+    """Raise TypeError if `given` is not an instance of `kind`. `name` is the name of the parameter."""
+    if not isinstance(given, kind):
+        raise TypeError(f"{name} must be a {kind.__name__}, got {given!r}")
+
+
+def check_number(
+    name: str, value: object, least: float | None = None, *, whole: bool = False, optional: bool = False
+) -> None:
+    """Raise ValueError if the `value` of the option `name` is not a number of at least `least`, or above 0 without it.
+
+    With `whole`, it must be an integer. With `optional`, it may be None.
+    """
+    if value is None and optional:
+        return
+    is_number = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
+    if not (is_number and (value > 0 if least is None else value >= least)):  # type: ignore[operator]
+        bound = "a positive number" if least is None else f"{'an integer of ' if whole else ''}at least {least}"
+        raise ValueError(f"{name} must be {bound}{' or None' if optional else ''}, got {value!r}")
+
+
+def has_methods(value: object, *names: str) -> bool:
+    """Return whether `value` is an object with these methods. A class is not."""
+    return not isinstance(value, type) and all(callable(getattr(value, name, None)) for name in names)
+
+
+def described(value: object) -> str:
+    """Return the type of a wrong value for an error message. Adds advice for a value that must be called or awaited."""
+    if isinstance(value, CoroutineType):
+        value.close()  # prevents Python's warning that the coroutine was never awaited
+        return "a coroutine; await it first"
+    if isinstance(value, type | FunctionType):
+        return f"{value.__name__}, which must be called: {value.__name__}(...)"
+    return type(value).__name__
+
+
+class Checked:
+    """A base class. Its constructor raises TypeError for an unknown parameter, and suggests a similar name."""
+
+    def __new__(cls, *given: Any, **named: Any) -> Self:
+        from inspect import Parameter, signature  # imported here because few modules need it
+
+        _, *parameters = signature(cls.__init__).parameters.values()
+        if all(parameter.kind is not Parameter.VAR_KEYWORD for parameter in parameters):
+            check_names(f"{cls.__name__}()", named, [parameter.name for parameter in parameters])
+        return super().__new__(cls)
 
 
 class StreamToolsError(Exception):

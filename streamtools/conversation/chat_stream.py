@@ -17,10 +17,10 @@ from typing import Any, Literal, TypeAlias, Unpack
 from streamtools.calls import ToolCall, ToolChoice, is_made_here, new_call_id
 from streamtools.conversation.emulation import EmulatedReply, Emulation
 from streamtools.conversation.failover import FailoverReply, Failures, Fallback
-from streamtools.conversation.models.model import Ask, Model
+from streamtools.conversation.models.model import Ask, Model, check_model
 from streamtools.conversation.reply import Reply
 from streamtools.conversation.request_writer import RequestOptions, RequestWriter
-from streamtools.errors import Code, check_word
+from streamtools.errors import Code, check_kind, check_names, check_number, check_word
 from streamtools.events import COMPLETE, FollowUp, SourceWarning, Thinking
 from streamtools.history import Assistant, CallResult, Format, Message, Results, User, read_messages, write_messages
 from streamtools.history.calls_in_text import close_answered_calls, neutralize_quotations
@@ -31,8 +31,9 @@ from streamtools.logs import Logger
 from streamtools.machine.state_machine import StreamMachine
 from streamtools.parsing.dialects import TAUGHT_DIALECTS, for_model
 from streamtools.parsing.dialects.neutralizing import neutralize
+from streamtools.parsing.options import ParserOptions
 from streamtools.sources import events
-from streamtools.stream.options import OutputOptions, StreamOptions, output_type, parser_keywords, refuse_unknown
+from streamtools.stream.options import HOMES, OutputOptions, StreamOptions, homes_of, output_type, parser_keywords
 from streamtools.stream.reading import EventSource
 from streamtools.stream.tool_stream import DEFAULT_PARSER, DEFAULT_RUNNER, DEFAULT_TEXT, ToolStream
 from streamtools.tools import ToolRegistry
@@ -51,6 +52,9 @@ It gets these messages in OpenAI's format, and returns the messages to send. If 
 
 NOT_EMULATED = "there are no function tools, and calls of other tools are not emulated"
 
+_HOMES = HOMES | homes_of({"request": RequestOptions})
+_HOMES |= dict.fromkeys(("system", "system_prompt", "instructions"), '{"role": "system", ...} as the first message')
+_ADVICE = "; pass an option of the provider to the model, or as request={{{!r}: ...}}"
 _PARAMETERS = ("tools", "follow_up", "max_steps", "request", *StreamOptions.__annotations__)
 
 
@@ -92,16 +96,12 @@ class Chat(ToolStream):
         request: RequestOptions | Mapping[str, Any] | None = None,
         **options: Unpack[StreamOptions],
     ) -> None:
-        if not callable(getattr(model, "stream", None)):
-            hint = f", such as OpenAIChat({model!r}) of streamtools.conversation" if isinstance(model, str) else ""
-            raise TypeError(f"`model` must have a method `stream`{hint}, got {model!r}.")
+        check_model(model)
         if not callable(follow_up):
             check_word("follow_up", follow_up, ("auto", "never"))
-        if unknown := [name for name in options if name not in StreamOptions.__annotations__]:
-            advice = f"pass an option of the provider to the model, or as request={{{unknown[0]!r}: ...}}"
-            refuse_unknown("chat()", unknown, _PARAMETERS, f"; {advice}", request=RequestOptions)
-        if max_steps < 1:
-            raise ValueError(f"max_steps must be at least 1, got {max_steps!r}")
+        check_names("chat()", options, _PARAMETERS, _HOMES, _ADVICE)
+        check_number("max_steps", max_steps, 1)
+        check_kind("parser", options.get("parser", DEFAULT_PARSER), ParserOptions)
         request = RequestOptions.of(request)
         output = OutputOptions.of(options.get("output"))
         self._model = model

@@ -35,7 +35,7 @@ from streamtools.calls import EMULATED as ID_PREFIX
 from streamtools.calls import NAME_FIELDS, read_envelope, unwrap
 from streamtools.conversation.models.model import AUTO, Ask, Model, origin_of
 from streamtools.conversation.reply import Reply
-from streamtools.errors import Code, check_word
+from streamtools.errors import Checked, Code, check_word
 from streamtools.history import Origin, System, calls_as_text
 from streamtools.history.calls_in_text import neutralize_quotations
 from streamtools.json_values import Rejected, compact, decode_json
@@ -288,7 +288,7 @@ Mode: TypeAlias = Literal["off", "fallback", "force"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Emulation:
+class Emulation(Checked):
     """Options for the emulation of calls.
 
     With the mode `"off"`, no calls are emulated. With `"fallback"`, the decision request is sent if the normal answer

@@ -22,7 +22,7 @@ import anyio
 
 from streamtools import observing
 from streamtools.conversation.failover_rules import CONTINUE_PROMPT, Circuits, SharedAnswer
-from streamtools.conversation.models.model import Ask, Model, origin_of, with_type_in_prompt
+from streamtools.conversation.models.model import Ask, Model, check_model, origin_of, with_type_in_prompt
 from streamtools.conversation.models.prefill import prefill_of
 from streamtools.conversation.reply import Reply
 from streamtools.errors import Code, check_word
@@ -62,6 +62,8 @@ class Fallback:
     ) -> None:
         check_word("on_break", on_break, ("continue", "restart_step", "fail"))
         self.models = (first, *others)
+        for model in self.models:
+            check_model(model)
         self.on_break = on_break
         self.circuits = Circuits(1 + len(others), anyio.current_time, failures=failures, rest=rest)
         """The circuits of the models, in the same order."""

@@ -20,6 +20,7 @@ from typing import Literal
 from msgspec.structs import replace
 
 from streamtools.conversation.models.prefill import Prefill
+from streamtools.errors import check_number
 from streamtools.events import (
     ChainCompleted,
     ProviderCompleted,
@@ -65,10 +66,8 @@ class Circuits(list[Circuit]):
     def __init__(
         self, count: int, clock: Callable[[], float] = monotonic, *, failures: int = 5, rest: float = 30.0
     ) -> None:
-        if failures < 1 or not rest > 0:
-            raise ValueError(
-                f"`failures` must be at least 1 and `rest` above 0 seconds, got {failures!r} and {rest!r}."
-            )
+        check_number("failures", failures, 1)
+        check_number("rest", rest)
         super().__init__(Circuit() for _ in range(count))
         self._clock = clock
         self._failures = failures

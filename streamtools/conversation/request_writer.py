@@ -10,7 +10,7 @@ from streamtools.conversation.emulation import Emulation, Mode
 from streamtools.conversation.models.model import Ask, Model, takes_schema, with_type_in_prompt
 from streamtools.conversation.prompts import Example, add_teaching, augment_system_prompt
 from streamtools.conversation.prompts import few_shot as write_examples
-from streamtools.errors import check_word
+from streamtools.errors import Checked, check_word
 from streamtools.history import Message, calls_as_text
 from streamtools.logs import Logger
 from streamtools.parsing.dialects import ByName, Dialect, Dialects, enabled_dialects, is_default
@@ -20,7 +20,7 @@ log = Logger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
-class RequestOptions:
+class RequestOptions(Checked):
     """Options for every request of a chat. Raises ValueError for a value that is not allowed."""
 
     body: Mapping[str, Any] = field(default_factory=dict)
@@ -48,6 +48,8 @@ class RequestOptions:
         if isinstance(given, RequestOptions):
             return given
         if given is None or isinstance(given, Mapping):
+            if misplaced := [name for name in given or () if name in cls.__dataclass_fields__]:
+                raise TypeError(f"write request=RequestOptions({misplaced[0]}=...): it is no field of the body")
             return cls(body=given or {})
         raise TypeError(f"request must be a RequestOptions or a mapping, got {given!r}")
 

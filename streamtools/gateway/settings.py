@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias, TypedDict, get_args
 from streamtools.calls import IdFactory
 from streamtools.conversation.failover_rules import Circuits
 from streamtools.conversation.prompts import Example
-from streamtools.errors import check_word
+from streamtools.errors import Checked, check_word
 from streamtools.gateway.http import Headers
 from streamtools.gateway.upstream_requests import CallMode, CallModes, Upstream, teaching_plan
 from streamtools.limits import DEFAULT_LIMITS, Limits
@@ -39,7 +39,7 @@ def check_address(name: str, url: str, **keys: str | None) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FallbackUpstream:
+class FallbackUpstream(Checked):
     """An upstream that gets a request if all upstreams before it fail. It must have the same API as the primary one.
 
     Requests are sent to `chat/completions` below `url`. They contain `key` and never a client's key. If `model` is set,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias
 
 from streamtools.calls import NATIVE, ToolCall
+from streamtools.errors import check_word
 from streamtools.history import ag_ui_messages as ag_ui
 from streamtools.history import ai_sdk_messages as ui
 from streamtools.history import anthropic_messages as anthropic
@@ -29,6 +30,8 @@ from streamtools.history.provider_view import (
 )
 from streamtools.json_values import writable
 from streamtools.parsing.dialects import Dialect
+
+_EXAMPLE = '{"role": "user", "content": "Hello"}'
 
 Format: TypeAlias = Literal["openai", "responses", "anthropic", "gemini", "interactions", "ollama", "bedrock", "cohere"]
 
@@ -65,6 +68,8 @@ def read_messages(
     Raises ValueError for an object that is not a message, for a refused system message, and for a result in a `Results`
     message if the turn before it has no open call with its id. The error contains the index of the message, from 0.
     """
+    if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Iterable):
+        raise ValueError(f"messages must be a list such as [{_EXAMPLE}], got {type(messages).__name__}")
     listed = list(messages)
     if client is None:
         client = any(
@@ -89,7 +94,7 @@ def _read(message: Mapping[str, Any] | Message, reader: HistoryReader) -> None:
         for result in message.results:
             reader.add_result(result)
     elif not isinstance(message, Mapping):
-        raise ValueError(f"a message must be an object, got {type(message).__name__}")
+        raise ValueError(f"a message must be an object such as {_EXAMPLE}, got {type(message).__name__}")
     elif ag_ui.is_message(message):
         ag_ui.read(message, reader)
     else:
@@ -197,8 +202,7 @@ def write_messages(
     Raises ValueError for an unknown format, for a part of a user message that the provider does not accept, for a
     result that does not follow the turn with its call, and for a second result of a call.
     """
-    if format not in _WRITERS:
-        raise ValueError(f"the format must be one of {', '.join(get_args(Format))}, got {format!r}")
+    check_word("format", format, _WRITERS)
     recipient = (provider or Origin())._replace(format=format)
     paired = view_for(pair_results(close_answered_calls(history, dialects), unanswered), recipient)
     if format == "openai":

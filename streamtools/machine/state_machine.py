@@ -200,8 +200,7 @@ class StreamMachine:
         **options: Unpack[ParserKeywords],
     ) -> None:
         check_word("execute", execute, ("completed", "eager", "never"))
-        if native_tool_calls not in (True, False, None):
-            raise ValueError(f"native_tool_calls must be True, False or None, got {native_tool_calls!r}")
+        check_word("native_tool_calls", native_tool_calls, (True, False, None))
         self._seq = 0  # the `seq` of the last event
         self.run_id = run_id or "run_" + secrets.token_urlsafe(12)
         self.tool_choice = tool_choice

@@ -7,8 +7,9 @@ import it separately.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
+from streamtools.errors import check_word, described, has_methods
 from streamtools.machine.event_order import Grammar, validate
 from streamtools.outputs.ag_ui_events import AGUIEncoder
 from streamtools.outputs.ai_sdk_parts import AISDKEncoder
@@ -64,10 +65,12 @@ Format: TypeAlias = str | Callable[[], Encoder] | Encoder
 def make_encoder(format: Format) -> Encoder:
     """Return an encoder for one response. Raises ValueError for an unknown format."""
     if isinstance(format, str):
-        if format not in FORMATS:
-            raise ValueError(f"`format` must be one of {', '.join(FORMATS)}, or make an encoder, got {format!r}.")
+        check_word("format", format, FORMATS)
         return FORMATS[format]()
-    return format() if callable(format) else format
+    encoder: Any = format() if callable(format) else format
+    if not has_methods(encoder, "encode", "close"):
+        raise TypeError(f"format must be a name, an encoder or a function that makes one, got {described(format)}")
+    return encoder  # type: ignore[no-any-return]
 
 
 def check_can_replace_steps(encoder: Encoder, run_or_stream: object) -> None:

@@ -25,10 +25,10 @@ Source: the packages `ai` 5.0.277, 6.0.326 and 7.0.173 (`ui-message-chunks`, `pr
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 from streamtools.calls import ToolCall
-from streamtools.errors import Code
+from streamtools.errors import Code, check_word
 from streamtools.events import COMPLETE, Call, Done, Error, Partial, Start, UIEvent, Usage
 from streamtools.outputs.front_end import UNNAMED, Channel, FrontEndEncoder, SentCall, Signature, call_signature
 from streamtools.outputs.sse import DONE, EVENT_STREAM_HEADERS, encode_json, encode_part, present
@@ -80,8 +80,7 @@ class AISDKEncoder(FrontEndEncoder):
     ) -> None:
         self._before = [event for event in before if not isinstance(event, Start | Done)]
         super().__init__(() if self._before else known_calls)
-        if target not in (5, 6, 7):
-            raise ValueError(f"`target` must be a major version of the AI SDK, 5, 6 or 7, got {target!r}.")
+        check_word("target", target, get_args(Target))
         self._target = target
         self._message_id = message_id
         self._metadata = dict(metadata or {})

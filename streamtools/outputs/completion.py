@@ -24,7 +24,7 @@ from typing import ClassVar
 
 from streamtools import events
 from streamtools.calls import NATIVE, ToolCall
-from streamtools.errors import Code
+from streamtools.errors import Checked, Code
 from streamtools.json_values import compact
 from streamtools.outputs.sse import EVENT_STREAM, EVENT_STREAM_HEADERS, KEEP_ALIVE, closed_error
 
@@ -39,7 +39,7 @@ _CALL_EVENTS = (events.CallStart, events.CallDelta, events.Call, events.Error)
 _UNSENT_CODES = (Code.TOO_MANY_CALLS, Code.SUPERSEDED)  # an incomplete call whose error has one of them is not sent
 
 
-class CompletionEncoder(ABC):
+class CompletionEncoder(Checked, ABC):
     """Converts UI events to the answer of a model API. A subclass defines how each part is written.
 
     `custom` holds the names of custom tools: their calls have a text `input` instead of JSON arguments. Such a call is

@@ -33,7 +33,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, assert_never
 
 from streamtools import events
 from streamtools.calls import ToolCall
-from streamtools.errors import Code
+from streamtools.errors import Checked, Code
 from streamtools.outputs.sse import EVENT_STREAM, EVENT_STREAM_HEADERS, KEEP_ALIVE, closed_error, present, to_json
 
 # Files.
@@ -179,7 +179,7 @@ _NO_RESULT = "The run ended without a result of this call."
 _MAX_WHITE_SPACE = 256  # maximum number of buffered characters at the start of a block
 
 
-class FrontEndEncoder(ABC):
+class FrontEndEncoder(Checked, ABC):
     """Converts UI events to the parts of a protocol. A subclass writes the start and the end of each item.
 
     `known_calls` are the ids of calls that the client already has, from an earlier run.

@@ -18,7 +18,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 import msgspec
 
-from streamtools.errors import ClosedError, check_word
+from streamtools.errors import Checked, ClosedError, check_word
 from streamtools.events import UI_EVENTS, Done, StepStart, Text, UIEvent
 from streamtools.json_values import well_formed, writable
 
@@ -121,7 +121,7 @@ def present(**members: Any) -> dict[str, Any]:
 Framing: TypeAlias = Literal["sse", "ndjson"]
 
 
-class NativeEncoder:
+class NativeEncoder(Checked):
     """Writes UI events as JSON.
 
     The bytes of an event do not depend on other events. If a body ends without `done`, the client may reconnect with

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 
 from streamtools.calls import ToolCall
-from streamtools.errors import Code
+from streamtools.errors import Checked, Code
 from streamtools.events import Done, Error, Executed, Executing, Thinking, UIEvent
 
 _MALFORMED_CODES = frozenset(
@@ -21,7 +21,7 @@ _MARKDOWN_CHARACTERS = re.compile(r"([\\`*_{}\[\]<>()#+!|~])")
 
 
 @dataclass(frozen=True, kw_only=True)
-class UiTexts:
+class UiTexts(Checked):
     """The sentence for each kind of event. Pass other sentences to translate them.
 
     `{name}` in a sentence becomes the name of the tool, and `{message}` the message of the event.

@@ -5,7 +5,7 @@ The package is sans-IO: it does not await, read a clock, or log the text.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Unpack
 
@@ -61,7 +61,7 @@ def parse(
     >>> parse('Look: ###:{"name": "now"}').calls[0].name
     'now'
     """
-    if not isinstance(deltas, Iterable) or isinstance(deltas, bytes | bytearray | memoryview):
+    if not isinstance(deltas, Iterable) or isinstance(deltas, bytes | bytearray | memoryview | Mapping):
         raise TypeError(
             f"a text must be a str or an iterable of deltas, got {type(deltas).__name__}: {HOW_TO_GET_TEXT}"
         )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypedDict
 
 from streamtools.calls import IdFactory, new_call_id
-from streamtools.errors import check_word
+from streamtools.errors import Checked, check_word, described
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.parsing.json_repair import load_library
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ParserOptions:
+class ParserOptions(Checked):
     """The options that control how text is read. The defaults fit a model that learned its dialect from the prompt."""
 
     in_reasoning: bool = False
@@ -96,8 +96,9 @@ class Options(ParserOptions):
 def _check_rules(given: object) -> None:
     from streamtools.rules.rule import Rule  # few parsers use it
 
-    if not (isinstance(given, Sequence) and all(isinstance(rule, Rule) for rule in given)):
-        raise ValueError(f"text_rules must be a list of rules from `streamtools.rules`, got {given!r}")
+    wrong = [rule for rule in given if not isinstance(rule, Rule)] if isinstance(given, Sequence) else [given]
+    if wrong:
+        raise ValueError(f"the rules must be a list of rules, such as [rules.email()], got {described(wrong[0])}")
 
 
 _CHOICES: dict[str, tuple[object, ...]] = {

@@ -18,7 +18,7 @@ from typing import Literal, Self, TypeAlias, TypedDict, Unpack
 
 import anyio.lowlevel
 
-from streamtools.errors import RecordingError
+from streamtools.errors import RecordingError, check_number
 from streamtools.recording.files import OpenExchange
 from streamtools.recording.format import Chunk, Recording, StreamEnd
 
@@ -147,14 +147,11 @@ class Playback:
     `ReplayTransport` then uses the timeout of the request."""
 
     def __post_init__(self) -> None:
-        if not 0 <= self.speed < math.inf:
+        if not (isinstance(self.speed, int | float) and 0 <= self.speed < math.inf):
             raise ValueError(f"speed must be 0 or a positive factor, got {self.speed!r}")
-        if self.read_timeout is not None and not self.read_timeout > 0:
-            raise ValueError(f"read_timeout must be a positive number, got {self.read_timeout!r}")
+        check_number("read_timeout", self.read_timeout, optional=True)
         for name in _FAULTS:
-            value = getattr(self, name)
-            if value is not None and not (type(value) is int and value >= 0):
-                raise ValueError(f"{name} must be 0 or a positive number of bytes, got {value!r}")
+            check_number(name, getattr(self, name), 0, whole=True, optional=True)
         faults = [name for name in _FAULTS if getattr(self, name) is not None]
         if len(faults) > 1:
             raise ValueError(f"use only one of {' and '.join(faults)}: a response can have only one fault")

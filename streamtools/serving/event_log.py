@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 import anyio
 
-from streamtools.errors import Code, RunNotFound
+from streamtools.errors import Code, RunNotFound, check_kind, check_number
 from streamtools.events import BATCH_BYTES, Done, UIEvent, Warning, batch_length, weigh
 
 _MAX_BATCH = 64  # maximum number of events that a reader takes in one call
@@ -28,13 +28,13 @@ _seq_of = attrgetter("seq")
 def log_key(owner: str, run_id: str) -> str:
     """Return the key of the run `run_id` of the user `owner` in a log. No two runs have the same key.
 
-    Raises TypeError if `owner` is not a string.
+    Raises TypeError if `owner` or `run_id` is not a string.
 
     >>> log_key("ann@example.org", "run_1")
     'ann%40example.org/run_1'
     """
-    if not isinstance(owner, str):
-        raise TypeError(f"`owner` must be a string, the id of the user, got {owner!r}.")
+    check_kind("`owner`", owner, str)
+    check_kind("the id of a run or a conversation", run_id, str)
     return "/".join(quote(name, safe="", errors="surrogatepass") for name in (owner, run_id))
 
 
@@ -82,8 +82,7 @@ class MemoryEventLog:
 
     def __init__(self, *, max_events: int = 50_000, max_bytes: int | None = 16 * 1024 * 1024) -> None:
         for name, value in {"max_events": max_events, "max_bytes": max_bytes}.items():
-            if value is not None and not value >= 1:
-                raise ValueError(f"{name} must be at least 1, got {value!r}.")
+            check_number(name, value, 1, optional=True)
         self._max_events = max_events
         self._max_bytes = math.inf if max_bytes is None else max_bytes
         self._runs: dict[str, _RunEvents] = {}

@@ -12,11 +12,11 @@ from typing import Any, Literal, Protocol, TypeAlias, cast
 
 import anyio
 
-from streamtools.errors import RunNotFound, check_word
+from streamtools.errors import RunNotFound, check_word, has_methods
 from streamtools.events import Done, UIEvent
 from streamtools.serving.journal import Attachment
 from streamtools.serving.run import Run
-from streamtools.stream.reading import Driver, Startable, close
+from streamtools.stream.reading import Driver, Startable, check_startable, close
 from streamtools.stream.tool_stream import ToolStream
 from streamtools.tools.approvals import Decidable
 
@@ -62,8 +62,8 @@ class EventReader:
         if on_disconnect is not None:
             check_word("on_disconnect", on_disconnect, ("stop", "detach"))
         if self._run is None:
-            if not (hasattr(readable, "__aenter__") or hasattr(readable, "__aiter__")):
-                raise TypeError(f"Expected a run, a stream or an async iterable of events, got {type(readable)!r}.")
+            if not has_methods(readable, "__aiter__"):
+                check_startable(readable)
             if on_disconnect == "detach":
                 raise ValueError("on_disconnect='detach' needs a run. Start the stream with Runs.start().")
             if after:

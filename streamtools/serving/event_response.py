@@ -20,6 +20,7 @@ from starlette.requests import HTTPConnection
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
+from streamtools.errors import Checked
 from streamtools.events import UIEvent
 from streamtools.outputs import Encoder, Format, check_can_replace_steps, make_encoder
 from streamtools.serving.event_reader import EventReader, OnDisconnect, Readable
@@ -56,7 +57,7 @@ def last_event_id(request: AnyRequest | Mapping[str, Any]) -> int:
     return int(seq) if _SEQ.fullmatch(seq) else 0
 
 
-class EventStreamResponse(Response):
+class EventStreamResponse(Checked, Response):
     """A Starlette response (an ASGI application) that sends the events of a run or a stream.
 
     `run_or_stream` is a `Run`, a `ToolStream`, a chat, `replay(...)`, another context manager that returns UI events,

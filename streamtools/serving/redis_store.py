@@ -21,7 +21,7 @@ import msgspec
 from anyio.abc import TaskGroup
 from msgspec.structs import replace
 
-from streamtools.errors import DecisionRefused, OwnerUnreachable, RunNotFound, TooManyRuns
+from streamtools.errors import DecisionRefused, OwnerUnreachable, RunNotFound, TooManyRuns, check_number
 from streamtools.events import Done, UIEvent
 from streamtools.logs import Logger, loggable
 from streamtools.serving import redis_scripts as scripts
@@ -88,8 +88,7 @@ class RedisStore:
         on_owner_lost: Restart | None = None,
     ) -> None:
         for name, value in {"lease": lease, "keep": keep, "max_events": max_events, "max_outage": max_outage}.items():
-            if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
-                raise ValueError(f"{name} must be a positive number, got {value!r}.")
+            check_number(name, value)
         if not prefix or "{" in prefix:
             raise ValueError(f"`prefix` must not be empty or contain `{{`, got {prefix!r}.")
         self._url_or_client = url_or_client

@@ -16,6 +16,7 @@ import anyio.lowlevel
 from anyio.abc import TaskGroup
 from starlette.requests import ClientDisconnect
 
+from streamtools.errors import check_number
 from streamtools.serving.shutdown import Shutdown
 
 DISCONNECT_ERRORS: tuple[type[Exception], ...] = (OSError, ClientDisconnect)
@@ -179,8 +180,5 @@ class ResponseWriter:
 
 def check_seconds(name: str, value: float | None) -> float:
     """Return `value` if it is a positive number, or infinity if it is None. Raises ValueError for any other value."""
-    if value is None:
-        return inf
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
-        raise ValueError(f"{name} must be a positive number of seconds or None, got {value!r}.")
-    return value
+    check_number(name, value, optional=True)
+    return inf if value is None else value

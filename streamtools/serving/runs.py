@@ -20,12 +20,12 @@ import anyio.lowlevel
 import msgspec
 from anyio.abc import TaskGroup
 
-from streamtools.errors import ClosedError, DecisionRefused, Draining, RunNotFound, TooManyRuns
+from streamtools.errors import Checked, ClosedError, DecisionRefused, Draining, RunNotFound, TooManyRuns, check_number
 from streamtools.events import read_ui_event
 from streamtools.serving.event_log import EventLog, MemoryEventLog, ReadableLog, log_key
 from streamtools.serving.run import Run
 from streamtools.serving.shutdown import Shutdown
-from streamtools.stream.reading import Startable, close
+from streamtools.stream.reading import Startable, check_startable, close
 from streamtools.tools.approvals import Answer, Decision, read_decision
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ Resume: TypeAlias = Callable[[Run], Awaitable[Startable]]
 """A function that takes a run whose calls have been decided, and returns the chat that continues it."""
 
 
-class Runs:
+class Runs(Checked):
     """Starts runs and finds them again. Enter it with `async with`. An `owner` is the user to whom a run belongs.
 
     The events of the runs are written to `log`, by default in memory. With a `RedisStore`, all processes that use the
@@ -80,8 +80,9 @@ class Runs:
         limits = ("max_running", max_running, 1), ("max_kept", max_kept, 0), ("keep", keep, 0), ("grace", grace, 0)
         optional = ("max_per_owner", max_per_owner, 1), ("stop_when_abandoned", stop_when_abandoned, 0)
         for name, value, minimum in (*limits, *optional):
-            if value is not None and not value >= minimum:
-                raise ValueError(f"{name} must be at least {minimum}, got {value!r}.")
+            check_number(name, value, minimum, optional=True)
+        if isinstance(log, str):
+            raise TypeError(f"`log` must be an event log or a RedisStore: write RedisStore({log!r}).")
         if not (shutdown is None or drain is None):
             raise ValueError("Pass `drain` or `shutdown`, not both.")
         self.log: ReadableLog = MemoryEventLog() if log is None else log
@@ -412,8 +413,7 @@ class Runs:
             raise Draining("The server is shutting down and starts no more runs.")
         if self._tasks is None:
             raise ClosedError("Start runs inside `async with Runs() as runs:`.")
-        if not (hasattr(stream, "__aenter__") and hasattr(stream, "__aexit__")):
-            raise TypeError(f"A run needs an asynchronous context manager, got {type(stream)!r}.")
+        check_startable(stream)
         self._forget_expired()
         if len(self._running) >= self._max_running:
             raise TooManyRuns(f"{self._max_running} runs are in progress; no more are allowed at the same time.")
@@ -427,6 +427,7 @@ class Runs:
         key = log_key(owner, run_id)
         if key in self._running or key in self._kept:
             raise ValueError(f"The owner already has a run {run_id!r}.")
+        latest_key = None if conversation is None else log_key(owner, conversation)
         run = Run(
             stream,
             run_id,
@@ -439,8 +440,8 @@ class Runs:
         )
         self._running[key] = run
         self._by_owner.setdefault(owner, {})[run_id] = run
-        if conversation is not None:
-            self._latest[log_key(owner, conversation)] = run
+        if latest_key is not None:
+            self._latest[latest_key] = run
         return run
 
     async def _keep_ended(self, run: Run) -> None:

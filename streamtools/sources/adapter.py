@@ -798,7 +798,7 @@ class ReadyEvents(Adapter):
 
     def take(self, item: object) -> list[SourceEvent]:
         if not isinstance(item, _EVENTS):
-            raise UnreadableSource(f"expected a stream of source events, got an item of {type(item)!r}")
+            raise UnreadableSource(f"expected source events, such as TextDelta, got an item of {type(item)!r}")
         if self._over:
             return []
         event: SourceEvent = item  # type: ignore[assignment]  # mypy cannot see what `get_args` returns

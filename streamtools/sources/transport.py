@@ -177,7 +177,7 @@ class Transport:
 
 def _advice(origin: object) -> str:
     """Return an error message for an object that cannot be read, with advice for the caller."""
-    problem = f"{type(origin)!r} has no `aiter_bytes()` and is not an iterable of a stream's pieces"
+    problem = f"a source needs a response, a stream of an SDK or an iterable of chunks, got {type(origin).__name__}"
     if inspect.isawaitable(origin):
         if inspect.iscoroutine(origin):
             origin.close()  # prevents Python's warning that the coroutine was never awaited
@@ -185,7 +185,7 @@ def _advice(origin: object) -> str:
     if hasattr(origin, "__aenter__"):
         return f"{problem}: enter it first, and pass the result: `async with … as response:`"
     if isinstance(origin, Mapping) or hasattr(origin, "model_dump"):
-        return f"{type(origin)!r} is a whole answer and not a stream: request a stream with `stream=True`"
+        return f"{type(origin).__name__} is a whole answer and not a stream: request a stream with `stream=True`"
     return problem
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
 
 from streamtools.calls import ToolChoice
-from streamtools.errors import check_word, did_you_mean
+from streamtools.errors import Checked, check_kind, check_number, check_word
 from streamtools.parsing.dialects import Dialects
 from streamtools.parsing.options import Options, ParserKeywords, ParserOptions
 from streamtools.tools.approvals import DecidedRun, Decision, Suspension
@@ -25,7 +25,7 @@ Decisions: TypeAlias = Mapping[str, Decision | bool]
 
 
 @dataclass(frozen=True, kw_only=True)
-class ApprovalOptions:
+class ApprovalOptions(Checked):
     """Options for calls that need a decision. Raises ValueError for a value that is not allowed."""
 
     ask: Literal["later", "now"] = "later"
@@ -39,8 +39,7 @@ class ApprovalOptions:
 
     def __post_init__(self) -> None:
         check_word("ask", self.ask, ("later", "now"))
-        if not (self.timeout is None or (isinstance(self.timeout, int | float) and self.timeout > 0)):
-            raise ValueError(f"timeout must be a positive number of seconds, got {self.timeout!r}")
+        check_number("timeout", self.timeout, optional=True)
 
     @classmethod
     def of(cls, given: ApprovalOptions | Decisions | None) -> ApprovalOptions:
@@ -53,7 +52,7 @@ class ApprovalOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TextOptions:
+class TextOptions(Checked):
     """Options that change or buffer text before it is shown. Raises ValueError for a value that is not allowed."""
 
     rules: Sequence[Rule] = ()
@@ -81,7 +80,7 @@ class TextOptions:
 
 
 @dataclass(frozen=True)
-class OutputOptions:
+class OutputOptions(Checked):
     """The type of the answer, and the number of retries if the answer does not have this type."""
 
     type: Any
@@ -124,6 +123,15 @@ class StreamOptions(TypedDict, total=False):
     text: TextOptions
 
 
+def homes_of(holders: Mapping[str, Any]) -> dict[str, str]:
+    """Return how to write each field of the option objects in `holders`, by the name of the field."""
+    return {
+        option.name: f"{parameter}={kind.__name__}({option.name}=...)"
+        for parameter, kind in holders.items()
+        for option in fields(kind)
+    }
+
+
 HOLDERS: dict[str, Any] = {
     "approvals": ApprovalOptions,
     "output": OutputOptions,
@@ -132,31 +140,8 @@ HOLDERS: dict[str, Any] = {
     "text": TextOptions,
 }
 """The classes of option objects, by the parameters that accept them."""
-
-
-def refuse_unknown(
-    function: str, given: Iterable[str], known: Iterable[str], advice: str = "", **holders: Any
-) -> NoReturn:
-    """Raise TypeError for the first parameter in `given`.
-
-    If this parameter is a field of an option object, the message names the object. Otherwise the message suggests a
-    similar name, and ends with `advice`. `function` is the name of the function, and `known` are its parameters.
-    `holders` are classes of option objects in addition to `HOLDERS`.
-    """
-    name = next(iter(given))
-    places = {
-        field.name: (parameter, kind) for parameter, kind in (HOLDERS | holders).items() for field in fields(kind)
-    }
-    if name in places:
-        parameter, kind = places[name]
-        raise TypeError(f"{function} has no parameter {name!r}; write {parameter}={kind.__name__}({name}=...)")
-    raise TypeError(f"{function} has no parameter {name!r}{did_you_mean(name, [*known, *places])}{advice}")
-
-
-def check_kind(name: str, given: object, kind: type) -> None:
-    """Raise TypeError if `given` is not an instance of `kind`. `name` is the name of the parameter."""
-    if not isinstance(given, kind):
-        raise TypeError(f"{name} must be a {kind.__name__}, got {given!r}")
+HOMES = homes_of(HOLDERS)
+"""How to write each field of the option objects, for error messages."""
 
 
 def parser_keywords(parser: ParserOptions, text: TextOptions) -> ParserKeywords:

@@ -23,6 +23,7 @@ import anyio
 from anyio.abc import TaskGroup
 from msgspec.structs import force_setattr, replace
 
+from streamtools.errors import check_number, check_word
 from streamtools.events import (
     Error,
     Matched,
@@ -88,16 +89,13 @@ class TextJudge:
     def __post_init__(self) -> None:
         if not callable(self.ask):
             raise ValueError(f"ask must be a function of a text and the text before it, got {self.ask!r}")
-        if self.release != "sentences" and not (isinstance(self.release, int) and self.release >= 1):
-            raise ValueError(f"release must be 'sentences' or a number of characters, got {self.release!r}")
-        if not (self.wait > 0 and self.timeout > 0):
-            raise ValueError(f"wait and timeout must be above 0 seconds, got {self.wait!r} and {self.timeout!r}")
-        if self.unanswered not in ("open", "closed"):
-            raise ValueError(f"unanswered must be 'open' or 'closed', got {self.unanswered!r}")
-        if self.at_once < 1 or self.context < 0:
-            raise ValueError(
-                f"at_once must be at least 1 and context at least 0, got {self.at_once!r}, {self.context!r}"
-            )
+        if self.release != "sentences":
+            check_number("release, if it is not 'sentences',", self.release, 1, whole=True)
+        check_number("wait", self.wait)
+        check_number("timeout", self.timeout)
+        check_word("unanswered", self.unanswered, ("open", "closed"))
+        check_number("at_once", self.at_once, 1)
+        check_number("context", self.context, 0)
 
 
 @dataclass(slots=True, eq=False)

@@ -13,7 +13,7 @@ The iterator is a class and not an asynchronous generator, because the event loo
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -26,7 +26,7 @@ from anyio.abc import TaskGroup
 
 from streamtools import observing
 from streamtools.calls import ToolChoice
-from streamtools.errors import ClosedError, Code, UnreadableSource, check_word
+from streamtools.errors import ClosedError, Code, UnreadableSource, check_kind, check_names, check_word
 from streamtools.events import LARGE, Partial, Progress, SourceError, Text, UIEvent, weigh
 from streamtools.json_values import Draft, compact
 from streamtools.machine.state_machine import StreamMachine
@@ -36,15 +36,14 @@ from streamtools.stream.collector import BATCH, Collector
 from streamtools.stream.event_buffer import SMALL_TEXT, EventBuffer
 from streamtools.stream.observation import Observation
 from streamtools.stream.options import (
+    HOMES,
     ApprovalOptions,
     Decisions,
     OutputOptions,
     StreamOptions,
     TextOptions,
-    check_kind,
     output_type,
     parser_keywords,
-    refuse_unknown,
 )
 from streamtools.stream.reading import YIELD_EVERY, EventSource, close
 from streamtools.stream.result import TurnResult
@@ -103,6 +102,8 @@ class ToolStream(Decidable):
     at its next read, or on exit. Network errors are not raised, only reported as events. Enter and exit the stream in
     one task. Any task may call `aclose()`, which stops the run and waits for its end.
 
+    `await stream` enters the stream, reads all its events, and returns the `result`.
+
     Raises ValueError for a value that is not allowed and for a `tool_choice` that no answer can satisfy. Raises
     TypeError for an unknown parameter, `UnreadableSource` for an object that is not a source, and `DecisionRefused` for
     a decision that matches no call.
@@ -126,11 +127,10 @@ class ToolStream(Decidable):
         text: TextOptions = DEFAULT_TEXT,
         **unknown: Never,
     ) -> None:
-        if unknown:
-            refuse_unknown("ToolStream()", unknown, StreamOptions.__annotations__)
+        check_names("ToolStream()", unknown, ("tools", *StreamOptions.__annotations__), HOMES)
         if not (hasattr(source, "__anext__") and hasattr(source, "aclose")):
-            kind = type(source).__name__
-            raise UnreadableSource(f"source must be a source, got {kind}: make one with `streamtools.sources`")
+            advice = "make one with `streamtools.sources`, such as sources.openai(response)"
+            raise UnreadableSource(f"source must be a source, got {type(source).__name__}: {advice}")
         check_kind("parser", parser, ParserOptions)
         check_kind("runner", runner, RunnerOptions)
         check_kind("text", text, TextOptions)
@@ -278,6 +278,15 @@ class ToolStream(Decidable):
         self._approvals.decide(call_id, decision)
 
     # The consumer calls these methods.
+
+    def __await__(self) -> Generator[Any, None, TurnResult]:
+        return self._read_all().__await__()
+
+    async def _read_all(self) -> TurnResult:
+        async with self:
+            async for _ in self:
+                pass
+        return self.result
 
     def __aiter__(self) -> Self:
         return self

@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 from typing import Literal, TypeAlias
 
 from streamtools.calls import ToolCall
-from streamtools.errors import Code
+from streamtools.errors import Checked, Code, check_number
 from streamtools.tools.results import ToolOutcome
 
 Stop: TypeAlias = Literal[
@@ -25,11 +25,10 @@ _NOT_THE_MODELS_FAULT = frozenset((Code.TOOL_DENIED, Code.TOOL_CANCELLED))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Guards:
+class Guards(Checked):
     """The limits of one run. None means no limit.
 
-    Raises TypeError for a limit that is not a number. Raises ValueError for a limit that is not positive, and for
-    `repeated_calls=1`.
+    Raises ValueError for a limit that is not a positive number, and for `repeated_calls=1`.
     """
 
     repeated_calls: int | None = 5
@@ -52,10 +51,7 @@ class Guards:
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            limit = getattr(self, field.name)
-            if limit is not None and not (isinstance(limit, int | float) and limit > 0):
-                error = ValueError if isinstance(limit, int | float) else TypeError
-                raise error(f"{field.name} must be a positive number or None, got {limit!r}")
+            check_number(field.name, getattr(self, field.name), optional=True)
         if self.repeated_calls == 1:
             raise ValueError("repeated_calls must be at least 2, because a single call is not a repetition")
 

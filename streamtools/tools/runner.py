@@ -30,7 +30,7 @@ from msgspec.structs import replace
 
 from streamtools import observing
 from streamtools.calls import ToolCall
-from streamtools.errors import Code, ToolCallFailed, ToolFailed, ToolOutputError, check_word
+from streamtools.errors import Checked, Code, ToolCallFailed, ToolFailed, ToolOutputError, check_number, check_word
 from streamtools.events import ApprovalRequested, Executing, Progress, UIEvent, Warning
 from streamtools.logs import Logger
 from streamtools.tools.approvals import Answer, Approvals, Approve, Deny, Need, Question, need_of
@@ -138,7 +138,7 @@ OnToolResult: TypeAlias = Callable[[ToolCall, ToolOutcome], object]
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunnerOptions:
+class RunnerOptions(Checked):
     """Options for running tools. Raises ValueError for a value that is out of range."""
 
     execute: Literal["completed", "eager", "never"] = "completed"
@@ -163,12 +163,9 @@ class RunnerOptions:
 
     def __post_init__(self) -> None:
         check_word("execute", self.execute, ("completed", "eager", "never"))
-        if not (isinstance(self.concurrency, int) and self.concurrency >= 1):
-            raise ValueError(f"concurrency must be an integer of at least 1, got {self.concurrency!r}")
-        if self.result_limit is not None and not (isinstance(self.result_limit, int) and self.result_limit >= 1):
-            raise ValueError(f"result_limit must be None or an integer of at least 1, got {self.result_limit!r}")
-        if not (isinstance(self.timeout, int | float) and self.timeout > 0):
-            raise ValueError(f"timeout must be a positive number of seconds, got {self.timeout!r}")
+        check_number("concurrency", self.concurrency, 1, whole=True)
+        check_number("result_limit", self.result_limit, 1, whole=True, optional=True)
+        check_number("timeout", self.timeout)
         if not (self.on_result is None or callable(self.on_result)):
             raise TypeError(f"on_result must be None or a function, got {self.on_result!r}")
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypedDict, U
 from pydantic_core import ValidationError, to_json
 from typing_extensions import ParamSpec, TypeVar
 
-from streamtools.errors import ToolInputError, ToolOutputError
+from streamtools.errors import ToolInputError, ToolOutputError, check_names, check_number, check_word
 from streamtools.json_values import Rejected
 from streamtools.limits import TOOL_NAME
 from streamtools.logs import Logger, reason_without_input
@@ -123,12 +123,10 @@ class Tool(Generic[P, R]):
         if isinstance(function, staticmethod):
             function = function.__func__
         if not callable(function):
-            raise TypeError(f"a tool needs a function or another callable, got {function!r}")
+            raise TypeError(f"a tool needs a function, got {function!r}; for a name, write @tool(name=...)")
         if is_unbound_method(function):
             raise TypeError(f"{function.__qualname__} has no instance; make a tool of the method of an instance")
-        for option in options.keys() - ToolOptions.__annotations__.keys():  # a misspelled option may be a safeguard
-            known = ", ".join(ToolOptions.__annotations__)
-            raise TypeError(f"a tool has no option {option!r}; the options are {known}")
+        check_names("a tool", options, ToolOptions.__annotations__)  # a misspelled option may be a safeguard
         functools.update_wrapper(self, function, updated=())
         body, inner = body_of(function), without_partials(function)
         self._options = options
@@ -142,15 +140,13 @@ class Tool(Generic[P, R]):
         description = options.get("description")
         self.description = documented.description if description is None else description
         self.timeout = options.get("timeout")
-        if self.timeout is not None and not self.timeout > 0:
-            raise ValueError(f"tool {self.name!r}: timeout must be a positive number of seconds, got {self.timeout!r}")
+        check_number(f"tool {self.name!r}: timeout", self.timeout, optional=True)
         self.sequential = options.get("sequential", False)
         self.neutralize = options.get("neutralize", True)
         self.requires_approval = options.get("requires_approval", False)
         self.client = options.get("client", False)
         self.trust = options.get("trust", "text")
-        if self.trust not in get_args(Trust):
-            raise ValueError(f"tool {self.name!r}: trust must be 'text', 'native' or 'approved', got {self.trust!r}")
+        check_word(f"tool {self.name!r}: trust", self.trust, get_args(Trust))
         if not (isinstance(self.requires_approval, bool) or callable(self.requires_approval)):
             raise ValueError(f"tool {self.name!r}: requires_approval must be True, False or a function")
         self.is_async = inspect.iscoroutinefunction(body) or inspect.isasyncgenfunction(body)

@@ -49,15 +49,18 @@ class OutputType:
     """
 
     def __init__(self, kind: Any) -> None:
-        """Create the type. If pydantic cannot validate `kind`, its exception is raised."""
+        """Create the type. Raises TypeError if pydantic cannot validate `kind`."""
         self._adapter: TypeAdapter[Any] | None = None
         if isinstance(kind, Mapping):
             self.schema = dict(kind)
             self.name = str(kind.get("title", "output"))
         else:
-            from pydantic import TypeAdapter
+            from pydantic import PydanticUserError, TypeAdapter
 
-            self._adapter = TypeAdapter(kind)
+            try:
+                self._adapter = TypeAdapter(kind)
+            except PydanticUserError as error:
+                raise TypeError(f"output must be a type for pydantic or a JSON schema, got {kind!r}") from error
             self.schema = self._adapter.json_schema()
             self.name = getattr(kind, "__name__", "output")
 

@@ -205,9 +205,9 @@ def test_invalid_base_urls(base: str) -> None:
 
 def test_invalid_timeouts_and_retries() -> None:
     """Timeouts must be above 0, retries at least 0."""
-    with pytest.raises(ValueError, match="`first_byte` must be above 0 seconds, got 0"):
+    with pytest.raises(ValueError, match="first_byte must be a positive number, got 0"):
         Timeouts(first_byte=0)
-    with pytest.raises(ValueError, match="`retries` must be 0 or more, got -1"):
+    with pytest.raises(ValueError, match="retries must be at least 0, got -1"):
         OpenAIChat("m", retries=-1)
     wrong: Any = "content"
     for name in ("send_reasoning", "reasoning_field"):

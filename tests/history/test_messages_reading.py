@@ -157,7 +157,7 @@ def test_messages_of_a_history_are_accepted() -> None:
 
 
 WRONG: dict[str, tuple[list[Any], str]] = {
-    "no object": (["Hi."], "message 0: a message must be an object, got str"),
+    "no object": (["Hi."], "message 0: a message must be an object such as"),
     "no role": ([{"content": "Hi."}], "message 0: the message has no role, and the item type None is invalid"),
     "another role": ([TURN, {"role": "robot"}], "message 1: the role must be system, developer"),
     "an answer without its call": (

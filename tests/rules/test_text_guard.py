@@ -332,9 +332,9 @@ async def test_the_history_is_as_written_or_as_shown(history: Any) -> None:
 
 def test_values_that_are_no_rules_are_refused() -> None:
     """When they are given, not when a text arrives."""
-    with pytest.raises(ValueError, match="text_rules"):
+    with pytest.raises(ValueError, match="list of rules"):
         Parser(text_rules=rules.email())  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="text_rules"):
+    with pytest.raises(ValueError, match="list of rules"):
         ToolStream(sources.text([]), text=TextOptions(rules=["secret"]))  # type: ignore[list-item]
     with pytest.raises(ValueError, match="history"):
         Parser(text_rules=[rules.email()], history="no")  # type: ignore[arg-type]

@@ -572,7 +572,7 @@ async def test_a_position_applies_to_runs_only() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"format": "morse"}, "`format` must be one of"),
+        ({"format": "morse"}, "format must be one of"),
         ({"after": -1}, "`after` must be the seq of an event"),
         ({"after": "3"}, "`after` must be the seq of an event"),
         ({"after": 3}, "`after` needs a run"),
@@ -592,7 +592,7 @@ def test_wrong_values(options: dict[str, Any], words: str) -> None:
 
 def test_an_object_without_events_is_refused() -> None:
     """It raises TypeError."""
-    with pytest.raises(TypeError, match="Expected a run, a stream"):
+    with pytest.raises(TypeError, match="Expected a run or a stream"):
         event_stream_response(["no", "events"])  # type: ignore[arg-type]
 
 

@@ -169,13 +169,14 @@ def read_number(body: bytes) -> int:
 
 
 NO_NUMBER = "invalid literal for int() with base 10: "
+NO_MESSAGE = 'message 0: a message must be an object such as {"role": "user", "content": "Hello"}, got int'
 NO_LIST = "Invalid input for Conversation:\nmessages: Input should be a valid array [list_type]"
 
 
 @pytest.mark.parametrize(
     ("read", "body", "logged", "shown"),
     [
-        (ask, b'{"messages": [5]}', "message 0: a message must be an object, got int", ""),
+        (ask, b'{"messages": [5]}', NO_MESSAGE, ""),
         (Conversation.model_validate_json, b'{"messages": "s3cret"}', NO_LIST, ""),
         (read_number, b'"s3cret"', f"{NO_NUMBER}…", f"{NO_NUMBER}'s3cret'"),
         (json.loads, b"{", "Expecting property name enclosed in double quotes: line 1 column 2 (char 1)", ""),

@@ -438,7 +438,7 @@ def nothing() -> None:
 @pytest.mark.parametrize("origin", [None, 5, {"choices": []}, nothing, httpx.URL("http://x")])
 def test_unreadable_objects_are_refused(origin: Any) -> None:
     """They are refused immediately, and the message names the type."""
-    with pytest.raises(UnreadableSource, match=r"has no `aiter_bytes|is a whole answer"):
+    with pytest.raises(UnreadableSource, match=r"a source needs a response|is a whole answer"):
         sources.openai(origin)
 
 

@@ -327,7 +327,7 @@ def test_invalid_values_of_requires_approval_are_refused() -> None:
     with pytest.raises(ValueError, match="requires_approval must be True, False or a function"):
         Tool(Bank().look, **wrong)
     wrong = {"trust": "nobody"}
-    with pytest.raises(ValueError, match="trust must be 'text', 'native' or 'approved', got 'nobody'"):
+    with pytest.raises(ValueError, match="trust must be one of 'text', 'native', 'approved', got 'nobody'"):
         Tool(Bank().look, **wrong)
 
 

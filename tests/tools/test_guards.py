@@ -196,7 +196,7 @@ def test_invalid_limits_are_refused(bound: dict[str, Any]) -> None:
     """A limit must be a positive number, and a single call is not a repetition."""
     with pytest.raises(ValueError, match=next(iter(bound))):
         Guards(**bound)
-    with pytest.raises(TypeError, match=f"{next(iter(bound))} must be a positive number or None, got '5'"):
+    with pytest.raises(ValueError, match=f"{next(iter(bound))} must be a positive number or None, got '5'"):
         Guards(**dict.fromkeys(bound, "5"))  # type: ignore[arg-type]
 
 

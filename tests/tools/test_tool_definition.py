@@ -281,7 +281,7 @@ def test_a_name_that_providers_refuse_is_refused(name: str) -> None:
 @pytest.mark.parametrize("timeout", [0, -1, math.nan])
 def test_an_invalid_timeout_is_refused(timeout: float) -> None:
     """A timeout is a positive number of seconds."""
-    with pytest.raises(ValueError, match="tool 'plain': timeout must be a positive number of seconds"):
+    with pytest.raises(ValueError, match="tool 'plain': timeout must be a positive number"):
         Tool(plain, timeout=timeout)
 
 
@@ -414,9 +414,11 @@ def test_a_tool_result_separates_model_and_interface(result: ToolResult, plain_v
 @pytest.mark.parametrize("wrong", [{"needs_approval": True}, {"timeuot": 1.0}])
 def test_unknown_options_are_refused(wrong: dict[str, Any]) -> None:
     """A misspelled safeguard would have no effect."""
-    with pytest.raises(TypeError, match=f"no option '{next(iter(wrong))}'; the options are name,"):
+    with pytest.raises(
+        TypeError, match=f"no parameter '{next(iter(wrong))}'; (did you mean 'timeout'|the parameters are)"
+    ):
         Tool(lambda: None, **{"name": "pay", **wrong})
-    with pytest.raises(TypeError, match="no option"):
+    with pytest.raises(TypeError, match="no parameter"):
         Tool(lambda: None, name="pay").replace(**wrong)
 
 

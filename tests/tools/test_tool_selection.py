@@ -138,10 +138,10 @@ def unpacked(**more: Unpack[Some]) -> None: ...
 @pytest.mark.parametrize(
     ("function", "options", "reason"),
     [
-        (3, {}, "a tool needs a function or another callable, got 3"),
+        (3, {}, "a tool needs a function, got 3"),
         (not_a_dict, {"parameters": {}}, "the function must take one dict of arguments and require nothing else"),
         (unpacked, {}, "tool 'unpacked': parameter 'more' unpacks a typed dict; take the dict itself instead"),
-        (classmethod(lambda cls: cls), {}, "a tool needs a function or another callable"),
+        (classmethod(lambda cls: cls), {}, "a tool needs a function"),
     ],
 )
 def test_invalid_functions_are_refused(function: Any, options: Any, reason: str) -> None:

@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import Any
 
 import streamtools
+from streamtools import errors
 from streamtools.events import UI_EVENTS
 from tests.support.readme import ROOT
 
@@ -73,8 +74,8 @@ def _names(module: ModuleType, seen: list[Any]) -> Iterator[str]:
             continue
         if module is not streamtools and getattr(streamtools, name, None) is value:
             shared.append(f"`{name}`")
-        elif value in seen:
-            continue
+        elif value in seen or (module is errors and not (isinstance(value, type) and issubclass(value, Exception))):
+            continue  # functions that check arguments are not public
         elif not isinstance(value, type) and not inspect.isroutine(value):
             others.append(f"`{name}`")
         else:

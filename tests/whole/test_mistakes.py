@@ -6,14 +6,32 @@ from collections.abc import Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+import anyio
 import httpx
 import pytest
 from pydantic import BaseModel
 
-from streamtools import Parser, RunnerOptions, TextOptions, Tool, ToolContext, ToolStream, chat, parse, sources
-from streamtools.conversation import AnthropicMessages, OpenAIChat, RequestOptions, ScriptedModel
+from streamtools import (
+    Guards,
+    Parser,
+    RunnerOptions,
+    TextOptions,
+    Tool,
+    ToolContext,
+    ToolStream,
+    chat,
+    parse,
+    rules,
+    sources,
+    tool,
+)
+from streamtools.conversation import AnthropicMessages, Fallback, OpenAIChat, RequestOptions, ScriptedModel
 from streamtools.errors import UnreadableSource
 from streamtools.events import UIEvent
+from streamtools.history import read_messages
+from streamtools.outputs import asgi
+from streamtools.recording import shipped
+from streamtools.runs import Runs
 from tests.support.cases import cases
 from tests.support.loopback import Loopback
 
@@ -51,6 +69,7 @@ async def entered() -> Any:
 
 
 LOCAL = OpenAIChat("m", base_url="http://127.0.0.1:1/v1")
+QUESTION = [{"role": "user", "content": "Hello"}]
 MISTAKES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "a parameter of a model that is misspelled": (
         lambda: OpenAIChat("m", base_ulr="http://x/v1"),
@@ -117,6 +136,81 @@ MISTAKES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         lambda: sources.openai(Completion()),
         *(UnreadableSource, "is a whole answer and not a stream: request a stream with `stream=True`"),
     ),
+    "one message": (
+        lambda: chat(LOCAL, QUESTION[0]),  # type: ignore[arg-type]
+        *(ValueError, 'messages must be a list such as [{"role": "user", "content": "Hello"}], got dict'),
+    ),
+    "messages that are texts": (
+        lambda: read_messages(["Hello"]),  # type: ignore[list-item]
+        *(ValueError, 'message 0: a message must be an object such as {"role": "user", "content": "Hello"}, got str'),
+    ),
+    "a class of a model": (lambda: chat(OpenAIChat, []), TypeError, "must be called: OpenAIChat(...)"),  # type: ignore[arg-type]
+    "models in a list": (lambda: Fallback([LOCAL]), TypeError, "`model` must be a model, such as OpenAIChat("),  # type: ignore[arg-type]
+    "a system prompt": (
+        lambda: chat(LOCAL, [], system="Be brief."),  # type: ignore[call-arg]
+        *(TypeError, 'chat() has no parameter \'system\'; write {"role": "system", ...} as the first message'),
+    ),
+    "a field of the options as a field of the body": (
+        lambda: chat(LOCAL, [], request={"few_shot": True}),
+        *(TypeError, "write request=RequestOptions(few_shot=...)"),
+    ),
+    "options of a parser in a dict": (
+        lambda: chat(LOCAL, [], parser={"strict": True}),  # type: ignore[arg-type]
+        *(TypeError, "parser must be a ParserOptions, got {'strict': True}"),
+    ),
+    "steps that are a text": (
+        lambda: chat(LOCAL, [], max_steps="3"),  # type: ignore[arg-type]
+        *(ValueError, "max_steps must be at least 1, got '3'"),
+    ),
+    "a value as a type": (
+        lambda: chat(LOCAL, [], output=Completion()),
+        *(TypeError, "output must be a type for pydantic or a JSON schema, got Completion("),
+    ),
+    "an option that is misspelled": (
+        lambda: RunnerOptions(time_out=3),  # type: ignore[call-arg]
+        *(TypeError, "RunnerOptions() has no parameter 'time_out'; did you mean 'timeout'?"),
+    ),
+    "an option that is unknown": (
+        lambda: Guards(max_calls=3),  # type: ignore[call-arg]
+        *(TypeError, "Guards() has no parameter 'max_calls'; the parameters are repeated_calls,"),
+    ),
+    "a rule that was not called": (
+        lambda: TextOptions(rules=[rules.email]),  # type: ignore[list-item]
+        *(ValueError, "such as [rules.email()], got email, which must be called: email(...)"),
+    ),
+    "a model as a dialect": (
+        lambda: parse("a", dialects="qwen3-coder"),
+        *(ValueError, "write dialects=dialects_for('qwen3-coder')"),
+    ),
+    "a dialect that is a number": (
+        lambda: parse("a", dialects=3),  # type: ignore[arg-type]
+        *(ValueError, "no dialect 3; dialects are ids and `Dialect` objects"),
+    ),
+    "an object as a text": (lambda: parse({"content": "a"}), TypeError, "a str or an iterable of deltas, got dict"),
+    "a name as a decorator's argument": (lambda: tool("f")(print), TypeError, "for a name, write @tool(name=...)"),  # type: ignore[call-overload]
+    "a text as a script": (lambda: ScriptedModel("abc"), TypeError, "a list of answers, such as ['abc'], got 'abc'"),
+    "a recording that is not shipped": (
+        lambda: shipped()["tilde_call"],
+        *(KeyError, "no recording is named 'tilde_call'; there are cut-call, "),
+    ),
+    "the nearest recording": (lambda: shipped()["tilde_call"], KeyError, "did you mean 'tilde-call'?"),
+    "the URL of a store": (lambda: Runs("redis://a"), TypeError, "write RedisStore('redis://a')"),  # type: ignore[arg-type]
+    "a format that is misspelled": (
+        lambda: asgi.event_stream_response(chat(LOCAL, []), format="ai-sdk"),
+        *(ValueError, "got 'ai-sdk'; did you mean 'ai_sdk'?"),
+    ),
+    "a format that is none": (
+        lambda: asgi.event_stream_response(chat(LOCAL, []), format=3),  # type: ignore[arg-type]
+        *(TypeError, "format must be a name, an encoder or a function that makes one, got int"),
+    ),
+    "a response to a function": (
+        lambda: asgi.event_stream_response(lambda: chat(LOCAL, [])),  # type: ignore[arg-type]
+        *(TypeError, "a stream, such as chat(model, messages), got <lambda>, which must be called"),
+    ),
+    "a response to a coroutine": (
+        lambda: asgi.event_stream_response(create()),  # type: ignore[arg-type]
+        *(TypeError, "got a coroutine; await it first"),
+    ),
 }
 
 
@@ -128,6 +222,25 @@ def test_messages_say_what_to_do() -> None:
                 with pytest.raises(kind) as caught:
                     make()
                 assert text in str(caught.value)
+
+
+async def test_a_run_of_a_wrong_conversation_does_not_start() -> None:
+    """The context of the runs ends, because no run was registered."""
+    wrong: list[tuple[Any, Any, Any]] = [(chat, "ann", "a"), (chat(LOCAL, []), 3, "a"), (chat(LOCAL, []), "ann", 3)]
+    with anyio.fail_after(10):
+        async with Runs() as runs:
+            for stream, owner, conversation in wrong:
+                with pytest.raises(TypeError):
+                    await runs.start(stream, owner=owner, conversation=conversation)
+            assert 0 == runs.running
+
+
+async def test_an_awaited_chat_returns_its_result() -> None:
+    """It runs the whole loop. Exceptions of the model are raised."""
+    result = await chat(ScriptedModel(["Hello."]), QUESTION)
+    assert ("Hello.", "finished") == (result.text, result.reason)
+    with pytest.raises(LookupError):
+        await chat(ScriptedModel([]), QUESTION)
 
 
 async def test_a_response_that_was_read_before_arrives_at_the_end(caplog: pytest.LogCaptureFixture) -> None:

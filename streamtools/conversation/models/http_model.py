@@ -36,7 +36,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_result, stop_after_
 from streamtools import observing
 from streamtools.conversation.models.model import Ask, Body, merge, schema_fields
 from streamtools.conversation.models.prefill import PREFILLS, known_prefill, prefill_of
-from streamtools.errors import StreamToolsError, check_word, did_you_mean
+from streamtools.errors import Checked, StreamToolsError, check_number, check_word, did_you_mean
 from streamtools.events import SourceError
 from streamtools.history import Assistant, Origin, ReasoningField, SendReasoning, write_messages
 from streamtools.history.formats import write_continuation
@@ -72,7 +72,7 @@ gzip inside gzip, a chunk of 64 KiB can expand to gigabytes."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Timeouts:
+class Timeouts(Checked):
     """Time limits for a request, in seconds. `math.inf` means no limit.
 
     `connect` limits the time to connect. `first_byte` limits the time from the start of the request to the first byte
@@ -104,8 +104,7 @@ class Timeouts:
 
     def __post_init__(self) -> None:
         for limit in fields(self):
-            if not getattr(self, limit.name) > 0:
-                raise ValueError(f"`{limit.name}` must be above 0 seconds, got {getattr(self, limit.name)!r}.")
+            check_number(limit.name, getattr(self, limit.name))
 
 
 class BetweenBytesTimeout(StreamToolsError, TimeoutError):
@@ -470,8 +469,7 @@ class HTTPModel(ABC):
         check_word("send_reasoning", send_reasoning, get_args(SendReasoning))
         if reasoning_field is not None:
             check_word("reasoning_field", reasoning_field, get_args(ReasoningField))
-        if retries < 0:
-            raise ValueError(f"`retries` must be 0 or more, got {retries}.")
+        check_number("retries", retries, 0)
         if previous_id and not self._previous_id_field:
             raise ValueError(f"{type(self).__name__} does not support `previous_id`. Leave it out.")
         if previous_id and options.get("store") is False:

@@ -23,6 +23,7 @@ from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
+from streamtools.errors import described, has_methods
 from streamtools.events import NativeToolCall, ProviderCompleted, SourceEvent, TextDelta, ToolCallDelta, ToolCallStart
 from streamtools.history import Message, Origin, System
 from streamtools.history.untrusted import neutralize_body
@@ -78,6 +79,14 @@ class Model(Protocol):
 
         A failure of the provider or the network is an event of the source. An exception means an error of the caller.
         """
+
+
+def check_model(model: object) -> None:
+    """Raise TypeError if `model` does not implement `Model`."""
+    if not (has_methods(model, "stream") and hasattr(model, "native_tool_calls")):
+        name = model if isinstance(model, str) else "qwen3"
+        hint = f"such as OpenAIChat({name!r}) of streamtools.conversation"
+        raise TypeError(f"`model` must be a model, {hint}, got {described(model)}.")
 
 
 def origin_of(model: object) -> Origin:

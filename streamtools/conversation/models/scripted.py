@@ -42,6 +42,8 @@ class ScriptedModel:
         format: str | None = None,
         **options: Any,
     ) -> None:
+        if isinstance(answers, str | bytes):
+            raise TypeError(f"answers must be a list of answers, such as [{answers!r}], got {answers!r}")
         self.name = name
         self.native_tool_calls = native_tool_calls
         self.options = options

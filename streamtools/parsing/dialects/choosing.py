@@ -34,7 +34,7 @@ def choose_dialects(dialects: Dialects) -> tuple[Dialect, ...]:
         return _auto()
     if isinstance(dialects, ByName):
         return tuple(dialects)
-    if isinstance(dialects, str | Dialect):
+    if isinstance(dialects, str) or not isinstance(dialects, Iterable):
         dialects = (dialects,)
     chosen: dict[str, Dialect] = {}
     for choice in dialects:
@@ -55,6 +55,8 @@ def _suggestion(choice: object) -> str:
         return "; dialects are ids and `Dialect` objects"
     similar = [f"'{id}'" for id in DIALECTS if choice and choice.lower() in id]
     suggestion = f"; did you mean {' or '.join(similar[:3])}?" if similar else did_you_mean(choice, DIALECTS)
+    if dialects_for(choice):
+        suggestion += f"; for the dialects of a model, write dialects=dialects_for({choice!r})"
     return suggestion or f"; there are {', '.join(DIALECTS)}"
 
 
