@@ -72,10 +72,11 @@ class Parser:
 
             self._filter = TextFilter(chosen)
         self._closed = self._ended = False  # `_ended` is True while `close` or `release` reads the end of the text
-        # `_search` returns None for a delta that does not change the state. `TextFilter.feed_text` may return events.
+        # `_search` returns None for a delta that does not change the state, and False for a delta that Prose has added
+        # to its pending text. `TextFilter.feed_text` may return events.
         self._search: Callable[[str], object] = always
         # For a delta in which `_search` finds nothing: in reasoning, `_skim` returns the events for it. `_shows` is
-        # True if the delta is visible text.
+        # True if the delta is visible text, and `Visible` does not change it.
         self._skim: Callable[[str], list[UIEvent]] | None = None
         self._shows = False
         self.reset()
@@ -105,10 +106,10 @@ class Parser:
                     if (take := span.take) is not None:
                         take(delta)
                     return events
-            elif type(found) is list:  # from `TextFilter.feed_text`
+            elif self._filter is not None and type(found) is list:  # from `TextFilter.feed_text`
                 self._prose.last = delta
                 return found
-            elif not (delta or self._closed):
+            elif not (found or self._closed):  # the delta is empty, pending, or after the end of the answer
                 return []
         except TypeError:
             if isinstance(delta, str):
@@ -116,8 +117,6 @@ class Parser:
             raise TypeError(f"a delta must be a str, got {type(delta).__name__}: {HOW_TO_GET_TEXT}") from None
         if (size := len(delta)) > _BLOCK:
             return self._feed_in_blocks(delta)
-        if (text_filter := self._filter) is not None and text_filter.stopped_by is not None:
-            return []
         events = []
         self._output.events = events
         if (span := self._span) is not None:
@@ -125,16 +124,16 @@ class Parser:
                 self._search = span.find_change
             else:
                 self._run(delta)
-        elif self._prose.direct and self._reasoning is None and not self._closed:
+        elif self._shows:
             marker = self._prose.read(delta, False)
             if marker is None:
-                find_change = self._prose.find_change
-                self._search = find_change if text_filter is None else text_filter.search(find_change)
+                prose, text_filter = self._prose, self._filter
+                self._search = prose.find_change if text_filter is None else text_filter.search(prose)
             else:
                 self._run(None, marker)
         else:
             self._run(delta)
-        return events if text_filter is None else self.filter(events)
+        return events if self._filter is None else self.filter(events)
 
     def close(self) -> list[UIEvent]:
         """Return the last events of the turn. Pending text is shown as text, and an open call becomes an error.
@@ -242,7 +241,7 @@ class Parser:
             self.errors[errors:] = failed[: len(self.errors) - errors]
             self._seen = len(self.calls), len(self.errors)
         if text_filter.stopped_by is not None:
-            self._search = always
+            self._search = text_filter.feed_text
         return shown
 
     # Reading.
@@ -312,9 +311,8 @@ class Parser:
         if self._span is not None:
             self._search = self._span.find_change
         elif self._reasoning is None:
-            find_change = prose.find_change
-            self._search = find_change if text_filter is None else text_filter.search(find_change)
-            self._shows = True
+            self._search = prose.find_change if text_filter is None else text_filter.search(prose)
+            self._shows = prose.direct
         elif not (reasoning := self._reasoning).pending:
             self._search = reasoning.find_change
             self._skim = reasoning.skim if text_filter is None else lambda delta: self.filter(reasoning.skim(delta))

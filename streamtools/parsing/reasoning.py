@@ -101,8 +101,8 @@ class ReasoningTags:
 
     def match(
         self, text: str, at: int, ended: bool, *, strays: bool
-    ) -> tuple[int, ReasoningEnd | None] | Literal[False] | None:
-        """Return the end of the tag at index `at`, and the `ReasoningEnd` of the tag. A space may belong to the tag.
+    ) -> tuple[ReasoningEnd | None, int] | Literal[False] | None:
+        """Return the `ReasoningEnd` of the tag at index `at`, and the end of the tag. A space may belong to the tag.
 
         Returns None if more text is needed to decide, and False if there is no tag. With `strays`, closing tags are
         also recognized, and their `ReasoningEnd` is None.
@@ -110,8 +110,7 @@ class ReasoningTags:
         if at == len(text):
             return False if ended else None
         tags = self._spaced if text[at] == " " else self._tags_and_strays if strays else self._tags
-        found = tags.match(text, at, ended)
-        return found and (found[1], found[0])
+        return tags.match(text, at, ended)
 
 
 class ReasoningEnd:

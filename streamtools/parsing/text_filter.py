@@ -35,6 +35,7 @@ from streamtools.events import (
 )
 from streamtools.json_values import with_texts
 from streamtools.parsing.options import Options
+from streamtools.parsing.prose import Prose
 from streamtools.parsing.reader import always
 from streamtools.rules.automaton import automaton_of
 from streamtools.rules.matcher import Match, Matcher, TextAndMatches, replace_matches, shown
@@ -111,24 +112,26 @@ class TextFilter:
         """The text that is buffered."""
         return (self._segments.pending if self._segments is not None else "") + self._text.pending
 
-    def search(self, find_change: Callable[[str], object]) -> Callable[[str], list[UIEvent] | bool | None]:
-        """Return `feed_text` for prose in which `find_change` finds the text that the parser must read."""
-        if find_change is not self._find_change:
+    def search(self, prose: Prose) -> Callable[[str], object]:
+        """Return `feed_text`. If `prose` has pending text, return its `find_change`, because it shows no delta then."""
+        find_change = prose.find_change
+        if find_change is not self._find_change and not prose.pending:
             begins = self._text.search_beginning if self._only_rules else None
             self._find_change, self._kinds = find_change, delta_kinds(find_change, begins)
-        return self.feed_text
+        return find_change if prose.pending else self.feed_text
 
     def feed_text(self, text: str) -> list[UIEvent] | bool | None:
         """Fast path for `take`, at a third of its cost: return the events for a delta in prose.
 
-        Returns None if the delta is shown unchanged, and True if the parser must read it.
+        Returns None if the delta is shown unchanged, True if the parser must read it, and False after a rule has ended
+        the turn.
         """
         kind, matcher = self._kinds[text], self._text
         if kind == QUIET and not matcher.pending:
             matcher.position += len(text)
             return None
         if kind == CHANGES:
-            return True
+            return self.stopped_by is None
         if not self._only_rules:
             return self.take((Text(text),))
         pieces = matcher.feed(text)

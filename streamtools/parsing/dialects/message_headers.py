@@ -75,7 +75,9 @@ def harmony() -> Dialect:
     a digit or Markdown must follow the word. After a bare `final`, the letter must not be in lower case, and a brace
     may follow. At the start of a message, punctuation or a line end may follow `assistant` and the word.
     """
-    message = AddressedCall(rf"\bto={NAMESPACE}([^ \t\r\n<>|]+?)(?:\?\?)?(?=[\s<]|$)", ends=_ENDS, begins=_BEGINS)
+    name = r"[^ \t\r\n<>|]*[^ \t\r\n<>|?]\?*?"
+    recipient = rf"to=(?<=\bto=){NAMESPACE}({name})(?:\?\?)?(?=[\s<]|$)"
+    message = AddressedCall(recipient, ends=_ENDS, begins=_BEGINS)
     roles: tuple[tuple[Part, ...], ...] = (("<|channel|>",), ("<|start|>assistant",))
     begin: tuple[Part, ...] = (_LINES, "<|message|>")
     end_of_header = OneOf((*_ENDS, "<|start|>"))
@@ -110,7 +112,7 @@ def harmony() -> Dialect:
         reserved=(*_ENDS, *_BEGINS, "<|message|>", "<|constrain|>", *_WORDS, *_BEFORE_TOOL, "to=functions."),
         tags=(
             # Muse, whose dialect `"auto"` does not include, writes its reasoning to itself.
-            Tag(("<|start|>assistant to=self<|message|>",), **to_self),
+            Tag(("<|start|>assistant", " to=self", "<|message|>"), **to_self),
             Tag(("to=self<|message|>",), where="start", **to_self),
             # The channel may begin with a capital letter.
             *(Tag((*role, _NO_TOOL, "nalysis", _AFTER_CHANNEL, *begin), **reasoning) for role in roles),
