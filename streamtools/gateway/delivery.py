@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 import anyio
 import httpx
-from anyio.abc import TaskGroup
 from starlette.exceptions import HTTPException
 from starlette.types import Message, Receive, Send
 
@@ -25,7 +24,7 @@ from streamtools.gateway.http import IDEMPOTENCY_KEY, JSON, decode_headers, enco
 from streamtools.gateway.upstream_requests import UpstreamRequest
 from streamtools.outputs.non_streaming import error_body
 from streamtools.outputs.sse import EVENT_STREAM, KEEP_ALIVE
-from streamtools.serving.response_writer import ResponseWriter
+from streamtools.serving.response_writer import ResponseWriter, wait_for_disconnect
 from streamtools.serving.shutdown import Shutdown
 from streamtools.stream.long_work import in_thread, in_thread_if
 
@@ -104,15 +103,11 @@ class Delivery:
         """
         self._writer = writer = ResponseWriter(send, keep_alive=keep_alive, send_timeout=send_timeout)
 
-        async def listen(group: TaskGroup) -> None:
-            group.start_soon(self._send_joined)
-            while (await receive())["type"] != "http.disconnect":
-                pass
-
         async def send_keep_alive() -> None:
             if self._streams:
                 await writer.send({"type": "http.response.body", "body": KEEP_ALIVE, "more_body": True})
 
+        listen = partial(wait_for_disconnect, self._send_joined, receive)
         fault = await writer.deliver(
             self._deliver, listen=listen, heartbeat=send_keep_alive, shutdown=shutdown, on_shutdown=self._stop
         )

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
-from typing import Any, Literal, Protocol, TypeAlias, cast
+from functools import partial
+from typing import Any, Literal, TypeAlias, cast
 
 import anyio
 
 from streamtools.errors import RunNotFound, check_word, has_methods
 from streamtools.events import Done, UIEvent
 from streamtools.serving.journal import Attachment
+from streamtools.serving.response_writer import ResponseWriter
 from streamtools.serving.run import Run
 from streamtools.stream.reading import Driver, Startable, check_startable, close
 from streamtools.stream.tool_stream import ToolStream
@@ -29,10 +31,10 @@ OnDisconnect: TypeAlias = Literal["stop", "detach"]
 """What happens after the client has left: `"stop"` ends the run or the stream, `"detach"` lets a run continue."""
 
 
-class EventSink(Protocol):
+class EventSink:
     """Sends the events of an `EventReader` to one client."""
 
-    begun: bool
+    begun = False
     """Whether a part of the response was sent. After an exception, `finish` is then called to end the response."""
 
     async def start(self, events: AsyncIterable[UIEvent] | None) -> None:
@@ -48,10 +50,11 @@ class EventSink(Protocol):
 class EventReader:
     """Reads a run, a stream or an iterable once, for one connection.
 
-    `leave` records that the client has left: a stream is closed, and a run continues unless `on_disconnect` is
-    `"stop"`. `stop` ends the run or the stream, and the last events are still sent. If an iterable is stopped before
-    `done`, the last event is `done(cancelled)`. While `read` has a stream open, it is shielded from cancellation of the
-    connection, so that it can close the stream. The provider charges for an open stream.
+    `leave` records that the client has left before the end of the response: a stream is closed, and a run continues
+    unless `on_disconnect` is `"stop"`. `stop` ends the run or the stream, and the last events are still sent. If an
+    iterable is stopped before `done`, the last event is `done(cancelled)`. While `read` has a stream open, it is
+    shielded from cancellation of the connection, so that it can close the stream. The provider charges for an open
+    stream.
 
     `after` applies to runs: it is the `seq` of the last event that the client has received. The default of
     `on_disconnect` is `"detach"` for a run and `"stop"` otherwise. Raises ValueError or TypeError for invalid values.
@@ -75,7 +78,7 @@ class EventReader:
         self._readable: Readable | None = readable
         self._after = after
         self._stops_run = on_disconnect == "stop"
-        self._stopped = False
+        self._stopped = self._finished = False
         self._sink: EventSink
         self._take_ready: Callable[[], Sequence[UIEvent]] | None = None
         self._driver: Driver | None = None  # `read` makes it: `__init__` may run without an event loop
@@ -100,9 +103,10 @@ class EventReader:
 
     def leave(self) -> None:
         """Record that the client has left, and stop reading. May be called from any task, and more than once."""
-        self.left = True
-        if self._driver is not None:
-            self._driver.cancel()
+        if not self._finished:
+            self.left = True
+            if self._driver is not None:
+                self._driver.cancel()
 
     async def stop(self) -> None:
         """End the run or the stream for all of its readers. `read` still sends the last events."""
@@ -114,6 +118,17 @@ class EventReader:
             self._stopped = True
             if self._driver is not None:
                 self._driver.cancel()
+
+    async def deliver(self, writer: ResponseWriter, sink: EventSink, **options: Any) -> Exception | None:
+        """Send all events to the client of `writer`, then `close`. Returns the exception that `read` raised, or None.
+
+        `options` are those of `ResponseWriter.deliver`.
+        """
+        options |= {"on_disconnect": self.leave, "on_shutdown": self.stop}
+        try:
+            return await writer.deliver(partial(self.read, sink), **options)
+        finally:
+            await self.close()
 
     async def read(self, sink: EventSink) -> None:
         """Open the run or the stream, pass all of its events to `sink`, and close it. Raises its exceptions.
@@ -131,7 +146,7 @@ class EventReader:
                 await self.finish()
         except Exception as error:
             if sink.begun and not self.left:
-                await sink.finish()
+                await self._finish_sink()
             if not (sink.begun and isinstance(error, RunNotFound)):
                 raise
 
@@ -154,7 +169,11 @@ class EventReader:
         if not self.left:
             if self._stopped and type(self.last) is not Done:
                 await self.take(Done("cancelled", None, None, [], seq=self.last.seq + 1 if self.last else 1))
-            await self._sink.finish()
+            await self._finish_sink()
+
+    async def _finish_sink(self) -> None:
+        await self._sink.finish()
+        self._finished = True
 
     async def close(self) -> None:
         """Close a stream that was never read. Stop a run whose client has left, if `on_disconnect` is `"stop"`."""

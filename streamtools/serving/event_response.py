@@ -14,7 +14,6 @@ from typing import Any, Protocol
 
 import anyio
 import anyio.lowlevel
-from anyio.abc import TaskGroup
 from starlette.background import BackgroundTask
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
@@ -23,10 +22,10 @@ from starlette.types import Message, Receive, Scope, Send
 from streamtools.errors import Checked
 from streamtools.events import UIEvent
 from streamtools.outputs import Encoder, Format, check_can_replace_steps, make_encoder
-from streamtools.serving.event_reader import EventReader, OnDisconnect, Readable
+from streamtools.serving.event_reader import EventReader, EventSink, OnDisconnect, Readable
 from streamtools.serving.journal import Attachment
 from streamtools.serving.requests import unavailable
-from streamtools.serving.response_writer import DISCONNECT_ERRORS, ResponseWriter, check_seconds
+from streamtools.serving.response_writer import DISCONNECT_ERRORS, ResponseWriter, check_seconds, wait_for_disconnect
 from streamtools.serving.run import Run
 from streamtools.serving.shutdown import Shutdown
 
@@ -126,35 +125,18 @@ class EventStreamResponse(Checked, Response):
             return
         writer = ResponseWriter(send, keep_alive=self._keep_alive, send_timeout=self._send_timeout)
         body = _EventBody(writer, self._encoder, head)
-
-        async def listen(group: TaskGroup) -> None:
-            group.start_soon(body.send_head_in_time)
-            while (await receive())["type"] != "http.disconnect":
-                pass
-
-        def leave() -> None:
-            if not body.finished:
-                reader.leave()
-
-        try:
-            error = await writer.deliver(
-                partial(reader.read, body),
-                listen=listen,
-                heartbeat=body.send_keep_alive,
-                on_disconnect=leave,
-                shutdown=self._shutdown,
-                on_shutdown=reader.stop,
-            )
-        finally:
-            await reader.close()
+        listen = partial(wait_for_disconnect, body.send_head_in_time, receive)
+        error = await reader.deliver(
+            writer, body, listen=listen, heartbeat=body.send_keep_alive, shutdown=self._shutdown
+        )
         if error is not None:
             raise error
         if self.background is not None:
             await self.background()
 
 
-class _EventBody:
-    """Sends the head and the body of one response. Implements `EventSink`."""
+class _EventBody(EventSink):
+    """Sends the head and the body of one response."""
 
     def __init__(self, writer: ResponseWriter, encoder: Encoder, head: Message) -> None:
         self.begun = False

@@ -6,7 +6,7 @@ data. Its method `deliver` runs the function that produces the response, until i
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from math import inf
 from time import monotonic
 from typing import Any
@@ -176,6 +176,15 @@ class ResponseWriter:
         self._on_disconnect()
         if self._scope is not None:
             self._scope.cancel()
+
+
+async def wait_for_disconnect(
+    beside: Callable[[], Coroutine[Any, Any, object]], receive: Callable[[], Awaitable[Any]], group: TaskGroup
+) -> None:
+    """Wait until the client of an HTTP request disconnects. Runs `beside` in the task group meanwhile."""
+    group.start_soon(beside)
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 def check_seconds(name: str, value: float | None) -> float:

@@ -14,8 +14,9 @@ calls the handler with each message and sends the answer.
 
 from __future__ import annotations
 
+import math
 from collections import deque
-from collections.abc import AsyncIterable, Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -34,7 +35,7 @@ from streamtools.json_values import count_values
 from streamtools.logs import Logger, loggable, reason_of
 from streamtools.outputs.custom import CustomEncoder, Message
 from streamtools.outputs.sse import HIDDEN, read_exclude, to_json
-from streamtools.serving.event_reader import EventReader, OnDisconnect, Readable
+from streamtools.serving.event_reader import EventReader, EventSink, OnDisconnect, Readable
 from streamtools.serving.requests import CLIENT_ERRORS
 from streamtools.serving.response_writer import ResponseWriter
 from streamtools.serving.run import Run
@@ -59,11 +60,14 @@ class AnyWebSocket(Protocol):
 class Socket:
     """Wraps a framework's websocket. All frames are sent through `writer`."""
 
-    def __init__(self, websocket: AnyWebSocket, *, send_timeout: float | None) -> None:
+    def __init__(self, websocket: AnyWebSocket, *, send_timeout: float | None, shutdown: Shutdown | None) -> None:
         # There is no keep-alive, because servers send pings.
         self.writer = ResponseWriter(
             websocket.send, keep_alive=None, send_timeout=send_timeout, disconnect_errors=(Exception,)
         )
+        self.shutdown = shutdown or Shutdown()
+        self.closing: tuple[int, str] | None = None
+        """The close code and the reason, if they do not depend on the end of the answers."""
         self._websocket = websocket
         self._closed = False
 
@@ -72,12 +76,27 @@ class Socket:
         """Whether this object has closed the websocket, or the client has left."""
         return self._closed or self.writer.client_left
 
-    async def accept(self) -> None:
-        """Accept the websocket, unless the application has already accepted it."""
+    async def serve(
+        self, deliver: Callable[..., Awaitable[Exception | None]], *, starts: bool = True, **options: Any
+    ) -> None:
+        """Accept the websocket, call `deliver` with the shutdown and `options`, and close the websocket.
+
+        The close code is `closing`, if it is set. Otherwise, it depends on the shutdown, and on the exception that
+        `deliver` returns. The exception is raised. If the shutdown has begun, and `starts` says that `deliver` starts
+        answers, the client is refused.
+        """
+        if starts and self.shutdown.begun:
+            await self._refuse()
+            return
         if self._is_new:
             await self._websocket.accept()
+        error = await deliver(shutdown=self.shutdown, **options)
+        code = INTERNAL_ERROR if error is not None else GOING_AWAY if self.shutdown.begun else NORMAL
+        await self.close(*self.closing or (code,))
+        if error is not None:
+            raise error
 
-    async def refuse(self) -> None:
+    async def _refuse(self) -> None:
         """Refuse the client during a shutdown.
 
         Sends the status 503 if the websocket is not accepted yet and the server supports HTTP responses to websockets.
@@ -129,10 +148,8 @@ SocketFormat: TypeAlias = Callable[[], CustomEncoder]
 """An encoder of `outputs.custom`, or a function that makes one."""
 
 
-class SocketSink:
-    """Sends each event as one frame, except the event types in `exclude`. Implements `EventSink`."""
-
-    begun = False  # a websocket has no body that must be ended after an exception
+class SocketSink(EventSink):
+    """Sends each event as one frame, except the event types in `exclude`."""
 
     def __init__(
         self, socket: Socket, exclude: Collection[str], format: SocketFormat | None, conversation: str | None = None
@@ -146,12 +163,6 @@ class SocketSink:
         self._encoder = format() if format is not None else None
         self._conversation = conversation
         self._prefix = "" if conversation is None else to_json({"conversation": conversation}).decode()[:-1] + ","
-
-    async def start(self, events: AsyncIterable[UIEvent] | None) -> None:
-        pass
-
-    async def finish(self) -> None:
-        pass
 
     async def send(self, events: Sequence[UIEvent], /) -> None:
         for event in events:
@@ -190,31 +201,18 @@ async def send_events(
     closed. The client then receives the status 503 if the websocket is not accepted yet and the server supports it.
     """
     excluded = read_exclude(exclude)
-    socket = Socket(websocket, send_timeout=send_timeout)
+    socket = Socket(websocket, send_timeout=send_timeout, shutdown=shutdown)
     reader = EventReader(run_or_stream, after=after, on_disconnect=on_disconnect)
 
     async def listen(group: TaskGroup) -> None:
         while await socket.receive() is not None:
             pass
 
+    deliver = partial(reader.deliver, socket.writer, SocketSink(socket, excluded, format))
     try:
-        if shutdown is not None and shutdown.begun and not reader.is_run:
-            await socket.refuse()
-            return
-        await socket.accept()
-        error = await socket.writer.deliver(
-            partial(reader.read, SocketSink(socket, excluded, format)),
-            listen=listen,
-            on_disconnect=reader.leave,
-            shutdown=shutdown,
-            on_shutdown=reader.stop,
-        )
+        await socket.serve(deliver, starts=not reader.is_run, listen=listen)
     finally:
         await reader.close()
-    is_ending = shutdown is not None and shutdown.begun
-    await socket.close(INTERNAL_ERROR if error is not None else GOING_AWAY if is_ending else NORMAL)
-    if error is not None:
-        raise error
 
 
 # Conversations.
@@ -429,11 +427,18 @@ async def serve_websocket(
         raise ValueError("`runs` needs `owner`, whose runs the client may resume.")
     if not all(limit is None or limit >= 1 for limit in (max_frame, max_values, max_waiting, max_conversations)):
         raise ValueError("max_frame, max_values, max_waiting and max_conversations must be at least 1.")
-    socket = Socket(websocket, send_timeout=send_timeout)
+    socket = Socket(websocket, send_timeout=send_timeout, shutdown=shutdown)
     excluded = read_exclude(exclude)
-    limits = max_frame, max_values, max_waiting, max_conversations
-    connection = _Connection(websocket, socket, handler, runs, owner or "", format, excluded, on_disconnect, *limits)
-    await connection.serve(shutdown)
+    has_conversations = max_conversations is not None
+    connection = _Connection(
+        socket,
+        lambda message, conversation: handler(message, Session(websocket, socket, conversation)),
+        partial(read_frame, max_characters=max_frame, max_values=max_values, has_conversations=has_conversations),
+        partial(SocketSink, socket, excluded, format),
+        None if runs is None else partial(runs.find, owner=owner or ""),
+        *(on_disconnect, max_waiting, max_conversations or math.inf),
+    )
+    await connection.serve()
 
 
 @dataclass(eq=False)
@@ -448,55 +453,41 @@ class _Answer:
 
 @dataclass
 class _Connection:
-    websocket: AnyWebSocket
     socket: Socket
-    handler: Handler
-    runs: Runs | None
-    owner: str
-    format: SocketFormat | None
-    exclude: Collection[str]
+    handler: Callable[[dict[str, Any], str | None], Any]
+    read_frame: Callable[[str | None], tuple[Frame, str | None]]
+    make_sink: Callable[[str | None], SocketSink]
+    find_run: Callable[[str], Awaitable[Run]] | None
     on_disconnect: OnDisconnect | None
-    max_frame: int
-    max_values: int | None
     max_waiting: int
-    max_conversations: int | None
+    max_conversations: float
     answers: dict[str | None, deque[_Answer]] = field(default_factory=dict)
     """For each active conversation: the answer that is being sent, and then the waiting answers."""
     last_run: Run | None = None  # of messages without a conversation
-    is_ending: bool = False  # whether the shutdown has begun
-    closing: tuple[int, str] = (NORMAL, "")  # the code and the reason
-    error: Exception | None = None  # raised by the handler or a stream
+    ready: anyio.Event = field(default_factory=anyio.Event)
+    """Set when conversations can be started."""
 
-    async def serve(self, shutdown: Shutdown | None) -> None:
-        if shutdown is not None and shutdown.begun:
-            await self.socket.refuse()
-            return
-        self.finished = anyio.Event()  # set after an error, and when the last answer has ended during a shutdown
-
-        async def end_on_shutdown(shutdown: Shutdown) -> None:
-            await shutdown.wait()
-            self.closing = GOING_AWAY, ""
-            self.is_ending = True
-            if not self.answers:
-                self.finished.set()
-
+    async def serve(self) -> None:
         async def listen(group: TaskGroup) -> None:
-            self.group = group
-            if shutdown is not None:
-                group.start_soon(end_on_shutdown, shutdown)
+            self.stopping = group
+            await self.ready.wait()
             await self._read_frames()
 
         async def stop() -> None:
             for conversation in self.answers:
                 self._cancel(None, conversation)
 
-        await self.socket.accept()
-        await self.socket.writer.deliver(
-            self.finished.wait, listen=listen, on_disconnect=self._leave, shutdown=shutdown, on_shutdown=stop
-        )
-        await self.socket.close(*self.closing)
-        if self.error is not None:
-            raise self.error
+        deliver = partial(self.socket.writer.deliver, self._hold_conversations)
+        await self.socket.serve(deliver, listen=listen, on_disconnect=self._leave, on_shutdown=stop)
+
+    async def _hold_conversations(self) -> None:
+        """Run the conversations. Returns when the shutdown has begun and all have ended. Raises their exceptions."""
+        try:
+            async with anyio.create_task_group() as self.conversing:
+                self.ready.set()
+                await self.socket.shutdown.wait()
+        except ExceptionGroup as group:
+            raise group.exceptions[0] from None
 
     def _leave(self) -> None:
         for answers in self.answers.values():
@@ -510,8 +501,7 @@ class _Connection:
         while (received := await self.socket.receive()) is not None:
             conversation = None
             try:
-                has_conversations = self.max_conversations is not None
-                frame, conversation = read_frame(received[0], self.max_frame, self.max_values, has_conversations)
+                frame, conversation = self.read_frame(received[0])
                 match frame:
                     case CancelFrame(run_id=run_id):
                         self._cancel(run_id, conversation)
@@ -523,24 +513,24 @@ class _Connection:
                 await self._send_error(error, conversation)
                 invalid_frames += "call_id" not in error.answer
                 if invalid_frames >= _MAX_INVALID_FRAMES:
-                    self.closing = error.close_code, ""
+                    self.socket.closing = error.close_code, ""
                     return
 
     async def _send_error(self, error: FrameError, conversation: str | None) -> None:
         await self.socket.send({"error": error.answer}, conversation)
 
     def _add(self, frame: MessageFrame | ResumeFrame, conversation: str | None) -> None:
-        if self.is_ending:
+        if self.socket.shutdown.begun:
             raise _shutdown_error()
         if conversation not in self.answers:
-            if self.max_conversations is not None and len(self.answers) >= self.max_conversations:
+            if len(self.answers) >= self.max_conversations:
                 raise FrameError("too_many", "Too many conversations are active; this message is dropped.")
             self.answers[conversation] = deque()
-            self.group.start_soon(self._converse, conversation)
+            self.conversing.start_soon(self._converse, conversation)
         answers = self.answers[conversation]
         if len(answers) > self.max_waiting:
             raise FrameError("too_many", "Too many messages wait; this one is dropped.")
-        answers.append(_Answer(frame, SocketSink(self.socket, self.exclude, self.format, conversation)))
+        answers.append(_Answer(frame, self.make_sink(conversation)))
 
     def _cancel(self, run_id: str | None, conversation: str | None) -> None:
         """Stop the first answer that has not ended and was not stopped before.
@@ -551,7 +541,7 @@ class _Connection:
             if not (answer.is_cancelled or type(answer.sink.last) is Done):
                 if run_id in (None, answer.sink.run_id):
                     answer.is_cancelled = True
-                    self.group.start_soon(self._stop, answer.reader, conversation)
+                    self.stopping.start_soon(self._stop, answer.reader, conversation)
                 return
 
     async def _stop(self, reader: EventReader | None, conversation: str | None) -> None:
@@ -585,25 +575,22 @@ class _Connection:
             while answers:
                 await anyio.lowlevel.checkpoint_if_cancelled()  # a cancelled answer ends without raising
                 try:
-                    if self.is_ending:
+                    if self.socket.shutdown.begun:
                         raise _shutdown_error()
                     await self._answer(answers[0], conversation)
                 except FrameError as error:
                     await self._send_error(error, conversation)
                 answers.popleft()
-        except Exception as error:  # `serve` raises it, because a task group would wrap it in an ExceptionGroup
-            has_begun = isinstance(answers[0].frame, ResumeFrame) or answers[0].sink.last is not None
-            if isinstance(error, CLIENT_ERRORS) and not (has_begun or isinstance(error, StreamToolsError)):
-                _log.warning("message_refused", **loggable(error), reason=reason_of(error))
-                self.closing = POLICY_VIOLATION, "Invalid message."
-            else:
-                self.closing, self.error = (INTERNAL_ERROR, ""), error
+        except Exception as error:
             self._leave()
-            self.finished.set()
+            has_begun = isinstance(answers[0].frame, ResumeFrame) or answers[0].sink.last is not None
+            if has_begun or isinstance(error, StreamToolsError) or not isinstance(error, CLIENT_ERRORS):
+                raise
+            _log.warning("message_refused", **loggable(error), reason=reason_of(error))
+            self.socket.closing = POLICY_VIOLATION, "Invalid message."
+            self.conversing.cancel_scope.cancel()
         finally:
             del self.answers[conversation]
-            if self.is_ending and not self.answers:
-                self.finished.set()
 
     async def _answer(self, answer: _Answer, conversation: str | None) -> None:
         frame = answer.frame
@@ -613,7 +600,7 @@ class _Connection:
             after = frame.after
         else:
             try:
-                made: Any = self.handler(frame.message, Session(self.websocket, self.socket, conversation))
+                made: Any = self.handler(frame.message, conversation)
                 readable = await made if iscoroutine(made) else made
             except Draining:
                 raise _shutdown_error() from None
@@ -635,12 +622,12 @@ class _Connection:
     async def _find_run(self, run_id: str | None, conversation: str | None) -> Run:
         if run_id is None and conversation is None and self.last_run is not None:
             return self.last_run
-        if self.runs is None:
+        if self.find_run is None:
             raise FrameError("run_not_found", "Only the last run of this connection can be resumed.")
         if run_id is None:
             raise FrameError("run_not_found", "This connection has no run to resume; name a run with run_id.")
         try:
-            return await self.runs.find(run_id, owner=self.owner)
+            return await self.find_run(run_id)
         except RunNotFound:
             raise FrameError("run_not_found", "There is no such run.") from None
 
