@@ -464,30 +464,32 @@ class _Connection:
     answers: dict[str | None, deque[_Answer]] = field(default_factory=dict)
     """For each active conversation: the answer that is being sent, and then the waiting answers."""
     last_run: Run | None = None  # of messages without a conversation
-    ready: anyio.Event = field(default_factory=anyio.Event)
-    """Set when conversations can be started."""
+    error: Exception | None = None  # raised by the handler or a stream
 
     async def serve(self) -> None:
+        self.finished = anyio.Event()  # set after an error, and when the last answer has ended during a shutdown
+
+        async def work() -> None:
+            await self.finished.wait()
+            if self.error is not None:
+                raise self.error
+
+        async def end_on_shutdown() -> None:
+            await self.socket.shutdown.wait()
+            if not self.answers:
+                self.finished.set()
+
         async def listen(group: TaskGroup) -> None:
-            self.stopping = group
-            await self.ready.wait()
+            self.group = group
+            group.start_soon(end_on_shutdown)
             await self._read_frames()
 
         async def stop() -> None:
             for conversation in self.answers:
                 self._cancel(None, conversation)
 
-        deliver = partial(self.socket.writer.deliver, self._hold_conversations)
+        deliver = partial(self.socket.writer.deliver, work)
         await self.socket.serve(deliver, listen=listen, on_disconnect=self._leave, on_shutdown=stop)
-
-    async def _hold_conversations(self) -> None:
-        """Run the conversations. Returns when the shutdown has begun and all have ended. Raises their exceptions."""
-        try:
-            async with anyio.create_task_group() as self.conversing:
-                self.ready.set()
-                await self.socket.shutdown.wait()
-        except ExceptionGroup as group:
-            raise group.exceptions[0] from None
 
     def _leave(self) -> None:
         for answers in self.answers.values():
@@ -526,7 +528,7 @@ class _Connection:
             if len(self.answers) >= self.max_conversations:
                 raise FrameError("too_many", "Too many conversations are active; this message is dropped.")
             self.answers[conversation] = deque()
-            self.conversing.start_soon(self._converse, conversation)
+            self.group.start_soon(self._converse, conversation)
         answers = self.answers[conversation]
         if len(answers) > self.max_waiting:
             raise FrameError("too_many", "Too many messages wait; this one is dropped.")
@@ -541,7 +543,7 @@ class _Connection:
             if not (answer.is_cancelled or type(answer.sink.last) is Done):
                 if run_id in (None, answer.sink.run_id):
                     answer.is_cancelled = True
-                    self.stopping.start_soon(self._stop, answer.reader, conversation)
+                    self.group.start_soon(self._stop, answer.reader, conversation)
                 return
 
     async def _stop(self, reader: EventReader | None, conversation: str | None) -> None:
@@ -581,16 +583,19 @@ class _Connection:
                 except FrameError as error:
                     await self._send_error(error, conversation)
                 answers.popleft()
-        except Exception as error:
-            self._leave()
+        except Exception as error:  # `serve` raises it, because a task group would wrap it in an ExceptionGroup
             has_begun = isinstance(answers[0].frame, ResumeFrame) or answers[0].sink.last is not None
             if has_begun or isinstance(error, StreamToolsError) or not isinstance(error, CLIENT_ERRORS):
-                raise
-            _log.warning("message_refused", **loggable(error), reason=reason_of(error))
-            self.socket.closing = POLICY_VIOLATION, "Invalid message."
-            self.conversing.cancel_scope.cancel()
+                self.error = error
+            else:
+                _log.warning("message_refused", **loggable(error), reason=reason_of(error))
+                self.socket.closing = POLICY_VIOLATION, "Invalid message."
+            self._leave()
+            self.finished.set()
         finally:
             del self.answers[conversation]
+            if self.socket.shutdown.begun and not self.answers:
+                self.finished.set()
 
     async def _answer(self, answer: _Answer, conversation: str | None) -> None:
         frame = answer.frame
