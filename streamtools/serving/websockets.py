@@ -431,12 +431,16 @@ async def serve_websocket(
     excluded = read_exclude(exclude)
     has_conversations = max_conversations is not None
     connection = _Connection(
-        socket,
-        lambda message, conversation: handler(message, Session(websocket, socket, conversation)),
-        partial(read_frame, max_characters=max_frame, max_values=max_values, has_conversations=has_conversations),
-        partial(SocketSink, socket, excluded, format),
-        None if runs is None else partial(runs.find, owner=owner or ""),
-        *(on_disconnect, max_waiting, max_conversations or math.inf),
+        socket=socket,
+        handler=lambda message, conversation: handler(message, Session(websocket, socket, conversation)),
+        read_frame=partial(
+            read_frame, max_characters=max_frame, max_values=max_values, has_conversations=has_conversations
+        ),
+        make_sink=partial(SocketSink, socket, excluded, format),
+        find_run=None if runs is None else partial(runs.find, owner=owner or ""),
+        on_disconnect=on_disconnect,
+        max_waiting=max_waiting,
+        max_conversations=max_conversations or math.inf,
     )
     await connection.serve()
 
