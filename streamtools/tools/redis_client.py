@@ -75,6 +75,7 @@ class _Connections:
         self._pool = pool
         self._timeout = timeout
         self._idle: list[_Connection] = []
+        self._closed = False
         self._free = anyio.Semaphore(_MAX_CONNECTIONS, fast_acquire=True)
 
     async def execute(self, *args: Word) -> Any:
@@ -85,8 +86,8 @@ class _Connections:
             finally:
                 if connection.is_open:
                     self._idle.append(connection)
-                else:  # if the server is gone, the idle connections are useless, too
-                    await self.close()
+                if self._closed or not connection.is_open:  # if the server is gone, idle connections are useless
+                    await self._close_idle()
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[RedisConnection]:
@@ -100,6 +101,11 @@ class _Connections:
         return _Connection(self._pool.make_connection())
 
     async def close(self) -> None:
+        """Close the idle connections, and from now on each other connection after its command."""
+        self._closed = True
+        await self._close_idle()
+
+    async def _close_idle(self) -> None:
         while self._idle:
             await self._idle.pop().close()
 

@@ -135,6 +135,19 @@ async def test_ended_runs_expire(server: RedisServer, prefix: str) -> None:
         assert await runs.latest("c", owner="ann") is None
 
 
+async def test_a_command_may_outlive_its_client(server: RedisServer, prefix: str) -> None:
+    """Its connection is closed after the command."""
+    async with open_client(server.url) as other, anyio.create_task_group() as group:
+        with anyio.fail_after(20):
+            async with open_client(server.url) as client:
+                group.start_soon(client.execute, "BLPOP", prefix, 0)
+                while b"cmd=blpop" not in await other.execute("CLIENT", "LIST"):
+                    pass
+            await other.execute("RPUSH", prefix, "a")
+            while b"cmd=blpop" in await other.execute("CLIENT", "LIST"):
+                pass
+
+
 async def test_a_run_that_is_read_elsewhere_is_not_abandoned(server: RedisServer, prefix: str) -> None:
     """It stops when no process reads it."""
     async with two(server, prefix, lease=0.3, stop_when_abandoned=0.1) as (here, there):
