@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -18,5 +19,5 @@ def server() -> Iterator[RedisServer]:
 
 @pytest.fixture
 def prefix(request: pytest.FixtureRequest) -> str:
-    """The prefix of a test's keys."""
-    return str(request.node.name)
+    """The prefix of a test's keys, which a pattern of Redis may contain."""
+    return re.sub(r"\W", "-", request.node.name)
