@@ -6,12 +6,11 @@ Names are looked up in a dict and must match exactly, so that a model can only c
 from __future__ import annotations
 
 import copy
-import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeAlias, TypeVar, Union, Unpack, get_args, overload
 
 from streamtools.calls import new_call_id, read_arguments
-from streamtools.errors import Code, ToolInputError, UnknownTool, check_word
+from streamtools.errors import Code, ToolInputError, UnknownTool, check_word, did_you_mean
 from streamtools.json_values import Rejected
 from streamtools.logs import Logger
 from streamtools.tools.context import ToolContext
@@ -191,9 +190,7 @@ class ToolRegistry:
         if found is not None:
             return found
         there_are = f"there are {', '.join(self._tools)}" if self._tools else "there are no tools"
-        close = difflib.get_close_matches(name[:64], self._tools, n=1)
-        hint = f". Did you mean {close[0]!r}?" if close else ""
-        raise UnknownTool(name, f"no tool named {name[:64]!r}; {there_are}{hint}")
+        raise UnknownTool(name, f"no tool named {name[:64]!r}; {there_are}{did_you_mean(name[:64], self._tools)}")
 
     def accepted_by(self, format: str) -> ToolRegistry:
         """Return a registry without the tools with a given JSON schema that the provider refuses.

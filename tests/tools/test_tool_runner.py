@@ -168,7 +168,7 @@ async def test_an_unknown_tool_is_an_error_with_a_suggestion() -> None:
     """The model gets the list of tools. The reader does not."""
     interface = Interface()
     (outcome,) = await runner(interface, weather).run([call("wether")], interface.send)
-    assert outcome.text == "no tool named 'wether'; there are weather. Did you mean 'weather'?"
+    assert outcome.text == "no tool named 'wether'; there are weather; did you mean 'weather'?"
     assert (outcome.error, outcome.result) == (Code.UNKNOWN_TOOL, None)
     made = call("wether")
     assert interface.events == [
