@@ -26,11 +26,6 @@ _KEYS = {
 }
 _BY_TYPE = {kind: name for name, kinds in _TYPES.items() for kind in kinds.split()}
 _BY_KEY = {key: name for name, keys in _KEYS.items() for key in keys.split()}
-_UNSUPPORTED = {
-    "thread": "no source reads OpenAI's Assistants; use its Responses API",
-    "response": "no source reads Ollama's /api/generate; use /api/chat",
-}
-"""Advice for two formats that no source reads. The key is the event-name prefix or the field that identifies each."""
 
 
 def format_of(event: str, value: Any) -> str | None:
@@ -52,9 +47,9 @@ def format_of(event: str, value: Any) -> str | None:
 def advice_for_unsupported(event: str, value: Any) -> str | None:
     """Return advice for the error message if an event has a format that no source reads, else None."""
     if event.startswith("thread."):
-        return _UNSUPPORTED["thread"]
+        return "no source reads OpenAI's Assistants; use its Responses API"
     if isinstance(value, dict) and isinstance(value.get("response"), str) and "done" in value:
-        return _UNSUPPORTED["response"]
+        return "no source reads Ollama's /api/generate; use /api/chat"
     return None
 
 

@@ -18,6 +18,7 @@ from streamtools.json_values import Rejected, decode, well_formed
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import Adapter, as_frame
 from streamtools.sources.detection import ADAPTERS
+from streamtools.sources.provider_terms import object_in, objects
 
 # An entry with one of these errors is not a call. It is not an object, has no tool name, or has two names or arguments.
 _NO_CALL = (Code.UNRECOGNISED_TOOL_CALL, Code.MISSING_TOOL_NAME, Code.CONFLICTING_FIELDS)
@@ -46,8 +47,8 @@ def finished(response: object, limits: Limits = DEFAULT_LIMITS) -> list[SourceEv
     if "candidates" in value or "promptFeedback" in value:
         return _read_by(ADAPTERS["gemini"](limits), [value], [])
     if isinstance(choices, list):
-        choice = _object(next(iter(choices), None))
-        return _read_chat(value, _object(choice.get("message")), choice.get("finish_reason"), limits)
+        choice = next(iter(objects(choices)), {})
+        return _read_chat(value, object_in(choice, "message"), choice.get("finish_reason"), limits)
     if isinstance(message, dict):
         message, calls = _split_message(message)
         return _read_by(ADAPTERS["ollama"](limits), [{"done": True, **value, "message": message}], calls)
@@ -129,7 +130,3 @@ def _plain(value: object) -> Any:
         return msgspec.to_builtins(value)
     frame = as_frame(value)
     return value if frame is None else decode(frame.data)
-
-
-def _object(value: object) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}

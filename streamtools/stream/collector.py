@@ -33,7 +33,6 @@ from streamtools.events import (
     StepSuperseded,
     Text,
     UIEvent,
-    Usage,
     UsageReport,
     ValidPartial,
     Warning,
@@ -87,7 +86,6 @@ class Collector:
         self._source: object = None
         self._text: list[str] = []
         self._reasoning: list[str] = []
-        self._unassigned_usage: Usage | None = None  # usage in this step of a model whose name is not yet known
         # The lengths of `_text`, `_reasoning` and `result.errors` at the start of the last step and of this step.
         self._previous_step_start = self._step_start = (0, 0, 0)
         self._start_step()
@@ -210,18 +208,11 @@ class Collector:
                     result.warnings.append(event)
             case UsageReport(usage):
                 result.usage = usage if result.usage is None else result.usage + usage
-                if event.model is not None:
-                    self._add_model_usage(event.model, usage)
-                else:
-                    self._unassigned_usage = usage if self._unassigned_usage is None else self._unassigned_usage + usage
             case StepEnd():
                 result.response_id, result.model = event.response_id, event.model
                 results = [result for result in self._results.values() if result is not None]
                 origin = Origin(*getattr(self._source, "origin", ()))
                 origin = origin._replace(model=event.model or origin.model)
-                if origin.model is not None and self._unassigned_usage is not None:
-                    self._add_model_usage(origin.model, self._unassigned_usage)
-                    self._unassigned_usage = None
                 in_text, id = self._in_text.values(), event.response_id
                 parts = self._parts.close(in_text, result.dialects)
                 turn = Assistant(parts=parts, in_text=in_text, origin=origin, response_id=id)
@@ -236,10 +227,6 @@ class Collector:
             case Done(reason, finish_reason, _, pending, conversation_id):
                 result.reason, result.finish_reason = reason, finish_reason
                 result.pending, result.conversation_id = pending, conversation_id
-
-    def _add_model_usage(self, model: str, usage: Usage) -> None:
-        by_model = self.result.usage_by_model
-        by_model[model] = by_model[model] + usage if model in by_model else usage
 
     def _remove_step(self) -> None:
         """Remove the last step, because another step supersedes it."""

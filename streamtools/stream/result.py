@@ -35,8 +35,6 @@ class TurnResult:
     """The calls without an outcome."""
     usage: Usage | None = None
     """The token usage of the whole run; None if no provider reported it."""
-    usage_by_model: dict[str, Usage] = field(default_factory=dict)
-    """The token usage by model name. Usage of a model without a known name is missing."""
     reason: DoneReason | None = None
     """The reason of the end of the run; None while it continues."""
     finish_reason: str | None = None
@@ -87,8 +85,6 @@ class TurnResult:
             "provider": provider,
             "send_reasoning": send_reasoning,
         }
-        if self.resumed:
-            from streamtools.history.formats import write_continuation  # few runs resume calls
+        from streamtools.history.formats import write_continuation  # imported late, like `write_messages`
 
-            return write_continuation(self.resumed, history, format, **options)
-        return histories.write_messages(history, format, **options)
+        return write_continuation(self.resumed, history, format, **options)

@@ -3,7 +3,7 @@
 A model object holds no connection and no state between requests. It looks up the key for each request, and sends the
 key in a header to the host of `base_url`. No log, error message or `repr` contains the key.
 
-`Sending` sends one request, with retries and timeouts, and always closes the response. A failed request is sent again
+`send` sends one request, with retries and timeouts, and always closes the response. A failed request is sent again
 only if no byte of the answer has arrived, because the reader may have seen the bytes. After the timeout `first_byte`,
 the request is not sent again, because the provider may still be working on it. Redirects are not followed, so the key
 reaches no host except that of the configured URL.
@@ -20,7 +20,7 @@ import os
 import re
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, fields, replace
 from email.utils import parsedate_to_datetime
 from functools import cache, partial
@@ -191,39 +191,38 @@ class Attempt(NamedTuple):
     """The wait before another attempt that the provider requests, in seconds; None if it requests none."""
 
 
-class Sending:
-    """An asynchronous context manager that sends one request.
+@asynccontextmanager
+async def send(request: ModelRequest, client: HTTPClient | None) -> AsyncIterator[Source]:
+    """Send a request on entry, and close the response on exit.
 
-    On entry, it sends the request and returns the source of the answer. If the request fails, this source contains only
-    an error event. On exit, it closes the response. If `client` is None, it also creates an HTTP client on entry and
-    closes it on exit.
+    Yields the source of the answer. If the request fails, this source contains only an error event. If `client` is
+    None, this function also creates an HTTP client, and closes it on exit.
     """
+    own_client = _new_client() if client is None else None
+    sending = Sending(request, client or own_client)
+    source: Source | None = None
+    try:
+        answer = await sending.send()
+        source = events([answer]) if isinstance(answer, SourceError) else Source(answer, adapter(request.format))
+        yield source
+    finally:
+        with anyio.move_on_after(CLOSING_TIMEOUT, shield=True):
+            if source is not None:
+                await source.aclose()
+            await sending.drop_response()
+            if own_client is not None:
+                await own_client.aclose()
 
-    def __init__(self, request: ModelRequest, client: HTTPClient | None) -> None:
+
+class Sending:
+    """Sends one request with `client`, with retries. Holds at most one open response."""
+
+    def __init__(self, request: ModelRequest, client: HTTPClient) -> None:
         self._request = request
         self._client = client
-        self._own_client: Any = None
         self._response: ModelResponse | None = None
-        self._source: Source | None = None
 
-    async def __aenter__(self) -> Source:
-        try:
-            if self._client is None:
-                self._client = self._own_client = _new_client()
-            answer = await self._send()
-            if isinstance(answer, SourceError):
-                self._source = events([answer])
-            else:
-                self._source = Source(answer, adapter(self._request.format))
-        except BaseException:
-            await self._close()
-            raise
-        return self._source
-
-    async def __aexit__(self, *raised: object) -> None:
-        await self._close()
-
-    async def _send(self) -> ModelResponse | SourceError:
+    async def send(self) -> ModelResponse | SourceError:
         """Send the request, with retries. If the provider lacks the earlier response, also send the whole history."""
         retrying = AsyncRetrying(
             sleep=anyio.sleep,
@@ -241,15 +240,14 @@ class Sending:
             and answer.status_code in _UNKNOWN_RESPONSE_STATUSES
         ):
             log.info("whole_history_sent", status=answer.status_code)
-            await self._drop_response()
+            await self.drop_response()
             self._request = await anyio.to_thread.run_sync(with_whole_history)  # a long history takes long to write
-            return await self._send()
+            return await self.send()
         return answer
 
     async def _attempt(self) -> Attempt:
         """Send the request once, and wait for the first byte of the answer."""
         request, timeouts = self._request, self._request.timeouts
-        assert self._client is not None
         opened = self._client.stream(
             "POST",
             request.url,
@@ -271,7 +269,7 @@ class Sending:
                 if 300 <= response.status_code < 400 and "location" in response.headers:
                     return Attempt(await self._redirected(response))
                 if not _is_encoded_as_accepted(response.headers, request.headers):
-                    await self._drop_response()
+                    await self.drop_response()
                     return Attempt(SourceError(NOT_ACCEPTED, status=response.status_code, url=shown_url(request.url)))
                 if not 200 <= response.status_code < 300:
                     return _refused(response)
@@ -283,17 +281,17 @@ class Sending:
                 failed = SourceError("the provider could not be reached", cause=name_of(error))
                 if self._response is not None:
                     failed = interrupted(name_of(error))
-                    await self._drop_response()
+                    await self.drop_response()
                 failed = msgspec.structs.replace(failed, url=shown_url(request.url))
                 return Attempt(failed, not kinds & {"LocalProtocolError", "UnsupportedProtocol", "DecodingError"})
             return Attempt(response)
-        await self._drop_response()
+        await self.drop_response()
         message = f"the provider did not answer within {timeouts.first_byte:g} s"
         return Attempt(SourceError(message, cause="first_byte", url=shown_url(request.url)))
 
     async def _redirected(self, response: ModelResponse) -> SourceError:
         """Return the error for a redirect, which is not followed. Its message names only the host of the target."""
-        await self._drop_response()
+        await self.drop_response()
         try:
             target = urlsplit(urljoin(self._request.url, response.headers["location"]))
             host = f"{target.scheme}://{target.netloc.rpartition('@')[2]}"
@@ -310,20 +308,12 @@ class Sending:
         log.info("request_sent_again", attempt=state.attempt_number, status=status, wait=round(state.upcoming_sleep, 3))
         if (observed := observing.observed_run()) is not None:
             observed.request_retried()
-        await self._drop_response()
+        await self.drop_response()
 
-    async def _drop_response(self) -> None:
+    async def drop_response(self) -> None:
         response, self._response = self._response, None
         if response is not None:
             await response.aclose()
-
-    async def _close(self) -> None:
-        with anyio.move_on_after(CLOSING_TIMEOUT, shield=True):
-            if self._source is not None:
-                await self._source.aclose()
-            await self._drop_response()
-            if self._own_client is not None:
-                await self._own_client.aclose()
 
 
 def _new_client() -> Any:
@@ -516,7 +506,7 @@ class HTTPModel(ABC):
         that is missing or that a header cannot contain, and TypeError for options that are not JSON. The HTTP client
         may raise other exceptions if it is misused.
         """
-        return Sending(self._request(ask), self._client)
+        return send(self._request(ask), self._client)
 
     def _request(self, ask: Ask) -> ModelRequest:
         body = self.body(ask)

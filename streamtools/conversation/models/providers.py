@@ -26,7 +26,7 @@ from urllib.parse import quote
 
 import anyio.to_thread
 
-from streamtools.conversation.models.http_model import HTTPModel, ModelRequest, Sending
+from streamtools.conversation.models.http_model import HTTPModel, ModelRequest, send
 from streamtools.conversation.models.model import Ask, Body, add_options, add_tools, tool_definitions
 from streamtools.history import Assistant, Message, read_messages, system_prompt, write_messages
 from streamtools.history.anthropic_messages import container_of
@@ -362,13 +362,13 @@ class BedrockConverse(HTTPModel):
     def stream(self, ask: Ask) -> AbstractAsyncContextManager[Source]:
         request = self._request(ask)
         if any(name.lower() == "authorization" for name in request.headers):
-            return Sending(request, self._client)
+            return send(request, self._client)
         return self._send_signed(request)
 
     @asynccontextmanager
     async def _send_signed(self, request: ModelRequest) -> AsyncIterator[Source]:
         headers = await anyio.to_thread.run_sync(self._sign, request)
-        async with Sending(replace(request, headers=headers), self._client) as source:
+        async with send(replace(request, headers=headers), self._client) as source:
             yield source
 
     def _path(self) -> str:

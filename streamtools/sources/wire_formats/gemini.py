@@ -37,7 +37,7 @@ from streamtools.json_values import fits
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import UNREADABLE, Frame, FrameAdapter, OpenCall, SSEDecoder, end_doubtful
 from streamtools.sources.provider_terms import names, object_in, read_usage, text_in
-from streamtools.sources.wire_formats.partial_args import CallOfValues
+from streamtools.sources.wire_formats.partial_args import PartialArgs
 
 _FORMAT = "gemini"
 _CHUNK_KEYS = names("candidates usageMetadata promptFeedback modelVersion responseId createTime modelStatus")
@@ -60,7 +60,8 @@ class Gemini(FrameAdapter):
         super().__init__(SSEDecoder(limits.frame), limits)
         self._blocked: str | None = None  # why the prompt was blocked
         self._tokens: dict[str, Any] = {}  # the latest value of each field of the usage
-        self._call: CallOfValues | None = None  # the call that is arriving in pieces
+        self._call: OpenCall | None = None  # the call that is arriving in pieces
+        self._arguments = PartialArgs(limits)  # the arguments of this call
         # Fields of an interaction.
         self._status: str | None = None  # the status of the completed interaction
         self._steps: dict[str | None, OpenCall] = {}  # open function calls, by the index of their step
@@ -126,9 +127,10 @@ class Gemini(FrameAdapter):
             self._pass_raw({"finishReason": reason, "finishMessage": candidate["finishMessage"]}, events)
         if executed and self._reason == "STOP":  # this STOP ended only the text before the executed code
             self._reason = None
-        # STOP together with executable code does not end the answer.
-        if reason and isinstance(reason, str | int) and (reason, executed) != ("STOP", "executableCode"):
-            self._record_reason(str(reason))
+        # STOP together with executable code does not end the answer. A finish reason replaces only STOP.
+        is_reason = isinstance(reason, str | int) and reason and reason != _UNSPECIFIED
+        if is_reason and (reason, executed) != ("STOP", "executableCode") and self._reason in (None, "STOP"):
+            self._reason = str(reason)
 
     def _read_part(self, part: dict[str, Any], events: list[SourceEvent]) -> None:
         text, call, signature = part.get("text"), part.get("functionCall"), text_in(part, "thoughtSignature")
@@ -170,7 +172,8 @@ class Gemini(FrameAdapter):
                     events.append(NativeToolCall(str(self._started), name, given, id, signature=signature))
                 return
             self._started += 1
-            call = self._call = CallOfValues(str(self._started), name, self._limits)
+            call = self._call = OpenCall(str(self._started), name=name)
+            self._arguments = PartialArgs(self._limits)
             events.append(ToolCallStart(call.key, id, name))
         elif id is not None and call.id is None:
             events.append(ToolCallStart(call.key, id))
@@ -179,14 +182,14 @@ class Gemini(FrameAdapter):
         call.given = call.given if given is None else given
         text = ""
         if isinstance(values, list):
-            text = "".join(map(call.arguments.write, values))
+            text = "".join(map(self._arguments.write, values))
         elif values is not None:
             call.fault = Code.INVALID_ARGUMENTS
             self._pass_raw({"functionCall": piece}, events)
-        if call.arguments.is_invalid:
+        if self._arguments.is_invalid:
             call.fault = Code.INVALID_ARGUMENTS
         if not continues:
-            text += call.arguments.close()
+            text += self._arguments.close()
         if text:
             events.append(ToolCallDelta(call.key, text))
         if not continues:
@@ -201,11 +204,6 @@ class Gemini(FrameAdapter):
         id = id if isinstance(id, str) else None
         own = {_FORMAT: part} if fits(part, self._limits.depth) else None
         self._pass_call(NativeToolCall(str(self._started), name, arguments, id, True, signature, own=own), events)
-
-    def _record_reason(self, reason: str) -> None:
-        """Record a finish reason. It replaces only STOP."""
-        if self._reason in (None, "STOP") and reason != _UNSPECIFIED:
-            self._reason = reason
 
     # Methods for interactions.
 

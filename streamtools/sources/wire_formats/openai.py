@@ -306,18 +306,12 @@ class _ReasoningFields:
         self._pieces: dict[str, list[str]] = {}  # pieces of the last entry, by field name
         self._characters_left = limits.text
 
-    def note(self, events: list[SourceEvent], *names: str) -> bool:
-        """Record in the last event, if it is reasoning, which fields held it. The next request uses the same fields.
-
-        Returns whether the last event is reasoning.
-        """
-        new = [name for name in names if name not in self._reported]
-        if not (events and isinstance(last := events[-1], ReasoningDelta)):
-            return False
-        if new:
-            self._reported |= dict.fromkeys(new)
-            events[-1] = msgspec.structs.replace(last, own={"openai": dict.fromkeys(new)})
-        return True
+    def note(self, events: list[SourceEvent], *names: str) -> None:
+        """Record in the last event, if it is reasoning, which fields held it. The next request uses the same fields."""
+        new = dict.fromkeys(name for name in names if name not in self._reported)
+        if new and events and isinstance(last := events[-1], ReasoningDelta):
+            self._reported |= new
+            events[-1] = msgspec.structs.replace(last, own={"openai": new})
 
     def add(self, details: Any) -> None:
         """Add the entries of one `reasoning_details` value."""

@@ -18,7 +18,6 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from streamtools.limits import Limits
-from streamtools.sources.adapter import OpenCall
 from streamtools.sources.provider_terms import escaped
 
 Path: TypeAlias = tuple[str | int, ...]
@@ -135,13 +134,3 @@ def _shared(one: Path, other: Path) -> int:
             break
         count += 1
     return count
-
-
-class CallOfValues(OpenCall):
-    """A call whose arguments arrive as values with paths."""
-
-    __slots__ = ("arguments",)
-
-    def __init__(self, key: str, name: str | None, limits: Limits) -> None:
-        super().__init__(key, name=name)
-        self.arguments = PartialArgs(limits)
