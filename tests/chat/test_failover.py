@@ -28,6 +28,7 @@ from streamtools.events import (
     ToolCallStart,
     UIEvent,
     Usage,
+    UsageReport,
     Warning,
 )
 from streamtools.history import Assistant, User
@@ -199,7 +200,8 @@ async def test_the_policies(on_break: OnBreak) -> None:
     codes = [event.code for event in events if isinstance(event, Error)]
     assert codes == [Code.SUPERSEDED, Code.SUPERSEDED]
     assert result.usage == Usage(input=10, output=5)
-    assert result.usage_by_model == {"one": Usage(input=7, output=1), "two": Usage(input=3, output=4)}
+    usage = [(event.model, event.usage) for event in events if isinstance(event, UsageReport)]
+    assert usage == [("one", Usage(input=7, output=1)), (None, Usage(input=3, output=4))]
     superseded = [event.step for event in events if isinstance(event, StepSuperseded)]
     assert superseded == ([1] if on_break == "restart_step" else [])
     assert result.messages() == [{"role": "assistant", "content": result.text}]
