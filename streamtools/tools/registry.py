@@ -186,8 +186,7 @@ class ToolRegistry:
 
         Raises `UnknownTool` if there is none. Its message lists the tools, and suggests a similar name to the model.
         """
-        found = self._tools.get(name)
-        if found is not None:
+        if (found := self._tools.get(name)) is not None:
             return found
         there_are = f"there are {', '.join(self._tools)}" if self._tools else "there are no tools"
         raise UnknownTool(name, f"no tool named {name[:64]!r}; {there_are}{did_you_mean(name[:64], self._tools)}")

@@ -261,7 +261,11 @@ class Sending:
         with anyio.move_on_after(timeouts.first_byte):
             try:
                 raw = await opened.__aenter__()
-                response = self._response = ModelResponse(opened, raw, timeouts.between_bytes)
+                try:
+                    response = self._response = ModelResponse(opened, raw, timeouts.between_bytes)
+                except BaseException:  # the client returned an object that is not a valid response
+                    await opened.__aexit__(None, None, None)
+                    raise
                 if 300 <= response.status_code < 400 and "location" in response.headers:
                     return Attempt(await self._redirected(response))
                 if not _is_encoded_as_accepted(response.headers, request.headers):

@@ -122,8 +122,7 @@ def _key_or_index(found: re.Match[str]) -> str | int:
     body = found["double"]
     if body is None:
         body = _quote_in_key.sub(lambda found: "'" if found[0] == "\\'" else '\\"', found["single"])
-    name: str = json.loads(f'"{body}"')
-    return name
+    return str(json.loads(f'"{body}"'))
 
 
 def _shared(one: Path, other: Path) -> int:
