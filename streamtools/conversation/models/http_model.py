@@ -198,8 +198,8 @@ async def send(request: ModelRequest, client: HTTPClient | None) -> AsyncIterato
     Yields the source of the answer. If the request fails, this source contains only an error event. If `client` is
     None, this function also creates an HTTP client, and closes it on exit.
     """
-    own_client = _new_client() if client is None else None
-    sending = Sending(request, client or own_client)
+    own_client: Any = _new_client() if client is None else None
+    sending = Sending(request, own_client if client is None else client)
     source: Source | None = None
     try:
         answer = await sending.send()
