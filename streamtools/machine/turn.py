@@ -76,11 +76,14 @@ class Turn:
         """True if text is buffered for text rules or for the option `pace`."""
         self.applies_rules_to_reasoning = chosen.rules_in_reasoning and self.has_rules
         self.redacts = any(rule.redacts for rule in chosen.text_rules)
-        self.may_stop = chosen.after_call == "stop" or any(
-            rule.action in ("stop", "fail") for rule in chosen.text_rules
-        )
-        """True if the text of a turn may end it, because of `after_call` or of a text rule."""
+        may_stop = chosen.after_call == "stop" or any(rule.action in ("stop", "fail") for rule in chosen.text_rules)
+        self._most_room = 0 if final or may_stop else _BLOCK
         self.begin()
+        self.room = 0
+        """How many characters of text the machine may add without `feed_text`. 0 before and after a turn.
+
+        It is never positive if text may end the turn, or if a call in text may run before the turn is complete.
+        """
 
     def begin(self) -> None:
         """Reset for a new turn.
@@ -110,8 +113,8 @@ class Turn:
         """Read a delta of text."""
         self.deltas.append(text)
         self.room -= len(text) or 1
-        if self.room < 0:
-            self.pack()
+        if self.room <= self._most_room - _BLOCK:
+            self._pack()
         return self.parse(text)
 
     @property
@@ -196,6 +199,7 @@ class Turn:
 
     def close(self) -> list[UIEvent]:
         """Return the last events of the text and of the open native calls, at the end of the turn."""
+        self.room = 0
         events = self._with_output(self.parser.close())
         events += map(self.parser.redact, self.native.close()) if self.native.open else ()
         if self._output is not None:
@@ -242,7 +246,12 @@ class Turn:
         self.parse: Callable[[str], list[UIEvent]] = parser.feed
         """The function that converts a delta of text to events."""
         if (output := self._output) is not None:
-            self.parse = lambda text: output.add_to(parser.feed(text))  # a method would be a reference cycle
+
+            def parse(text: str) -> list[UIEvent]:  # a method would be a reference cycle
+                parser.seq = 0  # the delta may have several events
+                return output.add_to(parser.feed(text))
+
+            self.parse = parse
 
     def _switch_to_native(self) -> None:
         """Stop searching text for calls, unless the caller has chosen dialects or `native_tool_calls`."""
@@ -255,16 +264,15 @@ class Turn:
     def _start_text(self, text: str) -> None:
         self.deltas = [text]
         """The last deltas of the text of this turn."""
-        self.room = _BLOCK
-        """The number of characters after which `pack` must be called. An empty delta counts as one."""
+        self.room = self._most_room
         self._blocks: list[str] = []  # the earlier deltas, in joined blocks
         self._length = 0  # the number of characters in all blocks, including blocks that were dropped
 
-    def pack(self) -> None:
+    def _pack(self) -> None:
         """Join the deltas into one block, which needs much less memory. A text over the limit is dropped."""
         block = "".join(self.deltas)
         self.deltas.clear()
-        self.room = _BLOCK
+        self.room = self._most_room
         self._length += len(block)
         if self._length > self._text_limit:
             self._blocks.clear()
@@ -273,7 +281,7 @@ class Turn:
 
     def _streamed_text(self) -> str | None:
         """Return the text of the turn. Returns None if it was dropped."""
-        self.pack()
+        self._pack()
         return None if self._length > self._text_limit else "".join(self._blocks)
 
     def _with_output(self, events: list[UIEvent]) -> list[UIEvent]:

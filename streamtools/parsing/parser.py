@@ -79,6 +79,11 @@ class Parser:
         # True if the delta is visible text, and `Visible` does not change it.
         self._skim: Callable[[str], list[UIEvent]] | None = None
         self._shows = False
+        self.seq = 0
+        """The `seq` of the only event of a delta that does not change the state. The other events have the `seq` 0.
+
+        `StreamMachine` sets it before each delta, and numbers the other events itself.
+        """
         self.reset()
 
     def feed(self, delta: str) -> list[UIEvent]:
@@ -92,7 +97,7 @@ class Parser:
             if found is None and delta:
                 if self._shows:
                     self._prose.last = delta
-                    return [Text(delta)]
+                    return [Text(delta, self.seq)]
                 if (span := self._span) is None:
                     if (skim := self._skim) is not None:
                         return skim(delta)
@@ -100,7 +105,7 @@ class Parser:
                     span.room = room
                     span.parts.append(delta)
                     if span.call_id is not None:
-                        return [CallDelta(span.call_id, delta)]
+                        return [CallDelta(span.call_id, delta, self.seq)]
                     events: list[UIEvent] = []
                     self._output.events = events
                     if (take := span.take) is not None:
@@ -248,6 +253,7 @@ class Parser:
 
     def _feed_in_blocks(self, delta: str) -> list[UIEvent]:
         # A separate function, because this comprehension in `feed` would make `feed` a sixth slower.
+        self.seq = 0
         return [event for at in range(0, len(delta), _BLOCK) for event in self.feed(delta[at : at + _BLOCK])]
 
     def _reread(self, text: str) -> str:

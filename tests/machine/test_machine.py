@@ -139,6 +139,11 @@ def test_the_order_of_all_events_of_a_turn() -> None:
     assert [event.seq for event in driver.events] == list(range(1, len(driver.events) + 1))
 
 
+def test_each_event_of_a_long_delta_is_numbered() -> None:
+    """A delta of more than 8,192 characters is read in blocks. `story` checks each `seq`."""
+    assert "done finished: stop (end_turn)" == story(*texts("Hello ", "x" * 9000 + "\n"), STOP)[-1]
+
+
 PASSED: dict[str, tuple[SourceEvent, str]] = {
     "raw": (SourceRaw({"odd": 1}), "raw {'odd': 1}"),
     "a warning": (SourceWarning(Code.BAD_FRAME, "what?", raw="{", count=1), "warning bad_frame"),
