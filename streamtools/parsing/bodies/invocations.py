@@ -182,7 +182,7 @@ class Invocations:
         value = Value(members.key(key), span, _TYPES_BY_ATTRIBUTE.get(attributes.get("string", "")))
         if end_of_tag == ">":
             end = yield from self.text.read(span, value.take, members.may_begin, outermost=outermost)
-            if end in (CallEnd.CUT, CallEnd.BROKEN):
+            if end.code is not None:
                 return end
         value.end()
         return None
@@ -253,7 +253,7 @@ def _read_xtml(span: Span) -> Generator[None, None, CallEnd]:
         members = members or Members(span, schema)
         value = Value(members.key(key), span, TYPES.get(attributes.get("type", "")))
         end = yield from _TEXT.read(span, value.take, members.may_begin, outermost=1)
-        if end in (CallEnd.CUT, CallEnd.BROKEN):
+        if end.code is not None:
             return end
         value.end()
     if span.in_call:

@@ -156,7 +156,7 @@ class FunctionTags:
                 end = yield from self.text.read(
                     span, value.take, members.may_begin, outermost=outermost, line_feed=line_feed
                 )
-                if end in (CallEnd.CUT, CallEnd.BROKEN):
+                if end.code is not None:
                     return end
             value.end()
         members.end()
@@ -357,6 +357,6 @@ class ArgumentPairs:
                     return cut_in_tag(span, *self._all_tags)
             value = Value(members.key(key), span, types)
             end = yield from self.text.read(span, value.take, members.may_begin, outermost=outermost)
-            if end in (CallEnd.CUT, CallEnd.BROKEN):
+            if end.code is not None:
                 return end
             value.end()
