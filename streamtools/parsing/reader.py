@@ -283,7 +283,7 @@ class Reader:
 
     def accept(self, pattern: str | Pattern) -> Generator[None, None, bool]:
         """Read `pattern` if it matches at the current position. Return whether it matched."""
-        pattern = pattern if type(pattern) is Pattern else _as(Pattern, pattern)
+        pattern = pattern if pattern.__class__ is Pattern else _as(Pattern, pattern)
         while True:
             match = pattern.final if self.ended else pattern.partial
             found = match(self.text, self.at)
@@ -300,7 +300,7 @@ class Reader:
         """Read the first of `patterns` that matches at the current position. Return its index, or -1 for no match."""
         while True:
             for index, pattern in enumerate(patterns):
-                if type(pattern) is not Pattern:
+                if pattern.__class__ is not Pattern:
                     return (yield from self.choose(*(_as(Pattern, each) for each in patterns)))
                 match = pattern.final if self.ended else pattern.partial
                 found = match(self.text, self.at)
@@ -328,7 +328,7 @@ class Reader:
 
     def word(self, word: str | Word) -> Generator[None, None, str]:
         """Read and return the word at this position, or "" if there is none. A str lists the allowed characters."""
-        partial = (word if type(word) is Word else _as(Word, word)).partial
+        partial = (word if word.__class__ is Word else _as(Word, word)).partial
         while True:
             begin = self.at
             found = partial(self.text, begin)
@@ -345,7 +345,7 @@ class Reader:
         Return 1 if it was found. If `closing` has `first`, return 1 for these ends, and 2 for the other ends.
         While the generator is paused, the caller may pass text without the beginning of a closing directly to `take`.
         """
-        closing = closing if type(closing) is Closing else _as(Closing, closing)
+        closing = closing if closing.__class__ is Closing else _as(Closing, closing)
         search = closing.search
         while True:
             found = (closing.search_at_end if self.ended else search)(self.text, self.at)
@@ -368,7 +368,7 @@ class Reader:
 
     def until(self, closing: str | Closing) -> Generator[None, None, bool]:
         """Read up to the end of the next `closing`. Return False if the stream ended first."""
-        closing = closing if type(closing) is Closing else _as(Closing, closing)
+        closing = closing if closing.__class__ is Closing else _as(Closing, closing)
         while True:
             found = closing.search(self.text, self.at)
             if found is None:
