@@ -42,7 +42,7 @@ class LeasedRun:
         self.final: tuple[int, bytes, bytes] | None = None
         """The seq of `done`, the event `done` as JSON, and the stored result; None until the run ends."""
         self.keep = 0.0
-        """The seconds until the last question of the run expires. The run is kept until then, or longer."""
+        """The seconds for which a run with questions is kept, after its end."""
         self.finished = anyio.Event()
         """Set when the end of the run is written, or when another process has taken the run over."""
         self.ended_at: float | None = None

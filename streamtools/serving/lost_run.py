@@ -10,11 +10,12 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from streamtools import events
+from streamtools.calls import ToolCall
 from streamtools.errors import Code
 from streamtools.tools import ToolOutcome
 
-FindOutcome: TypeAlias = Callable[[str], "ToolOutcome | bool | None"]
-"""Looks up the id of a call in the ledger.
+FindOutcome: TypeAlias = Callable[[ToolCall], "ToolOutcome | bool | None"]
+"""Looks up a call in the ledger.
 
 Returns the outcome of the call, True if the call has started but has no outcome, False if it has not started, and None
 without a ledger.
@@ -24,11 +25,15 @@ _PROCESS_ENDED = "the process of the run ended"
 
 
 class LostRun:
-    """A run whose process has crashed. `logged` are all events in its log."""
+    """A run whose process has crashed. `logged` are all events in its log.
 
-    def __init__(self, logged: Sequence[events.UIEvent]) -> None:
-        self.is_untouched = all(isinstance(event, events.Start | events.StepStart) for event in logged)
-        """Whether the run has neither output nor calls."""
+    The first `earlier` of them were copied from the waiting run that this run continues.
+    """
+
+    def __init__(self, logged: Sequence[events.UIEvent], earlier: int = 0) -> None:
+        steps = [place for place, event in enumerate(logged) if type(event) is events.StepStart and place >= earlier]
+        self.is_untouched = not steps or steps[0] == len(logged) - 1
+        """Whether the model has answered nothing in this run."""
         # `_thinking`: whether an emulation waits for the decision which calls are needed. `_was_near_miss`: whether
         # the last event says that text which looked like a call was not one. The warning about it is then missing.
         self._has_events = self._failed = self._thinking = self._was_near_miss = False
@@ -87,7 +92,7 @@ class LostRun:
         if self._thinking:
             end.append(events.Thinking(False))
         for id in list(self._calls):
-            end += self._end_call(id, find_outcome(id))
+            end += self._end_call(id, find_outcome(self._calls[id].call))
         if not self._failed:
             end.append(events.Error(Code.STREAM_INTERRUPTED, _PROCESS_ENDED))
         if self._step is not None:

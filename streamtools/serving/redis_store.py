@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeAlias
 
@@ -21,6 +21,7 @@ import msgspec
 from anyio.abc import TaskGroup
 from msgspec.structs import replace
 
+from streamtools.calls import ToolCall
 from streamtools.errors import DecisionRefused, OwnerUnreachable, RunNotFound, TooManyRuns, check_number
 from streamtools.events import Done, UIEvent
 from streamtools.logs import Logger, loggable
@@ -32,17 +33,19 @@ from streamtools.serving.lost_run import LostRun
 from streamtools.serving.redis_process import END_TIMEOUT_S, RedisProcess
 from streamtools.serving.redis_reader import RedisReader
 from streamtools.serving.redis_server import RedisServer, StoreSettings, milliseconds
-from streamtools.serving.run import Run
+from streamtools.serving.run import NEXT, Run
 from streamtools.stream import stored_result
 from streamtools.stream.collector import Collector
 from streamtools.stream.reading import Startable, close
 from streamtools.stream.result import TurnResult
 from streamtools.tools import CallLedger, Decision, Question, ToolOutcome
 from streamtools.tools.approvals import read_decision
+from streamtools.tools.ledger import call_key
 from streamtools.tools.redis_client import RedisClient, open_client
 
 log = Logger(__name__)
 
+_MAX_RESUMES = 3  # how often a lost run that continues a waiting run is started again
 
 Restart: TypeAlias = Callable[[Run], Awaitable[Startable | None]]
 """Gets a lost run, whose process has crashed. Returns a stream that answers it again, or None to end the run."""
@@ -68,7 +71,8 @@ class RedisStore:
 
     `on_owner_lost(run)` is called for a run whose process has crashed. It returns None to end the run, or a stream that
     answers the run again. The `run_id` of the stream must be that of the run. The function is called only once for a
-    run, and only if the run has neither output nor calls.
+    run, and only if the model has answered nothing yet. A run that continues a waiting run is started again in the same
+    case, with the function `resume` of `Runs`.
 
     A run is kept for `keep` seconds after its end. This replaces the argument `keep` of `Runs`. The log of a run keeps
     the last `max_events` events, or a few more. While the server does not answer, runs continue for `max_outage`
@@ -99,11 +103,17 @@ class RedisStore:
         self._process: RedisProcess | None = None
         self._running: Mapping[str, Run] = {}
         self._start_run: StartRun
+        self._resume_lost: Restart
 
     @property
     def lease(self) -> float:
         """Seconds without a renewal of the lease after which another process takes over a run."""
         return self._settings.lease
+
+    @property
+    def keep(self) -> float:
+        """Seconds for which an ended run is kept, after its questions have expired."""
+        return self._settings.keep
 
     @property
     def process(self) -> RedisProcess:
@@ -124,14 +134,15 @@ class RedisStore:
             self._client = client
             yield
 
-    def start(self, tasks: TaskGroup, running: Mapping[str, Run], start_run: StartRun) -> None:
+    def start(self, tasks: TaskGroup, running: Mapping[str, Run], start_run: StartRun, resume_lost: Restart) -> None:
         """Start to share runs, and to take over runs whose lease has expired.
 
         `running` maps the `log_key` of each running run of this process to the run. `Runs` keeps it up to date.
+        `resume_lost` restarts a lost run that continued a waiting run. It sets the events that the runs share.
         """
         assert self._client is not None
         self._running = running
-        self._start_run = start_run
+        self._start_run, self._resume_lost = start_run, resume_lost
         server = RedisServer(self._client, self._settings)
         self._process = RedisProcess(server, tasks, self._answer, self._take_over)
         tasks.start_soon(self._process.run)
@@ -165,7 +176,7 @@ class RedisStore:
         self.process.add_run(leased)
         self._bind_lease(run, leased)
 
-    def _bind_lease(self, run: Run, leased: LeasedRun, events: Iterable[UIEvent] = ()) -> None:
+    def _bind_lease(self, run: Run, leased: LeasedRun, events: Sequence[UIEvent] = ()) -> None:
         """Let a run write through its lease. `events` are the events that a crashed process wrote."""
         leased.on_loss, leased.on_read, leased.is_driven = run.cancel, run.record_remote_reader, True
         run.journal = RedisJournal(self, run, leased, events)
@@ -206,17 +217,19 @@ class RedisStore:
         await self._server.retry("DEL", *self._server.run_keys(log_key(owner, run_id)))
         await self._server.retry("ZREM", self._server.owner_keys(owner).runs, run_id)
 
-    async def decide(self, run: Run, call_id: str, decision: Any) -> dict[str, Any]:
+    async def decide(self, run: Run, call_id: str = "", decision: Decision | None = None) -> dict[str, Decision]:
         """Store the decision about a call of an ended run, unless it is None or the call has one.
 
-        Returns the decisions about its calls; {} if the run is not kept any more.
+        Returns the decisions about its calls. Raises `RunNotFound` if the run is not kept any more.
         """
         meta = self._server.run_keys(log_key(run.owner, run.id)).meta
         written = "" if decision is None else msgspec.json.encode(decision)
         ids = [] if run.suspension is None else [call.id for call in run.suspension.calls]
         fields = [f"decision:{id}" for id in ids]
         found = await self._server.retry("EVAL", scripts.DECIDE, 1, meta, f"decision:{call_id}", written, *fields)
-        return {id: msgspec.json.decode(data) for id, data in zip(ids, found, strict=False) if data}
+        if not found:
+            raise RunNotFound(f"The run {run.id[:64]!r} is not kept any more.")
+        return {id: msgspec.json.decode(data, type=Decision) for id, data in zip(ids, found, strict=True) if data}
 
     async def let_expire(self, run: Run) -> None:
         """Keep a run that was continued as long as a run without questions."""
@@ -267,11 +280,16 @@ class RedisStore:
             events = list[UIEvent]()
             while page := await process.fetch(key, events[-1].seq if events else 0):
                 events += (event for _, event in page)
-            lost = LostRun(events)
-            if lost.is_untouched and not outcomes and await self._restart(run_id, owner, leased, events):
+            if not outcomes and await self._restart(run_id, owner, leased, events):
                 return
-            # A call that a ledger does not contain has not started.
-            closing = lost.close(run_id, lambda id: None if outcomes is None else outcomes.get(id, False))
+            if outcomes is not None and run_id.endswith(NEXT):  # its first step may have run calls of earlier runs
+                outcomes = await self._outcomes_of(run_id.removesuffix(NEXT)) | outcomes
+
+            def find_outcome(call: ToolCall) -> ToolOutcome | bool | None:
+                # A call that a ledger does not contain has not started.
+                return None if outcomes is None else outcomes.get(call_key(call), False)
+
+            closing = LostRun(events).close(run_id, find_outcome)
             end = [replace(event, seq=last + number) for number, event in enumerate(closing, 1)]
         except BaseException:
             process.remove_run(leased)  # stop renewing the lease, so that it expires and a process tries again
@@ -284,21 +302,25 @@ class RedisStore:
         leased.final = done.seq, done.to_json().encode(), stored_result.dump(collector.read())
         process.write_soon(leased)
 
-    async def _restart(self, run_id: str, owner: str, leased: LeasedRun, events: Iterable[UIEvent]) -> bool:
-        """Answer a lost run again if `on_owner_lost` returns a stream.
+    async def _restart(self, run_id: str, owner: str, leased: LeasedRun, events: Sequence[UIEvent]) -> bool:
+        """Start a lost run again if the model has answered nothing yet, and a function returns a stream for it.
 
         Returns False if the caller must end the run.
         """
-        if self._on_owner_lost is None or leased.epoch > 2:  # the first takeover has epoch 2
+        restart = self._resume_lost if run_id.endswith(NEXT) else self._on_owner_lost
+        if restart is None or leased.epoch > (_MAX_RESUMES if run_id.endswith(NEXT) else 1) + 1:
             return False
-        lost = await self.find(run_id, owner=owner)
         stream: Startable | None = None
         try:
-            stream = await self._on_owner_lost(lost)
-            if stream is None or leased.is_fenced:  # another process may have taken the run over meanwhile
+            lost = await self.find(run_id, owner=owner)
+            if restart is not self._resume_lost and not LostRun(events).is_untouched:
+                return False
+            stream = await restart(lost)
+            earlier = sum(event.seq <= lost.earlier[-1].seq for event in events) if lost.earlier else 0
+            if stream is None or leased.is_fenced or not LostRun(events, earlier).is_untouched:
                 await close(stream)
-                return leased.is_fenced
-            self._start_run(stream, lost, lambda run: self._bind_lease(run, leased, events))
+                return leased.is_fenced  # another process may have taken the run over meanwhile
+            self._start_run(stream, lost, lambda run: self._bind_lease(run, leased, events[earlier:]))
         except Exception as error:
             log.warning("run_not_restarted", run_id=run_id, **loggable(error))
             await close(stream)
@@ -308,16 +330,20 @@ class RedisStore:
     async def _fence_calls(self, run_id: str, epoch: int) -> dict[str, ToolOutcome | bool] | None:
         """Bar the old process from starting calls, and return the calls that the ledger has recorded.
 
-        The result maps the id of a call to its outcome, or to True if the call has started but has no outcome. Returns
-        None without a ledger.
+        Returns None without a ledger.
         """
         if self._ledger is None:
             return None
         await self._ledger.fence(run_id, epoch)
+        return await self._outcomes_of(run_id)
+
+    async def _outcomes_of(self, run_id: str) -> dict[str, ToolOutcome | bool]:
+        """Map the key of each recorded call to its outcome, or to True if it has started but has no outcome."""
+        assert self._ledger is not None
         found: dict[str, ToolOutcome | bool] = {}
         page = await self._ledger.entries(run_id)
         while page:
-            found |= {entry.call.id: entry.outcome or True for entry in page}
+            found |= {call_key(entry.call): entry.outcome or True for entry in page}
             page = await self._ledger.entries(run_id, after=page[-1])
         return found
 
@@ -329,29 +355,22 @@ class RedisJournal(Journal):
     are the events that a crashed process wrote before this process took the run over.
     """
 
-    def __init__(self, store: RedisStore, run: Run, leased: LeasedRun, events: Iterable[UIEvent] = ()) -> None:
+    def __init__(self, store: RedisStore, run: Run, leased: LeasedRun, events: Sequence[UIEvent] = ()) -> None:
         super().__init__(store, run.owner, run.id)
         self.driven = leased
         self.never_waits = True
         self.last = leased.written
         self._leased = leased
-        # The types of the events that the crashed process wrote. If the stream starts with the same types, skip them.
-        self._logged_kinds = [type(event) for event in events]
+        self.own = events
         self._store = store
         self._run = run
         self.readable.set()
-
-    def _number(self, event: UIEvent) -> Sequence[UIEvent]:
-        if self._logged_kinds and type(event) is self._logged_kinds.pop(0):
-            return ()
-        self._logged_kinds.clear()
-        return super()._number(event)
 
     def _append(self, event: UIEvent) -> None:
         data = event.to_json().encode()
         if type(event) is Done:
             if (suspension := self._run.suspension) is not None:
-                self._leased.keep = suspension.seconds_left(time.time())
+                self._leased.keep = suspension.seconds_left(time.time()) + self._store.keep
             self._leased.final = event.seq, data, self._dump_result()
         else:
             self._leased.add(event.seq, data)
@@ -362,7 +381,7 @@ class RedisJournal(Journal):
     def _dump_result(self) -> bytes:
         run = self._run
         try:
-            return stored_result.dump(run.result, run.suspension, run.history)
+            return stored_result.dump(run.result, run.suspension, run.history, run.decisions)
         except Exception as error:  # other processes then receive a result that has only a reason
             log.warning("result_not_stored", run_id=run.id, **loggable(error))
             return stored_result.dump(TurnResult(reason=self.done.reason if self.done else None))
@@ -462,10 +481,11 @@ class RemoteRun(Run):
         return msgspec.convert(answer.get("questions", []), list[Question])
 
     async def decide(self, call_id: str, decision: Decision | bool) -> None:
-        given = msgspec.to_builtins(read_decision(call_id, decision))
-        request = {"kind": "decide", "call_id": call_id, "decision": given}
+        decision = read_decision(call_id, decision)
+        request = {"kind": "decide", "call_id": call_id, "decision": msgspec.to_builtins(decision)}
         answer = {"over": True} if self.ended else await self._store.process.messages.ask(self._key, request)
         if answer.get("over"):
-            raise DecisionRefused(f"call {call_id[:64]!r} does not wait for a decision: the run has ended")
+            self.load_result(await self._store.read_result(self._key))
+            self._check_decided(call_id, decision)
         if "refused" in answer:
             raise DecisionRefused(answer["refused"])

@@ -6,11 +6,12 @@ also written to the event log.
 
 from __future__ import annotations
 
-import hashlib
 import math
 import threading
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, cast
 
@@ -18,8 +19,8 @@ import anyio
 
 from streamtools import observing
 from streamtools.errors import Code, DecisionRefused
-from streamtools.events import Done, DoneReason, Error, UIEvent
-from streamtools.logs import Logger
+from streamtools.events import Done, DoneReason, Error, StepEnd, UIEvent, Warning
+from streamtools.logs import Logger, loggable
 from streamtools.serving.event_log import ReadableLog
 from streamtools.serving.journal import Attachment, Journal
 from streamtools.stream import stored_result
@@ -27,12 +28,27 @@ from streamtools.stream.collector import Collector
 from streamtools.stream.reading import Driver, Startable, close
 from streamtools.stream.result import TurnResult
 from streamtools.stream.tool_stream import ToolStream
-from streamtools.tools.approvals import Answer, Approve, Decidable, Decision, Deny, Question, Suspension, read_decision
+from streamtools.tools.approvals import (
+    Answer,
+    Approve,
+    Decidable,
+    Decision,
+    Deny,
+    Question,
+    Suspension,
+    check_same,
+    read_decision,
+)
 from streamtools.tools.cancellation import is_failure
 from streamtools.tools.ledger import DRIVEN_RUN
 
 log = Logger(__name__)
 
+NEXT = "~"
+"""The id of the run that continues a waiting run is the id of that run and this suffix."""
+
+_STORE_TIMEOUT_S = 10.0  # maximum time to store the end of a run
+_COPY_TIMEOUT_S = 10.0  # maximum time to read the events of a waiting run
 _MAX_EVENTS_AFTER_STOP = 10_000  # the maximum number of events that a stopped stream may still return
 
 
@@ -57,6 +73,8 @@ class Run:
         on_end: Callable[[Run], Awaitable[None]] | None = None,
         conversation: str | None = None,
         note: Any = None,
+        earlier: Sequence[UIEvent] = (),
+        store_end: Callable[[Run], Awaitable[None]] | None = None,
     ) -> None:
         self.id = run_id
         self.owner = owner
@@ -71,10 +89,17 @@ class Run:
         self._result = TurnResult()
         self._suspended: tuple[Suspension, list[Any]] | None = None  # with the history, after the run has ended
         self.decisions: Mapping[str, Decision] = {}
-        """The decisions about the calls of `suspension` that `Runs.decide` has received, by call id."""
+        """The decisions about the calls of this run that `Runs.decide` and `decide` have received, by call id."""
+        self.continued = anyio.Event()
+        """Set when this process has started the run that continues this one."""
+        self.earlier = earlier
+        """The events of the waiting run that this run continues. The log of this run begins with them."""
         self._error: BaseException | None = None
         self._traceback: TracebackType | None = None
         self._on_end = on_end
+        self._store_end = store_end
+        if store_end is not None:
+            self.journal.holds_done = self._must_be_stored
         self._finished = anyio.Event()
         self._stop_when_abandoned = stop_when_abandoned
         self._readers: set[int] = set()  # the `id` of each attachment, so that it can be garbage-collected
@@ -109,12 +134,18 @@ class Run:
         """
         if self._suspended is not None:
             return self._suspended[0]
-        return getattr(self._events, "suspension", None) if isinstance(self._events, Decidable) else None
+        return getattr(self._events, "suspension", None)
 
     @property
     def next_id(self) -> str:
         """The id of the run that continues this one after its calls have been decided."""
-        return "run_" + hashlib.sha256(self.id.encode()).hexdigest()[:32]
+        return self.id + NEXT
+
+    @property
+    def undecided(self) -> list[Question]:
+        """The questions of `suspension` that have no decision and have not expired."""
+        questions, now = () if self.suspension is None else self.suspension.questions, time.time()
+        return [each for each in questions if not (each.call.id in self.decisions or each.has_expired(now))]
 
     @property
     def history(self) -> list[Any]:
@@ -123,8 +154,9 @@ class Run:
 
     def load(self, data: bytes) -> None:
         """Set the end of the run from its stored form."""
-        self._result, suspension, history = stored_result.load(data)
+        self._result, suspension, history, decisions = stored_result.load(data)
         self._suspended = None if suspension is None else (suspension, history)
+        self.decisions = decisions
 
     def mark_finished(self) -> None:
         """Record that the run has ended and its stream is closed."""
@@ -138,14 +170,23 @@ class Run:
     async def decide(self, call_id: str, decision: Decision | bool) -> None:
         """Decide about a call that waits for a decision. Returns once the decision is in effect.
 
-        True approves the call, and False denies it. May be called from any task of the event loop. `decide`, `approve`,
-        `deny` and `answer` raise `DecisionRefused` if the call does not wait for this kind of decision. `decide` raises
+        True approves the call, and False denies it. The same decision, made again, has no effect, even after the end of
+        the run. May be called from any task of the event loop. `decide`, `approve`, `deny` and `answer` raise
+        `DecisionRefused` if the call does not wait for this kind of decision, or was decided otherwise. `decide` raises
         ValueError if `decision` has another type.
         """
         decision = read_decision(call_id, decision)
-        if not isinstance(self._events, Decidable):
-            raise DecisionRefused(f"call {call_id[:64]!r} does not wait for a decision: this run does not request any")
-        self._events.decide(call_id, decision)
+        if isinstance(self._events, Decidable):
+            self._events.decide(call_id, decision)
+            self.decisions = {**self.decisions, call_id: decision}
+        else:
+            self._check_decided(call_id, decision)
+
+    def _check_decided(self, call_id: str, decision: Decision) -> None:
+        """Raise `DecisionRefused` unless the call already has this decision."""
+        if call_id not in self.decisions:
+            raise DecisionRefused(f"call {call_id[:64]!r} does not wait for a decision")
+        check_same(call_id, self.decisions[call_id], decision)
 
     async def approve(self, call_id: str, *, digest: str | None = None) -> None:
         """Approve a call. With `digest`, raises DecisionRefused if the call is not the one that was shown."""
@@ -171,6 +212,8 @@ class Run:
         that of the last dropped event. All stored events follow. Raises TypeError if `after` is not an integer. Readers
         receive `done` before the stream is closed. Await `run.wait()` before you use state that the stream sets.
         """
+        if self.earlier and self.earlier[-1].seq < after <= self.earlier[-1].seq + 2:
+            after = self.earlier[-1].seq  # the reader has read the end of the waiting run, which is not in this log
         attachment = Attachment(self.journal, after, self._on_detach)
         self._readers.add(id(attachment))
         observing.count("readers")
@@ -179,6 +222,21 @@ class Run:
         if self._driver is not None:
             self._driver.scope.deadline = math.inf
         return attachment
+
+    async def events_until_waiting(self) -> list[UIEvent]:
+        """Return the events in the log of a waiting run, up to its question. A failure to read them is logged."""
+        events, length = list[UIEvent](), 0
+        try:
+            with anyio.fail_after(_COPY_TIMEOUT_S):
+                async with self.attach() as attachment:
+                    async for event in attachment:
+                        if type(event) is StepEnd:  # the last one is left out: the next run ends this step
+                            length = len(events)
+                        if not (type(event) is Warning and event.code == Code.RESYNC):
+                            events.append(event)
+        except Exception as error:
+            log.warning("events_not_read", run_id=self.id, **loggable(error))
+        return events[:length]
 
     async def stop(self) -> None:
         """End the run with `done(cancelled)` for all of its readers, and wait until its stream is closed.
@@ -222,6 +280,8 @@ class Run:
         assert self._driver is not None
         DRIVEN_RUN.set(self.journal.driven)
         try:
+            if self.earlier or self.journal.own:
+                await self.journal.resume(self.earlier)
             await self._driver.drive(self)
         except BaseException as error:
             if not is_failure(error):
@@ -275,11 +335,16 @@ class Run:
         stored: TurnResult | None = None
         try:
             await self._write_end()
+            if self._store_end is not None and self.journal.held is not None:
+                await self._release_done(self._store_end, self.journal.held)
             stored = await self.journal.flush()
         finally:  # asyncio's own cancellation ignores shields
             self.journal.close()
             self._result = self.result if stored is None else stored
-            if (suspension := self.suspension) is not None:
+            done = self.journal.done
+            if done is not None and done.reason == "failed" and self._result.reason == "waiting":  # it was not stored
+                self._result = replace(self._result, reason="failed")
+            elif (suspension := self.suspension) is not None:
                 self._suspended = suspension, self.history
             self._driver = self._collector = None
             try:
@@ -287,6 +352,27 @@ class Run:
                     await self._on_end(self)
             finally:
                 self._finished.set()
+
+    def _must_be_stored(self, done: Done) -> bool:
+        """Return whether the end must be stored before readers receive `done`: if the run waits, or continues another.
+
+        Then no reader gets a question that a crash could lose. A cancelled continuation is not stored, so that the
+        decisions can continue the waiting run again.
+        """
+        return done.reason == "waiting" or (self.id.endswith(NEXT) and done.reason != "cancelled")
+
+    async def _release_done(self, store_end: Callable[[Run], Awaitable[None]], done: Done) -> None:
+        """Store the end, then write `done`. If that fails, a run that waits ends with an error instead."""
+        try:
+            with anyio.fail_after(_STORE_TIMEOUT_S):
+                await store_end(self)
+        except Exception as error:
+            log.error("run_not_stored", error, run_id=self.id)
+            if done.reason == "waiting":
+                self.journal.drop_done()
+                await self.take(Error(Code.STREAM_INTERRUPTED, "the question about a call could not be stored"))
+                await self.take(Done("failed", done.finish_reason, done.raw_finish_reason, done.pending))
+        await self.journal.release_done()
 
     async def _write_end(self) -> None:
         """Write the events that a stopped stream still has, and then an error and `done` if they are missing."""

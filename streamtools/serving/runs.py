@@ -6,10 +6,12 @@ after its readers have left. It ends when its stream ends, when it is stopped, o
 
 from __future__ import annotations
 
+import inspect
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, suppress
+from functools import partial
 from heapq import heappop, heappush
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
@@ -17,24 +19,29 @@ from weakref import WeakValueDictionary
 
 import anyio
 import anyio.lowlevel
-import msgspec
 from anyio.abc import TaskGroup
 
 from streamtools.errors import Checked, ClosedError, DecisionRefused, Draining, RunNotFound, TooManyRuns, check_number
-from streamtools.events import read_ui_event
+from streamtools.events import UIEvent, read_ui_event
+from streamtools.logs import Logger, loggable
 from streamtools.serving.event_log import EventLog, MemoryEventLog, ReadableLog, log_key
-from streamtools.serving.run import Run
+from streamtools.serving.run import NEXT, Run
 from streamtools.serving.shutdown import Shutdown
 from streamtools.stream.reading import Startable, check_startable, close
-from streamtools.tools.approvals import Answer, Decision, read_decision
+from streamtools.tools.approvals import Decision, Suspension, check_same, read_decision
 
 if TYPE_CHECKING:
     from streamtools.serving.redis_store import RedisStore
     from streamtools.serving.waiting_runs import StoredRun, WaitingRuns
     from streamtools.tools.sql_ledger import SQLLedger
 
-Resume: TypeAlias = Callable[[Run], Awaitable[Startable]]
-"""A function that takes a run whose calls have been decided, and returns the chat that continues it."""
+log = Logger(__name__)
+
+Resume: TypeAlias = Callable[[Run], Awaitable[Startable] | Startable]
+"""A function that takes a run whose calls have been decided, and returns the chat that continues it.
+
+It may be asynchronous.
+"""
 
 
 class Runs(Checked):
@@ -51,12 +58,12 @@ class Runs(Checked):
     default 0). With `shutdown`, its `drain` applies. After that, the remaining runs are stopped. A stopped stream may
     take `grace` seconds to close and is then cancelled.
 
-    When all calls of a waiting run are decided, `decide` passes the run to `resume`, which returns the chat that
-    continues it. Waiting runs are stored in `ledger`, the ledger of the tools. They outlive the process in a
+    When all calls of a waiting run are decided or have expired, the run is passed to `resume`, which returns the chat
+    that continues it. Waiting runs are stored in `ledger`, the ledger of the tools. They outlive the process in a
     `SQLiteLedger` or `PostgresLedger`. A `RedisStore` stores such runs itself, and needs no `ledger` here.
 
-    Raises ValueError for a limit that is out of range, for both `drain` and `shutdown`, and for `resume` with neither a
-    `ledger` nor a `RedisStore`.
+    Raises ValueError for a limit that is out of range, for both `drain` and `shutdown`, for `resume` with neither a
+    `ledger` nor a `RedisStore`, and for `ledger` without `resume`.
 
     If a run fails, its events report the error and `run.wait()` raises it. Other runs are not affected.
     """
@@ -112,14 +119,17 @@ class Runs(Checked):
         self._tasks: TaskGroup | None = None
         self._closed = False
         if resume is not None and self._store is None and ledger is None:
-            raise ValueError("`resume` needs the ledger of the tools, where waiting runs are stored: pass `ledger=`.")
+            hint = "Runs(resume=resume, ledger=ledger), with the ledger of RunnerOptions"
+            raise ValueError(f"`resume` needs a place where waiting runs are stored: write {hint}.")
+        if resume is None and ledger is not None:
+            raise ValueError("`ledger` stores the runs that `resume` continues: pass `resume` as well.")
         self._resume = resume
         self._waiting: WaitingRuns | None = None
         if ledger is not None and self._store is None:
             from streamtools.serving.waiting_runs import WaitingRuns
 
             self._waiting = WaitingRuns(ledger)
-        self._deciding: WeakValueDictionary[str, anyio.Lock] = WeakValueDictionary()  # by log key
+        self._continuing: WeakValueDictionary[str, anyio.Lock] = WeakValueDictionary()  # by log key
 
     async def __aenter__(self) -> Self:
         if self._tasks is not None or self._closed:
@@ -128,7 +138,7 @@ class Runs(Checked):
             await self._stack.enter_async_context(self._store.connect())
         self._tasks = await anyio.create_task_group().__aenter__()
         if self._store is not None:
-            self._store.start(self._tasks, self._running, self._recover)
+            self._store.start(self._tasks, self._running, self._recover, self._resume_lost)
         return self
 
     async def __aexit__(
@@ -173,11 +183,22 @@ class Runs(Checked):
         Raises ValueError if the user already has a run with the same id, or if `owner` is empty. Raises TypeError if
         `owner` is not a string or `stream` is not an asynchronous context manager.
         """
+        return await self._start(stream, owner, conversation, note)
+
+    async def _start(
+        self,
+        stream: Startable,
+        owner: str,
+        conversation: str | None,
+        note: Any,
+        run_id: str | None = None,
+        earlier: Sequence[UIEvent] = (),
+    ) -> Run:
         try:
             await anyio.lowlevel.checkpoint_if_cancelled()
             if owner == "":  # all users without a login would share their runs
                 raise ValueError("`owner` must not be empty: pass the id of the user.")
-            run = self._admit(stream, owner, conversation, note)
+            run = self._admit(stream, owner, conversation, note, run_id=run_id, earlier=earlier)
         except BaseException:
             await close(stream)
             raise
@@ -199,13 +220,32 @@ class Runs(Checked):
 
     def _recover(self, stream: Startable, lost: Run, prepare: Callable[[Run], object]) -> None:
         """Start a run that continues `lost`, a run of a crashed process. Raises the exceptions of `start`."""
-        run = self._admit(stream, lost.owner, lost.conversation, lost.note, run_id=lost.id)
+        if (run_id := getattr(stream, "run_id", None)) != lost.id:
+            raise ValueError(f"The stream continues another run: its run_id is {run_id!r}, not {lost.id!r}.")
+        run = self._admit(stream, lost.owner, lost.conversation, lost.note, run_id=lost.id, earlier=lost.earlier)
         prepare(run)
         assert self._tasks is not None
         self._tasks.start_soon(run.drive, name=f"run {run.id}")
 
+    async def _resume_lost(self, lost: Run) -> Startable | None:
+        """Return the chat that continues a waiting run again. `lost` is the run that continued it."""
+        if self._resume is None:
+            return None
+        run = await self._lookup(lost.id.removesuffix(NEXT), lost.owner)
+        run.decisions = await self._place.decide(run)
+        lost.earlier = await run.events_until_waiting()
+        return await _resumed(self._resume, run)
+
     async def find(self, run_id: str, *, owner: str) -> Run:
-        """Return a run of the user `owner`. Raises `RunNotFound` if the user has no such run that is still kept."""
+        """Return a run of the user `owner`. Raises `RunNotFound` if the user has no such run that is still kept.
+
+        If another run continues it, that run is returned. Its log begins with the events of the run that waited. If all
+        calls of a waiting run are decided or have expired, and no process continues it, this process does.
+        """
+        return await self._follow(await self._lookup_waiting(run_id, owner))
+
+    async def _lookup(self, run_id: str, owner: str) -> Run:
+        """Return the run with this id, even if another run continues it."""
         self._forget_expired()
         key = log_key(owner, run_id)
         run = self._running.get(key)
@@ -219,8 +259,40 @@ class Runs(Checked):
             raise RunNotFound(f"There is no run {run_id[:64]!r}.")
         return run
 
+    async def _lookup_waiting(self, run_id: str, owner: str) -> Run:
+        """Return the run with this id. If it was to continue a run, but has not been stored, return that run."""
+        try:
+            return await self._lookup(run_id, owner)
+        except RunNotFound:
+            if not run_id.endswith(NEXT):
+                raise
+            return await self._lookup_waiting(run_id.removesuffix(NEXT), owner)
+
+    async def _follow(self, run: Run) -> Run:
+        """Return the run that continues a waiting run, and start it if necessary. Return any other run itself.
+
+        A failure is logged, and the waiting run is returned.
+        """
+        try:
+            while self._resume is not None and run.ended and run.suspension is not None:
+                run.decisions = await self._place.decide(run)
+                if run.undecided:
+                    break
+                run = await self._continue(run, self._resume)
+        except Exception as error:
+            log.warning("run_not_continued", run_id=run.id, **loggable(error))
+        return run
+
+    async def _follow_when_expired(self, run: Run, suspension: Suspension) -> None:
+        """Continue a waiting run when its last question has expired."""
+        while (seconds := suspension.seconds_left(time.time())) > 0:
+            with anyio.move_on_after(seconds):
+                await run.continued.wait()
+                return
+        await self._follow(run)
+
     async def latest(self, conversation: str, *, owner: str) -> Run | None:
-        """Return the last run of the user `owner` in a conversation.
+        """Return the last run of the user `owner` in a conversation, as `find` does.
 
         Returns None if the user has no run in this conversation or it is no longer kept.
         """
@@ -233,84 +305,90 @@ class Runs(Checked):
         latest = self._latest.get(log_key(owner, conversation))
         if latest is None and self._waiting is not None:
             stored = await self._waiting.find(owner, None, conversation)
-            return None if stored is None else self._restore(stored, owner)
-        return latest
+            latest = None if stored is None else self._restore(stored, owner)
+        return None if latest is None else await self._follow(latest)
 
     async def decide(self, run_id: str, call_id: str, decision: Decision | bool, *, owner: str) -> Run:
         """Decide about a call of a waiting run. Returns the run to read next.
 
-        While other calls are undecided, that is the waiting run. The decision about the last call starts a new run, the
-        continuation, with the chat that `resume` returns. The same decision, made again, returns the same run. If
-        another process drives the continuation, the returned run has its id, but neither its events nor its result. A
-        `RedisStore` shares both.
+        While other calls are undecided, that is the waiting run, whose `decisions` has the decisions that arrived. The
+        decision about the last call starts a new run, the continuation, with the chat that `resume` returns. Its log
+        begins with the events of the waiting run. The same decision, made again, returns the same run. If another
+        process continues the run, the returned run gets its events at its end, or sooner from a `RedisStore`. If that
+        process dies, this one continues the run when the lease has expired.
 
-        A question that has expired counts as denied, but does not start the continuation: only a decision does. If the
-        run is still running (`ask="now"`), the decision is passed to it, as by `Run.decide`.
+        A question that has expired counts as denied. When each question is decided or has expired, this process
+        continues the run. If it has ended, the next `find`, `latest` or `decide` in another process does.
+
+        If the run is still running (`ask="now"`), the decision is passed to it, as by `Run.decide`.
 
         Raises `DecisionRefused` if the call does not wait for this decision, was decided otherwise, or has expired.
-        Raises ValueError if `Runs` has no `resume`, and TypeError if `resume` returns a chat of another run. It also
-        raises the exceptions of `find`, `start` and `resume`.
+        Raises ValueError if a run has ended waiting and `Runs` has no `resume`, and TypeError if `resume` returns a
+        chat of another run. It also raises the exceptions of `find`, `start` and `resume`.
         """
-        if self._resume is None:
-            raise ValueError("Pass the function `resume` to `Runs`; it makes the chat that continues a run.")
-        given, run = read_decision(call_id, decision), await self.find(run_id, owner=owner)
-        if not run.ended:
-            if run.journal.done is None:
-                await run.decide(call_id, given)
-                return run
+        given, run = read_decision(call_id, decision), await self._lookup_waiting(run_id, owner)
+        if run.journal.done is not None and not run.ended:
             with suppress(Exception):  # the run has already reported its error
                 await run.wait()
-        questions = {} if run.suspension is None else {each.call.id: each for each in run.suspension.questions}
-        question = questions.get(call_id)
+        if run.suspension is None or not run.ended:
+            await run.decide(call_id, given)
+            return run
+        if self._resume is None:
+            hint = 'Runs(resume=…, ledger=…), or approvals=ApprovalOptions(ask="now") in the chat'
+            raise ValueError(f"The run has ended, and only `resume` can continue it: write {hint}.")
+        question = next((each for each in run.suspension.questions if each.call.id == call_id), None)
         if question is None:
             raise DecisionRefused(f"call {call_id[:64]!r} does not wait for a decision")
         question.check(given)
-        async with self._deciding.setdefault(log_key(owner, run_id), anyio.Lock()):
-            now = time.time()
-            has_expired = question.has_expired(now)
-            written = None if has_expired else msgspec.to_builtins(given)
-            place = self._store or self._waiting
-            assert place is not None  # `__init__` requires one of them with `resume`
-            decisions = await place.decide(run, call_id, written)
-            if call_id not in decisions:
-                if has_expired:
-                    raise DecisionRefused(f"the question about call {call_id[:64]!r} has expired")
-                raise RunNotFound(f"The run {run_id[:64]!r} is not kept any more.")
-            run.decisions = {id: msgspec.convert(each, Decision) for id, each in decisions.items()}
-            made = run.decisions[call_id]
-            if type(made) is not type(given) or (isinstance(given, Answer) and made != given):
-                raise DecisionRefused(f"call {call_id[:64]!r} has already been decided otherwise")
-            if any(id not in decisions and not each.has_expired(now) for id, each in questions.items()):
-                return run
-            return await self._continue(run, self._resume)
+        in_time = None if question.has_expired(time.time()) else given
+        run.decisions = await self._place.decide(run, call_id, in_time)
+        if call_id not in run.decisions:
+            await self._follow(run)
+            raise DecisionRefused(f"the question about call {call_id[:64]!r} has expired")
+        check_same(call_id, run.decisions[call_id], given)
+        return run if run.undecided else await self._continue(run, self._resume)
+
+    @property
+    def _place(self) -> RedisStore | WaitingRuns:
+        """Stores the decisions about waiting runs."""
+        place = self._store or self._waiting
+        assert place is not None  # `__init__` requires one of them with `resume`
+        return place
 
     async def _continue(self, run: Run, resume: Resume) -> Run:
         """Start the continuation of a waiting run. If it has already started, return it."""
-        with suppress(RunNotFound):
-            return await self.find(run.next_id, owner=run.owner)
-        if self._waiting is not None and not await self._waiting.claim(run, self._keep):
-            elsewhere = Run(None, run.next_id, run.owner, self.log, conversation=run.conversation, note=run.note)
-            elsewhere.mark_finished()
-            return elsewhere
-        try:
-            stream = await resume(run)
-            if getattr(stream, "run_id", None) != run.next_id:
-                await close(stream)
-                raise TypeError("`resume` must return a chat with the argument `resume=run`.")
-            started = await self.start(stream, owner=run.owner, conversation=run.conversation, note=run.note)
-        except BaseException as error:
-            if self._waiting is not None:
-                with anyio.CancelScope(shield=True):
-                    await self._waiting.claim(run, self._keep, seconds=0.0)
-            if isinstance(error, ValueError):
-                with suppress(RunNotFound):  # another process has started it in the meantime
-                    return await self.find(run.next_id, owner=run.owner)
-            raise
-        if self._store is not None:
-            await self._store.let_expire(run)
-        elif self._waiting is not None and self._tasks is not None:
-            self._tasks.start_soon(self._waiting.hold, run, started, self._keep)
-        return started
+        async with self._continuing.setdefault(log_key(run.owner, run.id), anyio.Lock()):
+            with suppress(RunNotFound):
+                return await self._lookup(run.next_id, run.owner)
+            if self._waiting is None or await self._waiting.claim(run, self._keep):
+                try:
+                    started = await self._start_continuation(run, await _resumed(resume, run))
+                except BaseException as error:
+                    if self._waiting is not None:
+                        with anyio.CancelScope(shield=True):
+                            await self._waiting.claim(run, self._keep, seconds=0.0)
+                    if isinstance(error, ValueError):
+                        with suppress(RunNotFound):  # another process has started it in the meantime
+                            return await self._lookup(run.next_id, run.owner)
+                    raise
+            elif not isinstance(self.log, MemoryEventLog):  # the other process writes to the same log
+                elsewhere = Run(None, run.next_id, run.owner, self.log, conversation=run.conversation, note=run.note)
+                elsewhere.mark_finished()
+                return elsewhere
+            else:
+                stream = self._waiting.follow(run, self._keep, partial(_resumed, resume))
+                started = await self._start_continuation(run, stream)
+            if self._store is not None:
+                await self._store.let_expire(run)
+            elif self._waiting is not None and self._tasks is not None:
+                self._tasks.start_soon(self._waiting.hold, run, self._keep, started)
+            run.continued.set()
+            return started
+
+    async def _start_continuation(self, run: Run, stream: Startable) -> Run:
+        return await self._start(
+            stream, run.owner, run.conversation, run.note, run_id=run.next_id, earlier=await run.events_until_waiting()
+        )
 
     def _restore(self, stored: StoredRun, owner: str) -> Run:
         """Return a stored run, and keep it as a run of this process."""
@@ -341,21 +419,29 @@ class Runs(Checked):
         found = []
         for run_id in await self._store.list(owner, limit):
             with suppress(RunNotFound):
-                found.append(await self.find(run_id, owner=owner))
+                found.append(await self._lookup(run_id, owner))
         return found
 
     async def forget(self, run_id: str, *, owner: str) -> None:
         """Stop a run and delete it with its events. Raises the exceptions of `find` and `Run.stop`.
 
+        The runs that it continues, and those that continue it, are deleted too, because they have the same events.
         Its calls stay in the ledger, so that none of them runs again.
         """
-        run = await self.find(run_id, owner=owner)
-        await run.stop()
-        self.forget_ended(run_id, owner=owner)
-        if self._store is not None:
-            await self._store.forget(run_id, owner=owner)
-        if self._waiting is not None:
-            await self._waiting.forget(owner, run_id)
+        await self._lookup(run_id, owner)
+        each = run_id.rstrip(NEXT)
+        while True:
+            try:
+                run = await self._lookup(each, owner)
+            except RunNotFound:
+                if len(each) > len(run_id):
+                    return
+            else:
+                await run.stop()
+                self.forget_ended(each, owner=owner)
+                if (place := self._store or self._waiting) is not None:
+                    await place.forget(each, owner=owner)
+            each += NEXT
 
     def forget_ended(self, run_id: str, *, owner: str) -> None:
         """Delete a run of this process with its events, if it has ended."""
@@ -407,7 +493,14 @@ class Runs(Checked):
             group.cancel_scope.cancel()
 
     def _admit(
-        self, stream: Startable, owner: str, conversation: str | None, note: Any, *, run_id: str | None = None
+        self,
+        stream: Startable,
+        owner: str,
+        conversation: str | None,
+        note: Any,
+        *,
+        run_id: str | None = None,
+        earlier: Sequence[UIEvent] = (),
     ) -> Run:
         if self._closed or (self._shutdown is not None and self._shutdown.begun):
             raise Draining("The server is shutting down and starts no more runs.")
@@ -420,10 +513,10 @@ class Runs(Checked):
         limit = self._max_per_owner
         if limit is not None and sum(not run.ended for run in self._by_owner.get(owner, {}).values()) >= limit:
             raise TooManyRuns(f"{limit} runs of this owner are in progress; no more are allowed at the same time.")
-        stream_run_id = getattr(stream, "run_id", None)
-        if run_id is not None and stream_run_id != run_id:
-            raise ValueError(f"The stream continues another run: its run_id is {stream_run_id!r}, not {run_id!r}.")
-        run_id = stream_run_id or "run_" + secrets.token_urlsafe(16)
+        if run_id is None:
+            run_id = getattr(stream, "run_id", None) or "run_" + secrets.token_urlsafe(16)
+            if run_id.endswith(NEXT):
+                raise ValueError(f"The id of a run must not end with {NEXT!r}, got {run_id!r}.")
         key = log_key(owner, run_id)
         if key in self._running or key in self._kept:
             raise ValueError(f"The owner already has a run {run_id!r}.")
@@ -437,6 +530,8 @@ class Runs(Checked):
             on_end=self._keep_ended,
             conversation=conversation,
             note=note,
+            earlier=earlier,
+            store_end=None if self._waiting is None else self._store_end,
         )
         self._running[key] = run
         self._by_owner.setdefault(owner, {})[run_id] = run
@@ -444,17 +539,23 @@ class Runs(Checked):
             self._latest[latest_key] = run
         return run
 
+    def _keep_for(self, run: Run) -> float:
+        """Return for how many seconds an ended run is kept. Expired questions must still be found, to continue it."""
+        if (suspension := run.suspension) is None:
+            return self._keep
+        seconds = suspension.seconds_left(time.time())
+        return max(self._keep, seconds) if self._resume is None else self._keep + seconds
+
+    async def _store_end(self, run: Run) -> None:
+        assert self._waiting is not None
+        await self._waiting.save(run, self._keep_for(run))
+
     async def _keep_ended(self, run: Run) -> None:
-        keep = self._keep
-        try:
-            if (suspension := run.suspension) is not None:
-                keep = max(keep, suspension.seconds_left(time.time()))
-                if self._waiting is not None:
-                    await self._waiting.save(run, keep)
-        finally:
-            del self._running[log_key(run.owner, run.id)]
-            self._keep_run(run, keep)
-            self._forget_expired()
+        del self._running[log_key(run.owner, run.id)]
+        self._keep_run(run, self._keep_for(run))
+        if self._resume is not None and self._tasks is not None and (suspension := run.suspension) is not None:
+            self._tasks.start_soon(self._follow_when_expired, run, suspension)
+        self._forget_expired()
 
     def _keep_run(self, run: Run, seconds: float) -> None:
         key, until = log_key(run.owner, run.id), self._clock() + seconds
@@ -484,3 +585,13 @@ class Runs(Checked):
         del runs[run.id]
         if not runs:
             del self._by_owner[run.owner]
+
+
+async def _resumed(resume: Resume, run: Run) -> Startable:
+    """Return the chat that continues a waiting run. Raises TypeError for the chat of another run."""
+    returned = resume(run)
+    stream: Startable = await returned if inspect.isawaitable(returned) else returned
+    if getattr(stream, "run_id", None) != run.next_id:
+        await close(stream)
+        raise TypeError("`resume` must return a chat with the argument `resume=run`.")
+    return stream

@@ -1,14 +1,16 @@
 """Stores waiting runs in the ledger of their tools, so that they outlive this process.
 
 A waiting run has ended with calls that await a decision. Several processes may share the ledger. One of them continues
-the run, and holds a lease on it. If that process dies, its lease expires. The same decision, made again, then continues
-the run in another process. No call runs twice, because the ledger has the outcomes of the calls.
+the run, and holds a lease on it. If that process dies, its lease expires, and another process may continue the run. No
+call runs twice, because the ledger has the outcomes of the calls.
 """
 
 from __future__ import annotations
 
+import math
 import secrets
-from contextlib import suppress
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import anyio
@@ -16,23 +18,24 @@ import msgspec
 from msgspec.structs import replace
 
 from streamtools.errors import RunNotFound
-from streamtools.logs import Logger
+from streamtools.events import UIEvent, read_ui_event
 from streamtools.serving.event_log import MemoryReader
 from streamtools.serving.run import Run
 from streamtools.stream import stored_result
+from streamtools.stream.reading import Startable
+from streamtools.tools import Decision
 from streamtools.tools.sql_ledger import RunState, SQLLedger
 
-log = Logger(__name__)
-
-_SAVE_TIMEOUT_S = 10.0
+_POLL_S = 0.5  # pause between attempts to read a run that another process continues
 _KEEP_LONGER_S = 60.0  # so that a run is kept at least until its lease is renewed
-_FOREVER = 1e18  # seconds; JSON has no infinity
+_LONGEST_LEASE_S = 1e9  # JSON has no infinity
 
 
 class StoredRun(msgspec.Struct, frozen=True):
     """An ended run as the ledger stores it.
 
-    `end` is the JSON of its result, its suspension and its history. `events` has the JSON of each event.
+    `end` is the JSON of its result, its suspension and its history. `events` has the JSON of each event, with `done`.
+    It is empty if an event log has them.
     """
 
     id: str
@@ -40,6 +43,22 @@ class StoredRun(msgspec.Struct, frozen=True):
     note: Any
     end: str
     events: list[str]
+
+
+class EndedStream:
+    """A stream that has ended in another process."""
+
+    def __init__(self, stored: StoredRun) -> None:
+        self.result, self.suspension, self.history, _ = stored_result.load(stored.end.encode())
+        self._events = map(read_ui_event, stored.events)
+
+    def __aiter__(self) -> AsyncIterator[UIEvent]:
+        return self
+
+    async def __anext__(self) -> UIEvent:
+        for event in self._events:
+            return event
+        raise StopAsyncIteration
 
 
 class WaitingRuns:
@@ -50,7 +69,7 @@ class WaitingRuns:
         self._holder = secrets.token_hex(8)  # the name of this process
 
     async def save(self, run: Run, seconds: float) -> None:
-        """Store an ended run for `seconds`. A failure is only logged.
+        """Store a run for `seconds`, before its `done` is written.
 
         Its events are stored only if the event log is in memory.
         """
@@ -59,56 +78,75 @@ class WaitingRuns:
             reader = run.journal.event_log.read(run.journal.key)
             while isinstance(reader, MemoryReader) and (event := reader.take()) is not None:
                 events.append(event.to_json())
-        with anyio.CancelScope(deadline=anyio.current_time() + _SAVE_TIMEOUT_S, shield=True):
-            try:
-                end = stored_result.dump(run.result, run.suspension, run.history).decode()
-                data = msgspec.json.encode(StoredRun(run.id, run.conversation, run.note, end, events))
-                return await self._ledger.save_run(run.owner, run.id, run.conversation, data, RunState(keep=seconds))
-            except Exception as error:
-                log.error("run_not_stored", error, run_id=run.id)
+            if isinstance(reader, MemoryReader) and run.journal.held is not None:
+                events.append(run.journal.held.to_json())
+        end = stored_result.dump(run.result, run.suspension, run.history).decode()
+        data = msgspec.json.encode(StoredRun(run.id, run.conversation, run.note, end, events))
+        await self._ledger.save_run(run.owner, run.id, run.conversation, data, RunState(keep=seconds))
 
     async def find(self, owner: str, run_id: str | None, conversation: str | None = None) -> StoredRun | None:
         """Return the stored run with this id, or the last one of a conversation. Returns None if there is none."""
         data = await self._ledger.find_run(owner, run_id, conversation)
         return None if data is None else msgspec.json.decode(data, type=StoredRun)
 
-    async def forget(self, owner: str, run_id: str) -> None:
+    async def forget(self, run_id: str, *, owner: str) -> None:
         """Delete a stored run, if there is one with this id."""
         await self._ledger.forget_run(owner, run_id)
 
-    async def decide(self, run: Run, call_id: str, decision: Any) -> dict[str, Any]:
+    async def decide(self, run: Run, call_id: str = "", decision: Decision | None = None) -> dict[str, Decision]:
         """Store a decision about a call. Returns all decisions about calls of the run, by call id.
 
-        Nothing is stored if `decision` is None, or if the call already has a decision.
+        Nothing is stored if `decision` is None, or if the call already has a decision. Raises `RunNotFound` if the run
+        is not stored any more.
         """
 
         def decide(state: RunState, now: float) -> RunState:
-            if decision is None or call_id in state.decisions:
-                return state
-            return replace(state, decisions=state.decisions | {call_id: decision})
+            return replace(state, decisions={call_id: msgspec.to_builtins(decision), **state.decisions})
 
-        return (await self._ledger.change_run(run.owner, run.id, decide)).decisions
+        state = await self._change(run, None if decision is None else decide)
+        return msgspec.convert(state.decisions, dict[str, Decision])
 
-    async def claim(self, run: Run, keep: float, *, seconds: float | None = None, holder: str | None = None) -> bool:
-        """Take the lease on a run for `seconds`, by default the lease time of the ledger. Returns False on failure.
+    async def claim(self, run: Run, keep: float, *, seconds: float = math.inf) -> bool:
+        """Take the lease on a run for `seconds`, at most for the lease time of the ledger. Returns False on failure.
 
-        This fails if another process has a valid lease, or if the run is not stored. With `seconds=0`, the lease ends
-        immediately. With `holder`, that name gets the lease instead of this process, and False is returned. If the
-        lease changes, the run is then kept for `keep` seconds and one more minute.
+        This fails if another process has a valid lease. With `seconds=0`, the lease ends immediately. If the lease
+        changes, the run is then kept for `keep` seconds and one more minute. Raises `RunNotFound` if the run is not
+        stored any more.
         """
-        until = min(self._ledger.lease if seconds is None else seconds, _FOREVER)
+        held_for = min(self._ledger.lease, seconds, _LONGEST_LEASE_S)
 
         def claim(state: RunState, now: float) -> RunState:
             if state.holder not in ("", self._holder) and state.held > now:
                 return state
-            return replace(state, holder=holder or self._holder, held=now + until, keep=keep + _KEEP_LONGER_S)
+            return replace(state, holder=self._holder, held=now + held_for, keep=keep + _KEEP_LONGER_S)
 
-        return (await self._ledger.change_run(run.owner, run.id, claim)).holder == self._holder
+        return (await self._change(run, claim)).holder == self._holder
 
-    async def hold(self, run: Run, continuation: Run, keep: float) -> None:
-        """Renew the lease on a run until its continuation has ended. Then store the continuation.
+    async def _change(self, run: Run, change: Callable[[RunState, float], RunState] | None) -> RunState:
+        state = await self._ledger.change_run(run.owner, run.id, change)
+        if state == RunState():
+            raise RunNotFound(f"The run {run.id[:64]!r} is not kept any more.")
+        return state
 
-        If the continuation was cancelled, it is not stored, and the lease ends.
+    @asynccontextmanager
+    async def follow(
+        self, run: Run, keep: float, resume: Callable[[Run], Awaitable[Startable]]
+    ) -> AsyncIterator[AsyncIterable[UIEvent]]:
+        """Wait for the process that continues `run`, and return its events. If it dies, continue the run here."""
+        while (stored := await self.find(run.owner, run.next_id)) is None:
+            if await self.claim(run, keep):
+                break
+            await anyio.sleep(_POLL_S)
+        if stored is not None:
+            yield EndedStream(stored)
+        else:
+            async with await resume(run) as events:
+                yield events
+
+    async def hold(self, run: Run, keep: float, continuation: Run) -> None:
+        """Renew the lease on a run until its continuation has ended. If it was cancelled, the lease ends immediately.
+
+        Then the same decisions can continue the run again.
         """
         try:
             while not continuation.ended:
@@ -116,10 +154,6 @@ class WaitingRuns:
                     await self.claim(run, keep)
                     await continuation.wait()
         finally:
-            deadline = anyio.current_time() + _SAVE_TIMEOUT_S
-            with suppress(Exception), anyio.CancelScope(deadline=deadline, shield=True):
-                if continuation.result.reason == "cancelled":  # the same decision can continue the run again
+            if continuation.result.reason == "cancelled":
+                with suppress(Exception), anyio.move_on_after(_POLL_S * 20, shield=True):
                     await self.claim(run, keep, seconds=0.0)
-                elif continuation.suspension is None:  # `Runs` stores a continuation that waits again
-                    await self.save(continuation, keep)
-                    await self.claim(run, keep, seconds=_FOREVER, holder="ended")

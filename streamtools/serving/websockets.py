@@ -5,7 +5,7 @@ answers them in order. If the framework raises any exception from `send` or `rec
 disconnected.
 
 In a conversation, each frame of the client is a text that contains one JSON object. A control frame has one of the keys
-`cancel`, `resume`, `tool_result` and `approval`. Any other object is a message for the application. The server answers
+`cancel`, `resume` and `decision`. Any other object is a message for the application. The server answers
 an invalid frame with an error. It closes the connection after too many invalid frames.
 
 One task reads the frames of the client, even while an answer is being sent. For each active conversation, another task
@@ -41,7 +41,7 @@ from streamtools.serving.response_writer import ResponseWriter
 from streamtools.serving.run import Run
 from streamtools.serving.runs import Runs
 from streamtools.serving.shutdown import RETRY_AFTER, Shutdown
-from streamtools.tools.approvals import Answer, Approve, Deny
+from streamtools.tools.approvals import Decision
 
 _CLOSE_TIMEOUT_S = 5.0
 
@@ -232,7 +232,7 @@ class FrameError(Exception):
     """A frame that cannot be used. The client receives `answer`, which includes `fields`.
 
     If the client sends too many invalid frames, the websocket is closed with the `close_code` of the last error. An
-    error with the field `call_id` means that no call waits for the decision or the result in the frame. Such a frame
+    error with the field `call_id` means that no call waits for the decision in the frame. Such a frame
     may only be late, so it is not counted as invalid.
     """
 
@@ -263,42 +263,11 @@ class ResumeFrame(msgspec.Struct, forbid_unknown_fields=True):
     run_id: Id | None = None
 
 
-class ResultFrame(msgspec.Struct, forbid_unknown_fields=True):
-    """`{"tool_result": {"call_id": id, "result": …}}`: the result of a call, or its `"error"` as text."""
+class DecisionFrame(NamedTuple):
+    """`{"call_id": id, "decision": "approve"}`: a `Decision` about a call, with the fields of the decision."""
 
-    call_id: Id
-    result: Any = msgspec.UNSET
-    error: str | None = None
-
-    def __post_init__(self) -> None:
-        if (self.result is msgspec.UNSET) == (self.error is None):
-            raise ValueError("pass either a result or an error")
-
-    @property
-    def decision(self) -> Answer:
-        return Answer(None if self.result is msgspec.UNSET else self.result, self.error)
-
-
-class ApprovalFrame(msgspec.Struct, forbid_unknown_fields=True):
-    """`{"approval": {"call_id": id, "approved": true}}`: a decision about a call.
-
-    An approval may have the `digest` of the call. With `"approved": false`, the call is denied, and the frame may have
-    a `reason`.
-    """
-
-    call_id: Id
-    approved: bool
-    reason: str | msgspec.UnsetType = msgspec.UNSET
-    digest: str | msgspec.UnsetType = msgspec.UNSET
-
-    def __post_init__(self) -> None:
-        if self.approved and self.reason is not msgspec.UNSET:
-            raise ValueError("`reason` is allowed only when a call is denied")
-
-    @property
-    def decision(self) -> Approve | Deny:
-        digest = None if self.digest is msgspec.UNSET else self.digest
-        return Approve(digest) if self.approved else Deny(self.reason or "")
+    call_id: str
+    decision: Decision
 
 
 class MessageFrame(NamedTuple):
@@ -307,10 +276,8 @@ class MessageFrame(NamedTuple):
     message: dict[str, Any]
 
 
-Frame: TypeAlias = CancelFrame | ResumeFrame | ResultFrame | ApprovalFrame | MessageFrame
-# Frames with one key, whose value has the fields of the frame: {"approval": {"call_id": …}}.
-_NESTED_FRAMES: dict[str, type[ResultFrame | ApprovalFrame]] = {"tool_result": ResultFrame, "approval": ApprovalFrame}
-_CONTROL_FRAMES: dict[str, type[Frame]] = {"cancel": CancelFrame, "resume": ResumeFrame, **_NESTED_FRAMES}
+Frame: TypeAlias = CancelFrame | ResumeFrame | DecisionFrame | MessageFrame
+_CONTROL_FRAMES: dict[str, type[CancelFrame | ResumeFrame]] = {"cancel": CancelFrame, "resume": ResumeFrame}
 
 
 def read_frame(
@@ -337,14 +304,20 @@ def read_frame(
     key = "conversation"
     try:
         conversation = msgspec.convert(value.pop(key, None), Id | None) if has_conversations else None
-        key = next((key for key in _CONTROL_FRAMES if key in value), "")
-        if not key:
-            return MessageFrame(value), conversation
-        if key in _NESTED_FRAMES and len(value) > 1:
-            raise FrameError("wrong_type", f"A frame with {key!r} must not have other members.")
-        return msgspec.convert(value[key] if key in _NESTED_FRAMES else value, _CONTROL_FRAMES[key]), conversation
+        key = next((key for key in (*_CONTROL_FRAMES, "decision") if key in value), "")
+        if key == "decision":
+            return _read_decision(value), conversation
+        return msgspec.convert(value, _CONTROL_FRAMES[key]) if key else MessageFrame(value), conversation
     except msgspec.ValidationError as error:
         raise FrameError("wrong_type", f"{key}: {str(error)[:200]}") from None
+
+
+def _read_decision(value: dict[str, Any]) -> DecisionFrame:
+    """Parse a decision frame. Raises `msgspec.ValidationError` for a field that this decision does not have."""
+    frame = DecisionFrame(msgspec.convert(value.pop("call_id", None), Id), msgspec.convert(value, Decision))
+    if unknown := value.keys() - msgspec.to_builtins(frame.decision).keys():
+        raise msgspec.ValidationError(f"The decision has no field {min(unknown)!r}")
+    return frame
 
 
 class Session:
@@ -389,8 +362,8 @@ async def serve_websocket(
 
     - `{"cancel": true}` stops the first answer that has not ended and was not stopped before. With a `run_id`, it stops
       that answer only if its run has this id.
-    - `{"approval": …}` approves or denies a call of the answer that is being sent.
-    - `{"tool_result": …}` is the result of a call that the client runs.
+    - `{"call_id": id, "decision": …}` decides about a call of the answer that is being sent: it is approved, denied, or
+      answered with the result of a call that the client runs. The fields are those of a `Decision`.
     - `{"resume": seq, "run_id": id}` requests the events of a run after `seq`. The run must be a run of the user
       `owner` in `runs`. Without `run_id`, the last run of this connection is sent. A frame with the field
       `conversation` must have a `run_id`.
@@ -511,7 +484,7 @@ class _Connection:
                 match frame:
                     case CancelFrame(run_id=run_id):
                         self._cancel(run_id, conversation)
-                    case ResultFrame() | ApprovalFrame():
+                    case DecisionFrame():
                         await self._decide(frame, conversation)
                     case MessageFrame() | ResumeFrame():
                         self._add(frame, conversation)
@@ -557,8 +530,8 @@ class _Connection:
         except StreamToolsError as error:  # the process that drives the run does not answer
             await self._send_error(FrameError("not_stopped", str(error)), conversation)
 
-    async def _decide(self, frame: ApprovalFrame | ResultFrame, conversation: str | None) -> None:
-        """Pass a decision or a result to the call that waits for it. Raises `FrameError` if the call does not wait."""
+    async def _decide(self, frame: DecisionFrame, conversation: str | None) -> None:
+        """Pass a decision to the call that waits for it. Raises `FrameError` if the call does not wait."""
         call_id = frame.call_id
         answers = self.answers.get(conversation)
         decidable = answers[0].reader.decidable if answers and answers[0].reader is not None else None
@@ -569,8 +542,7 @@ class _Connection:
             if decided is not None:
                 await decided
         except (DecisionRefused, OwnerUnreachable) as error:
-            code = "decision_refused" if isinstance(frame, ApprovalFrame) else "unknown_call"
-            raise FrameError(code, str(error), call_id=call_id) from None
+            raise FrameError("decision_refused", str(error), call_id=call_id) from None
 
     # Answers of the server.
 

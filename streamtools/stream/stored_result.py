@@ -1,13 +1,13 @@
 """Serializes the end of a run as JSON, so that another process can read it.
 
-The JSON holds the `TurnResult`, the suspension, and the history of a chat. `output` is stored as plain data, because
-the other process may not have its type. Dialects are stored by id. Custom dialects are not stored, so the other process
-cannot write results in these dialects.
+The JSON holds the `TurnResult`, the suspension, the history of a chat, and the decisions that the run received.
+`output` is stored as plain data, because the other process may not have its type. Dialects are stored by id. Custom
+dialects are not stored, so the other process cannot write results in these dialects.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import Any, NamedTuple, get_type_hints
 
@@ -29,7 +29,7 @@ from streamtools.history.parts import (
 )
 from streamtools.parsing.dialects import DIALECTS, Dialect, choose_dialects
 from streamtools.stream.result import TurnResult
-from streamtools.tools.approvals import Suspension
+from streamtools.tools.approvals import Decision, Suspension
 from streamtools.tools.results import write
 
 _Tagged = tuple[str, Any]
@@ -37,11 +37,15 @@ _Tagged = tuple[str, Any]
 
 
 class StoredEnd(NamedTuple):
-    """The end of a run: its result, its suspension, and the history of the chat, which is needed to resume the run."""
+    """The end of a run. The `history` of the chat is needed to resume the run.
+
+    `decisions` has the decisions that the run received before its end, by call id.
+    """
 
     result: TurnResult
     suspension: Suspension | None
     history: list[Any]
+    decisions: Mapping[str, Decision]
 
 
 class _Answer(NamedTuple):
@@ -59,6 +63,7 @@ class _Stored(msgspec.Struct, omit_defaults=True):
     dialects: list[str] = []
     suspension: Suspension | None = None
     history: list[_Tagged] = []
+    decisions: Mapping[str, Decision] = {}
 
 
 _KINDS = {kind.__name__: kind for kind in (_Answer, TextPart, Thought, ToolCall, ProviderItem, System, User, Results)}
@@ -72,7 +77,12 @@ _encode = msgspec.json.Encoder(enc_hook=repr).encode  # a custom tool may return
 _decode = msgspec.json.Decoder(_Stored).decode
 
 
-def dump(result: TurnResult, suspension: Suspension | None = None, history: Iterable[Any] = ()) -> bytes:
+def dump(
+    result: TurnResult,
+    suspension: Suspension | None = None,
+    history: Iterable[Any] = (),
+    decisions: Mapping[str, Decision] | None = None,
+) -> bytes:
     """Serialize the end of a run as JSON. Raises ValueError for invalid text, such as half a surrogate pair."""
     plain = {name: getattr(result, name) for name in _FIELD_NAMES}
     plain["outcomes"] = [replace(outcome, exception=None) for outcome in result.outcomes]
@@ -86,6 +96,7 @@ def dump(result: TurnResult, suspension: Suspension | None = None, history: Iter
         [dialect.id for dialect in result.dialects],
         suspension,
         [_with_name(message) for message in history],
+        decisions or {},
     )
     return _encode(stored)
 
@@ -100,7 +111,8 @@ def load(data: bytes) -> StoredEnd:
         steps=[Step(_read(*turn), results, id) for turn, results, id in stored.steps],
         dialects=_dialects_of(stored.dialects),
     )
-    return StoredEnd(result, stored.suspension, [_read(*message) for message in stored.history])
+    history = [_read(*message) for message in stored.history]
+    return StoredEnd(result, stored.suspension, history, stored.decisions)
 
 
 def _with_name(value: Any) -> _Tagged:

@@ -140,8 +140,7 @@ class ToolStream(Decidable):
             )
         approvals = ApprovalOptions.of(approvals)
         if isinstance(resume, DecidedRun):
-            run_id, approvals = resume.next_id, replace(approvals, decisions=resume.decisions)
-            resume = resume.suspension
+            run_id = resume.next_id
         if text.rules_in_arguments:
             parser = replace(parser, call_deltas=False)  # rules cannot match the raw JSON of deltas
         typed_answer = OutputOptions.of(output)

@@ -46,6 +46,9 @@ _LONGEST_WAIT = 2_592_000.0  # seconds for which ledgers keep calls by default
 EXPIRED = "the approval timed out before a decision arrived"
 """The reason of the `Deny` decision for a question that has expired."""
 
+GRACE = 3600.0
+"""Seconds after the expiry of a question for which a decision that was made in time still counts."""
+
 
 class Approve(msgspec.Struct, frozen=True, tag_field="decision", tag="approve"):
     """The call may run.
@@ -130,6 +133,27 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
             return self
         last = (self.asked or 0.0) + keep  # without `asked`, the question may be arbitrarily old
         return replace(self, expires=last if self.expires is None else min(self.expires, last))
+
+
+def check_same(call_id: str, made: Decision, given: Decision) -> None:
+    """Raise `DecisionRefused` unless `given` repeats `made`, the decision about the call that counts.
+
+    >>> check_same("call_1", Approve("5ab3"), Approve())
+    >>> check_same("call_1", Approve("5ab3"), Deny())
+    Traceback (most recent call last):
+    streamtools.errors.DecisionRefused: call 'call_1' has already been decided otherwise: approve
+    """
+    if made == Deny(EXPIRED) != given:
+        raise DecisionRefused(f"the question about call {call_id[:64]!r} has expired")
+    match made, given:
+        case (Approve(one), Approve(other)) if None in (one, other) or one == other:
+            return
+        case (Deny(), Deny()):
+            return
+        case (Answer(), Answer()) if made == given:
+            return
+    kind = msgspec.to_builtins(made)["decision"]
+    raise DecisionRefused(f"call {call_id[:64]!r} has already been decided otherwise: {kind}")
 
 
 def ask(call: ToolCall, *, approval: bool, expires: float | None, asked: float | None = None) -> Question:
@@ -241,22 +265,32 @@ class Resumption(NamedTuple):
 
 
 def read_resumption(
-    resume: Suspension | str | None, decisions: Mapping[str, Decision | bool] | None, ledger: CallLedger | None
+    resume: Suspension | DecidedRun | str | None,
+    decisions: Mapping[str, Decision | bool] | None,
+    ledger: CallLedger | None,
 ) -> Resumption | None:
     """Check the arguments `resume` and `decisions` of a run, and return them as a `Resumption`.
 
-    Returns None if `resume` is None. The questions expire before the ledger may delete their calls. Raises ValueError
-    if `resume` is not a suspension, if there is no ledger, or if a decision is invalid. Raises `DecisionRefused` if
-    `Question.check` refuses a decision, or if no question is about its call.
+    Returns None if `resume` is None. The questions expire before the ledger may delete their calls. The decisions of a
+    `DecidedRun` were made in time, so their questions expire `GRACE` seconds later. Raises ValueError if `resume` is
+    not a suspension, if there is no ledger, or if a decision is invalid. Raises `DecisionRefused` if `Question.check`
+    refuses a decision, or if no question is about its call.
     """
+    grace = 0.0
+    if isinstance(resume, DecidedRun):
+        grace, decisions, resume = GRACE, resume.decisions, resume.suspension
     if resume is not None and ledger is None:
-        raise ValueError("resume= needs a ledger, so that no call runs twice: pass ledger=SQLiteLedger(path)")
+        hint = "write runner=RunnerOptions(ledger=SQLiteLedger(path))"
+        raise ValueError(f"`resume` needs the ledger of the first run, so that no call runs twice: {hint}")
     if not isinstance(resume, Suspension | str | None):
-        raise ValueError(f"resume must be a Suspension or its JSON, got {resume!r}")
+        raise ValueError(f"resume must be a Suspension, its JSON, or a decided run, got {resume!r}")
     suspension = Suspension.from_json(resume) if isinstance(resume, str) else resume
-    open_questions = suspension.questions if suspension else []
-    questions = {each.call.id: each.within(ledger.keep) if ledger else each for each in open_questions}
     given = {call_id: read_decision(call_id, decision) for call_id, decision in (decisions or {}).items()}
+    questions = dict[str, Question]()
+    for each in suspension.questions if suspension else ():
+        if grace and each.expires is not None and each.call.id in given:
+            each = replace(each, expires=each.expires + grace)
+        questions[each.call.id] = each.within(ledger.keep) if ledger else each
     for call_id, decision in given.items():
         if call_id not in questions:
             raise DecisionRefused(f"call {call_id[:64]!r} does not wait for a decision")
@@ -324,15 +358,14 @@ async def _requires_approval(tool: Tool, arguments: Arguments) -> bool:
 
 
 @dataclass
-class _OpenQuestion:
-    """An open question and its decision.
+class _AskedQuestion:
+    """A question of an attended run, and its decision.
 
-    `decision` is `Deny` until an approver decides, and None if the run ends before that. `decided` is set in both
-    cases.
+    `decided` is set after the decision or the expiry. `decision` is None until then, and if the run ends before that.
     """
 
     question: Question
-    decision: Decision | None = field(default_factory=lambda: Deny(EXPIRED))
+    decision: Decision | None = None
     decided: anyio.Event = field(default_factory=anyio.Event)
 
 
@@ -364,30 +397,30 @@ class Approvals:
             (DECISION_TIMEOUT if self.attended else SUSPENDED_TIMEOUT) if self.timeout is None else self.timeout
         )
         self._decisions: Mapping[str, Decision] = self.resumed.decisions if self.resumed else {}
-        self._open: dict[str, _OpenQuestion] = {}
-        self._closed: dict[str, None] = {}  # the ids of decided calls, as an ordered set
+        self._asked: dict[str, _AskedQuestion] = {}  # by call id, with the decided ones
 
     @property
     def questions(self) -> list[Question]:
         """The open questions, in the order in which they were asked."""
-        return [waiting.question for waiting in self._open.values()]
+        return [asked.question for asked in self._asked.values() if not asked.decided.is_set()]
 
     def decide(self, call_id: str, given: Decision | bool) -> None:
-        """Decide about a call. True approves it, and False denies it.
+        """Decide about a call. True approves it, and False denies it. The same decision, made again, has no effect.
 
-        Raises `DecisionRefused` if the call waits for no decision, is already decided, or waits for another kind of
-        decision. Raises ValueError if `given` is not a decision.
+        Raises `DecisionRefused` if the call waits for no decision, was decided otherwise, has expired, or waits for
+        another kind of decision. Raises ValueError if `given` is not a decision.
         """
-        decision = read_decision(call_id, given)
-        waiting = self._open.get(call_id)
-        if waiting is None:
-            why = "has been decided already" if call_id in self._closed else "does not wait for a decision"
-            hint = "" if self.attended else "; decide about its suspension with resume= and decisions="
-            raise DecisionRefused(f"call {call_id[:64]!r} {why}{hint}")
-        waiting.decision = waiting.question.judge(decision, self.clock())
-        self._closed[call_id] = None
-        del self._open[call_id]
-        waiting.decided.set()
+        decision, asked = read_decision(call_id, given), self._asked.get(call_id)
+        if asked is None or (asked.decided.is_set() and asked.decision is None):
+            hint = '; pass approvals=ApprovalOptions(ask="now"), or resume the run after it has ended'
+            refused = f"call {call_id[:64]!r} does not wait for a decision"
+            raise DecisionRefused(refused + ("" if self.attended else hint))
+        asked.question.check(decision)
+        if asked.question.has_expired(self.clock()) or asked.decided.is_set():
+            check_same(call_id, asked.decision or Deny(EXPIRED), decision)
+        else:
+            asked.decision = decision
+            asked.decided.set()
 
     async def ask(
         self, call: ToolCall, *, approval: bool, show: Callable[[Question], Awaitable[object]]
@@ -410,16 +443,16 @@ class Approvals:
                 await show(question)
             return self.default
         await show(question)
-        waiting = self._open[call.id] = _OpenQuestion(question)
+        asked = self._asked[call.id] = _AskedQuestion(question)
         try:
-            with anyio.move_on_after(None if question.expires is None else max(0.0, question.expires - self.clock())):
-                await waiting.decided.wait()
+            seconds = None if question.expires is None else max(0.0, question.expires - self.clock())
+            with anyio.move_on_after(seconds) as scope:
+                await asked.decided.wait()
+            if scope.cancelled_caught and asked.decision is None:
+                asked.decision = Deny(EXPIRED)
         finally:
-            self._open.pop(call.id, None)
-        if waiting.decision is None:
-            return None
-        self._closed[call.id] = None
-        return _deny_if_changed(waiting.decision, question, call)
+            asked.decided.set()
+        return None if asked.decision is None else _deny_if_changed(asked.decision, question, call)
 
     def _earlier_decision(self, question: Question) -> Decision | None:
         """Return the decision that was made before the run started, or None if the question is still open."""
@@ -433,9 +466,8 @@ class Approvals:
 
     def stop(self) -> None:
         """Stop waiting for all decisions, because the run ends."""
-        for waiting in self._open.values():
-            waiting.decision = None
-            waiting.decided.set()
+        for asked in self._asked.values():
+            asked.decided.set()
 
 
 def _deny_if_changed(decision: Decision, question: Question, call: ToolCall) -> Decision:

@@ -19,7 +19,7 @@ from typing import Any, Self
 import anyio
 import anyio.to_thread
 
-from streamtools.tools.sql_ledger import TABLES, SQLLedger, T, Transaction, run_transaction
+from streamtools.tools.sql_ledger import TABLES, VERSION, SQLLedger, T, Transaction, check_version, run_transaction
 
 try:
     import psycopg
@@ -37,6 +37,11 @@ SELECT COALESCE(?1, extract(epoch FROM clock_timestamp()))::float8,
     set_config('synchronous_commit', replace(current_setting('synchronous_commit'), 'off', 'on'), true)
 """  # a paused process must not lock a run for longer than its lease, and a reported commit must not be lost
 
+_VERSION = """
+SELECT COALESCE(obj_description(pg_class.oid, 'pg_class'), '1')
+FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace WHERE nspname = $1 AND relname = 'runs'
+"""  # one snapshot: `to_regclass` would see a table whose comment is not visible yet
+
 
 class PostgresLedger(SQLLedger):
     """A call ledger in a PostgreSQL database. Needs the extra `postgres`.
@@ -52,7 +57,7 @@ class PostgresLedger(SQLLedger):
     can replace it: a function that returns seconds since 1970. The clocks of all processes must then agree.
 
     Raises the errors of psycopg: `psycopg.ProgrammingError` for an invalid `conninfo`, and `psycopg.OperationalError`
-    from its methods if the server cannot be reached.
+    from its methods if the server cannot be reached. They raise ValueError if the tables have a different version.
     """
 
     def __init__(
@@ -145,15 +150,21 @@ class PostgresLedger(SQLLedger):
     def _with_tables(self, work: Callable[[], Transaction[T]]) -> Transaction[T]:
         """Create the tables if they do not exist, then run `work`."""
         if not self._has_tables.is_set():
-            exists = "SELECT 1 FROM pg_tables WHERE schemaname = $1 AND tablename = 'runs'", (self._schema,)
-            if not (yield exists)[0]:
+            if (yield from self._version()) is None:
                 yield "SELECT pg_advisory_xact_lock($1)", (_CREATE_LOCK,)  # only one process creates the tables
-                if not (yield exists)[0]:
+                if (yield from self._version()) is None:
                     schema = f"CREATE SCHEMA IF NOT EXISTS {self._table_prefix[:-1]};"
-                    yield schema + TABLES.format(prefix=self._table_prefix, text='text COLLATE "C"'), None
+                    tables = TABLES.format(prefix=self._table_prefix, text='text COLLATE "C"')
+                    yield f"{schema}{tables}COMMENT ON TABLE {self._table_prefix}runs IS '{VERSION}'", None
+            check_version((yield from self._version()), "schema")
         done = yield from work()
         self._has_tables.set()
         return done
+
+    def _version(self) -> Transaction[str | None]:
+        """Return the version of the tables, or None if they do not exist."""
+        rows, _ = yield _VERSION, (self._schema,)
+        return rows[0][0] if rows else None
 
 
 class _Attempt:

@@ -74,6 +74,9 @@ In `calls`, `held` is the time when the lease expires, and `until` is the time b
 ended runs that continued them. There, `until` is the time when the row expires.
 """
 
+VERSION = 2
+"""The version of the tables. It is stored in the database."""
+
 _PRUNE_RUNS = "DELETE FROM {prefix}runs WHERE scope IN (SELECT scope FROM {prefix}runs WHERE since <= ?1 {skip})"
 _RAISE_EPOCH = """
 INSERT INTO {prefix}runs AS known VALUES (?1, ?2, ?3)
@@ -250,10 +253,13 @@ class SQLLedger(ledger.OwnerViews):
 
         await self._run(forget)
 
-    async def change_run(self, owner: str, run_id: str, change: Callable[[RunState, float], RunState]) -> RunState:
+    async def change_run(
+        self, owner: str, run_id: str, change: Callable[[RunState, float], RunState] | None
+    ) -> RunState:
         """Replace the state of a stored run by `change(state, now)`. Returns the new state.
 
-        The run expires after the `keep` seconds of the new state. Returns an empty state if the run is not stored.
+        The run expires after the `keep` seconds of the new state. None does not change the state. Returns an empty
+        state if the run is not stored.
         """
 
         def change_state() -> Transaction[RunState]:
@@ -261,11 +267,13 @@ class SQLLedger(ledger.OwnerViews):
             rows, _ = yield self._sql(_SELECT_STATE), (owner, run_id)
             if not rows:
                 return RunState()
-            state = change(msgspec.json.decode(rows[0][0], type=RunState), now)
-            yield self._sql(_SET_STATE), (owner, run_id, msgspec.json.encode(state), now + state.keep)
+            state = msgspec.json.decode(rows[0][0], type=RunState)
+            if change is not None:
+                state = change(state, now)
+                yield self._sql(_SET_STATE), (owner, run_id, msgspec.json.encode(state), now + state.keep)
             return state
 
-        return await self._run(change_state)
+        return await self._run(change_state, read_only=change is None)
 
     async def _finish(self, scope: str, outcome: ToolOutcome, may_finish: Callable[[ledger.Entry], bool]) -> bool:
         """Record the outcome if the call has none and `may_finish` returns True for its entry.
@@ -316,6 +324,12 @@ class SQLLedger(ledger.OwnerViews):
         return statement.format(prefix=self._table_prefix, lock=self._lock_rows, skip=self._skip_locked)
 
 
+def check_version(found: object, place: str) -> None:
+    """Raise ValueError if the tables have another version. `place` is the kind of place where they are."""
+    if str(found) != str(VERSION):
+        raise ValueError(f"the {place} has a ledger of version {found}, expected version {VERSION}; use a new {place}")
+
+
 def run_transaction(connection: Any, transaction: Transaction[T]) -> T:
     """Execute the statements of a transaction on a connection, and return its result. The caller must commit."""
     rows: tuple[list[Row], int] | None = None
@@ -335,7 +349,6 @@ _OPEN_TIMEOUT_S = 30.0
 _FIRST_PAUSE_S = 0.005  # first pause while the file is locked; each pause doubles, with jitter
 _LONGEST_PAUSE_S = 0.1
 
-_VERSION = 2
 _IN_MEMORY = ":memory:"
 
 _INDEXES = """
@@ -498,10 +511,9 @@ def _set_up(db: sqlite3.Connection) -> None:
         if not _version(db):  # no other process has created the tables in the meantime
             for statement in TABLES.format(prefix="", text="text").split(";"):
                 db.execute(statement)
-            db.execute(f"PRAGMA user_version = {_VERSION}")
+            db.execute(f"PRAGMA user_version = {VERSION}")
         db.execute("COMMIT")
-    if _version(db) != _VERSION:
-        raise ValueError(f"the file is a ledger of version {_version(db)}, expected version {_VERSION}; use a new file")
+    check_version(_version(db), "file")
 
 
 def _version(db: sqlite3.Connection) -> int:

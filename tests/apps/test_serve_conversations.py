@@ -173,36 +173,34 @@ async def test_a_question_without_an_answer_is_not_sent_again() -> None:
 
 
 async def test_the_user_can_answer_a_call() -> None:
-    """A decision must contain exactly one of approve, result and error."""
     async with opened(saying(calling("pick_date", title="Departure")), saying("Noted.")) as page:
         assert ["pick_date"] == (await page.state())["client_tools"]
         run = await page.ask("When?")
         call = json.loads(await page.until(run, '"executing"'))["call"]["id"]
         path = f"/runs/{run}/calls/{call}"
-        refused: list[dict[str, Any]] = [{}, {"result": 1, "error": "x"}, {"approve": False, "result": 1}]
+        refused: list[dict[str, Any]] = [{}, {"decision": "perhaps"}, {"decision": "answer", "error": 1}]
         assert [400, 400, 400] == [(await page.post(path, each)).status_code for each in refused]
-        assert 200 == (await page.post(path, {"result": None})).status_code
-        assert 409 == (await page.post(path, {"error": "closed"})).status_code
+        assert 200 == (await page.post(path, {"decision": "answer", "result": None})).status_code
+        assert 409 == (await page.post(path, {"decision": "answer", "error": "closed"})).status_code
         (executed,) = [each for each in await page.events(run) if each["type"] == "executed"]
     assert executed["result"] is None
 
 
-async def test_an_approval_contains_the_shown_event() -> None:
-    """The call runs once."""
+async def test_an_approval_contains_the_shown_digest() -> None:
+    """The call runs once, and a second click gets the same response."""
     call = calling("pay", to="Ann", amount=50)
     async with opened(saying(call), saying("Done.")) as page:
         run = await page.ask("Pay Ann.")
-        asked = await page.until(run, '"approval-requested"')
-        call_id = json.loads(asked)["call"]["id"]
-        path = f"/runs/{run}/calls/{call_id}"
-        changed = await page.post(path, {"approve": True, "shown": asked.replace('"amount":50', '"amount":5')})
-        nothing = await page.post(path, {"approve": True})
-        other = await page.post(f"/runs/{run}/calls/call_x", {"approve": True, "shown": asked})
-        approved = await page.post(path, {"approve": True, "shown": asked})
-        twice = await page.post(path, {"approve": True, "shown": asked})
+        asked = json.loads(await page.until(run, '"approval-requested"'))
+        path = f"/runs/{run}/calls/{asked['call']['id']}"
+        approve = {"decision": "approve", "digest": asked["digest"]}
+        changed = await page.post(path, approve | {"digest": "of another call"})
+        nothing = await page.post(path, {"decision": "approve"})
+        other = await page.post(f"/runs/{run}/calls/call_x", approve)
+        approved, twice = [await page.post(path, approve) for _ in range(2)]
         events = await page.events(run)
 
-    assert [409, 400, 400, 200, 409] == [each.status_code for each in (changed, nothing, other, approved, twice)]
+    assert [409, 400, 409, 200, 200] == [each.status_code for each in (changed, nothing, other, approved, twice)]
     assert ["paid 50 to Ann"] == [event["result"] for event in events if event["type"] == "executed"]
 
 
@@ -210,7 +208,7 @@ async def test_a_denial_is_sent_to_the_model_with_its_reason() -> None:
     async with opened(saying(calling("pay", to="Ann", amount=50)), saying("As you wish.")) as page:
         run = await page.ask("Pay Ann.")
         call_id = json.loads(await page.until(run, '"approval-requested"'))["call"]["id"]
-        denied = await page.post(f"/runs/{run}/calls/{call_id}", {"approve": False, "reason": "too much"})
+        denied = await page.post(f"/runs/{run}/calls/{call_id}", {"decision": "deny", "reason": "too much"})
         events = await page.events(run)
 
         assert 200 == denied.status_code

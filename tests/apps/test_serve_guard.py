@@ -138,7 +138,7 @@ async def test_an_invalid_body_is_refused(body: bytes) -> None:
 async def test_a_call_id_may_contain_a_slash() -> None:
     async with opened(saying("Hello.")) as page:
         run = await page.ask("Hi")
-        decided = await page.post(f"/runs/{run}/calls/a%2Fb", {"approve": False})
+        decided = await page.post(f"/runs/{run}/calls/a%2Fb", {"decision": "deny"})
 
     assert (409, "call 'a/b' does not wait for a decision") == (decided.status_code, decided.json()["error"])
 
@@ -175,7 +175,7 @@ async def test_the_cookie_is_restricted_to_the_page() -> None:
         run = response.json()["run"]
         async with browser(page.server) as other:
             strange = [await other.get(f"/runs/{run}/events"), await other.post(f"/runs/{run}/stop", json={})]
-            decided = await other.post(f"/runs/{run}/calls/c", json={"approve": False})
+            decided = await other.post(f"/runs/{run}/calls/c", json={"decision": "deny"})
             empty = (await other.get("/conversation")).json()["turns"]
 
     assert re.match(r"streamtools=[\w-]{32}; HttpOnly; Path=/; SameSite=strict", cookie)

@@ -67,11 +67,35 @@ async def test_a_double_click_after_a_restart_in_another_tab(chromium: Any, butt
             await expect(page.locator("#log")).to_contain_text("It is warm.")
             await expect(page.locator("p")).to_have_count(0)
         assert tabs[0].url == tabs[1].url
-        assert run not in tabs[0].url
+        assert run + "~" == tabs[0].url.partition("#")[2]
         assert 1 == (await tabs[0].locator("#log").inner_text()).count("It is warm.")
     entries = await SQLiteLedger(os.environ["CALLS"]).entries()
     assert [button == "Approve"] == [entry.outcome is not None and entry.outcome.error is None for entry in entries]
     assert [[], [], []] == faults
+    await context.close()
+
+
+@pytest.mark.usefixtures("store")
+async def test_the_first_of_two_decisions_is_confirmed(chromium: Any) -> None:
+    """The page counts them. After a reload it shows the question again, and at the end the whole conversation."""
+    context = await chromium.new_context()
+    pays = calls(*(("pay", {"to": to, "amount": 5}) for to in ("Ann", "Bob")), text="I pay both.")
+    html = ICON + PAGES["approval"]
+    async with serving("approval", pays, Loopback([TEXT, END]), user="ann", page=html) as (server, _):
+        page = await context.new_page()
+        faults = watch(page)
+        await page.goto(f"{server.url}/")
+        await page.locator("#ask").click()
+        await page.get_by_role("button", name="Approve").first.click()
+        await expect(page.locator("p").first).to_contain_text("1 of 2 decided")
+        await page.reload()
+        await page.get_by_role("button", name="Deny").last.click()
+        for words in ("I pay both.", "paid 5 to Ann", "was denied", "It is warm."):
+            await expect(page.locator("#log")).to_contain_text(words)
+        await page.reload()
+        await expect(page.locator("#log")).to_contain_text("I pay both.")
+        await expect(page.locator("#log")).to_contain_text("It is warm.")
+    assert [] == faults
     await context.close()
 
 

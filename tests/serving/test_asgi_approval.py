@@ -71,7 +71,7 @@ async def ask(client: ClientConnection, last: str = "approval-requested") -> dic
 
 async def decide(client: ClientConnection, call_id: str, *, approved: bool, **rest: Any) -> None:
     """Send a decision."""
-    await say(client, {"approval": {"call_id": call_id, "approved": approved, **rest}})
+    await say(client, {"call_id": call_id, "decision": "approve" if approved else "deny", **rest})
 
 
 def of(frames: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
@@ -96,8 +96,8 @@ async def test_an_approved_call_runs(kind: str, confirms: bool) -> None:
 async def test_a_denied_call_does_not_run(kind: str) -> None:
     """The model receives the reason."""
     async with counter(PAY, "Pity.", kind=kind) as (counted, server), visiting(server) as client:
-        event = await ask(client)
-        await decide(client, "n0", approved=False, reason="too much", digest=event["digest"])
+        await ask(client)
+        await decide(client, "n0", approved=False, reason="too much")
         frames = await hear(client)
         (told,) = [each for each in counted.chats[0].messages() if each["role"] == "tool"]
     (error,) = of(frames, "error")
@@ -136,11 +136,11 @@ async def test_an_approval_of_another_call_is_refused() -> None:
 
 
 async def test_a_second_approval_is_refused() -> None:
-    """The tool runs once, and every other approval is refused."""
+    """The tool runs once, and every other decision is refused."""
     async with counter(PAY, "Done.") as (counted, server), visiting(server) as client:
         await ask(client)
-        for _ in range(40):  # more than the wrong frames for which a client is sent away
-            await decide(client, "n0", approved=True)
+        for late in range(40):  # more than the wrong frames for which a client is sent away
+            await decide(client, "n0", approved=not late)
         answers: list[dict[str, Any]] = []
         while len(answers) < 39:
             answers += [each for each in await hear(client, "error") if "type" not in each]
@@ -192,25 +192,25 @@ async def test_a_call_that_the_client_carries_out(kind: str, said: dict[str, Any
         await decide(client, call_id, approved=True)
         (refused,) = await hear(client, "error")
         assert ("decision_refused", call_id) == (refused["error"]["code"], refused["error"]["call_id"])
-        for _ in range(2):
-            await say(client, {"tool_result": {"call_id": call_id, **said}})
+        for answer in (said, {"error": "another"}):
+            await say(client, {"call_id": call_id, "decision": "answer", **answer})
         frames = await hear(client)
         if not (wrong := [each for each in frames if "type" not in each]):
             wrong = await hear(client, "error")
     (end,) = of(frames, event)
     assert told == (end["result"] if event == "executed" else end["code"])
-    assert [("unknown_call", call_id)] == [(each["error"]["code"], each["error"]["call_id"]) for each in wrong]
+    assert [("decision_refused", call_id)] == [(each["error"]["code"], each["error"]["call_id"]) for each in wrong]
 
 
 async def test_a_result_is_no_approval() -> None:
     """A call that waits for an approval accepts no result."""
     async with counter(PAY, "Pity.") as (counted, server), visiting(server) as client:
         await ask(client)
-        await say(client, {"tool_result": {"call_id": "n0", "result": "paid"}})
+        await say(client, {"call_id": "n0", "decision": "answer", "result": "paid"})
         (refused,) = await hear(client, "error")
         await decide(client, "n0", approved=False)
         assert "tool_denied" == of(await hear(client), "error")[0]["code"]
-    assert ("unknown_call", []) == (refused["error"]["code"], counted.bank.paid)
+    assert ("decision_refused", []) == (refused["error"]["code"], counted.bank.paid)
 
 
 async def test_plain_events_cannot_be_decided() -> None:
@@ -230,8 +230,8 @@ async def test_plain_events_cannot_be_decided() -> None:
         await ask(client, "executing")
         await decide(client, "n0", approved=True)
         assert "decision_refused" == (await hear(client, "error"))[0]["error"]["code"]
-        await say(client, {"tool_result": {"call_id": "n0", "result": True}})
-        assert "unknown_call" == (await hear(client, "error"))[0]["error"]["code"]
+        await say(client, {"call_id": "n0", "decision": "answer", "result": True})
+        assert "decision_refused" == (await hear(client, "error"))[0]["error"]["code"]
 
 
 async def test_a_suspended_run_accepts_no_decision() -> None:

@@ -249,23 +249,18 @@ WRONG: list[tuple[str | bytes, str]] = [
     ('{"resume": 1, "run_id": ""}', "wrong_type"),
     ('{"resume": 1}', "run_not_found"),
     ('{"resume": 1, "run_id": "run_x"}', "run_not_found"),
-    ('{"tool_result": 3}', "wrong_type"),
-    ('{"tool_result": {"call_id": "c"}}', "wrong_type"),
-    ('{"tool_result": {"call_id": "c", "result": 1, "error": "no"}}', "wrong_type"),
-    ('{"tool_result": {"call_id": 3, "result": 1}}', "wrong_type"),
-    ('{"tool_result": {"call_id": "c", "error": 1}}', "wrong_type"),
-    ('{"tool_result": {"call_id": "c", "result": 1, "more": 1}}', "wrong_type"),
-    ('{"tool_result": {"call_id": "c", "result": 1}}', "unknown_call"),
-    ('{"approval": true}', "wrong_type"),
-    ('{"approval": {"call_id": "c"}}', "wrong_type"),
-    ('{"approval": {"approved": true}}', "wrong_type"),
-    ('{"approval": {"call_id": "c", "approved": 1}}', "wrong_type"),
-    ('{"approval": {"call_id": "c", "approved": true, "reason": "why not"}}', "wrong_type"),
-    ('{"approval": {"call_id": "c", "approved": false, "reason": 3}}', "wrong_type"),
-    ('{"approval": {"call_id": "c", "approved": true, "digest": null}}', "wrong_type"),
-    ('{"approval": {"call_id": "c", "approved": true, "all": true}}', "wrong_type"),
-    ('{"approval": {"call_id": "c", "approved": true}, "all": true}', "wrong_type"),
-    ('{"approval": {"call_id": "c", "approved": true}}', "decision_refused"),
+    ('{"decision": 3}', "wrong_type"),
+    ('{"decision": "approve"}', "wrong_type"),
+    ('{"call_id": "c", "decision": "approve", "reason": "no"}', "wrong_type"),
+    ('{"call_id": 3, "decision": "answer", "result": 1}', "wrong_type"),
+    ('{"call_id": "c", "decision": "answer", "error": 1}', "wrong_type"),
+    ('{"call_id": "c", "decision": "answer", "result": 1, "more": 1}', "wrong_type"),
+    ('{"call_id": "c", "decision": "answer", "result": 1}', "decision_refused"),
+    ('{"call_id": "c", "decision": 1}', "wrong_type"),
+    ('{"call_id": "c", "decision": "perhaps"}', "wrong_type"),
+    ('{"call_id": "c", "decision": "deny", "reason": 3}', "wrong_type"),
+    ('{"call_id": "c", "decision": "approve", "digest": 3}', "wrong_type"),
+    ('{"call_id": "c", "decision": "approve"}', "decision_refused"),
 ]
 
 
@@ -603,10 +598,10 @@ async def test_decisions_and_runs_belong_to_a_conversation() -> None:
             await say(client, {"conversation": "a"})
             seen = await hear(client, "executing")
             assert {"a"} == {frame["conversation"] for frame in seen}
-            result = {"tool_result": {"call_id": seen[-1]["call"]["id"], "result": "here"}}
+            result = {"call_id": seen[-1]["call"]["id"], "decision": "answer", "result": "here"}
             await say(client, {"conversation": "b", **result})
             error = (await hear(client, "error"))[-1]
-            assert ("b", "unknown_call") == (error["conversation"], error["error"]["code"])
+            assert ("b", "decision_refused") == (error["conversation"], error["error"]["code"])
             await say(client, {"conversation": "a", **result})
             await hear(client)
             await say(client, {"conversation": "b", "resume": 0, "run_id": seen[0]["run_id"]})

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import anyio
 import pytest
@@ -14,15 +18,16 @@ import pytest
 from streamtools import ApprovalOptions, RunnerOptions, chat
 from streamtools.conversation import Chat, ScriptedModel
 from streamtools.errors import DecisionRefused, RunNotFound
+from streamtools.outputs import validate
 from streamtools.runs import RedisStore, Run, Runs, log_key
-from streamtools.serving.waiting_runs import WaitingRuns
 from streamtools.tools import Answer, Approve, Deny, MemoryLedger, PostgresLedger, SQLiteLedger
 from streamtools.tools.redis_client import open_client
 from tests.support.approvals import ANN, QUESTION, Bank, calls
 from tests.support.postgres import postgres_server
 from tests.support.redis_server import RedisServer
+from tests.support.resp_client import RespClient
 
-pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
+pytestmark = [pytest.mark.anyio, pytest.mark.trio_deep]
 
 PAY = calls(("pay", ANN))
 BOTH = calls(("pay", ANN), ("sign", {"text": "Dear Ann"}))
@@ -31,10 +36,19 @@ BOTH = calls(("pay", ANN), ("sign", {"text": "Dear Ann"}))
 class Site:
     """An application. `open` starts a process of it; all processes share its store, its ledger and its bank."""
 
-    def __init__(self, path: Path, url: str | None, timeout: float | None = None) -> None:
+    def __init__(self, path: Path, url: str | None) -> None:
         self.bank, self.continued, self.path, self.url = Bank(), 0, path, url
-        self.approvals = ApprovalOptions(timeout=timeout)
+        self.approvals, self.lease = ApprovalOptions(), 5.0
         self.opened: list[PostgresLedger] = []
+        self.backend = "asyncio"
+
+    @property
+    def is_redis(self) -> bool:
+        return self.url is not None and self.url.startswith("redis:")
+
+    @property
+    def client(self) -> object:
+        return RespClient(urlsplit(str(self.url)).port or 0) if self.backend == "trio" else self.url
 
     def chat(self, model: ScriptedModel, messages: Any, **options: Any) -> Chat:
         runner = RunnerOptions(ledger=self.ledger())
@@ -42,12 +56,11 @@ class Site:
 
     def ledger(self) -> Any:
         if self.url is not None and self.url.startswith("postgres"):
-            self.opened.append(PostgresLedger(self.url, schema=self.path.name))
+            self.opened.append(PostgresLedger(self.url, schema=self.path.name, lease=self.lease))
             return self.opened[-1]
-        return SQLiteLedger(self.path / "calls.sqlite")
+        return SQLiteLedger(self.path / "calls.sqlite", lease=self.lease)
 
-    async def resume(self, run: Run) -> Chat:
-        await anyio.lowlevel.checkpoint()
+    def resume(self, run: Run) -> Chat:  # it may be asynchronous, too
         return self.chat(self.model(), run.history, resume=run)
 
     def model(self) -> ScriptedModel:
@@ -62,8 +75,7 @@ class Site:
 
     @asynccontextmanager
     async def open(self, **options: Any) -> AsyncIterator[Runs]:
-        is_redis = self.url is not None and self.url.startswith("redis:")
-        store = RedisStore(self.url, prefix=self.path.name, lease=5) if is_redis else None
+        store = RedisStore(self.client, prefix=self.path.name, lease=self.lease) if self.is_redis else None
         async with Runs(store, resume=self.resume, ledger=self.ledger(), **options) as runs:
             yield runs
         for ledger in self.opened:
@@ -93,8 +105,10 @@ def url(request: pytest.FixtureRequest) -> Iterator[str | None]:
 
 
 @pytest.fixture
-def site(tmp_path: Path, url: str | None) -> Site:
-    return Site(tmp_path, url)
+def site(tmp_path: Path, url: str | None, anyio_backend_name: str) -> Site:
+    site = Site(tmp_path, url)
+    site.backend = anyio_backend_name
+    return site
 
 
 async def read(run: Run) -> str:
@@ -221,12 +235,41 @@ async def test_an_expired_question_is_refused(site: Site) -> None:
     site.approvals = ApprovalOptions(timeout=0.001)
     async with site.open() as runs:
         waiting = await site.ask(runs)
-        assert waiting.suspension is not None
-        while waiting.suspension.seconds_left(time.time()) > 0:
-            await anyio.lowlevel.checkpoint()
-        with pytest.raises((DecisionRefused, RunNotFound)):
+        await expiry_of(waiting)
+        with pytest.raises(DecisionRefused, match="the question about call 'n0' has expired"):
             await runs.decide(waiting.id, "n0", True, owner="ann")
-    assert ([], 0) == (site.bank.paid, site.continued)
+    assert [] == site.bank.paid
+
+
+async def expiry_of(waiting: Run) -> None:
+    assert waiting.suspension is not None
+    while waiting.suspension.seconds_left(time.time()) > 0:
+        await anyio.lowlevel.checkpoint()
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+async def test_an_expired_question_continues_the_run_with_what_was_decided(site: Site, restarts: bool) -> None:
+    """The process continues it by itself; after a restart, the next reader does. The expired call says that it is."""
+    site.approvals = ApprovalOptions(timeout=2)
+    async with site.open() as runs:
+        waiting = await site.ask(runs, BOTH)
+        assert waiting is await runs.decide(waiting.id, "n0", True, owner="ann")
+        if not restarts:
+            with anyio.fail_after(20):
+                await waiting.continued.wait()
+                run = await runs.find(waiting.next_id, owner="ann")
+                await run.wait()
+    if restarts:
+        await expiry_of(waiting)
+        async with site.open() as runs:
+            found = await runs.latest("c", owner="ann")
+            assert found is not None
+            run = found
+            await run.wait()
+    paid, signed = run.result.outcomes
+    assert ("paid 5 to Ann", "tool_denied") == (paid.result, signed.error)
+    assert "the call of tool 'sign' was denied: the approval timed out before a decision arrived" == signed.message
+    assert ([("Ann", 5)], 1) == (site.bank.paid, site.continued)
 
 
 async def test_the_last_decision_of_several_starts_the_run(site: Site) -> None:
@@ -274,24 +317,66 @@ async def test_redis_keeps_a_waiting_run_until_its_questions_expire(site: Site) 
     async with site.open() as runs:
         waiting = await site.ask(runs)
         await (await runs.start(site.chat(ScriptedModel(["Hi."]), [QUESTION]), owner="ann", conversation="d")).wait()
-        async with open_client(site.url) as client:
+        async with open_client(site.client) as client:
             stem = f"{site.path.name}:{{{log_key('ann', waiting.id)}}}:"
             names = [stem + "log", stem + "meta", f"{site.path.name}:{{{log_key('ann', '')}}}:conversations"]
-            assert all([85_000_000 < await client.execute("PTTL", name) <= 86_400_000 for name in names])
+            assert all([86_400_000 < await client.execute("PTTL", name) <= 87_000_000 for name in names])
             await (await runs.decide(waiting.id, "n0", True, owner="ann")).wait()
             assert [True, True] == [0 < await client.execute("PTTL", name) <= 600_000 for name in names[:2]]
 
 
 async def test_a_run_whose_stream_asks_now_is_decided_itself(site: Site) -> None:
+    """A second click has no effect, and a contradiction is refused: while the run waits, and after its end."""
     site.approvals = ApprovalOptions(ask="now")
-    async with site.open() as runs:
-        run = await runs.start(site.chat(ScriptedModel([PAY, "Paid."]), [QUESTION]), owner="ann")
+    async with site.open() as one, site.open() as two:
+        other = two if site.is_redis else one
+
+        async def click_twice(digest: str | None) -> None:
+            for runs in (one, other):
+                assert run.id == (await runs.decide(run.id, "n0", Approve(digest), owner="ann")).id
+                with pytest.raises(DecisionRefused, match="call 'n0' has already been decided otherwise: approve"):
+                    await runs.decide(run.id, "n0", False, owner="ann")
+
+        run = await one.start(site.chat(ScriptedModel([PAY, "Paid."]), [QUESTION]), owner="ann")
         async with run.attach() as events:
             async for event in events:
                 if event.type == "approval-requested":
-                    assert run.id == (await runs.decide(run.id, "n0", Approve(event.digest), owner="ann")).id
+                    await click_twice(event.digest)
         await run.wait()
+        await click_twice(None)
     assert [("Ann", 5)] == site.bank.paid
+
+
+async def test_runs_need_no_ledger_if_the_stream_asks_now() -> None:
+    bank = Bank()
+    async with Runs() as runs:
+        stream = chat(ScriptedModel([PAY, "Paid."]), [QUESTION], tools=bank.tools, approvals=ApprovalOptions(ask="now"))
+        run = await runs.start(stream, owner="ann")
+        async with run.attach() as events:
+            async for event in events:
+                if event.type == "approval-requested":
+                    await runs.decide(run.id, "n0", True, owner="ann")
+    assert [("Ann", 5)] == bank.paid
+
+
+async def test_a_question_that_cannot_be_stored_is_an_error(tmp_path: Path) -> None:
+    """No reader waits for a question that nobody can decide."""
+
+    async def fail(*given: Any) -> None:
+        raise OSError("the disk is full")
+
+    site = Site(tmp_path, None)
+    async with site.open() as runs:
+        assert runs._waiting is not None
+        runs._waiting._ledger.save_run = fail  # type: ignore[method-assign,assignment]
+        run = await runs.start(site.chat(ScriptedModel([PAY]), [QUESTION]), owner="ann")
+        async with run.attach() as events:
+            read = [event async for event in events]
+        validate(read)
+        assert ["step-end", "error", "done"] == [event.type for event in read[-3:]]
+        assert "failed" == (await run.wait()).reason
+        with pytest.raises(DecisionRefused):
+            await runs.decide(run.id, "n0", True, owner="ann")
 
 
 async def test_a_failed_resume_can_be_repeated(site: Site) -> None:
@@ -300,6 +385,7 @@ async def test_a_failed_resume_can_be_repeated(site: Site) -> None:
         waiting, resume = await site.ask(runs), runs._resume
 
         async def fail(run: Run) -> Any:
+            await anyio.lowlevel.checkpoint()
             raise RuntimeError("no model")
 
         async def forget(run: Run) -> Any:
@@ -314,16 +400,67 @@ async def test_a_failed_resume_can_be_repeated(site: Site) -> None:
     assert [("Ann", 5)] == site.bank.paid
 
 
-@pytest.mark.parametrize("lease", [0, 60])
-async def test_a_process_that_died_gives_the_run_up(tmp_path: Path, lease: float) -> None:
-    """Its lease expires, and the same decision continues the run again. Before that, only the id is returned."""
-    site = Site(tmp_path, None)
+def kill(*given: object, **more: object) -> Any:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+async def die(site: Site, when: str) -> None:
+    """Kill this process when it has sent `done`, resumes the run, pays, or requests the answer."""
+
+    async def pay(to: str, amount: int) -> str:
+        (site.path / "paid").touch()
+        return str(kill())
+
+    if when == "tool":
+        (tool,) = (each for each in site.bank.tools if each.name == "pay")
+        tool.function = pay
+    model = ScriptedModel([])
+    model.stream = kill  # type: ignore[method-assign]
+    for name, breaks in {"resume": kill, "model": lambda: model}.items():
+        if when == name:
+            setattr(site, name, breaks)
     async with site.open() as runs:
-        waiting = await site.ask(runs)
-        assert await WaitingRuns(SQLiteLedger(tmp_path / "calls.sqlite")).claim(waiting, 600, seconds=lease)
-        run = await runs.decide(waiting.id, "n0", True, owner="ann")
-        assert (waiting.next_id, None if lease else "finished") == (run.id, (await run.wait()).reason)
-    assert (([], 0) if lease else ([("Ann", 5)], 1)) == (site.bank.paid, site.continued)
+        run = await runs.start(site.chat(ScriptedModel([PAY]), [QUESTION]), owner="ann", conversation="c")
+        async with run.attach() as events:
+            async for event in events:
+                if event.type == "done":
+                    (site.path / "run").write_text(run.id)
+                    if when == "done":
+                        kill()
+        await (await runs.decide(run.id, "n0", True, owner="ann")).wait()
+
+
+@pytest.mark.parametrize("when", ["done", "resume", "tool", "model"])
+async def test_a_killed_process(site: Site, when: str) -> None:
+    """After `done`, the question is stored. Later, a reader gets the events of the question, then of one answer.
+
+    The reader may arrive before the lease of the process has expired, and the decision need not be made again.
+    """
+    program = "import anyio, sys\nfrom pathlib import Path\nfrom tests.serving.test_deciding import Site, die\n"
+    program += "path, url, when = sys.argv[1:]\nanyio.run(die, Site(Path(path), url or None), when)"
+    command = [sys.executable, "-c", program, str(site.path), site.url or "", when]
+    assert -signal.SIGKILL == (await anyio.run_process(command, check=False)).returncode
+    run_id = (site.path / "run").read_text()
+    async with site.open() as runs:
+        if when == "done":
+            waiting = await runs.find(run_id, owner="ann")
+            assert "waiting" == waiting.result.reason
+            run = await runs.decide(run_id, "n0", Approve(digest_of(waiting)), owner="ann")
+        else:
+            run = await runs.find(run_id + "~", owner="ann")
+            assert run.id == (await runs.find(run_id, owner="ann")).id
+        with anyio.fail_after(30):
+            async with run.attach() as events:
+                read = [event async for event in events]
+        validate(read)
+        kinds = [event.type for event in read]
+        assert [1, 1, 1] == [kinds.count(kind) for kind in ("start", "approval-requested", "done")]
+        assert ("text", "finished") == (kinds[-3], (await run.wait()).reason)
+        assert run.id == (await runs.decide(run_id, "n0", True, owner="ann")).id
+        (outcome,) = run.result.outcomes
+    paid = (outcome.result, outcome.error)
+    assert ((None, "outcome_unknown") if when == "tool" else ("paid 5 to Ann", None)) == paid
+    assert (int(when in ("done", "resume")), 1) == (len(site.bank.paid), site.continued)
 
 
 async def test_a_stopped_run_can_be_continued_after_a_restart(tmp_path: Path) -> None:
@@ -346,8 +483,11 @@ async def test_a_stopped_run_can_be_continued_after_a_restart(tmp_path: Path) ->
 
 async def test_resume_needs_a_place_for_waiting_runs(tmp_path: Path) -> None:
     site = Site(tmp_path, None)
-    with pytest.raises(ValueError, match="pass `ledger=`"):
+    with pytest.raises(ValueError, match=r"write Runs\(resume=resume, ledger=ledger\)"):
         Runs(resume=site.resume)
-    async with Runs(ledger=MemoryLedger()) as runs:
-        with pytest.raises(ValueError, match="Pass the function `resume` to `Runs`"):
-            await runs.decide("run", "n0", True, owner="ann")
+    with pytest.raises(ValueError, match="pass `resume` as well"):
+        Runs(ledger=MemoryLedger())
+    async with Runs() as runs:
+        waiting = await site.ask(runs)
+        with pytest.raises(ValueError, match="only `resume` can continue it"):
+            await runs.decide(waiting.id, "n0", True, owner="ann")

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 from pydantic import BaseModel, Field
 
-from streamtools import ApprovalOptions, RunnerOptions, chat, replay
+from streamtools import ApprovalOptions, RunnerOptions, ToolCall, chat, replay
 from streamtools.conversation import ScriptedModel
 from streamtools.errors import Code
 from streamtools.events import Done, Error, Executed, Executing, Start, UIEvent
@@ -61,10 +61,10 @@ async def test_a_lost_run_ends_validly_after_any_event(name: str, knows: str) ->
     events = await told(name)
     every = {event.call.id: event.call for event in events if isinstance(event, Executing)}
 
-    def known(id: str) -> ToolOutcome | bool | None:
+    def known(call: ToolCall) -> ToolOutcome | bool | None:
         if knows != "ended":
             return {"nothing": None, "not begun": False, "begun": True}[knows]
-        return id in every and ToolOutcome(call=every[id], result=1, text="1", error=None, message=None, elapsed=0.0)
+        return call.id in every and ToolOutcome(call=call, result=1, text="1", error=None, message=None, elapsed=0.0)
 
     for at in range(len(events)):
         said = events[:at]
@@ -118,7 +118,7 @@ async def test_a_stored_suspension_is_equal() -> None:
 
     read = stored_result.load(stored_result.dump(stream.result, stream.suspension, stream.history))
 
-    assert (stream.result, stream.suspension, stream.history) == tuple(read)
+    assert (stream.result, stream.suspension, stream.history) == tuple(read)[:3]
 
 
 def test_a_stored_value_is_plain_data() -> None:

@@ -11,6 +11,7 @@ from streamtools.conversation import ScriptedModel
 from streamtools.errors import Code, DecisionRefused
 from streamtools.recording import shipped
 from streamtools.runs import Runs
+from streamtools.tools import Approve
 from tests.support.approvals import ANN, QUESTION, Bank, calls
 
 pytestmark = pytest.mark.anyio
@@ -34,8 +35,12 @@ async def held(bank: Bank, decide: Any) -> Any:
                         await decide(run)
         await run.wait()
         assert [] == await run.questions()
-        with pytest.raises(DecisionRefused, match="'n0' does not wait for a decision"):
-            await run.approve("n0")
+        with pytest.raises(DecisionRefused, match="'n2' does not wait for a decision"):
+            await run.approve("n2")
+        made = run.decisions["n0"]
+        await run.decide("n0", made)  # a late second click
+        with pytest.raises(DecisionRefused, match="'n0' has already been decided otherwise"):
+            await run.decide("n0", not isinstance(made, Approve))
         return run
 
 
@@ -47,7 +52,7 @@ async def test_decisions_of_a_run() -> None:
         pay, sign = await run.questions()
         assert [("pay", True), ("sign", False)] == [(each.call.name, each.approval) for each in (pay, sign)]
         await run.approve("n0", digest=pay.digest)
-        with pytest.raises(DecisionRefused, match="has been decided already"):
+        with pytest.raises(DecisionRefused, match="has already been decided otherwise"):
             await run.deny("n0")
         await run.answer("n1", {"page": 1})
 

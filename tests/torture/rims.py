@@ -73,7 +73,7 @@ class _Client:
             raise
         text = message.get("text", "")
         if '"approval-requested"' in text:
-            self.say({"approval": {"call_id": json.loads(text)["call"]["id"], "approved": True}})
+            self.say({"call_id": json.loads(text)["call"]["id"], "decision": "approve"})
         if self.leaves_after and self.leaves_after in text:
             self.leave()
 

@@ -117,7 +117,7 @@ async def test_a_websocket_continues_after_a_tool_and_a_cancellation() -> None:
 
         await say({"text": "What is the weather in Paris?"})
         call = (await hear("executing"))["call"]
-        await say({"tool_result": {"call_id": call["id"], "result": "sunny"}})
+        await say({"call_id": call["id"], "decision": "answer", "result": "sunny"})
         assert "sunny" == (await hear("executed"))["result"]
         assert "finished" == (await hear("done"))["reason"]
         await say({"text": "And in Rome?"})
@@ -264,11 +264,12 @@ async def test_a_decision_about_a_call_of_the_front_end_counts_once() -> None:
         body, _ = await begin(client, b"approval-requested", {"messages": ASKED}, "/chat")
         (asked,) = events_of_type(read_frames(body), "approval-requested")
         address = f"/chat/{read_frames(body)[0]['run_id']}/calls/{asked['call']['id']}"
-        decision = {"approved": True, "digest": asked["digest"]}
+        decision = {"decision": "approve", "digest": asked["digest"]}
         assert 404 == (await client.post(address, json=decision, headers=BOB)).status_code
-        assert 409 == (await client.post(address, json={"approved": True, "digest": ""})).status_code
-        assert 204 == (await client.post(address, json=decision)).status_code
-        assert 409 == (await client.post(address, json=decision)).status_code
+        assert 409 == (await client.post(address, json=decision | {"digest": ""})).status_code
+        for _ in range(2):
+            assert 204 == (await client.post(address, json=decision)).status_code
+        assert 409 == (await client.post(address, json={"decision": "deny"})).status_code
 
 
 async def test_a_page_delivers_a_result_once() -> None:
@@ -277,11 +278,13 @@ async def test_a_page_delivers_a_result_once() -> None:
         body, _ = await begin(client, b"event: executing", {"messages": ASKED}, "/chat")
         start, *_, executing = read_frames(body)
         address = f"/chat/{start['run_id']}/calls/{executing['call']['id']}"
-        assert 404 == (await client.post(address, json={"result": "today"}, headers=BOB)).status_code
+        today = {"decision": "answer", "result": "today"}
+        assert 404 == (await client.post(address, json=today, headers=BOB)).status_code
         assert 400 == (await client.post(address, json={"approved": True})).status_code
-        assert 409 == (await client.post(address, json={"approved": True, "digest": ""})).status_code
-        assert 204 == (await client.post(address, json={"result": "today"})).status_code
-        assert 409 == (await client.post(address, json={"error": "closed"})).status_code
+        assert 409 == (await client.post(address, json={"decision": "approve"})).status_code
+        for _ in range(2):
+            assert 204 == (await client.post(address, json=today)).status_code
+        assert 409 == (await client.post(address, json={"decision": "answer", "error": "closed"})).status_code
         (executed,) = events_of_type(read_frames((await client.get(f"/chat/{start['run_id']}")).content), "executed")
     assert "today" == executed["result"]
 
@@ -495,9 +498,9 @@ async def test_a_websocket_decides_about_calls_of_its_user_only() -> None:
             await ann.send(json.dumps({"text": "What is the weather in Paris?"}))
             while (frame := json.loads(await ann.recv()))["type"] != "executing":
                 pass
-            result = {"tool_result": {"call_id": frame["call"]["id"], "result": "sunny"}}
+            result = {"call_id": frame["call"]["id"], "decision": "answer", "result": "sunny"}
             await bob.send(json.dumps(result))
-            assert "unknown_call" == json.loads(await bob.recv())["error"]["code"]
+            assert "decision_refused" == json.loads(await bob.recv())["error"]["code"]
             await bob.send(json.dumps({"resume": 0, "run_id": "run_x"}))
             assert "run_not_found" == json.loads(await bob.recv())["error"]["code"]
             await ann.send(json.dumps(result))

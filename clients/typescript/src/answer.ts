@@ -5,10 +5,10 @@ import { emptyTurn, reduce, type Turn } from "./turn.js";
 
 /** A decision about a waiting call: it may run, it may not run, its result, or its error. */
 export type Decision =
-  | { approved: true; digest?: string }
-  | { approved: false; reason?: string; digest?: string }
-  | { result: unknown }
-  | { error: string };
+  | { decision: "approve"; digest?: string }
+  | { decision: "deny"; reason?: string }
+  | { decision: "answer"; result: unknown }
+  | { decision: "answer"; error: string };
 
 /** Tools that the page runs (`@tool(client=True)`). Each receives the arguments and returns the result. */
 export type Tools = Record<string, (args: any, event: ExecutingEvent) => unknown>;
@@ -63,12 +63,12 @@ export abstract class Answer implements AsyncIterable<StreamEvent> {
 
   /** Approves exactly the call that this event has shown. */
   approve({ call, digest }: ApprovalRequestedEvent): Promise<void> {
-    return this.decide(call.id, { approved: true, ...(digest ? { digest } : {}) });
+    return this.decide(call.id, { decision: "approve", ...(digest ? { digest } : {}) });
   }
 
   /** Denies the call. The model reads the reason. */
-  deny({ call, digest }: ApprovalRequestedEvent, reason = ""): Promise<void> {
-    return this.decide(call.id, { approved: false, ...(reason ? { reason } : {}), ...(digest ? { digest } : {}) });
+  deny({ call }: ApprovalRequestedEvent, reason = ""): Promise<void> {
+    return this.decide(call.id, { decision: "deny", reason });
   }
 
   #carryOut(event: ExecutingEvent): void {
@@ -80,9 +80,9 @@ export abstract class Answer implements AsyncIterable<StreamEvent> {
       if (!isOpen()) return; // a run that is read again also has the events that ended its calls
       let decision: Decision;
       try {
-        decision = { result: (await this.#tools[name]?.(given, event)) ?? null };
+        decision = { decision: "answer", result: (await this.#tools[name]?.(given, event)) ?? null };
       } catch (error) {
-        decision = { error: error instanceof Error ? error.message : String(error) };
+        decision = { decision: "answer", error: error instanceof Error ? error.message : String(error) };
       }
       await this.decide(id, decision).catch(() => {}); // answered elsewhere, or too late: the events report it
     };

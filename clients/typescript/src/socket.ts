@@ -192,8 +192,6 @@ class SocketAnswer extends Answer {
   }
 
   async decide(callId: string, decision: Decision): Promise<void> {
-    if (!("approved" in decision)) this.#out({ tool_result: { call_id: callId, ...decision } });
-    else if (decision.approved) this.#out({ approval: { call_id: callId, ...decision } });
-    else this.#out({ approval: { call_id: callId, approved: false, reason: decision.reason ?? "" } });
+    this.#out({ call_id: callId, ...decision });
   }
 }

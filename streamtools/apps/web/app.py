@@ -9,8 +9,7 @@
                                     of the run whose turn is replaced, together with all later turns.
     GET  /runs/{id}/events          the events of a run after the position `?after=` or `Last-Event-ID`
     POST /runs/{id}/stop            stop a run, and wait until its source is closed
-    POST /runs/{id}/calls/{call}    decide about a call: {"approve": true, "shown": event},
-                                    {"approve": false, "reason": "…"}, {"result": value} or {"error": "…"}
+    POST /runs/{id}/calls/{call}    decide about a call: a `Decision` as JSON. An approval must have the digest.
 
 A browser has one conversation, to which a cookie connects it. The cookie is HttpOnly and SameSite=Strict, and is the
 `owner` of the runs. An answer is a run, whose events are in the event log. A conversation holds its runs in order. It
@@ -47,7 +46,7 @@ from starlette.types import ASGIApp
 from streamtools import errors
 from streamtools.apps.web.dissection import TooManySteps, dissect
 from streamtools.conversation.chat_stream import Chat
-from streamtools.events import COMPLETE, ApprovalRequested, read_ui_event
+from streamtools.events import COMPLETE
 from streamtools.history import Assistant, Message, User
 from streamtools.history.pairing import pair_results
 from streamtools.history.parts import steps_to_history
@@ -55,6 +54,7 @@ from streamtools.outputs.asgi import Shutdown, event_stream_response, read_body,
 from streamtools.recording.files import find_exchanges, open_exchange
 from streamtools.runs import MemoryEventLog, Run, Runs
 from streamtools.serving.guard import Guard, digest, refuse
+from streamtools.tools import Approve, Decision
 
 _FOLDER = Path(__file__).parent
 
@@ -282,16 +282,6 @@ class QuestionBody(msgspec.Struct, forbid_unknown_fields=True):
     replace: str | None = None
 
 
-class DecisionBody(msgspec.Struct, forbid_unknown_fields=True):
-    """The JSON body of `POST /runs/{id}/calls/{call}`."""
-
-    approve: bool | None = None
-    shown: str = ""
-    reason: str = ""
-    result: Any = msgspec.UNSET
-    error: str | None = None
-
-
 def make_app(
     answerer: Answerer, *, cookie: str = "streamtools", hosts: Collection[str] = (), max_running: int = 32
 ) -> ASGIApp:
@@ -431,17 +421,11 @@ class _ChatPage:
         return JSONResponse({"reason": run.result.reason})
 
     async def decide(self, request: Request) -> Response:
-        body = await read_body(request, msgspec.json.Decoder(DecisionBody).decode, max_body=MAX_BODY)
-        if [body.approve is None, body.result is msgspec.UNSET, body.error is None].count(False) != 1:
-            raise HTTPException(400, "the body must have exactly one of approve, result and error")
-        run = await self._find_run(request)
-        call_id = request.path_params["call"]
-        if body.approve is None:
-            await run.answer(call_id, None if body.result is msgspec.UNSET else body.result, error=body.error)
-        elif body.approve:
-            await run.approve(call_id, digest=_shown_digest(body.shown, call_id))
-        else:
-            await run.deny(call_id, body.reason)
+        decision = await read_body(request, msgspec.json.Decoder(Decision).decode, max_body=MAX_BODY)
+        if isinstance(decision, Approve) and not decision.digest:
+            raise HTTPException(400, "an approval must have the digest of the approval-requested event")
+        run_id, call_id = request.path_params["run"], request.path_params["call"]
+        await self._runs.decide(run_id, call_id, decision, owner=self._read_cookie(request))
         return JSONResponse({})
 
     async def _find_run(self, request: Request) -> Run:
@@ -452,20 +436,6 @@ class _ChatPage:
 
     def _read_cookie(self, request: Request) -> str:
         return request.cookies.get(self._cookie, "")
-
-
-def _shown_digest(text: str, call_id: str) -> str:
-    """Return the digest of the call that the page showed to the user.
-
-    `text` is the `approval-requested` event, which the page sends back. Raises HTTPException for any other text.
-    """
-    try:
-        event = read_ui_event(text)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        event = None
-    if not isinstance(event, ApprovalRequested) or event.call.id != call_id:
-        raise HTTPException(400, "an approval must contain the approval-requested event of the call")
-    return event.call.digest
 
 
 def _dissect(path: Path, number: int, cut: str) -> dict[str, Any]:

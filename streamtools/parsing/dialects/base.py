@@ -121,7 +121,7 @@ class NearMiss:
         object.__setattr__(self, "marker", Marker(self.parts, where=self.where, not_after=self.not_after))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Dialect:
     """One way in which models write calls into their text.
 
@@ -189,6 +189,9 @@ class Dialect:
             for long in entries:
                 if head is not long and long[1][: len(head[1])] == head[1]:
                     raise ValueError(f"in dialect {self.id!r} the marker {_show(long[0])} begins with {_show(head[0])}")
+
+    def __repr__(self) -> str:
+        return f"<Dialect {self.id}>"
 
     def instructions(self, name: str = "get_weather", arguments: Mapping[str, Any] | None = None) -> str:
         """Return a prompt that teaches a model to call tools in this dialect. It does not list the tools.

@@ -151,7 +151,7 @@ def _check_client(given: Input) -> Iterator[object]:
         case ResumeFrame():
             assert said.after >= 0
         case MessageFrame():
-            assert not said.message.keys() & {"cancel", "resume", "tool_result", "approval", "conversation"}
+            assert not said.message.keys() & {"cancel", "resume", "decision", "conversation"}
     yield type(said)
 
 
@@ -163,23 +163,19 @@ def _read_frame(text: str) -> Frame | FrameError:
 
 
 def _make_client() -> Target:
-    denied = {"call_id": "c", "approved": False, "reason": "x"}
+    denied = {"call_id": "c", "decision": "deny", "reason": "x"}
     frames: list[Any] = [
-        *({"cancel": True}, {"resume": 3, "run_id": "r"}, {"tool_result": {"call_id": "c", "result": {"a": [1]}}}),
-        *({"tool_result": {"call_id": "c", "error": "no"}}, {"approval": denied}, {"hello": 1}, [], "x"),
-        *(
-            {"approval": {"call_id": "c", "approved": True, "digest": "d"}},
-            {"cancel": 1, "resume": -1},
-            {"conversation": "c"},
-        ),
+        *({"cancel": True}, {"resume": 3, "run_id": "r"}, {"call_id": "c", "decision": "answer", "result": {"a": [1]}}),
+        *({"call_id": "c", "decision": "answer", "error": "no"}, denied, {"hello": 1}, [], "x"),
+        *({"call_id": "c", "decision": "approve", "digest": "d"}, {"cancel": 1, "resume": -1}, {"conversation": "c"}),
     ]
     words = [
         '"cancel":true',
         '"resume":',
-        '"tool_result":',
-        '"approval":',
+        '"decision":"answer"',
+        '"decision":"deny"',
         '"call_id":"c"',
-        '"approved":true',
+        '"decision":"approve"',
         '"error":',
     ]
     return _make("client", _check_client, frames, words)

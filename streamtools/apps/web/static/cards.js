@@ -96,7 +96,7 @@ class Card {
     this.said.textContent = crop([amount, message].filter((each) => typeof each === "string" && each).join(" · ") || oneLine(data), 200);
   }
 
-  ask({ id, call, expires }) {
+  ask({ id, call, expires, digest }) {
     const until = expires ? new Date(expires * 1000) : null;
     const time = until?.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
     this.said.textContent = `This call needs your approval${time ? ` before ${time}` : ""}.`;
@@ -104,7 +104,7 @@ class Card {
     const reason = element("input", { type: "text", placeholder: "Reason for the model (optional)",
       "aria-label": "Reason for denying", maxlength: "500" });
     const answer = (approve) =>
-      this.answer(id, approve ? { approve, shown: this.turn.asked.get(id) } : { approve, reason: reason.value });
+      this.answer(id, approve ? { decision: "approve", digest } : { decision: "deny", reason: reason.value });
     reason.addEventListener("keydown", (key) => { if (key.key === "Enter" && !key.isComposing) answer(false); });
     this.actions.replaceChildren(shown,
       button("Approve", () => answer(true), { class: "primary" }), button("Deny", () => answer(false)), reason);
@@ -123,8 +123,8 @@ class Card {
       }
     };
     this.actions.replaceChildren(shown, result,
-      button("Send result", () => this.answer(id, { result: given() }), { class: "primary" }),
-      button("Report a failure", () => this.answer(id, { error: result.value || "it failed" })));
+      button("Send result", () => this.answer(id, { decision: "answer", result: given() }), { class: "primary" }),
+      button("Report a failure", () => this.answer(id, { decision: "answer", error: result.value || "it failed" })));
   }
 
   async answer(call, decision) {

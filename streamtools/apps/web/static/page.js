@@ -165,7 +165,7 @@ function show({ run, question: asked, recorded }, begun = 0) {
 
 async function read(turn) {
   const take = (event, line) => {
-    if (!turn.take(event, line)) return;
+    if (!turn.take(event)) return;
     inspector.add({ event, line });
     draw();
     if (event.type === "approval-requested") announce(`${event.call.name} asks for your approval.`);

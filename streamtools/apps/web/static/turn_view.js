@@ -10,7 +10,6 @@ class Turn {
     this.question = question;
     this.state = emptyTurn;
     this.last = ""; // the type of the last event
-    this.asked = new Map(); // the JSON of approval-requested events, by call id
     this.lost = ""; // why no more events arrive, if no event gives the reason
     this.recorded = false; // whether the debugger can show the answer
     this.begun = 0; // when the question was sent, if this page sent it
@@ -63,13 +62,12 @@ class Turn {
   }
 
   // Applies an event. Returns false if it is not new.
-  take(event, line) {
+  take(event) {
     const state = reduce(this.state, event);
     if (state === this.state || this.ended) return false;
     this.state = state;
     this.last = event.type;
     if (event.type === "text") this.first = this.first || performance.now();
-    if (event.type === "approval-requested") this.asked.set(event.call.id, line);
     if (event.type === "done") this.took = performance.now();
     return true;
   }
