@@ -6,11 +6,10 @@ after its readers have left. It ends when its stream ends, when it is stopped, o
 
 from __future__ import annotations
 
-import inspect
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from functools import partial
 from heapq import heappop, heappush
 from types import TracebackType
@@ -590,7 +589,8 @@ class Runs(Checked):
 async def _resumed(resume: Resume, run: Run) -> Startable:
     """Return the chat that continues a waiting run. Raises TypeError for the chat of another run."""
     returned = resume(run)
-    stream: Startable = await returned if inspect.isawaitable(returned) else returned
+    # A stream may be awaitable itself, so its type tells a chat from a coroutine.
+    stream = returned if isinstance(returned, AbstractAsyncContextManager) else await returned
     if getattr(stream, "run_id", None) != run.next_id:
         await close(stream)
         raise TypeError("`resume` must return a chat with the argument `resume=run`.")
