@@ -51,7 +51,7 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     },
     # to front ends
     "outputs": {"errors", "json_values", "calls", "events", "machine"},
-    "serving": {"errors", "logs", "observing", "events", "json_values", "tools", "stream", "outputs"},
+    "serving": {"calls", "errors", "logs", "observing", "events", "json_values", "tools", "stream", "outputs"},
     "outputs.asgi": {"serving"},
     "gateway": {
         *("errors", "limits", "json_values", "calls", "events", "sources", "parsing", "tools", "machine", "history"),
@@ -67,6 +67,7 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     "telemetry": {"errors", "logs", "observing", "json_values", "calls", "events", "history", "recording"},
     # programs, and help for tests of applications
     "apps.web": {
+        "tools",
         *("errors", "events", "history", "conversation", "outputs.asgi", "runs", "serving"),
         *("machine", "recording", "recording.event_replay"),  # for the debugger
     },
