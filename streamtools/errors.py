@@ -7,8 +7,9 @@ or an incomplete recording also raises one. So does a tool that fails if the cal
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import StrEnum
+from functools import cache
 from types import CoroutineType, FunctionType, MappingProxyType
 from typing import Any, Self
 
@@ -213,12 +214,21 @@ class Checked:
     """A base class. Its constructor raises TypeError for an unknown parameter, and suggests a similar name."""
 
     def __new__(cls, *given: Any, **named: Any) -> Self:
-        from inspect import Parameter, signature  # imported here because few modules need it
-
-        _, *parameters = signature(cls.__init__).parameters.values()
-        if all(parameter.kind is not Parameter.VAR_KEYWORD for parameter in parameters):
-            check_names(f"{cls.__name__}()", named, [parameter.name for parameter in parameters])
+        known = _parameters_of(cls.__init__)
+        if known is not None:
+            check_names(f"{cls.__name__}()", named, known)
         return super().__new__(cls)
+
+
+@cache  # reading a signature takes as long as parsing a small call
+def _parameters_of(constructor: Callable[..., object]) -> Collection[str] | None:
+    """Return the names of the parameters of a constructor; None if it accepts all names."""
+    from inspect import Parameter, signature  # imported here because few modules need it
+
+    _, *parameters = signature(constructor).parameters.values()
+    if any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters):
+        return None
+    return [parameter.name for parameter in parameters]
 
 
 class StreamToolsError(Exception):
