@@ -93,7 +93,7 @@ class Code(StrEnum):
     MISSING_CLOSE = "missing_close"
     """The stream ended after a complete call without its closing marker. The call is accepted."""
     SKIPPED = "skipped"
-    """`count` characters or bytes over a limit were dropped. Without `count`, the calls of a first attempt were."""
+    """`count` characters or bytes over a limit were dropped. Without `count`: the calls of a first attempt."""
     BAD_FRAME = "bad_frame"
     """A frame of the stream could not be decoded. The stream continues."""
     ARGUMENTS_MISMATCH = "arguments_mismatch"
@@ -183,9 +183,9 @@ def check_kind(name: str, given: object, kind: type) -> None:
 def check_number(
     name: str, value: object, least: float | None = None, *, whole: bool = False, optional: bool = False
 ) -> None:
-    """Raise ValueError if the `value` of the option `name` is not a number of at least `least`, or above 0 without it.
+    """Raise ValueError if the `value` of the option `name` is not a number, or is below `least`.
 
-    With `whole`, it must be an integer. With `optional`, it may be None.
+    Without `least`, the value must be above 0. With `whole`, it must be an integer. With `optional`, it may be None.
     """
     if value is None and optional:
         return
@@ -285,10 +285,11 @@ class UnreadableSource(StreamToolsError, TypeError):
 
 
 class DecisionRefused(StreamToolsError, ValueError):
-    """A decision to approve or deny a call matches no call that waits for approval. Possible reasons:
+    """A decision about a call is refused. Possible reasons:
 
-    - No call waits for approval.
-    - The call was already decided.
+    - The call does not wait for a decision, or for one of this kind.
+    - The call was decided otherwise.
+    - The question has expired.
     - The decision was made for a call with other content.
     """
 

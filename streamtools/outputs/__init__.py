@@ -7,6 +7,7 @@ import it separately.
 from __future__ import annotations
 
 from collections.abc import Callable
+from inspect import signature
 from typing import Any, TypeAlias
 
 from streamtools.errors import check_word, described, has_methods
@@ -67,6 +68,11 @@ def make_encoder(format: Format) -> Encoder:
     if isinstance(format, str):
         check_word("format", format, FORMATS)
         return FORMATS[format]()
+    if callable(format) and any(
+        each.default is each.empty and each.kind < each.VAR_POSITIONAL for each in signature(format).parameters.values()
+    ):
+        meant = "for a protocol of your own, write format=outputs.custom(send)"
+        raise TypeError(f"format is called without arguments, to make an encoder; {meant}")
     encoder: Any = format() if callable(format) else format
     if not has_methods(encoder, "encode", "close"):
         raise TypeError(f"format must be a name, an encoder or a function that makes one, got {described(format)}")

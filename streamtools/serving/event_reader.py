@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias, cast
 import anyio
 
 from streamtools.errors import RunNotFound, check_word, has_methods
-from streamtools.events import Done, UIEvent
+from streamtools.events import Done, Start, UIEvent
 from streamtools.serving.journal import Attachment
 from streamtools.serving.response_writer import ResponseWriter
 from streamtools.serving.run import Run
@@ -165,9 +165,14 @@ class EventReader:
         await self._sink.send(events)
 
     async def finish(self) -> None:
-        """Finish the sink. If the reader was stopped before `done`, first send `done(cancelled)`."""
+        """Finish the sink. If the reader was stopped before `done`, first send `done(cancelled)`.
+
+        A stream of this package that was never opened has a run id, so its `start` is sent, too.
+        """
         if not self.left:
             if self._stopped and type(self.last) is not Done:
+                if self.last is None and isinstance(self._readable, ToolStream):
+                    await self.take(Start(self._readable.run_id, seq=1))
                 await self.take(Done("cancelled", None, None, [], seq=self.last.seq + 1 if self.last else 1))
             await self._finish_sink()
 

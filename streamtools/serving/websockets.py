@@ -232,8 +232,8 @@ class FrameError(Exception):
     """A frame that cannot be used. The client receives `answer`, which includes `fields`.
 
     If the client sends too many invalid frames, the websocket is closed with the `close_code` of the last error. An
-    error with the field `call_id` means that no call waits for the decision in the frame. Such a frame
-    may only be late, so it is not counted as invalid.
+    error with the field `call_id` means that the decision in the frame was refused, or that the process of the run did
+    not answer. Such a frame may just have arrived too late, so it is not counted as invalid.
     """
 
     def __init__(self, code: str, message: str, close_code: int = 1008, **fields: Any) -> None:
@@ -380,8 +380,8 @@ async def serve_websocket(
     the field of the frame that it answers. A `str` or `bytes` of a custom format is sent unchanged. Without this
     option, the field has no meaning.
 
-    An invalid frame is answered with `{"error": {"code": …, "message": …}}`. If no call waits for the decision or the
-    result in a frame, the error also has the `call_id`, and the frame is not counted as invalid. The 32nd invalid frame
+    An invalid frame is answered with `{"error": {"code": …, "message": …}}`. If the decision in a frame is refused, the
+    error also has the `call_id`, and the frame is not counted as invalid. The 32nd invalid frame
     closes the connection with the code 1008. If that frame is binary, the code is 1003. If it has more than `max_frame`
     characters or `max_values` JSON values (None: unlimited), the code is 1009. Frames are parsed in the event loop.
 

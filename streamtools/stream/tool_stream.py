@@ -303,7 +303,7 @@ class ToolStream(Decidable):
 
     async def __aenter__(self) -> Self:
         if self._tasks is not None or self._buffer.is_closed:
-            raise ClosedError("a stream can be entered only once; make a new one")
+            raise ClosedError("a stream can be entered only once; read it with `async for`, or make a new one")
         self._task_id = anyio.get_current_task().id
         self._scope = anyio.CancelScope()
         self._finished = anyio.Event()

@@ -30,7 +30,7 @@ import msgspec
 from msgspec.structs import replace
 
 from streamtools.calls import ToolCall
-from streamtools.errors import DecisionRefused, ToolInputError
+from streamtools.errors import DecisionRefused, ToolInputError, described
 from streamtools.logs import Logger
 from streamtools.tools.cancellation import is_failure
 from streamtools.tools.ledger import CallLedger
@@ -188,8 +188,10 @@ class Decidable(Protocol):
 def read_decision(call_id: str, given: Decision | bool) -> Decision:
     """Return the decision about a call, with True as `Approve` and False as `Deny`.
 
-    Raises ValueError for any other value.
+    Raises ValueError for any other value, and TypeError for a `call_id` that is not a string.
     """
+    if not isinstance(call_id, str):
+        raise TypeError(f"call_id must be a str, such as event.call.id, got {described(call_id)}")
     decision = {True: Approve(), False: Deny()}[given] if isinstance(given, bool) else given
     if not isinstance(decision, Approve | Deny | Answer):
         allowed = "Approve, Deny, Answer, True or False"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -14,9 +14,13 @@ import pytest
 
 from streamtools.errors import OwnerUnreachable
 from streamtools.events import Done, Start, UIEvent
+from streamtools.machine.event_order import validate
 from streamtools.outputs.asgi import serve_websocket
 from streamtools.runs import Run, Runs
+from streamtools.serving.event_reader import EventReader, EventSink
+from streamtools.stream import ToolStream
 from tests.serving.test_asgi_by_hand import Socket
+from tests.support.stories import Script
 
 pytestmark = pytest.mark.anyio
 
@@ -203,3 +207,24 @@ async def test_a_run_that_cannot_be_stopped(monkeypatch: pytest.MonkeyPatch) -> 
                 pass
     error = {"code": "not_stopped", "message": "The process does not answer."}
     assert {"conversation": "a", "error": error} in conversations.frames
+
+
+class EventList(EventSink):
+    """Keeps the events that a client gets."""
+
+    def __init__(self) -> None:
+        self.events = list[UIEvent]()
+
+    async def send(self, events: Sequence[UIEvent], /) -> None:
+        self.events += events
+
+
+async def test_a_stop_before_the_answer_begins() -> None:
+    """The client gets a whole run, although the stream is never opened."""
+    stream = ToolStream(Script(["Hello"]))
+    reader, sink = EventReader(stream), EventList()
+    await reader.stop()
+    await reader.read(sink)
+    await reader.close()
+    assert [Start(stream.run_id, seq=1), Done("cancelled", None, None, [], seq=2)] == sink.events
+    validate(sink.events)

@@ -12,6 +12,7 @@ import pytest
 from pydantic import BaseModel
 
 from streamtools import (
+    ApprovalOptions,
     Guards,
     Parser,
     RunnerOptions,
@@ -202,6 +203,14 @@ MISTAKES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "a format that is none": (
         lambda: asgi.event_stream_response(chat(LOCAL, []), format=3),  # type: ignore[arg-type]
         *(TypeError, "format must be a name, an encoder or a function that makes one, got int"),
+    ),
+    "a function of an event as a format": (
+        lambda: asgi.event_stream_response(chat(LOCAL, []), format=lambda event: event.type),  # type: ignore[arg-type,misc]
+        *(TypeError, "write format=outputs.custom(send)"),
+    ),
+    "a call in place of its id": (
+        lambda: chat(LOCAL, [], approvals=ApprovalOptions(ask="now")).approve({"id": "1"}),  # type: ignore[arg-type]
+        *(TypeError, "call_id must be a str, such as event.call.id, got dict"),
     ),
     "a response to a function": (
         lambda: asgi.event_stream_response(lambda: chat(LOCAL, [])),  # type: ignore[arg-type]
