@@ -104,7 +104,6 @@ HARMLESS = {
     r"\[[^]]*\]|.": "reads the patterns of this package",
     r"\[.*?\]": "reads the patterns of this package",
     r"\*{0,2}(\w+)\s*(?:": "reads docstrings",
-    r"\s|[-*+•] |\d+[.)] ": "reads docstrings",
     r"(?:call(?=[\s:=]|\Z))?": "matched against the whole of a name of at most 256 characters",
     r"\s*+(?:,\s*+)?([\]}])": "matched at a place that is known",
     r"=\s*(?:": "searched in one tag of at most 256 characters",
