@@ -13,7 +13,7 @@ import anyio.lowlevel
 import pytest
 
 from streamtools.errors import OwnerUnreachable
-from streamtools.events import Done, Start, UIEvent
+from streamtools.events import Done, Start, TextDelta, UIEvent
 from streamtools.machine.event_order import validate
 from streamtools.outputs.asgi import serve_websocket
 from streamtools.runs import Run, Runs
@@ -221,7 +221,7 @@ class EventList(EventSink):
 
 async def test_a_stop_before_the_answer_begins() -> None:
     """The client gets a whole run, although the stream is never opened."""
-    stream = ToolStream(Script(["Hello"]))
+    stream = ToolStream(Script([TextDelta("Hello")]))
     reader, sink = EventReader(stream), EventList()
     await reader.stop()
     await reader.read(sink)
