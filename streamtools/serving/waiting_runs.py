@@ -2,7 +2,7 @@
 
 A waiting run has ended with calls that await a decision. Several processes may share the ledger. One of them continues
 the run, and holds a lease on it. If that process dies, its lease expires, and another process may continue the run. No
-call runs twice, because the ledger has the outcomes of the calls.
+decided call runs twice, because the ledger has its outcome. A call that the continuation made itself may run again.
 """
 
 from __future__ import annotations
