@@ -234,6 +234,7 @@ async def show_items(model: conversation.Model) -> None:
     answer = chat(model, [])
     assert_type(answer.items(int, path=["rows"]), AsyncIterator[int])
     assert_type(answer.items(list[int] | None), AsyncIterator[Any])
+    assert_type(await chat(model, []), streamtools.TurnResult)
     async for trip in answer.items(Trip, invalid="yield"):
         match trip:
             case InvalidItem(path, _, errors):
