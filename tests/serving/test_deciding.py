@@ -360,7 +360,7 @@ async def test_runs_need_no_ledger_if_the_stream_asks_now() -> None:
 
 
 async def test_a_question_that_cannot_be_stored_is_an_error(tmp_path: Path) -> None:
-    """No reader waits for a question that nobody can decide."""
+    """If a question cannot be stored, no reader waits for its decision."""
 
     async def fail(*given: Any) -> None:
         raise OSError("the disk is full")

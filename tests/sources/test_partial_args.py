@@ -79,7 +79,7 @@ ORDERED: dict[str, tuple[list[Any], str]] = {
 }
 DISORDERED: dict[str, list[Any]] = {
     "a member of an object that is closed": [text("$.a.x", "1"), text("$.b", "2"), text("$.a.y", "3")],
-    "a string that goes on later": [text("$.a", "1", more=True), text("$.b", "2"), text("$.a", "3")],
+    "a string that is continued after another value": [text("$.a", "1", more=True), text("$.b", "2"), text("$.a", "3")],
     "an item of a list that is closed": [number("$.a[0]", 1), number("$.b", 2), number("$.a[1]", 3)],
     "the first item again": [number("$.a[0]", 1), number("$.b", 2), number("$.a[0]", 3)],
     "a value where an object stands": [number("$.o.p", 1), number("$.o", 1)],

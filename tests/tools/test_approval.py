@@ -331,8 +331,8 @@ def test_invalid_values_of_requires_approval_are_refused() -> None:
     wrong: Any = {"requires_approval": "always"}
     with pytest.raises(ValueError, match="requires_approval must be True, False or a function"):
         Tool(Bank().look, **wrong)
-    wrong = {"trust": "nobody"}
-    with pytest.raises(ValueError, match="trust must be one of 'text', 'native', 'approved', got 'nobody'"):
+    wrong = {"trust": "always"}
+    with pytest.raises(ValueError, match="trust must be one of 'text', 'native', 'approved', got 'always'"):
         Tool(Bank().look, **wrong)
 
 
