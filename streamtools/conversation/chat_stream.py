@@ -144,7 +144,7 @@ class Chat(ToolStream):
         turns = [message for message in history if isinstance(message, Assistant)]
         self._run.machine.reserve(call for turn in turns for call in turn.calls)
         if self._run.resumed is not None:
-            _check_unanswered(self._run.resumed.calls, self._messages)
+            _check_unanswered(self._run.resumed.suspension.calls, self._messages)
 
     def _default_dialects(self, request: RequestOptions, native: bool | None) -> Any:
         """Return the dialects that a chat enables if `dialects` is not set."""

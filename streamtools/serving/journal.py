@@ -51,9 +51,6 @@ class Journal:
         self.last = 0  # the seq of the last event of the run
         self.logged = 0  # the seq of the last event in the log
         self.done: Done | None = None
-        self.holds_done: Callable[[Done], bool] = lambda done: False
-        """Returns True for a `done` that must not be written before the run is stored. It becomes `held`."""
-        self.held: Done | None = None
         self.readable = anyio.Event()
         """Set when the log has an event of the run and can be read, or when the run has ended."""
         self.waiting_reads: set[anyio.CancelScope] = set()  # the scopes of the waiting reads of all attachments
@@ -66,9 +63,9 @@ class Journal:
         self.in_memory = type(event_log) is MemoryEventLog
         self.never_waits = self.in_memory
         """Whether `write_now` may be called. Otherwise, `write` waits until the log has the event."""
-        self.own: Sequence[UIEvent] = ()
-        """The events that a crashed process has written, without those of an earlier run."""
-        self._resumed: ResumedLog | None = None
+        self.written_before: Sequence[UIEvent] = ()
+        """The events of this run that a crashed process has written. The copied events are not among them."""
+        self._next: Callable[[UIEvent], UIEvent | None] | None = None  # what is written for an event of the stream
         self._run_id = run_id
         self._closed = False
         self._last_missing = 0  # the seq of the last event that could not be written; 0 if the last write succeeded
@@ -88,24 +85,20 @@ class Journal:
         for numbered in self._number(event):
             self._append(numbered)
 
-    async def resume(self, earlier: Sequence[UIEvent]) -> None:
-        """Write the events of the waiting run that this run continues, with their `seq`. Then the stream continues."""
+    async def copy(self, earlier: Sequence[UIEvent]) -> None:
+        """Write the events of the waiting run that this run continues, with their `seq`."""
         for event in earlier:
             if event.seq > self.last:
                 self.last = event.seq - 1
                 await self.write(event)
-        self._resumed = ResumedLog(earlier, self.own)
 
-    async def release_done(self) -> None:
-        """Write the `done` that was held back."""
-        done, self.held = self.held, None
-        await self._write([] if done is None else [done])
-
-    def drop_done(self) -> None:
-        """Forget the `done` that was held back, so that other events may end the run."""
-        self.held = self.done = None
-        self.last -= 1
-        self.holds_done = lambda done: False
+    def resume(self, earlier: Sequence[UIEvent], *, is_whole: bool) -> None:
+        """Leave out events of the stream that are in the log. With `is_whole`, the stream has all events of the log."""
+        if is_whole:
+            logged = self.last
+            self._next = lambda event: None if 0 < event.seq <= logged else event
+        elif earlier or self.written_before:
+            self._next = _next_after(earlier, self.written_before)
 
     async def flush(self) -> TurnResult | None:
         """Wait until the log has all events. Here, each `write` has waited for the log, so this returns immediately.
@@ -132,8 +125,8 @@ class Journal:
     def _number(self, event: UIEvent) -> Sequence[UIEvent]:
         """Return the event with its `seq`, after a `start` if the run has none. The caller must write both."""
         events: tuple[UIEvent, ...]
-        if self._resumed is not None:
-            following = self._resumed.next(event)
+        if self._next is not None:
+            following = self._next(event)
             if following is None:
                 return ()
             event = following
@@ -147,9 +140,6 @@ class Journal:
         self.last = last.seq
         if type(last) is Done:
             self.done = last
-            if self.holds_done(last):
-                self.held = last
-                return events[:-1]
         return events
 
     async def _write(self, numbered: Sequence[UIEvent]) -> None:
@@ -189,32 +179,6 @@ class Journal:
         self.logged = seq
 
 
-class ResumedLog:
-    """Turns the events of a stream that resumes a run into the next events in the log of that run.
-
-    The stream begins with a `start` and a first step, and reports the waiting calls again. In the log, that step is
-    still open, so these events are left out. So are the events in `own`, which a crashed process has written.
-    """
-
-    def __init__(self, earlier: Sequence[UIEvent], own: Sequence[UIEvent]) -> None:
-        steps = [place for place, event in enumerate(earlier) if type(event) is StepStart]
-        self._steps_before = len(steps) - 1 if steps else 0
-        self._is_begun = bool(earlier or own)
-        step = (*earlier[steps[-1] :], *own) if steps else own
-        self._logged = [_identity(event) for event in step if isinstance(event, _REPEATED)]
-
-    def next(self, event: UIEvent) -> UIEvent | None:
-        """Return the event as it is written, or None if it is left out."""
-        if isinstance(event, Start) and self._is_begun:
-            return None
-        if self._steps_before and isinstance(event, StepStart | StepEnd | StepSuperseded):
-            event = replace(event, step=event.step + self._steps_before)
-        if isinstance(event, _REPEATED) and (identity := _identity(event)) in self._logged:
-            self._logged.remove(identity)
-            return None
-        return event
-
-
 _REPEATED = StepStart | StepEnd | Call | ApprovalRequested | Executing | Executed | Error | FollowUp
 
 
@@ -222,6 +186,31 @@ def _identity(event: UIEvent) -> tuple[object, ...]:
     """Return values that distinguish the events of one step: the type, and the step or the call."""
     call = getattr(event, "call", None)
     return type(event), getattr(event, "step", None), getattr(event, "call_id", None) if call is None else call.id
+
+
+def _next_after(earlier: Sequence[UIEvent], written_before: Sequence[UIEvent]) -> Callable[[UIEvent], UIEvent | None]:
+    """Return a function that turns an event of a stream that resumes a run into the next event in the log, or None.
+
+    The stream begins with a `start` and a first step, and reports the waiting calls again. In the log, that step is
+    still open, so these events are left out. So are the events in `written_before`, which a crashed process has
+    written. The numbers of the steps continue those in the log.
+    """
+    steps = [place for place, event in enumerate(earlier) if type(event) is StepStart]
+    steps_before = max(0, len(steps) - 1)
+    step = (*earlier[steps[-1] :], *written_before) if steps else written_before
+    logged = [_identity(event) for event in step if isinstance(event, _REPEATED)]
+
+    def following(event: UIEvent) -> UIEvent | None:
+        if isinstance(event, Start):
+            return None
+        if steps_before and isinstance(event, StepStart | StepEnd | StepSuperseded):
+            event = replace(event, step=event.step + steps_before)
+        if isinstance(event, _REPEATED) and (identity := _identity(event)) in logged:
+            logged.remove(identity)
+            return None
+        return event
+
+    return following
 
 
 class Attachment:

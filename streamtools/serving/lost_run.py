@@ -1,4 +1,4 @@
-"""Derives, from the events in the log, the last events of a run whose process has crashed. Sans-IO.
+"""Derives, from the events in the log, the last events of a run whose process has crashed.
 
 The derived events report only known facts. A call that the model was still writing ends as truncated. A call that has
 not started is pending. A call that may have started ends with the outcome in the ledger, or with an unknown outcome.
@@ -6,13 +6,18 @@ not started is pending. A call that may have started ends with the outcome in th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
+
+from msgspec.structs import replace
 
 from streamtools import events
 from streamtools.calls import ToolCall
 from streamtools.errors import Code
-from streamtools.tools import ToolOutcome
+from streamtools.stream.collector import Collector
+from streamtools.stream.stored_result import StoredEnd
+from streamtools.tools import CallLedger, ToolOutcome
+from streamtools.tools.ledger import call_key
 
 FindOutcome: TypeAlias = Callable[[ToolCall], "ToolOutcome | bool | None"]
 """Looks up a call in the ledger.
@@ -27,14 +32,14 @@ _PROCESS_ENDED = "the process of the run ended"
 class LostRun:
     """A run whose process has crashed. `logged` are all events in its log.
 
-    The first `earlier` of them were copied from the waiting run that this run continues.
+    The events with a `seq` up to `copied` were copied from the waiting run that this run continues.
     """
 
-    def __init__(self, logged: Sequence[events.UIEvent], earlier: int = 0) -> None:
-        steps = [place for place, event in enumerate(logged) if type(event) is events.StepStart and place >= earlier]
-        self.is_untouched = not steps or steps[0] == len(logged) - 1
+    def __init__(self, logged: Sequence[events.UIEvent], copied: int = 0) -> None:
+        steps = [event for event in logged if type(event) is events.StepStart and event.seq > copied]
+        self.is_untouched = not steps or steps[0] is logged[-1]
         """Whether the model has answered nothing in this run."""
-        # `_thinking`: whether an emulation waits for the decision which calls are needed. `_was_near_miss`: whether
+        # `_thinking`: whether the model is being asked which calls are needed (emulation). `_was_near_miss`: whether
         # the last event says that text which looked like a call was not one. The warning about it is then missing.
         self._has_events = self._failed = self._thinking = self._was_near_miss = False
         self._step: int | None = None  # the number of the open step
@@ -116,3 +121,32 @@ class LostRun:
         del self._calls[id]
         text = f"{_PROCESS_ENDED}, and the effect of the tool is unknown"
         return [events.Error(Code.OUTCOME_UNKNOWN, text, call_id=id, call=call)]
+
+
+async def outcomes_of(ledger: CallLedger, scope: str) -> dict[str, ToolOutcome | bool]:
+    """Map the key of each recorded call to its outcome, or to True if it has started but has no outcome."""
+    found: dict[str, ToolOutcome | bool] = {}
+    page = await ledger.entries(scope)
+    while page:
+        found |= {call_key(entry.call): entry.outcome or True for entry in page}
+        page = await ledger.entries(scope, after=page[-1])
+    return found
+
+
+def end_lost_run(
+    logged: Sequence[events.UIEvent], run_id: str, outcomes: Mapping[str, ToolOutcome | bool] | None
+) -> tuple[list[events.UIEvent], StoredEnd]:
+    """Return all events of a run whose process has crashed, up to `done`, and the end of the run.
+
+    `outcomes` are the recorded calls, as `outcomes_of` returns them; None without a ledger.
+    """
+
+    def find_outcome(call: ToolCall) -> ToolOutcome | bool | None:
+        # A call that a ledger does not contain has not started.
+        return None if outcomes is None else outcomes.get(call_key(call), False)
+
+    closing, last = LostRun(logged).close(run_id, find_outcome), logged[-1].seq if logged else 0
+    whole = [*logged, *(replace(event, seq=last + number) for number, event in enumerate(closing, 1))]
+    collector = Collector(())
+    collector.take(whole)
+    return whole, StoredEnd(collector.read(), None, [], {})

@@ -174,9 +174,10 @@ class RedisProcess:
         assert run.final is not None
         seq, done, result = run.final
         keys = self.server.run_keys(run.key)
+        names = [keys.log, keys.meta, keys.lease, self._running_key, *self.server.owner_keys(run.owner)]
         status, last = await self.server.run_script(
             scripts.END,
-            (keys.log, keys.meta, keys.lease, self._running_key, *self.server.owner_keys(run.owner)),
+            names + self.server.keys_before(run.owner, run.run_id),
             *(run.token, milliseconds(max(self._settings.keep, run.keep)), run.key, run.run_id),
             *(seq, done, int(run.may_have_gap), result),
         )

@@ -35,6 +35,7 @@ BEGIN = (
 if redis.call('EXISTS', KEYS[1]) == 1 then
   return redis.call('HGET', KEYS[1], 'token') == ARGV[3] and 'started' or 'exists'
 end
+if KEYS[9] and redis.call('EXISTS', KEYS[9]) == 0 then return 'gone' end
 local limit = tonumber(ARGV[5])
 if limit > 0 and redis.call('SCARD', KEYS[6]) >= limit then return 'full' end
 redis.call('HSET', KEYS[1], 'token', ARGV[3], 'claim_seq', 0, 'conversation', ARGV[6], unpack(ARGV, 7))
@@ -44,13 +45,16 @@ redis.call('ZADD', KEYS[4], now, ARGV[2])
 redis.call('PERSIST', KEYS[4])
 if ARGV[6] ~= '' then redis.call('HSET', KEYS[5], ARGV[6], ARGV[2]) redis.call('PERSIST', KEYS[5]) end
 redis.call('SADD', KEYS[6], ARGV[2])
+for i = 8, #KEYS do redis.call('PERSIST', KEYS[i]) end
 return 'started'
 """
 )
 """Stores a new run with the token and the lease of the process that drives it.
 
-Returns `started` if this token now drives the run, `exists` if the run exists with another token, and `full` if the
-user has too many running runs. `KEYS`: meta, lease, running, and the user's runs, conversations and running runs.
+Returns `started` if this token now drives the run, `exists` if the run exists with another token, `gone` if the run
+that it continues was deleted, and `full` if the user has too many running runs. The runs that it continues are then
+kept as long as the run. `KEYS`: meta, lease, running, and the user's runs, conversations, running runs and `kept`, then
+log and meta of each run that it continues, the last one first.
 `ARGV`: key of the run, run id, token, lease in milliseconds, maximum number of running runs of the user (0:
 unlimited), conversation or `''`, and further field names of meta, each followed by its value.
 """
@@ -110,6 +114,7 @@ redis.call('ZREM', KEYS[4], ARGV[3])
 redis.call('SREM', KEYS[7], ARGV[4])
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
 redis.call('PEXPIRE', KEYS[2], ARGV[2])
+for i = 9, #KEYS do redis.call('PEXPIRE', KEYS[i], ARGV[2]) end
 local kept = math.max(tonumber(ARGV[2]), redis.call('PTTL', KEYS[8]))
 redis.call('SET', KEYS[8], '', 'PX', kept)
 if redis.call('SCARD', KEYS[7]) == 0 then
@@ -125,19 +130,20 @@ return {'ok', seq}
 an event with this seq when the run was claimed. `gap`: the events before the last one are missing. With `fenced` and
 `gap`, nothing is written.
 
-`KEYS`: log, meta, lease, running, and the user's runs, conversations, running runs and `kept`. `ARGV`: token,
-milliseconds until the keys expire, key of the run, run id, the seq of the last event, that event, whether a gap is
-allowed (1 or 0), and the result of the run.
+`KEYS`: log, meta, lease, running, and the user's runs, conversations, running runs and `kept`, then log and meta of
+each run that it continues. `ARGV`: token, milliseconds until the keys expire, key of the run, run id, the seq of the
+last event, that event, whether a gap is allowed (1 or 0), and the result of the run.
 """
 
 DECIDE = """
 if redis.call('EXISTS', KEYS[1]) == 0 then return {} end
-if ARGV[2] ~= '' then redis.call('HSETNX', KEYS[1], ARGV[1], ARGV[2]) end
+if ARGV[2] ~= '' and redis.call('EXISTS', KEYS[2]) == 0 then redis.call('HSETNX', KEYS[1], ARGV[1], ARGV[2]) end
 return redis.call('HMGET', KEYS[1], unpack(ARGV, 3))
 """
 """Stores a decision about a call of an ended run, unless the call has one. Returns the decisions about its calls.
 
-`KEYS`: meta. `ARGV`: the field of the decision, the decision or `''`, and the fields of the decisions to return.
+Nothing is stored if another run continues the run. `KEYS`: meta of the run, and of the run that continues it. `ARGV`:
+the field of the decision, the decision or `''`, and the fields of the decisions to return.
 """
 
 RENEW = (

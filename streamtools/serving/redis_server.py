@@ -18,6 +18,7 @@ from streamtools.errors import ClosedError, OwnerUnreachable
 from streamtools.logs import Logger, loggable
 from streamtools.serving import redis_scripts as scripts
 from streamtools.serving.event_log import log_key
+from streamtools.serving.run import NEXT
 from streamtools.tools.redis_client import RedisClient, Word
 
 log = Logger(__name__)
@@ -95,6 +96,14 @@ class RedisServer:
     def owner_keys(self, owner: str) -> OwnerKeys:
         stem = f"{self.settings.prefix}:{{{log_key(owner, '')}}}:"
         return OwnerKeys(stem + "runs", stem + "conversations", stem + "running", stem + "kept")
+
+    def keys_before(self, owner: str, run_id: str) -> list[str]:
+        """Return the keys of the log and the meta of each run that a run continues, the last one first."""
+        names = list[str]()
+        while run_id.endswith(NEXT):
+            run_id = run_id.removesuffix(NEXT)
+            names += self.run_keys(log_key(owner, run_id))[:2]
+        return names
 
     async def retry(self, *args: Word, seconds: float | None = None) -> Any:
         """Send an idempotent command and return its reply. Repeats the command if it fails.

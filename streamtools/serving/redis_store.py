@@ -4,14 +4,13 @@
         run = await runs.find(run_id, owner=user)              # in any of these processes
 
 One process drives a run: it reads the stream of the run and writes its events. Every process can find, read and stop
-the run. The driving process holds a lease. If it does not renew the lease, another process ends the run. That process
-derives the last events of the run from the events in the log.
+the run. The driving process holds a lease. If it does not renew the lease, another process ends the run, or starts it
+again. To end it, that process derives the last events of the run from the events in the log.
 """
 
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeAlias
@@ -19,29 +18,25 @@ from typing import Any, TypeAlias
 import anyio
 import msgspec
 from anyio.abc import TaskGroup
-from msgspec.structs import replace
 
-from streamtools.calls import ToolCall
-from streamtools.errors import DecisionRefused, OwnerUnreachable, RunNotFound, TooManyRuns, check_number
+from streamtools.errors import DecisionRefused, Draining, OwnerUnreachable, RunNotFound, TooManyRuns, check_number
 from streamtools.events import Done, UIEvent
 from streamtools.logs import Logger, loggable
 from streamtools.serving import redis_scripts as scripts
 from streamtools.serving.event_log import log_key
 from streamtools.serving.journal import Attachment, Journal
 from streamtools.serving.leased_run import LeasedRun
-from streamtools.serving.lost_run import LostRun
+from streamtools.serving.lost_run import LostRun, end_lost_run, outcomes_of
 from streamtools.serving.redis_process import END_TIMEOUT_S, RedisProcess
 from streamtools.serving.redis_reader import RedisReader
 from streamtools.serving.redis_server import RedisServer, StoreSettings, milliseconds
 from streamtools.serving.run import NEXT, Run
 from streamtools.stream import stored_result
-from streamtools.stream.collector import Collector
 from streamtools.stream.reading import Startable, close
 from streamtools.stream.result import TurnResult
 from streamtools.tools import CallLedger, Decision, Question, ToolOutcome
 from streamtools.tools.approvals import read_decision
-from streamtools.tools.ledger import call_key
-from streamtools.tools.redis_client import RedisClient, open_client
+from streamtools.tools.redis_client import RedisClient, Word, open_client
 
 log = Logger(__name__)
 
@@ -50,11 +45,8 @@ _MAX_RESUMES = 3  # how often a lost run that continues a waiting run is started
 Restart: TypeAlias = Callable[[Run], Awaitable[Startable | None]]
 """Gets a lost run, whose process has crashed. Returns a stream that answers it again, or None to end the run."""
 
-StartRun: TypeAlias = Callable[[Startable, Run, Callable[[Run], object]], object]
-"""`start_run(stream, lost, prepare)` makes a run of this process that continues `lost`, and starts it.
-
-Before the start, it passes the new run to `prepare`.
-"""
+Admit: TypeAlias = Callable[[Startable, Run], Run]
+"""`admit(stream, lost)` returns a run of this process that continues `lost`. The caller starts it."""
 
 
 class RedisStore:
@@ -65,9 +57,9 @@ class RedisStore:
     all runs with one blocking command. All keys start with `prefix`.
 
     The process that drives a run holds a lease of `lease` seconds, and renews it after a third of this time. When the
-    lease has expired, another process ends the run with `done(failed)`. A call that may have started then gets the
-    error `outcome_unknown`. If you pass the `ledger` of the tools, the call gets the outcome that the ledger has
-    recorded. Before the ledger is read, the old process is barred from starting more calls.
+    lease has expired, another process ends the run with `done(failed)`, or starts it again. At such an end, a call that
+    may have started gets the error `outcome_unknown`. If you pass the `ledger` of the tools, the call gets the outcome
+    that the ledger has recorded. Before the ledger is read, the old process is barred from starting more calls.
 
     `on_owner_lost(run)` is called for a run whose process has crashed. It returns None to end the run, or a stream that
     answers the run again. The `run_id` of the stream must be that of the run. The function is called only once for a
@@ -102,7 +94,8 @@ class RedisStore:
         self._client: RedisClient | None = None
         self._process: RedisProcess | None = None
         self._running: Mapping[str, Run] = {}
-        self._start_run: StartRun
+        self._tasks: TaskGroup
+        self._admit: Admit
         self._resume_lost: Restart
 
     @property
@@ -134,15 +127,23 @@ class RedisStore:
             self._client = client
             yield
 
-    def start(self, tasks: TaskGroup, running: Mapping[str, Run], start_run: StartRun, resume_lost: Restart) -> None:
+    def start(
+        self,
+        tasks: TaskGroup,
+        running: Mapping[str, Run],
+        admit: Admit,
+        resume_lost: Restart,
+        is_closing: Callable[[], bool],
+    ) -> None:
         """Start to share runs, and to take over runs whose lease has expired.
 
         `running` maps the `log_key` of each running run of this process to the run. `Runs` keeps it up to date.
-        `resume_lost` restarts a lost run that continued a waiting run. It sets the events that the runs share.
+        `resume_lost` restarts a lost run that continued a waiting run. It sets `lost.earlier`.
+        While `is_closing()` is True, this process starts no more runs.
         """
         assert self._client is not None
-        self._running = running
-        self._start_run, self._resume_lost = start_run, resume_lost
+        self._tasks, self._running, self._admit, self._resume_lost = tasks, running, admit, resume_lost
+        self._is_closing = is_closing
         server = RedisServer(self._client, self._settings)
         self._process = RedisProcess(server, tasks, self._answer, self._take_over)
         tasks.start_soon(self._process.run)
@@ -157,17 +158,20 @@ class RedisStore:
         """Store a new run of this process, and give it a journal that writes its events.
 
         Raises `TooManyRuns` if the user has `max_per_owner` running runs. Raises ValueError if the user has a run with
-        this id, and `OwnerUnreachable` if the server does not answer.
+        this id, `RunNotFound` if the run that it continues was deleted, and `OwnerUnreachable` if the server does not
+        answer. The runs that it continues are kept as long as the run itself.
         """
         server, key = self._server, log_key(run.owner, run.id)
         keys = server.run_keys(key)
         leased = LeasedRun(key, run.id, run.owner, 1, self.process.id, keys.meta)
-        names = (keys.meta, keys.lease, server.shared_key("running"), *server.owner_keys(run.owner))
-        status = await server.retry(
-            *("EVAL", scripts.BEGIN, len(names), *names),
-            *(key, run.id, leased.token, milliseconds(self.lease), max_per_owner or 0, run.conversation or ""),
-            *("owner", run.owner, "run_id", run.id, "note", json.dumps(run.note)),
-        )
+        names = [keys.meta, keys.lease, server.shared_key("running"), *server.owner_keys(run.owner)]
+        names += server.keys_before(run.owner, run.id)
+        args: list[Word] = [key, run.id, leased.token, milliseconds(self.lease), max_per_owner or 0]
+        args += [run.conversation or "", "owner", run.owner, "run_id", run.id, "note", json.dumps(run.note)]
+        args += ["copied", run.copied]
+        status = await server.retry("EVAL", scripts.BEGIN, len(names), *names, *args)
+        if status == b"gone":
+            raise RunNotFound(f"The run {run.id.removesuffix(NEXT)[:64]!r} is not kept any more.")
         if status == b"exists":
             raise ValueError(f"The owner already has a run {run.id!r}.")
         if status == b"full":
@@ -186,12 +190,13 @@ class RedisStore:
     async def find(self, run_id: str, *, owner: str) -> Run:
         """Return a run that another process drives or has driven. Raises `RunNotFound` for an unknown run."""
         meta_key = self._server.run_keys(log_key(owner, run_id)).meta
-        token, conversation, note, result = await self._server.retry(
-            "HMGET", meta_key, "token", "conversation", "note", "ended"
+        token, conversation, note, copied, result = await self._server.retry(
+            "HMGET", meta_key, "token", "conversation", "note", "copied", "ended"
         )
         if token is None:
             raise RunNotFound(f"There is no run {run_id[:64]!r}.")
         run = RemoteRun(self, run_id, owner, conversation=conversation.decode() or None, note=json.loads(note))
+        run.copied = int(copied)
         if run.load_result(result):
             run.mark_finished()
         return run
@@ -220,21 +225,17 @@ class RedisStore:
     async def decide(self, run: Run, call_id: str = "", decision: Decision | None = None) -> dict[str, Decision]:
         """Store the decision about a call of an ended run, unless it is None or the call has one.
 
-        Returns the decisions about its calls. Raises `RunNotFound` if the run is not kept any more.
+        Nothing is stored after the start of the continuation. Returns the decisions about its calls. Raises
+        `RunNotFound` if the run is not kept any more.
         """
-        meta = self._server.run_keys(log_key(run.owner, run.id)).meta
+        metas = [self._server.run_keys(log_key(run.owner, id)).meta for id in (run.id, run.next_id)]
         written = "" if decision is None else msgspec.json.encode(decision)
         ids = [] if run.suspension is None else [call.id for call in run.suspension.calls]
         fields = [f"decision:{id}" for id in ids]
-        found = await self._server.retry("EVAL", scripts.DECIDE, 1, meta, f"decision:{call_id}", written, *fields)
+        found = await self._server.retry("EVAL", scripts.DECIDE, 2, *metas, f"decision:{call_id}", written, *fields)
         if not found:
             raise RunNotFound(f"The run {run.id[:64]!r} is not kept any more.")
         return {id: msgspec.json.decode(data, type=Decision) for id, data in zip(ids, found, strict=True) if data}
-
-    async def let_expire(self, run: Run) -> None:
-        """Keep a run that was continued as long as a run without questions."""
-        for name in self._server.run_keys(log_key(run.owner, run.id)):
-            await self._server.retry("PEXPIRE", name, milliseconds(self._settings.keep))
 
     async def read_result(self, key: str) -> bytes | None:
         """Return the stored result of a run; None if the run has not ended or is unknown."""
@@ -264,13 +265,16 @@ class RedisStore:
     # Runs whose lease has expired.
 
     async def _take_over(self, key: str) -> None:
-        """Claim a run whose lease has expired. Ends the run, or starts it again if `on_owner_lost` returns a stream."""
+        """Claim a run whose lease has expired. Ends the run, or starts it again with `resume` or `on_owner_lost`."""
         process = self.process
+        if key.endswith(NEXT) and self._is_closing():  # another process can continue the run
+            return
         status, epoch, last = await process.claim(key)
         if status != b"claimed":
             return
         meta_key = self._server.run_keys(key).meta
-        owner, run_id = (field.decode() for field in await self._server.retry("HMGET", meta_key, "owner", "run_id"))
+        fields = await self._server.retry("HMGET", meta_key, "owner", "run_id", "copied")
+        owner, run_id, copied = (field.decode() for field in fields)
         log.warning("run_taken_over", run_id=run_id, epoch=epoch)
         leased = LeasedRun(key, run_id, owner, epoch, process.id, meta_key)
         leased.written = last
@@ -280,51 +284,47 @@ class RedisStore:
             events = list[UIEvent]()
             while page := await process.fetch(key, events[-1].seq if events else 0):
                 events += (event for _, event in page)
-            if not outcomes and await self._restart(run_id, owner, leased, events):
+            if not outcomes and await self._restart(leased, events, int(copied)):
                 return
-            if outcomes is not None and run_id.endswith(NEXT):  # its first step may have run calls of earlier runs
-                outcomes = await self._outcomes_of(run_id.removesuffix(NEXT)) | outcomes
-
-            def find_outcome(call: ToolCall) -> ToolOutcome | bool | None:
-                # A call that a ledger does not contain has not started.
-                return None if outcomes is None else outcomes.get(call_key(call), False)
-
-            closing = LostRun(events).close(run_id, find_outcome)
-            end = [replace(event, seq=last + number) for number, event in enumerate(closing, 1)]
+            if outcomes is not None and run_id.endswith(NEXT):  # its first step may have run calls of the run before
+                assert self._ledger is not None
+                outcomes |= await outcomes_of(self._ledger, run_id.removesuffix(NEXT))
+            whole, end = end_lost_run(events, run_id, outcomes)
         except BaseException:
             process.remove_run(leased)  # stop renewing the lease, so that it expires and a process tries again
             raise
-        collector = Collector(())
-        collector.take((*events, *end))
-        *earlier, done = end
-        for event in earlier:
+        *closing, done = whole[len(events) :]
+        for event in closing:
             leased.add(event.seq, event.to_json().encode())
-        leased.final = done.seq, done.to_json().encode(), stored_result.dump(collector.read())
+        leased.final = done.seq, done.to_json().encode(), stored_result.dump(end.result)
         process.write_soon(leased)
 
-    async def _restart(self, run_id: str, owner: str, leased: LeasedRun, events: Sequence[UIEvent]) -> bool:
+    async def _restart(self, leased: LeasedRun, events: Sequence[UIEvent], copied: int) -> bool:
         """Start a lost run again if the model has answered nothing yet, and a function returns a stream for it.
 
-        Returns False if the caller must end the run.
+        Returns False if the caller must end the run. Raises `Draining` and `TooManyRuns`: then another process may
+        start the run.
         """
-        restart = self._resume_lost if run_id.endswith(NEXT) else self._on_owner_lost
-        if restart is None or leased.epoch > (_MAX_RESUMES if run_id.endswith(NEXT) else 1) + 1:
+        is_continuation = leased.run_id.endswith(NEXT)
+        restart, most = (self._resume_lost, _MAX_RESUMES) if is_continuation else (self._on_owner_lost, 1)
+        if restart is None or leased.epoch > most + 1 or not LostRun(events, copied).is_untouched:
             return False
         stream: Startable | None = None
         try:
-            lost = await self.find(run_id, owner=owner)
-            if restart is not self._resume_lost and not LostRun(events).is_untouched:
-                return False
+            lost = await self.find(leased.run_id, owner=leased.owner)
             stream = await restart(lost)
-            earlier = sum(event.seq <= lost.earlier[-1].seq for event in events) if lost.earlier else 0
-            if stream is None or leased.is_fenced or not LostRun(events, earlier).is_untouched:
+            if stream is None or leased.is_fenced:
                 await close(stream)
                 return leased.is_fenced  # another process may have taken the run over meanwhile
-            self._start_run(stream, lost, lambda run: self._bind_lease(run, leased, events[earlier:]))
+            run = self._admit(stream, lost)
         except Exception as error:
-            log.warning("run_not_restarted", run_id=run_id, **loggable(error))
             await close(stream)
+            if isinstance(error, Draining | TooManyRuns):
+                raise
+            log.warning("run_not_restarted", run_id=leased.run_id, **loggable(error))
             return False
+        self._bind_lease(run, leased, [event for event in events if event.seq > copied])
+        self._tasks.start_soon(run.drive, name=f"run {run.id}")
         return True
 
     async def _fence_calls(self, run_id: str, epoch: int) -> dict[str, ToolOutcome | bool] | None:
@@ -335,17 +335,7 @@ class RedisStore:
         if self._ledger is None:
             return None
         await self._ledger.fence(run_id, epoch)
-        return await self._outcomes_of(run_id)
-
-    async def _outcomes_of(self, run_id: str) -> dict[str, ToolOutcome | bool]:
-        """Map the key of each recorded call to its outcome, or to True if it has started but has no outcome."""
-        assert self._ledger is not None
-        found: dict[str, ToolOutcome | bool] = {}
-        page = await self._ledger.entries(run_id)
-        while page:
-            found |= {call_key(entry.call): entry.outcome or True for entry in page}
-            page = await self._ledger.entries(run_id, after=page[-1])
-        return found
+        return await outcomes_of(self._ledger, run_id)
 
 
 class RedisJournal(Journal):
@@ -361,16 +351,19 @@ class RedisJournal(Journal):
         self.never_waits = True
         self.last = leased.written
         self._leased = leased
-        self.own = events
+        self.written_before = events
         self._store = store
         self._run = run
         self.readable.set()
 
     def _append(self, event: UIEvent) -> None:
+        if self._run.is_cut and self._run.id.endswith(NEXT):  # another process takes it over, as after a crash
+            self._leased.fence()
+            self._store.process.remove_run(self._leased)
+            return
         data = event.to_json().encode()
         if type(event) is Done:
-            if (suspension := self._run.suspension) is not None:
-                self._leased.keep = suspension.seconds_left(time.time()) + self._store.keep
+            self._leased.keep = self._run.keep_for(self._store.keep)
             self._leased.final = event.seq, data, self._dump_result()
         else:
             self._leased.add(event.seq, data)
@@ -381,7 +374,7 @@ class RedisJournal(Journal):
     def _dump_result(self) -> bytes:
         run = self._run
         try:
-            return stored_result.dump(run.result, run.suspension, run.history, run.decisions)
+            return run.dump()
         except Exception as error:  # other processes then receive a result that has only a reason
             log.warning("result_not_stored", run_id=run.id, **loggable(error))
             return stored_result.dump(TurnResult(reason=self.done.reason if self.done else None))
@@ -487,5 +480,6 @@ class RemoteRun(Run):
         if answer.get("over"):
             self.load_result(await self._store.read_result(self._key))
             self._check_decided(call_id, decision)
-        if "refused" in answer:
+        elif "refused" in answer:
             raise DecisionRefused(answer["refused"])
+        self.decisions = {**self.decisions, call_id: decision}

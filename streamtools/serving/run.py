@@ -9,17 +9,18 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, cast
 
 import anyio
+import msgspec
 
 from streamtools import observing
 from streamtools.errors import Code, DecisionRefused
-from streamtools.events import Done, DoneReason, Error, StepEnd, UIEvent, Warning
+from streamtools.events import Done, DoneReason, Error, Start, StepEnd, UIEvent, Warning
 from streamtools.logs import Logger, loggable
 from streamtools.serving.event_log import ReadableLog
 from streamtools.serving.journal import Attachment, Journal
@@ -52,6 +53,29 @@ _COPY_TIMEOUT_S = 10.0  # maximum time to read the events of a waiting run
 _MAX_EVENTS_AFTER_STOP = 10_000  # the maximum number of events that a stopped stream may still return
 
 
+class EndedStream(AbstractAsyncContextManager["EndedStream"], AsyncIterator[UIEvent]):
+    """A stream that has ended in another process. `events` are all events of its run.
+
+    `is_stored` is False if they were derived from what that process has left behind.
+    """
+
+    def __init__(self, events: Iterable[UIEvent], end: stored_result.StoredEnd, *, is_stored: bool = False) -> None:
+        self.result, self.suspension, self.history, _ = end
+        self.is_stored = is_stored
+        self._events = iter(events)
+
+    async def __aexit__(self, *raised: object) -> None:
+        """Do nothing."""
+
+    def __aiter__(self) -> AsyncIterator[UIEvent]:
+        return self
+
+    async def __anext__(self) -> UIEvent:
+        for event in self._events:
+            return event
+        raise StopAsyncIteration
+
+
 class Run:
     """A stream that is read to its end, with or without readers. `Runs.start` creates it.
 
@@ -74,7 +98,7 @@ class Run:
         conversation: str | None = None,
         note: Any = None,
         earlier: Sequence[UIEvent] = (),
-        store_end: Callable[[Run], Awaitable[None]] | None = None,
+        store_end: Callable[[Run, Done], Awaitable[bool]] | None = None,
     ) -> None:
         self.id = run_id
         self.owner = owner
@@ -90,16 +114,19 @@ class Run:
         self._suspended: tuple[Suspension, list[Any]] | None = None  # with the history, after the run has ended
         self.decisions: Mapping[str, Decision] = {}
         """The decisions about the calls of this run that `Runs.decide` and `decide` have received, by call id."""
-        self.continued = anyio.Event()
-        """Set when this process has started the run that continues this one."""
         self.earlier = earlier
-        """The events of the waiting run that this run continues. The log of this run begins with them."""
+        """Before `drive`: the events of the waiting run that this run continues. They are copied into its log."""
+        self.copied = earlier[-1].seq if earlier else 0
+        """The `seq` of the last event that was copied from the waiting run; 0 if there is none."""
+        self.is_cut = False
+        """True if the run ends only here: its process closes, or has lost its lease. It may continue elsewhere."""
+        self.is_stored = False
+        """Whether the end of the run is stored, so that other processes find it."""
         self._error: BaseException | None = None
         self._traceback: TracebackType | None = None
         self._on_end = on_end
         self._store_end = store_end
-        if store_end is not None:
-            self.journal.holds_done = self._must_be_stored
+        self._held: Done | None = None  # `done`, if it must not be written before the end is stored
         self._finished = anyio.Event()
         self._stop_when_abandoned = stop_when_abandoned
         self._readers: set[int] = set()  # the `id` of each attachment, so that it can be garbage-collected
@@ -158,6 +185,14 @@ class Run:
         self._suspended = None if suspension is None else (suspension, history)
         self.decisions = decisions
 
+    def dump(self) -> bytes:
+        """Return the stored form of the end of the run, for `load`."""
+        return stored_result.dump(self.result, self.suspension, self.history, self.decisions)
+
+    def keep_for(self, keep: float) -> float:
+        """Return for how many seconds the ended run is kept: for `keep`, after its questions have expired."""
+        return keep + (0.0 if self.suspension is None else self.suspension.seconds_left(time.time()))
+
     def mark_finished(self) -> None:
         """Record that the run has ended and its stream is closed."""
         self.journal.readable.set()
@@ -212,8 +247,8 @@ class Run:
         that of the last dropped event. All stored events follow. Raises TypeError if `after` is not an integer. Readers
         receive `done` before the stream is closed. Await `run.wait()` before you use state that the stream sets.
         """
-        if self.earlier and self.earlier[-1].seq < after <= self.earlier[-1].seq + 2:
-            after = self.earlier[-1].seq  # the reader has read the end of the waiting run, which is not in this log
+        if self.copied and self.copied < after <= self.copied + 2:
+            after = self.copied  # the reader has read the end of the waiting run, which is not in this log
         attachment = Attachment(self.journal, after, self._on_detach)
         self._readers.add(id(attachment))
         observing.count("readers")
@@ -251,6 +286,22 @@ class Run:
         if self._driver is not None:
             self._driver.cancel(cancel_cleanup=cancel_cleanup)
 
+    def cut(self) -> None:
+        """Stop the run here, so that another process may continue it. A run that was stopped before stays stopped."""
+        if self._driver is not None and not (self.has_done or self._driver.is_cancelled):
+            self.is_cut = True
+        self.cancel()
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether the run was told to stop, for good, and has not ended yet."""
+        return self._driver is not None and self._driver.cancel_requested and not self.is_cut
+
+    @property
+    def has_done(self) -> bool:
+        """Whether the stream has ended, even if `done` is not written yet."""
+        return (self._held or self.journal.done) is not None
+
     async def wait(self) -> TurnResult:
         """Wait for the end of the run, and return its result. Raises the exception that the stream raised, if any."""
         await self._finished.wait()
@@ -280,11 +331,11 @@ class Run:
         assert self._driver is not None
         DRIVEN_RUN.set(self.journal.driven)
         try:
-            if self.earlier or self.journal.own:
-                await self.journal.resume(self.earlier)
+            await self.journal.copy(self.earlier)
             await self._driver.drive(self)
         except BaseException as error:
             if not is_failure(error):
+                self.cut()
                 raise
             self._error, self._traceback = error, error.__traceback__
             log.error("run_failed", error, run_id=self.id)
@@ -294,6 +345,7 @@ class Run:
 
     async def end_without_driving(self) -> None:
         """End a run whose task asyncio cancelled before it started, as at the end of a program."""
+        self.cut()
         try:
             await close(self._driver and self._driver.stream)
         finally:
@@ -304,6 +356,9 @@ class Run:
         events = self._events
         if isinstance(getattr(events, "result", None), TurnResult):
             self._collector = None
+        self.is_stored = isinstance(events, EndedStream) and events.is_stored
+        self.journal.resume(self.earlier, is_whole=isinstance(events, EndedStream))
+        self.earlier = ()
         if self.journal.never_waits and getattr(type(events), "__anext__", None) is ToolStream.__anext__:
             # Without this, each delta would wake the task of the run: 7 % more instructions with one reader. A subclass
             # of ToolStream may override `__anext__` to change events, so its events are read by iteration.
@@ -316,13 +371,14 @@ class Run:
         """Write an event that was read by iteration. Returns whether it is `done`. Part of `Sink`."""
         if self._collector is not None:
             self._collector.take((event,))
-        is_last = await self.journal.write(event)
+        is_last = self._holds(event) or await self.journal.write(event)
         self._check_readers()
         return is_last
 
     def _write(self, event: UIEvent) -> None:
         """Write an event that the stream forwards."""
-        self.journal.write_now(event)
+        if not (type(event) is Done and self._holds(event)):
+            self.journal.write_now(event)
         self._check_readers()
 
     def _check_readers(self) -> None:
@@ -335,8 +391,8 @@ class Run:
         stored: TurnResult | None = None
         try:
             await self._write_end()
-            if self._store_end is not None and self.journal.held is not None:
-                await self._release_done(self._store_end, self.journal.held)
+            if self._held is not None and self._store_end is not None:
+                await self._store_and_write(self._held, self._store_end)
             stored = await self.journal.flush()
         finally:  # asyncio's own cancellation ignores shields
             self.journal.close()
@@ -347,32 +403,41 @@ class Run:
             elif (suspension := self.suspension) is not None:
                 self._suspended = suspension, self.history
             self._driver = self._collector = None
+            self.earlier = ()
             try:
                 if self._on_end is not None:
                     await self._on_end(self)
             finally:
                 self._finished.set()
 
-    def _must_be_stored(self, done: Done) -> bool:
-        """Return whether the end must be stored before readers receive `done`: if the run waits, or continues another.
+    def _holds(self, event: UIEvent) -> bool:
+        """Hold `done` back until the end is stored, if the run waits or continues another. Returns True if it is held.
 
-        Then no reader gets a question that a crash could lose. A cancelled continuation is not stored, so that the
-        decisions can continue the waiting run again.
+        So no reader gets a question that a crash could lose.
         """
-        return done.reason == "waiting" or (self.id.endswith(NEXT) and done.reason != "cancelled")
+        if not (isinstance(event, Done) and self._store_end is not None and self._held is None):
+            return False
+        if event.reason == "waiting" or self.id.endswith(NEXT):
+            self._held = event
+        return event is self._held
 
-    async def _release_done(self, store_end: Callable[[Run], Awaitable[None]], done: Done) -> None:
+    async def _store_and_write(self, done: Done, store_end: Callable[[Run, Done], Awaitable[bool]]) -> None:
         """Store the end, then write `done`. If that fails, a run that waits ends with an error instead."""
+        if not self.journal.last:
+            await self.journal.write(Start(self.id))
+        done = msgspec.structs.replace(done, seq=self.journal.last + 1)
         try:
             with anyio.fail_after(_STORE_TIMEOUT_S):
-                await store_end(self)
+                self.is_stored = await store_end(self, done)
+            self.is_cut = not self.is_stored
         except Exception as error:
             log.error("run_not_stored", error, run_id=self.id)
             if done.reason == "waiting":
-                self.journal.drop_done()
+                self._store_end = None
                 await self.take(Error(Code.STREAM_INTERRUPTED, "the question about a call could not be stored"))
-                await self.take(Done("failed", done.finish_reason, done.raw_finish_reason, done.pending))
-        await self.journal.release_done()
+                await self.take(msgspec.structs.replace(done, reason="failed", seq=0))
+                return
+        await self.journal.write(done)
 
     async def _write_end(self) -> None:
         """Write the events that a stopped stream still has, and then an error and `done` if they are missing."""
@@ -380,7 +445,7 @@ class Run:
         assert driver is not None
         if driver.is_cancelled and not driver.cancel_requested:
             log.info("run_abandoned", run_id=self.id)
-        if self.journal.done is None and driver.events is not None:
+        if not self.has_done and driver.events is not None:
             with anyio.CancelScope() as scope, suppress(Exception):  # an iterable may refuse to be read again
                 scope.cancel()  # read only the events that are available
                 take, count = self.take, 0
@@ -388,7 +453,7 @@ class Run:
                     count += 1
                     if await take(event) or count == _MAX_EVENTS_AFTER_STOP:
                         break
-        if self.journal.done is None:
+        if not self.has_done:
             reason: DoneReason = "cancelled"
             if driver.is_exhausted or (self._error is not None and not driver.is_cancelled):
                 failed_here = self._error is not None

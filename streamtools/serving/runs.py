@@ -10,7 +10,6 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
-from functools import partial
 from heapq import heappop, heappush
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
@@ -21,7 +20,7 @@ import anyio.lowlevel
 from anyio.abc import TaskGroup
 
 from streamtools.errors import Checked, ClosedError, DecisionRefused, Draining, RunNotFound, TooManyRuns, check_number
-from streamtools.events import UIEvent, read_ui_event
+from streamtools.events import Done, UIEvent, read_ui_event
 from streamtools.logs import Logger, loggable
 from streamtools.serving.event_log import EventLog, MemoryEventLog, ReadableLog, log_key
 from streamtools.serving.run import NEXT, Run
@@ -36,6 +35,8 @@ if TYPE_CHECKING:
 
 log = Logger(__name__)
 
+_RETRY_S = 30.0  # pause between attempts to continue a run whose questions have expired
+
 Resume: TypeAlias = Callable[[Run], Awaitable[Startable] | Startable]
 """A function that takes a run whose calls have been decided, and returns the chat that continues it.
 
@@ -49,20 +50,21 @@ class Runs(Checked):
     The events of the runs are written to `log`, by default in memory. With a `RedisStore`, all processes that use the
     same server share their runs. At most `max_running` runs of this process may run at the same time, and at most
     `max_per_owner` runs of one user (None: no limit). An ended run is kept for `keep` seconds. A run that waits for
-    decisions is kept until its questions expire, if that is later. At most `max_kept` ended runs are kept. A run that
-    has had no reader for `stop_when_abandoned` seconds is stopped (None: never). With a `RedisStore`, its `lease` is
-    added to this time. A caller that waits for the result is not a reader. `clock` returns seconds.
+    decisions is kept for `keep` seconds after its last question expires. At most `max_kept` ended runs are kept. A run
+    that has had no reader for `stop_when_abandoned` seconds is stopped (None: never). With a `RedisStore`, its `lease`
+    is added to this time. A caller that waits for the result is not a reader. `clock` returns seconds.
 
     When `shutdown` begins or the context ends, no new run starts. The runs then have `drain` seconds to finish (by
     default 0). With `shutdown`, its `drain` applies. After that, the remaining runs are stopped. A stopped stream may
     take `grace` seconds to close and is then cancelled.
 
     When all calls of a waiting run are decided or have expired, the run is passed to `resume`, which returns the chat
-    that continues it. Waiting runs are stored in `ledger`, the ledger of the tools. They outlive the process in a
+    that continues it. If that fails, the next request for the run tries again, and this process does at intervals.
+    Waiting runs are stored with their events in `ledger`, the ledger of the tools. They outlive the process in a
     `SQLiteLedger` or `PostgresLedger`. A `RedisStore` stores such runs itself, and needs no `ledger` here.
 
     Raises ValueError for a limit that is out of range, for both `drain` and `shutdown`, for `resume` with neither a
-    `ledger` nor a `RedisStore`, and for `ledger` without `resume`.
+    `ledger` nor a `RedisStore`, for `ledger` without `resume`, and for `ledger` with another event log.
 
     If a run fails, its events report the error and `run.wait()` raises it. Other runs are not affected.
     """
@@ -127,8 +129,11 @@ class Runs(Checked):
         if ledger is not None and self._store is None:
             from streamtools.serving.waiting_runs import WaitingRuns
 
-            self._waiting = WaitingRuns(ledger)
-        self._continuing: WeakValueDictionary[str, anyio.Lock] = WeakValueDictionary()  # by log key
+            if not isinstance(self.log, MemoryEventLog):
+                raise ValueError("`ledger` also stores the events of waiting runs: pass no event log, or a RedisStore.")
+            self._waiting = WaitingRuns(ledger, keep, self._resumed)
+        self._place = self._store or self._waiting  # stores the runs that wait, and the decisions about their calls
+        self._continuing: WeakValueDictionary[str, anyio.Lock] = WeakValueDictionary()  # by `_chain_of`
 
     async def __aenter__(self) -> Self:
         if self._tasks is not None or self._closed:
@@ -137,7 +142,7 @@ class Runs(Checked):
             await self._stack.enter_async_context(self._store.connect())
         self._tasks = await anyio.create_task_group().__aenter__()
         if self._store is not None:
-            self._store.start(self._tasks, self._running, self._recover, self._resume_lost)
+            self._store.start(self._tasks, self._running, self._recover, self._resume_lost, self._is_closing)
         return self
 
     async def __aexit__(
@@ -179,8 +184,9 @@ class Runs(Checked):
         `start` does not wait until the stream is entered. If entering fails, the error is reported like any later
         error. If `start` raises, it closes the stream. Raises `TooManyRuns` if a limit is reached. Raises `Draining`
         after `shutdown` has begun or the context has started to end, and ClosedError before the context is entered.
-        Raises ValueError if the user already has a run with the same id, or if `owner` is empty. Raises TypeError if
-        `owner` is not a string or `stream` is not an asynchronous context manager.
+        Raises ValueError if the user already has a run with the same id, in this process or in the `RedisStore`, or if
+        `owner` is empty. Raises TypeError if `owner` is not a string or `stream` is not an asynchronous context
+        manager.
         """
         return await self._start(stream, owner, conversation, note)
 
@@ -217,29 +223,37 @@ class Runs(Checked):
         self._tasks.start_soon(run.drive, name=f"run {run.id}")
         return run
 
-    def _recover(self, stream: Startable, lost: Run, prepare: Callable[[Run], object]) -> None:
-        """Start a run that continues `lost`, a run of a crashed process. Raises the exceptions of `start`."""
+    def _recover(self, stream: Startable, lost: Run) -> Run:
+        """Return a run that continues `lost`, a run of a crashed process. Raises the exceptions of `start`."""
         if (run_id := getattr(stream, "run_id", None)) != lost.id:
             raise ValueError(f"The stream continues another run: its run_id is {run_id!r}, not {lost.id!r}.")
-        run = self._admit(stream, lost.owner, lost.conversation, lost.note, run_id=lost.id, earlier=lost.earlier)
-        prepare(run)
-        assert self._tasks is not None
-        self._tasks.start_soon(run.drive, name=f"run {run.id}")
+        return self._admit(stream, lost.owner, lost.conversation, lost.note, run_id=lost.id, earlier=lost.earlier)
 
     async def _resume_lost(self, lost: Run) -> Startable | None:
-        """Return the chat that continues a waiting run again. `lost` is the run that continued it."""
-        if self._resume is None:
+        """Call `resume` again for a continuation whose process has crashed (`lost`)."""
+        if self._resume is None or self._place is None:
             return None
         run = await self._lookup(lost.id.removesuffix(NEXT), lost.owner)
         run.decisions = await self._place.decide(run)
         lost.earlier = await run.events_until_waiting()
-        return await _resumed(self._resume, run)
+        return await self._resumed(run)
+
+    async def _resumed(self, run: Run) -> Startable:
+        """Return the chat that continues a waiting run. Raises TypeError for the chat of another run."""
+        assert self._resume is not None
+        returned = self._resume(run)
+        # A stream may be awaitable itself, so its type tells a chat from a coroutine.
+        stream = returned if isinstance(returned, AbstractAsyncContextManager) else await returned
+        if getattr(stream, "run_id", None) != run.next_id:
+            await close(stream)
+            raise TypeError("`resume` must return a chat with the argument `resume=run`.")
+        return stream
 
     async def find(self, run_id: str, *, owner: str) -> Run:
-        """Return a run of the user `owner`. Raises `RunNotFound` if the user has no such run that is still kept.
+        """Return a run of the user `owner`, or the run that continues it. This may start that run.
 
-        If another run continues it, that run is returned. Its log begins with the events of the run that waited. If all
-        calls of a waiting run are decided or have expired, and no process continues it, this process does.
+        It is started if all calls of a waiting run are decided or have expired, and no process continues it. Its log
+        begins with the events of the run that waited. Raises `RunNotFound` if the user has no such run that is kept.
         """
         return await self._follow(await self._lookup_waiting(run_id, owner))
 
@@ -247,48 +261,56 @@ class Runs(Checked):
         """Return the run with this id, even if another run continues it."""
         self._forget_expired()
         key = log_key(owner, run_id)
-        run = self._running.get(key)
-        if run is None and key in self._kept:
-            run = self._kept[key][1]
-        if run is None or key in self._starting:
-            if self._store is not None:
-                return await self._store.find(run_id, owner=owner)
-            if self._waiting is not None and (stored := await self._waiting.find(owner, run_id)) is not None:
-                return self._restore(stored, owner)
-            raise RunNotFound(f"There is no run {run_id[:64]!r}.")
-        return run
+        if (run := self._in_memory(key)) is not None and key not in self._starting:
+            return run
+        if self._store is not None:
+            return await self._store.find(run_id, owner=owner)
+        if self._waiting is not None and (stored := await self._waiting.find(owner, run_id)) is not None:
+            return self._restore(stored, owner)
+        raise RunNotFound(f"There is no run {run_id[:64]!r}.")
+
+    def _in_memory(self, key: str) -> Run | None:
+        return self._running.get(key) or (self._kept[key][1] if key in self._kept else None)
 
     async def _lookup_waiting(self, run_id: str, owner: str) -> Run:
-        """Return the run with this id. If it was to continue a run, but has not been stored, return that run."""
+        """Return the run with this id. For the id of a continuation that is not stored, return the run that waits."""
         try:
             return await self._lookup(run_id, owner)
         except RunNotFound:
             if not run_id.endswith(NEXT):
                 raise
-            return await self._lookup_waiting(run_id.removesuffix(NEXT), owner)
+        return await self._lookup(run_id.removesuffix(NEXT), owner)
 
     async def _follow(self, run: Run) -> Run:
         """Return the run that continues a waiting run, and start it if necessary. Return any other run itself.
 
-        A failure is logged, and the waiting run is returned.
+        Raises `RunNotFound` if the run is not stored any more. Any other failure is logged, and `run` is returned.
         """
         try:
-            while self._resume is not None and run.ended and run.suspension is not None:
-                run.decisions = await self._place.decide(run)
-                if run.undecided:
-                    break
-                run = await self._continue(run, self._resume)
+            while self._resume is not None and self._place is not None and run.ended and run.suspension is not None:
+                try:
+                    run = await self._lookup(run.next_id, run.owner)
+                except RunNotFound:
+                    run.decisions = await self._place.decide(run)
+                    if run.undecided:
+                        break
+                    run = await self._continue(run)
+        except RunNotFound:
+            self._forget_ended(run)
+            raise
         except Exception as error:
             log.warning("run_not_continued", run_id=run.id, **loggable(error))
         return run
 
-    async def _follow_when_expired(self, run: Run, suspension: Suspension) -> None:
-        """Continue a waiting run when its last question has expired."""
-        while (seconds := suspension.seconds_left(time.time())) > 0:
-            with anyio.move_on_after(seconds):
-                await run.continued.wait()
-                return
-        await self._follow(run)
+    async def _continue_when_expired(self, run: Run, suspension: Suspension) -> None:
+        """Continue a waiting run when its last question has expired, while the run is kept."""
+        while log_key(run.owner, run.id) in self._kept:
+            seconds = suspension.seconds_left(time.time())
+            if seconds <= 0:
+                with suppress(RunNotFound):
+                    if await self._follow(run) is not run:
+                        return
+            await anyio.sleep(min(seconds or _RETRY_S, _RETRY_S))
 
     async def latest(self, conversation: str, *, owner: str) -> Run | None:
         """Return the last run of the user `owner` in a conversation, as `find` does.
@@ -302,10 +324,12 @@ class Runs(Checked):
                 return None if run_id is None else await self.find(run_id, owner=owner)
             return None
         latest = self._latest.get(log_key(owner, conversation))
-        if latest is None and self._waiting is not None:
+        if self._waiting is not None and (latest is None or latest.is_stored):  # another process may have a later one
             stored = await self._waiting.find(owner, None, conversation)
-            latest = None if stored is None else self._restore(stored, owner)
-        return None if latest is None else await self._follow(latest)
+            latest = latest if stored is None else self._restore(stored, owner)
+        with suppress(RunNotFound):
+            return None if latest is None else await self._follow(latest)
+        return None
 
     async def decide(self, run_id: str, call_id: str, decision: Decision | bool, *, owner: str) -> Run:
         """Decide about a call of a waiting run. Returns the run to read next.
@@ -314,7 +338,7 @@ class Runs(Checked):
         decision about the last call starts a new run, the continuation, with the chat that `resume` returns. Its log
         begins with the events of the waiting run. The same decision, made again, returns the same run. If another
         process continues the run, the returned run gets its events at its end, or sooner from a `RedisStore`. If that
-        process dies, this one continues the run when the lease has expired.
+        process dies, this one continues the run when the lease has expired, unless the run has made calls of its own.
 
         A question that has expired counts as denied. When each question is decided or has expired, this process
         continues the run. If it has ended, the next `find`, `latest` or `decide` in another process does.
@@ -332,7 +356,7 @@ class Runs(Checked):
         if run.suspension is None or not run.ended:
             await run.decide(call_id, given)
             return run
-        if self._resume is None:
+        if self._resume is None or self._place is None:
             hint = 'Runs(resume=…, ledger=…), or approvals=ApprovalOptions(ask="now") in the chat'
             raise ValueError(f"The run has ended, and only `resume` can continue it: write {hint}.")
         question = next((each for each in run.suspension.questions if each.call.id == call_id), None)
@@ -345,61 +369,46 @@ class Runs(Checked):
             await self._follow(run)
             raise DecisionRefused(f"the question about call {call_id[:64]!r} has expired")
         check_same(call_id, run.decisions[call_id], given)
-        return run if run.undecided else await self._continue(run, self._resume)
+        return run if run.undecided else await self._continue(run)
 
-    @property
-    def _place(self) -> RedisStore | WaitingRuns:
-        """Stores the decisions about waiting runs."""
-        place = self._store or self._waiting
-        assert place is not None  # `__init__` requires one of them with `resume`
-        return place
+    def _chain_of(self, run: Run) -> anyio.Lock:
+        """Return the lock of a run, the runs that it continues, and those that continue it."""
+        return self._continuing.setdefault(log_key(run.owner, run.id.rstrip(NEXT)), anyio.Lock())
 
-    async def _continue(self, run: Run, resume: Resume) -> Run:
+    async def _continue(self, run: Run) -> Run:
         """Start the continuation of a waiting run. If it has already started, return it."""
-        async with self._continuing.setdefault(log_key(run.owner, run.id), anyio.Lock()):
+        async with self._chain_of(run):
             with suppress(RunNotFound):
                 return await self._lookup(run.next_id, run.owner)
-            if self._waiting is None or await self._waiting.claim(run, self._keep):
-                try:
-                    started = await self._start_continuation(run, await _resumed(resume, run))
-                except BaseException as error:
-                    if self._waiting is not None:
-                        with anyio.CancelScope(shield=True):
-                            await self._waiting.claim(run, self._keep, seconds=0.0)
-                    if isinstance(error, ValueError):
-                        with suppress(RunNotFound):  # another process has started it in the meantime
-                            return await self._lookup(run.next_id, run.owner)
-                    raise
-            elif not isinstance(self.log, MemoryEventLog):  # the other process writes to the same log
-                elsewhere = Run(None, run.next_id, run.owner, self.log, conversation=run.conversation, note=run.note)
-                elsewhere.mark_finished()
-                return elsewhere
-            else:
-                stream = self._waiting.follow(run, self._keep, partial(_resumed, resume))
-                started = await self._start_continuation(run, stream)
-            if self._store is not None:
-                await self._store.let_expire(run)
-            elif self._waiting is not None and self._tasks is not None:
-                self._tasks.start_soon(self._waiting.hold, run, self._keep, started)
-            run.continued.set()
+            earlier = await run.events_until_waiting()
+            stream = await (self._resumed if self._waiting is None else self._waiting.start)(run)
+            try:
+                started = await self._start(stream, run.owner, run.conversation, run.note, run.next_id, earlier)
+            except BaseException as error:
+                if self._waiting is not None:
+                    await self._waiting.release(run)
+                if isinstance(error, ValueError):
+                    with suppress(RunNotFound):  # another process has started it in the meantime
+                        return await self._lookup(run.next_id, run.owner)
+                raise
+            if self._waiting is not None and self._tasks is not None:
+                self._tasks.start_soon(self._waiting.hold, run, started)
+            if log_key(run.owner, run.id) in self._kept:
+                self._keep_run(run, self._keep)
             return started
-
-    async def _start_continuation(self, run: Run, stream: Startable) -> Run:
-        return await self._start(
-            stream, run.owner, run.conversation, run.note, run_id=run.next_id, earlier=await run.events_until_waiting()
-        )
 
     def _restore(self, stored: StoredRun, owner: str) -> Run:
         """Return a stored run, and keep it as a run of this process."""
         key = log_key(owner, stored.id)
-        if key in self._kept:
-            return self._kept[key][1]
+        if (known := self._in_memory(key)) is not None:
+            return known
         run = Run(None, stored.id, owner, self.log, conversation=stored.conversation, note=stored.note)
         run.load(stored.end.encode())
+        run.copied, run.is_stored = stored.copied, True
         run.mark_finished()
-        if isinstance(self.log, MemoryEventLog):
-            for event in stored.events:
-                self.log.add(key, read_ui_event(event))
+        assert isinstance(self.log, MemoryEventLog)  # `__init__` requires it
+        for event in stored.events:
+            self.log.add(key, read_ui_event(event))
         self._by_owner.setdefault(owner, {})[run.id] = run
         if run.conversation is not None:
             self._latest.setdefault(log_key(owner, run.conversation), run)
@@ -427,24 +436,26 @@ class Runs(Checked):
         The runs that it continues, and those that continue it, are deleted too, because they have the same events.
         Its calls stay in the ledger, so that none of them runs again.
         """
-        await self._lookup(run_id, owner)
-        each = run_id.rstrip(NEXT)
-        while True:
-            try:
-                run = await self._lookup(each, owner)
-            except RunNotFound:
-                if len(each) > len(run_id):
-                    return
-            else:
-                await run.stop()
-                self.forget_ended(each, owner=owner)
-                if (place := self._store or self._waiting) is not None:
-                    await place.forget(each, owner=owner)
-            each += NEXT
+        last = await self._lookup_waiting(run_id, owner)
+        async with self._chain_of(last):
+            if self._waiting is not None:  # first, so that no process continues the run
+                await self._waiting.forget(last.id, owner=owner)
+            each = last.id.rstrip(NEXT)
+            while True:
+                try:
+                    run = await self._lookup(each, owner)
+                except RunNotFound:
+                    if len(each) > len(last.id):
+                        return
+                else:
+                    await run.stop()
+                    self._forget_ended(run)
+                    if self._store is not None:
+                        await self._store.forget(each, owner=owner)
+                each += NEXT
 
-    def forget_ended(self, run_id: str, *, owner: str) -> None:
-        """Delete a run of this process with its events, if it has ended."""
-        if (key := log_key(owner, run_id)) in self._kept:
+    def _forget_ended(self, run: Run) -> None:
+        if (key := log_key(run.owner, run.id)) in self._kept:
             self._forget_kept(key)
 
     async def aclose(self) -> None:
@@ -468,7 +479,7 @@ class Runs(Checked):
         self._closed = True
         running = list(self._running.values())
         for run in running:
-            run.cancel()
+            run.cut()
         return running
 
     async def _let_finish(self, running: Sequence[Run]) -> None:
@@ -491,6 +502,9 @@ class Runs(Checked):
                     await run.wait()
             group.cancel_scope.cancel()
 
+    def _is_closing(self) -> bool:
+        return self._closed or (self._shutdown is not None and self._shutdown.begun)
+
     def _admit(
         self,
         stream: Startable,
@@ -501,7 +515,7 @@ class Runs(Checked):
         run_id: str | None = None,
         earlier: Sequence[UIEvent] = (),
     ) -> Run:
-        if self._closed or (self._shutdown is not None and self._shutdown.begun):
+        if self._is_closing():
             raise Draining("The server is shutting down and starts no more runs.")
         if self._tasks is None:
             raise ClosedError("Start runs inside `async with Runs() as runs:`.")
@@ -530,7 +544,7 @@ class Runs(Checked):
             conversation=conversation,
             note=note,
             earlier=earlier,
-            store_end=None if self._waiting is None else self._store_end,
+            store_end=None if self._place is None else self._store_end,
         )
         self._running[key] = run
         self._by_owner.setdefault(owner, {})[run_id] = run
@@ -538,22 +552,20 @@ class Runs(Checked):
             self._latest[latest_key] = run
         return run
 
-    def _keep_for(self, run: Run) -> float:
-        """Return for how many seconds an ended run is kept. Expired questions must still be found, to continue it."""
-        if (suspension := run.suspension) is None:
-            return self._keep
-        seconds = suspension.seconds_left(time.time())
-        return max(self._keep, seconds) if self._resume is None else self._keep + seconds
-
-    async def _store_end(self, run: Run) -> None:
-        assert self._waiting is not None
-        await self._waiting.save(run, self._keep_for(run))
+    async def _store_end(self, run: Run, done: Done) -> bool:
+        """Store the end of a run that waits or continues another, before `done` is written; see `WaitingRuns.save`."""
+        if self._waiting is not None:
+            return await self._waiting.save(run, done)
+        run.dump()  # raises if the server cannot store the question
+        return not run.is_cut
 
     async def _keep_ended(self, run: Run) -> None:
         del self._running[log_key(run.owner, run.id)]
-        self._keep_run(run, self._keep_for(run))
-        if self._resume is not None and self._tasks is not None and (suspension := run.suspension) is not None:
-            self._tasks.start_soon(self._follow_when_expired, run, suspension)
+        self._keep_run(run, run.keep_for(self._keep))
+        if run.id.endswith(NEXT) and run.is_cut:  # another process may continue the run that waits
+            self._forget_ended(run)
+        elif self._resume is not None and self._tasks is not None and (suspension := run.suspension) is not None:
+            self._tasks.start_soon(self._continue_when_expired, run, suspension)
         self._forget_expired()
 
     def _keep_run(self, run: Run, seconds: float) -> None:
@@ -584,14 +596,3 @@ class Runs(Checked):
         del runs[run.id]
         if not runs:
             del self._by_owner[run.owner]
-
-
-async def _resumed(resume: Resume, run: Run) -> Startable:
-    """Return the chat that continues a waiting run. Raises TypeError for the chat of another run."""
-    returned = resume(run)
-    # A stream may be awaitable itself, so its type tells a chat from a coroutine.
-    stream = returned if isinstance(returned, AbstractAsyncContextManager) else await returned
-    if getattr(stream, "run_id", None) != run.next_id:
-        await close(stream)
-        raise TypeError("`resume` must return a chat with the argument `resume=run`.")
-    return stream

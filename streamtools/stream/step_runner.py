@@ -167,7 +167,7 @@ class StepRunner:
     def _run_id_of(self, call: ToolCall) -> str:
         """Return the id of the run in which the model made the call: the earlier run, or this one."""
         if self._resumed is not None and call.id in self._resumed.questions:
-            return self._resumed.run_id
+            return self._resumed.suspension.run_id
         return self.machine.run_id
 
     def _trusts(self, call: ToolCall) -> bool:

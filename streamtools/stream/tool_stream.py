@@ -450,7 +450,7 @@ class StreamRun:
         Returns a context manager. The caller starts the task of the run inside it.
         """
         self.buffer.open()
-        resumed_trace = self.resumed.trace if self.resumed else ""
+        resumed_trace = self.resumed.suspension.trace if self.resumed else ""
         observed = observing.begin(self.machine.run_id, self.machine, resumed_trace)
         if observed is not None:
             self._observation = Observation(observed)
@@ -539,7 +539,7 @@ class StreamRun:
         """Run the pending calls of the earlier run, if this run resumes a run."""
         if self.resumed is None:
             return
-        calls = self.resumed.calls
+        calls = self.resumed.suspension.calls
         self.collector.resume(calls)
         self.emit(self.machine.resume(calls))
         self.emit(await self.steps.run_calls(tools, self.send) if self.steps.executes else self.steps.end_step())

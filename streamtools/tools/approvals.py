@@ -46,11 +46,8 @@ _LONGEST_WAIT = 2_592_000.0  # seconds for which ledgers keep calls by default
 EXPIRED = "the approval timed out before a decision arrived"
 """The reason of the `Deny` decision for a question that has expired."""
 
-GRACE = 3600.0
-"""Seconds after the expiry of a question for which a decision that was made in time still counts."""
 
-
-class Approve(msgspec.Struct, frozen=True, tag_field="decision", tag="approve"):
+class Approve(msgspec.Struct, frozen=True, tag_field="decision", tag="approve", forbid_unknown_fields=True):
     """The call may run.
 
     `digest` is the digest of the call that the approver saw. If it differs from the digest in the question, the
@@ -60,13 +57,13 @@ class Approve(msgspec.Struct, frozen=True, tag_field="decision", tag="approve"):
     digest: str | None = None
 
 
-class Deny(msgspec.Struct, frozen=True, tag_field="decision", tag="deny"):
+class Deny(msgspec.Struct, frozen=True, tag_field="decision", tag="deny", forbid_unknown_fields=True):
     """The call must not run. The model reads the `reason`."""
 
     reason: str = ""
 
 
-class Answer(msgspec.Struct, frozen=True, tag_field="decision", tag="answer"):
+class Answer(msgspec.Struct, frozen=True, tag_field="decision", tag="answer", forbid_unknown_fields=True):
     """The call was executed elsewhere, for example in the front end.
 
     `result` is its result. `error` is the error message if it failed, otherwise None.
@@ -94,17 +91,6 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     expires: float | None = None
     asked: float | None = None
 
-    def judge(self, decision: Decision, now: float) -> Decision:
-        """Return the decision, or `Deny` if the question has expired. Raises the errors of `check`.
-
-        >>> call = ToolCall(id="call_1", name="pay", arguments={"sum": 5}, dialect="native")
-        >>> question = ask(call, approval=True, expires=100.0)
-        >>> question.judge(Approve(), now=99.0), question.judge(Approve(), now=100.0)
-        (Approve(digest=None), Deny(reason='the approval timed out before a decision arrived'))
-        """
-        self.check(decision)
-        return Deny(EXPIRED) if self.has_expired(now) else decision
-
     def check(self, decision: Decision) -> None:
         """Raise `DecisionRefused` for a decision of the wrong kind, or for an approval of a different call."""
         shown = f"call {self.call.id!r} of tool {self.call.name!r}"
@@ -122,11 +108,11 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     def within(self, keep: float) -> Question:
         """Return the question with an earlier expiry: at most `keep` seconds after it was asked.
 
-        `keep` is how long a ledger keeps calls, so the question expires before the ledger deletes its call. If only
-        `asked` is None, the question does not change. If `expires` is None too, the returned question has expired.
+        `keep` is how long a ledger keeps calls, so the question expires before the ledger deletes its call. Without
+        `asked`, a question with `expires` does not change, and one without it has expired.
 
         >>> call = ToolCall(id="call_1", name="pay", arguments={"sum": 5}, dialect="native")
-        >>> ask(call, approval=True, expires=None, asked=100.0).within(60.0).expires
+        >>> Question(call=call, digest=call.digest, approval=True, asked=100.0).within(60.0).expires
         160.0
         """
         if self.asked is None and self.expires is not None:
@@ -154,11 +140,6 @@ def check_same(call_id: str, made: Decision, given: Decision) -> None:
             return
     kind = msgspec.to_builtins(made)["decision"]
     raise DecisionRefused(f"call {call_id[:64]!r} has already been decided otherwise: {kind}")
-
-
-def ask(call: ToolCall, *, approval: bool, expires: float | None, asked: float | None = None) -> Question:
-    """Return a question about a call, with the current digest of the call."""
-    return Question(call=call, digest=call.digest, approval=approval, expires=expires, asked=asked)
 
 
 @runtime_checkable
@@ -221,8 +202,8 @@ class Suspension(msgspec.Struct, frozen=True, kw_only=True):
         return [question.call for question in self.questions]
 
     def seconds_left(self, now: float) -> float:
-        """Return the seconds until the last question expires, but at most 30 days. `now` is in seconds since 1970."""
-        return min(_LONGEST_WAIT, max(question.expires or math.inf for question in self.questions) - now)
+        """Return the seconds until the last question expires: from 0 to 30 days. `now` is in seconds since 1970."""
+        return min(_LONGEST_WAIT, max(0.0, *((question.expires or math.inf) - now for question in self.questions)))
 
     def to_json(self) -> str:
         """Return one line of JSON."""
@@ -239,7 +220,7 @@ class Suspension(msgspec.Struct, frozen=True, kw_only=True):
 
 @runtime_checkable
 class DecidedRun(Protocol):
-    """An ended run whose calls have been decided. `streamtools.runs.Run` is one.
+    """An ended run whose calls have been decided or have expired. `streamtools.runs.Run` is one.
 
     A chat with the argument `resume=run` uses the `decisions` of the run, and has the run id `next_id`.
     """
@@ -250,20 +231,11 @@ class DecidedRun(Protocol):
 
 
 class Resumption(NamedTuple):
-    """The questions and decisions that a resumed run starts with, both by call id.
+    """What a resumed run starts with: the suspension, and its questions and the decisions, both by call id."""
 
-    `run_id` is the id of the run that made the calls. `trace` is the W3C `traceparent` of that run, or "".
-    """
-
-    run_id: str
+    suspension: Suspension
     questions: Mapping[str, Question]
     decisions: Mapping[str, Decision]
-    trace: str = ""
-
-    @property
-    def calls(self) -> list[ToolCall]:
-        """The calls of the questions, in order."""
-        return [question.call for question in self.questions.values()]
 
 
 def read_resumption(
@@ -274,13 +246,13 @@ def read_resumption(
     """Check the arguments `resume` and `decisions` of a run, and return them as a `Resumption`.
 
     Returns None if `resume` is None. The questions expire before the ledger may delete their calls. The decisions of a
-    `DecidedRun` were made in time, so their questions expire `GRACE` seconds later. Raises ValueError if `resume` is
-    not a suspension, if there is no ledger, or if a decision is invalid. Raises `DecisionRefused` if `Question.check`
-    refuses a decision, or if no question is about its call.
+    `DecidedRun` were made in time, so only this limit applies to them. Raises ValueError if `resume` is not a
+    suspension, if there is no ledger, or if a decision is invalid. Raises `DecisionRefused` if `Question.check` refuses
+    a decision, or if no question is about its call.
     """
-    grace = 0.0
+    in_time = isinstance(resume, DecidedRun)
     if isinstance(resume, DecidedRun):
-        grace, decisions, resume = GRACE, resume.decisions, resume.suspension
+        decisions, resume = resume.decisions, resume.suspension
     if resume is not None and ledger is None:
         hint = "write runner=RunnerOptions(ledger=SQLiteLedger(path))"
         raise ValueError(f"`resume` needs the ledger of the first run, so that no call runs twice: {hint}")
@@ -290,14 +262,14 @@ def read_resumption(
     given = {call_id: read_decision(call_id, decision) for call_id, decision in (decisions or {}).items()}
     questions = dict[str, Question]()
     for each in suspension.questions if suspension else ():
-        if grace and each.expires is not None and each.call.id in given:
-            each = replace(each, expires=each.expires + grace)
+        if in_time and each.asked is not None and each.call.id in given:
+            each = replace(each, expires=None)
         questions[each.call.id] = each.within(ledger.keep) if ledger else each
     for call_id, decision in given.items():
         if call_id not in questions:
             raise DecisionRefused(f"call {call_id[:64]!r} does not wait for a decision")
         questions[call_id].check(decision)
-    return Resumption(suspension.run_id, questions, given, suspension.trace) if suspension else None
+    return Resumption(suspension, questions, given) if suspension else None
 
 
 DECISION_TIMEOUT = 300.0
@@ -381,14 +353,12 @@ class Approvals:
 
     `timeout` is the time in seconds after which each question expires. None means `DECISION_TIMEOUT` in an attended run
     and `SUSPENDED_TIMEOUT` in any other run. Infinity means no timeout. `resumed` holds the earlier questions and
-    decisions. If `default` is set, a run that is not attended applies it to undecided calls and suspends none. `clock`
-    returns seconds since 1970.
+    decisions. `clock` returns seconds since 1970.
     """
 
     attended: bool = False
     timeout: float | None = None
     resumed: Resumption | None = None
-    default: Decision | None = None
     clock: Callable[[], float] = time.time
 
     def __post_init__(self) -> None:
@@ -432,18 +402,18 @@ class Approvals:
         With `approval=True`, the question is whether the call may run. With False, it asks for the result of the call.
         `show` sends the question to the interface.
         """
-        question = self.asked.get(call.id)
+        question, now = self.asked.get(call.id), self.clock()
         if question is None or (question.approval and not approval):  # approved: now ask for the result
-            now = self.clock()
             expires = None if self._timeout == math.inf else now + self._timeout
-            question = ask(call, approval=approval, expires=expires, asked=now)
-        elif (decided := self._earlier_decision(question)) is not None:
-            return _deny_if_changed(decided, question, call)
+            question = Question(call=call, digest=call.digest, approval=approval, expires=expires, asked=now)
+        elif question.has_expired(now):
+            return Deny(EXPIRED)
+        elif (given := self._decisions.get(call.id)) is not None:
+            return _deny_if_changed(given, question, call)
         if not self.attended:
-            if self.default is None:
-                self.suspended[call.id] = question
-                await show(question)
-            return self.default
+            self.suspended[call.id] = question
+            await show(question)
+            return None
         await show(question)
         asked = self._asked[call.id] = _AskedQuestion(question)
         try:
@@ -455,16 +425,6 @@ class Approvals:
         finally:
             asked.decided.set()
         return None if asked.decision is None else _deny_if_changed(asked.decision, question, call)
-
-    def _earlier_decision(self, question: Question) -> Decision | None:
-        """Return the decision that was made before the run started, or None if the question is still open."""
-        given, now = self._decisions.get(question.call.id), self.clock()
-        if given is None and not question.has_expired(now):
-            return None
-        try:
-            return question.judge(given or Deny(), now)
-        except DecisionRefused as error:
-            return Deny(str(error))
 
     def stop(self) -> None:
         """Stop waiting for all decisions, because the run ends."""

@@ -24,10 +24,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import anyio
 import anyio.to_thread
 import msgspec
+from msgspec.structs import replace
 
 from streamtools.calls import ToolCall
-from streamtools.errors import CallRefused
+from streamtools.errors import CallRefused, RunNotFound
 from streamtools.tools import ledger
+from streamtools.tools.approvals import Decision
 from streamtools.tools.results import ToolOutcome
 
 if TYPE_CHECKING:
@@ -113,22 +115,27 @@ _FIND_WAITING = """
 SELECT data FROM {prefix}waiting_runs WHERE owner = ?1 AND (run_id = ?2 OR conversation = ?3) AND until > ?4
 ORDER BY saved DESC LIMIT 1
 """
-_FORGET_WAITING = "DELETE FROM {prefix}waiting_runs WHERE owner = ?1 AND run_id = ?2"
-_SELECT_STATE = "SELECT state FROM {prefix}waiting_runs WHERE owner = ?1 AND run_id = ?2 {lock}"
-_SET_STATE = "UPDATE {prefix}waiting_runs SET state = ?3, until = ?4 WHERE owner = ?1 AND run_id = ?2"
+# The id of a run that continues another one is the id of that run and `~`.
+_FORGET_WAITING = "DELETE FROM {prefix}waiting_runs WHERE owner = ?1 AND rtrim(run_id, '~') = ?2"
+_KEEP_WAITING = """
+UPDATE {prefix}waiting_runs SET until = ?3 WHERE owner = ?1 AND rtrim(run_id, '~') = ?2 AND until < ?4
+"""
+_SELECT_STATE = "SELECT state FROM {prefix}waiting_runs WHERE owner = ?1 AND run_id = ?2 AND until > ?3 {lock}"
+_SET_STATE = "UPDATE {prefix}waiting_runs SET state = ?3 WHERE owner = ?1 AND run_id = ?2"
 
 
 class RunState(msgspec.Struct, frozen=True):
     """The changing part of a stored run: the decisions about its calls, and the process that continues it.
 
-    `holder` names that process, and `held` is when its lease expires, in seconds since 1970. The run can be found for
-    `keep` seconds after the last change.
+    `holder` names that process; "" if no process has continued the run. Its lease expires at `held`, in seconds since
+    1970. `stopped` is True after a request to stop the continuation. `ended` is True if the continuation is stored.
     """
 
-    keep: float = 0.0
-    decisions: dict[str, Any] = {}
+    decisions: dict[str, Decision] = {}
     holder: str = ""
     held: float = 0.0
+    stopped: bool = False
+    ended: bool = False
 
 
 class SQLLedger(ledger.OwnerViews):
@@ -224,16 +231,37 @@ class SQLLedger(ledger.OwnerViews):
 
     # Runs that wait for decisions. `streamtools.serving.waiting_runs` uses these methods.
 
-    async def save_run(self, owner: str, run_id: str, conversation: str | None, data: bytes, state: RunState) -> None:
-        """Store an ended run, and delete expired runs. A run that is already stored does not change."""
+    async def save_run(
+        self,
+        owner: str,
+        run_id: str,
+        conversation: str | None,
+        data: bytes,
+        keep: float,
+        waiting: str = "",
+        holder: str = "",
+    ) -> bool:
+        """Store an ended run for `keep` seconds, and delete expired runs. Returns False if it is not stored here.
 
-        def save() -> Transaction[None]:
+        This is so if a run with this id is stored. `waiting` is the id of the run that the run continues. Then it is
+        stored only if `holder` has the lease on that run. All runs before it are kept as long as the run itself.
+        """
+
+        def save() -> Transaction[bool]:
             now = yield from self._now()
             yield self._sql(_DELETE_WAITING), (now, self._max_runs)
-            row = owner, run_id, conversation, data, msgspec.json.encode(state), now, now + state.keep
-            yield self._sql(_INSERT_WAITING), row
+            if waiting:
+                state = yield from self._state_of(owner, waiting, now)
+                if state is None or state.ended or state.holder != holder or not state.held:
+                    return False
+                yield self._sql(_SET_STATE), (owner, waiting, msgspec.json.encode(replace(state, ended=True)))
+            row = owner, run_id, conversation, data, msgspec.json.encode(RunState()), now, now + keep
+            _, count = yield self._sql(_INSERT_WAITING), row
+            if waiting:
+                yield self._sql(_KEEP_WAITING), (owner, run_id.rstrip("~"), now + keep, math.inf)
+            return count > 0
 
-        await self._run(save)
+        return await self._run(save, undoable=True)
 
     async def find_run(self, owner: str, run_id: str | None, conversation: str | None = None) -> bytes | None:
         """Return the stored run with this id, or the last one of a conversation. Returns None if there is none."""
@@ -245,35 +273,39 @@ class SQLLedger(ledger.OwnerViews):
 
         return await self._run(find, read_only=True)
 
-    async def forget_run(self, owner: str, run_id: str) -> None:
-        """Delete a stored run, if there is one with this id."""
+    async def forget_run(self, run_id: str, *, owner: str) -> None:
+        """Delete a stored run, the runs that it continues, and those that continue it."""
 
         def forget() -> Transaction[None]:
-            yield self._sql(_FORGET_WAITING), (owner, run_id)
+            yield self._sql(_FORGET_WAITING), (owner, run_id.rstrip("~"))
 
         await self._run(forget)
 
     async def change_run(
-        self, owner: str, run_id: str, change: Callable[[RunState, float], RunState] | None
+        self, owner: str, run_id: str, change: Callable[[RunState, float], RunState] | None, keep: float = 0.0
     ) -> RunState:
         """Replace the state of a stored run by `change(state, now)`. Returns the new state.
 
-        The run expires after the `keep` seconds of the new state. None does not change the state. Returns an empty
-        state if the run is not stored.
+        If the state changes, the run and the runs before it are kept for `keep` more seconds, or longer. With None, the
+        state does not change. Raises `RunNotFound` if the run is not stored.
         """
 
         def change_state() -> Transaction[RunState]:
             now = yield from self._now()
-            rows, _ = yield self._sql(_SELECT_STATE), (owner, run_id)
-            if not rows:
-                return RunState()
-            state = msgspec.json.decode(rows[0][0], type=RunState)
-            if change is not None:
-                state = change(state, now)
-                yield self._sql(_SET_STATE), (owner, run_id, msgspec.json.encode(state), now + state.keep)
-            return state
+            state = yield from self._state_of(owner, run_id, now)
+            if state is None:
+                raise RunNotFound(f"The run {run_id[:64]!r} is not kept any more.")
+            changed = state if change is None else change(state, now)
+            if changed != state:
+                yield self._sql(_SET_STATE), (owner, run_id, msgspec.json.encode(changed))
+                yield self._sql(_KEEP_WAITING), (owner, run_id.rstrip("~"), now + keep, now + keep)
+            return changed
 
         return await self._run(change_state, read_only=change is None)
+
+    def _state_of(self, owner: str, run_id: str, now: float) -> Transaction[RunState | None]:
+        rows, _ = yield self._sql(_SELECT_STATE), (owner, run_id, now)
+        return msgspec.json.decode(rows[0][0], type=RunState) if rows else None
 
     async def _finish(self, scope: str, outcome: ToolOutcome, may_finish: Callable[[ledger.Entry], bool]) -> bool:
         """Record the outcome if the call has none and `may_finish` returns True for its entry.

@@ -13,15 +13,18 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import anyio
+import msgspec
 import pytest
 
 from streamtools import ApprovalOptions, RunnerOptions, chat
 from streamtools.conversation import Chat, ScriptedModel
 from streamtools.errors import DecisionRefused, RunNotFound
 from streamtools.outputs import validate
+from streamtools.outputs.asgi import Shutdown
 from streamtools.runs import RedisStore, Run, Runs, log_key
-from streamtools.tools import Answer, Approve, Deny, MemoryLedger, PostgresLedger, SQLiteLedger
+from streamtools.tools import Answer, Approve, Decision, Deny, MemoryLedger, PostgresLedger, SQLiteLedger
 from streamtools.tools.redis_client import open_client
+from tests.serving.test_runs_logs import Log
 from tests.support.approvals import ANN, QUESTION, Bank, calls
 from tests.support.postgres import postgres_server
 from tests.support.redis_server import RedisServer
@@ -39,6 +42,9 @@ class Site:
     def __init__(self, path: Path, url: str | None) -> None:
         self.bank, self.continued, self.path, self.url = Bank(), 0, path, url
         self.approvals, self.lease = ApprovalOptions(), 5.0
+        self.answers: list[Any] = ["Done."]  # of the model, in a continuation
+        self.gate: anyio.Event | None = None  # if set, the model waits for it
+        self.later = 0.0  # how far the clocks of the application are ahead
         self.opened: list[PostgresLedger] = []
         self.backend = "asyncio"
 
@@ -58,7 +64,7 @@ class Site:
         if self.url is not None and self.url.startswith("postgres"):
             self.opened.append(PostgresLedger(self.url, schema=self.path.name, lease=self.lease))
             return self.opened[-1]
-        return SQLiteLedger(self.path / "calls.sqlite", lease=self.lease)
+        return SQLiteLedger(self.path / "calls.sqlite", lease=self.lease, clock=lambda: time.time() + self.later)
 
     def resume(self, run: Run) -> Chat:  # it may be asynchronous, too
         return self.chat(self.model(), run.history, resume=run)
@@ -71,11 +77,19 @@ class Site:
                 site.continued += 1
                 return super().stream(*args, **more)
 
-        return Counted(["Done."])
+            @asynccontextmanager
+            async def _open(self, deltas: Any) -> AsyncIterator[Any]:
+                if site.gate is not None:
+                    await site.gate.wait()
+                async with super()._open(deltas) as source:
+                    yield source
+
+        return Counted(self.answers)
 
     @asynccontextmanager
     async def open(self, **options: Any) -> AsyncIterator[Runs]:
         store = RedisStore(self.client, prefix=self.path.name, lease=self.lease) if self.is_redis else None
+        options.setdefault("clock", lambda: time.monotonic() + self.later)
         async with Runs(store, resume=self.resume, ledger=self.ledger(), **options) as runs:
             yield runs
         for ledger in self.opened:
@@ -256,7 +270,9 @@ async def test_an_expired_question_continues_the_run_with_what_was_decided(site:
         assert waiting is await runs.decide(waiting.id, "n0", True, owner="ann")
         if not restarts:
             with anyio.fail_after(20):
-                await waiting.continued.wait()
+                await expiry_of(waiting)
+                while not site.continued:
+                    await anyio.lowlevel.checkpoint()
                 run = await runs.find(waiting.next_id, owner="ann")
                 await run.wait()
     if restarts:
@@ -307,7 +323,7 @@ async def test_a_question_outlives_keep_without_a_ledger() -> None:
         assert [ended[1]] == await runs.list("ann")
         now = 86_399.0
         assert ended[1] is await runs.find(ended[1].id, owner="ann")
-        now = 86_401.0
+        now = 86_461.0
         assert [] == await runs.list("ann")
 
 
@@ -463,22 +479,307 @@ async def test_a_killed_process(site: Site, when: str) -> None:
     assert (int(when in ("done", "resume")), 1) == (len(site.bank.paid), site.continued)
 
 
-async def test_a_stopped_run_can_be_continued_after_a_restart(tmp_path: Path) -> None:
-    """The tool is not run again: the ledger has its result."""
+async def until_executed(run: Run) -> None:
+    async with run.attach() as events:
+        async for event in events:
+            if event.type == "executed":
+                return
+
+
+async def test_a_stop_by_the_user_is_final(site: Site) -> None:
+    """Here, in another process, and after a restart: the same decision does not continue the run again."""
+    site.gate = anyio.Event()
+    async with site.open() as one, site.open() as two:
+        waiting = await site.ask(one)
+        run = await one.decide(waiting.id, "n0", True, owner="ann")
+        await until_executed(run)
+        await run.stop()
+        assert "cancelled" == run.result.reason
+        found = await two.find(waiting.id, owner="ann")
+        assert (run.id, "cancelled") == (found.id, (await found.wait()).reason)
+    site.gate.set()
+    async with site.open() as runs:
+        again = await runs.decide(waiting.id, "n0", True, owner="ann")
+        assert (run.id, "cancelled") == (again.id, (await again.wait()).reason)
+    assert ([("Ann", 5)], 1) == (site.bank.paid, site.continued)
+
+
+async def test_a_continuation_that_is_cut_is_continued_elsewhere(site: Site) -> None:
+    """A process that closes does not end it. The tool is not run again: the ledger has its result."""
+    site.gate, site.lease = anyio.Event(), 1.0
+    async with site.open() as runs:
+        waiting = await site.ask(runs)
+        await until_executed(await runs.decide(waiting.id, "n0", True, owner="ann"))
+    site.gate.set()
+    async with site.open() as runs:
+        run = await runs.decide(waiting.id, "n0", True, owner="ann")
+        with anyio.fail_after(20):
+            assert (waiting.next_id, "finished") == (run.id, (await run.wait()).reason)
+        async with run.attach() as events:
+            validate([event async for event in events])
+    assert ([("Ann", 5)], 2) == (site.bank.paid, site.continued)
+
+
+@pytest.mark.parametrize("url", [pytest.param("redis", marks=pytest.mark.servers)], indirect=True)
+async def test_a_process_that_drains_leaves_the_run_to_another(site: Site) -> None:
+    site.gate, site.lease = anyio.Event(), 0.6
+    shutdown, taken = Shutdown(60.0), list[str]()
+    async with site.open(shutdown=shutdown) as two:
+        assert two._store is not None
+        claim = two._store.process.claim
+
+        async def note(key: str, token: str = "") -> Any:
+            taken.append(key)
+            return await claim(key, token)
+
+        two._store.process.claim = note  # type: ignore[method-assign]
+        shutdown.begin()
+        async with site.open() as one:
+            waiting = await site.ask(one)
+            await until_executed(await one.decide(waiting.id, "n0", True, owner="ann"))
+        site.gate.set()
+        with anyio.fail_after(20):
+            async with site.open() as three:
+                run = await three.find(waiting.id, owner="ann")
+                assert (waiting.next_id, "finished") == (run.id, (await run.wait()).reason)
+    assert [] == taken
+    assert [("Ann", 5)] == site.bank.paid
+
+
+async def test_the_calls_of_a_continuation_are_not_repeated(site: Site) -> None:
+    """If its process closes after the model has made a call of its own, the run ends with an error."""
+    site.lease, site.answers = 1.0, [calls(("look", {})), "Done."]
+    blocked = anyio.Event()
+    looked = []
+
+    async def look() -> str:
+        looked.append(1)
+        await blocked.wait()
+        return "looked"
+
+    (tool,) = (each for each in site.bank.tools if each.name == "look")
+    tool.function = look
+    async with site.open() as runs:
+        waiting = await site.ask(runs)
+        await runs.decide(waiting.id, "n0", True, owner="ann")
+        while not looked:
+            await anyio.lowlevel.checkpoint()
+    blocked.set()
+    async with site.open() as runs:
+        with anyio.fail_after(20):
+            run = await runs.find(waiting.id, owner="ann")
+            assert (waiting.next_id, "failed") == (run.id, (await run.wait()).reason)
+        async with run.attach() as events:
+            read = [event async for event in events]
+        validate(read)
+        assert ["error", "step-end", "done"] == [event.type for event in read[-3:]]
+        assert "stream_interrupted" == getattr(read[-3], "code", None)
+    assert ([("Ann", 5)], 1, 1) == (site.bank.paid, site.continued, len(looked))
+
+
+async def test_a_follower_survives_a_failure_of_the_ledger(tmp_path: Path) -> None:
+    """The end is that of the process that continues the run. The text of the question is there once."""
+    site = Site(tmp_path, None)
+    site.gate = anyio.Event()
+    async with site.open() as one, site.open() as two:
+        waiting = await site.ask(one)
+        await until_executed(await one.decide(waiting.id, "n0", True, owner="ann"))
+        assert two._waiting is not None
+        find_run, failures = two._waiting._ledger.find_run, list[str]()
+
+        async def fail_twice(*given: Any) -> Any:
+            if len(failures) < 2:
+                failures.append("failed")
+                raise OSError("no connection")
+            return await find_run(*given)
+
+        run = await two.find(waiting.id, owner="ann")
+        two._waiting._ledger.find_run = fail_twice  # type: ignore[method-assign,assignment]
+        with anyio.fail_after(20):
+            while len(failures) < 2:
+                await anyio.lowlevel.checkpoint()
+        site.gate.set()
+        with anyio.fail_after(20):
+            assert (waiting.next_id, "finished") == (run.id, (await run.wait()).reason)
+        there = await one.find(waiting.id, owner="ann")
+        async with run.attach() as events, there.attach() as others:
+            assert [event async for event in others] == [event async for event in events]
+    assert ([("Ann", 5)], 1) == (site.bank.paid, site.continued)
+
+
+async def test_a_stop_of_a_follower_reaches_the_process_that_continues(tmp_path: Path) -> None:
+    site = Site(tmp_path, None)
+    site.gate, site.lease = anyio.Event(), 0.3
+    async with site.open() as one, site.open() as two:
+        waiting = await site.ask(one)
+        run = await one.decide(waiting.id, "n0", True, owner="ann")
+        await until_executed(run)
+        follower = await two.find(waiting.id, owner="ann")
+        assert follower is not run
+        await follower.stop()
+        with anyio.fail_after(20):
+            assert "cancelled" == (await run.wait()).reason
+            found = await two.find(waiting.id, owner="ann")
+            assert (run.id, "cancelled") == (found.id, (await found.wait()).reason)
+    assert ([("Ann", 5)], 1) == (site.bank.paid, site.continued)
+
+
+async def test_a_run_that_another_process_forgets_ends(tmp_path: Path) -> None:
+    """It is not stored again, and its process makes few requests about the run."""
+    site = Site(tmp_path, None)
+    site.gate, site.lease = anyio.Event(), 0.3
+    async with site.open() as one, site.open() as two:
+        waiting = await site.ask(one)
+        run = await one.decide(waiting.id, "n0", True, owner="ann")
+        await until_executed(run)
+        await two.forget(waiting.next_id, owner="ann")
+        with anyio.fail_after(20):
+            assert "cancelled" == (await run.wait()).reason
+        for runs in (one, two):
+            for run_id in (waiting.id, waiting.next_id):
+                with pytest.raises(RunNotFound):
+                    await runs.find(run_id, owner="ann")
+
+
+@pytest.mark.parametrize("later", [601, 700, 90_000])
+async def test_an_ended_continuation_is_not_started_again(tmp_path: Path, later: float) -> None:
+    """When it is no longer kept, neither is the run that waited. No process shows the question again."""
+    site = Site(tmp_path, None)
+    async with site.open() as one, site.open() as two:
+        waiting = await site.ask(one)
+        assert waiting.id == (await two.find(waiting.id, owner="ann")).id
+        await (await one.decide(waiting.id, "n0", True, owner="ann")).wait()
+        site.later = later
+        for runs in (one, two):
+            for run_id in (waiting.next_id, waiting.id):
+                with pytest.raises(RunNotFound):
+                    await runs.find(run_id, owner="ann")
+            with pytest.raises(RunNotFound):
+                await runs.decide(waiting.id, "n0", True, owner="ann")
+    assert ([("Ann", 5)], 1) == (site.bank.paid, site.continued)
+
+
+async def test_a_run_is_kept_as_long_as_its_continuation(site: Site) -> None:
+    """The continuation waits for a second decision; both ids lead to it."""
+    site.answers = [calls(("pay", {"to": "Bob", "amount": 7}))]
+    async with site.open(keep=1) as one, site.open(keep=1) as two:
+        waiting = await site.ask(one)
+        run = await one.decide(waiting.id, "n0", True, owner="ann")
+        assert "waiting" == (await run.wait()).reason
+        if site.is_redis:
+            async with open_client(site.client) as client:
+                meta = f"{site.path.name}:{{{log_key('ann', waiting.id)}}}:meta"
+                assert 86_000_000 < await client.execute("PTTL", meta)
+        site.later = 3_600
+        for runs in (one, two):
+            for run_id in (waiting.id, run.id):
+                assert run.id == (await runs.find(run_id, owner="ann")).id
+
+
+async def test_a_reader_of_the_question_gets_all_events_of_the_continuation(site: Site) -> None:
+    """Also in another process, and after a restart: its last event may be one of the waiting run."""
+    async with site.open() as one, site.open() as two:
+        waiting = await site.ask(one)
+        async with waiting.attach() as events:
+            last = [event.seq async for event in events][-1]
+        await (await one.decide(waiting.id, "n0", True, owner="ann")).wait()
+        for runs in (one, two):
+            run = await runs.find(waiting.id, owner="ann")
+            for after in (last, last - 1, last - 2):
+                async with run.attach(after) as events:
+                    assert "executed" in [event.type async for event in events]
+
+
+async def site_latest(runs: Runs) -> Run:
+    latest = await runs.latest("c", owner="ann")
+    assert latest is not None
+    return latest
+
+
+async def test_the_latest_run_may_wait_in_another_process(site: Site) -> None:
+    async with site.open() as one, site.open() as two:
+        waiting = await site.ask(one)
+        run = await one.decide(waiting.id, "n0", True, owner="ann")
+        await run.wait()
+        assert run.id == (await site_latest(two)).id
+        later = await site.ask(one)
+        assert later.id == (await site_latest(two)).id
+
+
+async def test_an_id_that_is_used_again(tmp_path: Path) -> None:
+    """The old question and its decisions do not count for the new run, which fails."""
+    site = Site(tmp_path, None)
+    async with site.open() as one:
+        stream = site.chat(ScriptedModel([BOTH]), [QUESTION], run_id="run_1")
+        await (await one.start(stream, owner="ann")).wait()
+        await one.decide("run_1", "n0", True, owner="ann")
+    async with site.open() as two:
+        run = await two.start(site.chat(ScriptedModel([BOTH]), [QUESTION], run_id="run_1"), owner="ann")
+        assert "failed" == (await run.wait()).reason
+    assert [] == site.bank.paid
+
+
+async def test_an_id_of_many_continuations_costs_two_requests(tmp_path: Path) -> None:
+    site = Site(tmp_path, None)
+    async with site.open() as runs:
+        assert runs._waiting is not None
+        find_run, asked = runs._waiting._ledger.find_run, list[Any]()
+
+        async def count(*given: Any) -> Any:
+            asked.append(given)
+            return await find_run(*given)
+
+        runs._waiting._ledger.find_run = count  # type: ignore[method-assign,assignment]
+        with pytest.raises(RunNotFound):
+            await runs.find("~" * 4_000, owner="ann")
+        assert 2 == len(asked)
+
+
+async def test_decisions_do_not_change_after_the_start_of_the_continuation(tmp_path: Path) -> None:
+    """A decision that arrives late is refused, so a second attempt after a crash has the same decisions."""
     site = Site(tmp_path, None)
     async with site.open() as runs:
         waiting = await site.ask(runs)
-        run = await runs.decide(waiting.id, "n0", True, owner="ann")
-        async with run.attach() as events:
-            async for event in events:
-                if event.type == "executed":
-                    break
-        await run.stop()
-        assert "cancelled" == run.result.reason
+        assert runs._waiting is not None
+        await runs._waiting._claim(waiting)
+        assert {} == await runs._waiting.decide(waiting, "n0", Approve())
+
+
+async def test_a_continuation_that_is_not_stored_is_forgotten_with_the_run_that_waits(site: Site) -> None:
     async with site.open() as runs:
-        again = await runs.decide(waiting.id, "n0", True, owner="ann")
-        assert (run.id, "finished") == (again.id, (await again.wait()).reason)
-    assert [("Ann", 5)] == site.bank.paid
+        waiting = await site.ask(runs)
+        await runs.forget(waiting.next_id, owner="ann")
+        with pytest.raises(RunNotFound):
+            await runs.find(waiting.id, owner="ann")
+
+
+async def test_a_failed_continuation_of_expired_questions_is_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streamtools.serving.runs._RETRY_S", 0.01)
+    site = Site(tmp_path, None)
+    site.approvals = ApprovalOptions(timeout=0.001)
+    failures = list[str]()
+    async with site.open() as runs:
+        resume = site.resume
+
+        def fail_twice(run: Run) -> Chat:
+            if len(failures) < 2:
+                failures.append("failed")
+                raise RuntimeError("no model")
+            return resume(run)
+
+        runs._resume = fail_twice
+        await site.ask(runs)
+        with anyio.fail_after(20):
+            while not site.continued:
+                await anyio.lowlevel.checkpoint()
+
+
+def test_a_decision_has_no_unknown_fields() -> None:
+    for text in ('"approve","digset":"5a"', '"deny","result":1', '"answer","reason":"no"'):
+        with pytest.raises(msgspec.ValidationError, match="unknown field"):
+            msgspec.json.decode('{"decision":' + text + "}", type=Decision)
 
 
 async def test_resume_needs_a_place_for_waiting_runs(tmp_path: Path) -> None:
@@ -487,6 +788,8 @@ async def test_resume_needs_a_place_for_waiting_runs(tmp_path: Path) -> None:
         Runs(resume=site.resume)
     with pytest.raises(ValueError, match="pass `resume` as well"):
         Runs(ledger=MemoryLedger())
+    with pytest.raises(ValueError, match="pass no event log"):
+        Runs(Log(), resume=site.resume, ledger=MemoryLedger())
     async with Runs() as runs:
         waiting = await site.ask(runs)
         with pytest.raises(ValueError, match="only `resume` can continue it"):

@@ -9,10 +9,9 @@ import pytest
 
 from streamtools.calls import ToolCall
 from streamtools.errors import DecisionRefused
-from streamtools.tools.approvals import Answer, Approve, Decision, Deny, Question, Suspension, ask, read_decision
+from streamtools.tools.approvals import Answer, Approve, Decision, Deny, Question, Suspension, read_decision
 
 PAY = ToolCall(id="call_1", name="pay", arguments={"to": "Ann", "sum": 5}, dialect="native")
-LATE = Deny("the approval timed out before a decision arrived")
 
 
 def changed(**arguments: Any) -> ToolCall:
@@ -20,21 +19,7 @@ def changed(**arguments: Any) -> ToolCall:
 
 
 def asked(*, approval: bool = True, expires: float | None = 100.0) -> Question:
-    return ask(PAY, approval=approval, expires=expires)
-
-
-@pytest.mark.parametrize(
-    ("decision", "now", "expected"),
-    [
-        pytest.param(Approve(), 99.9, Approve(), id="yes"),
-        pytest.param(Approve(PAY.digest), 99.9, Approve(PAY.digest), id="approved with its digest"),
-        pytest.param(Deny("no money"), 99.9, Deny("no money"), id="no"),
-        pytest.param(Approve(), 100.0, LATE, id="yes, too late"),
-        pytest.param(Deny("no money"), 100.0, LATE, id="no, too late"),
-    ],
-)
-def test_a_late_decision_is_a_denial(decision: Decision, now: float, expected: Decision) -> None:
-    assert expected == asked().judge(decision, now)
+    return Question(call=PAY, digest=PAY.digest, approval=approval, expires=expires)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +41,7 @@ def test_a_late_decision_is_a_denial(decision: Decision, now: float, expected: D
 def test_a_decision_of_the_wrong_kind_is_refused(question: Question, decision: Decision, message: str) -> None:
     """The question stays open."""
     with pytest.raises(DecisionRefused, match=message):
-        question.judge(decision, 0.0)
+        question.check(decision)
 
 
 def test_a_digest_depends_on_the_name_and_the_arguments() -> None:
@@ -79,7 +64,7 @@ def test_true_approves_and_false_denies() -> None:
 def test_a_suspension_survives_json() -> None:
     """Other JSON is refused."""
     other = ToolCall(id="call_2", name="sign", arguments={}, dialect="native")
-    questions = [asked(), ask(other, approval=False, expires=None)]
+    questions = [asked(), Question(call=other, digest=other.digest, approval=False)]
     suspension = Suspension(run_id="run_1", questions=questions)
     assert suspension == Suspension.from_json(suspension.to_json())
     assert [PAY, other] == suspension.calls

@@ -17,7 +17,7 @@ from streamtools.errors import ToolFailed
 from streamtools.events import UIEvent
 from streamtools.outputs import validate
 from streamtools.tools import MemoryLedger, Tool, ToolError, ledger
-from streamtools.tools.approvals import Deny, Suspension, ask
+from streamtools.tools.approvals import Deny, Question, Suspension
 from streamtools.tools.guards import Guards
 from streamtools.tools.results import ToolOutcome
 from tests.support.approvals import ANN, Bank, EndedRun, block, calls
@@ -247,7 +247,7 @@ def test_a_suspension_has_one_question_for_each_call() -> None:
     """With two questions, the answer to one would run the other call."""
     made = [ToolCall(id="n0", name="pay", arguments={"amount": n}, dialect="native") for n in range(2)]
     with pytest.raises(ValueError, match="two questions about one call"):
-        Suspension(run_id="run_1", questions=[ask(call, approval=True, expires=None) for call in made])
+        Suspension(run_id="run_1", questions=[Question(call=call, digest=call.digest, approval=True) for call in made])
 
 
 @pytest.mark.parametrize(
