@@ -76,7 +76,7 @@ In `calls`, `held` is the time when the lease expires, and `until` is the time b
 ended runs that continued them. There, `until` is the time when the row expires.
 """
 
-VERSION = 2
+VERSION = 3
 """The version of the tables. It is stored in the database."""
 
 _PRUNE_RUNS = "DELETE FROM {prefix}runs WHERE scope IN (SELECT scope FROM {prefix}runs WHERE since <= ?1 {skip})"

@@ -424,8 +424,8 @@ def test_a_file_with_other_tables_is_refused(path: Path) -> None:
     with pytest.raises(sqlite3.OperationalError, match="table calls already exists"):
         SQLiteLedger(path)
     with closing(sqlite3.connect(tmp := path.with_name("new.sqlite"))) as new:
-        new.execute("PRAGMA user_version = 3")
-    with pytest.raises(ValueError, match="version 3, expected version 2"):
+        new.execute("PRAGMA user_version = 4")
+    with pytest.raises(ValueError, match="version 4, expected version 3"):
         SQLiteLedger(tmp)
 
 

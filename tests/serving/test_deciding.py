@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
 import sys
+import threading
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import anyio
+import anyio.to_thread
 import msgspec
 import pytest
 
@@ -395,6 +398,46 @@ async def test_a_question_that_cannot_be_stored_is_an_error(tmp_path: Path) -> N
             await runs.decide(run.id, "n0", True, owner="ann")
 
 
+async def test_a_history_that_json_cannot_hold_is_an_error(site: Site) -> None:
+    """No other process could decide about it."""
+    async with site.open() as runs:
+        stream = site.chat(ScriptedModel([PAY]), [{"role": "user", "content": "Pay \ud800"}])
+        run = await runs.start(stream, owner="ann")
+        async with run.attach() as events:
+            assert ["step-end", "error", "done"] == [event.type async for event in events][-3:]
+        assert "failed" == (await run.wait()).reason
+
+
+async def test_an_end_that_takes_too_long_is_not_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its transaction is undone. The run has ended with an error, so no process may find its question."""
+    monkeypatch.setattr("streamtools.serving.run._STORE_TIMEOUT_S", 0.01)
+    site, may_end = Site(tmp_path, None), threading.Event()
+    async with site.open() as one, site.open() as two:
+        assert one._waiting is not None
+        ledger, left = one._waiting._ledger, threading.Event()
+        transact = ledger._transact  # type: ignore[attr-defined]
+
+        def wait(work: Any, **options: Any) -> Any:
+            def waiting() -> Any:
+                done = yield from work()
+                may_end.wait()
+                return done
+
+            try:
+                return transact(waiting if "save_run" in work.__qualname__ else work, **options)
+            finally:
+                left.set()
+
+        monkeypatch.setattr(ledger, "_transact", wait)
+        run = await one.start(site.chat(ScriptedModel([PAY]), [QUESTION]), owner="ann")
+        assert "failed" == (await run.wait()).reason
+        left.clear()
+        may_end.set()
+        await anyio.to_thread.run_sync(left.wait)
+        with pytest.raises(RunNotFound):
+            await two.find(run.id, owner="ann")
+
+
 async def test_a_failed_resume_can_be_repeated(site: Site) -> None:
     """The decision counts. The same decision, made again, starts the run."""
     async with site.open() as runs:
@@ -733,6 +776,58 @@ async def test_an_id_of_many_continuations_costs_two_requests(tmp_path: Path) ->
         with pytest.raises(RunNotFound):
             await runs.find("~" * 4_000, owner="ann")
         assert 2 == len(asked)
+
+
+async def test_a_process_that_cannot_continue_a_run_writes_nothing(tmp_path: Path) -> None:
+    site = Site(tmp_path, None)
+    site.gate, site.lease, site.approvals = anyio.Event(), 10_000.0, ApprovalOptions(timeout=60)
+    async with site.open() as one, site.open() as two:
+        waiting = await site.ask(one)
+        await until_executed(await one.decide(waiting.id, "n0", True, owner="ann"))
+        site.later = 100
+        with closing(sqlite3.connect(tmp_path / "calls.sqlite")) as db:
+            before = db.execute("SELECT * FROM waiting_runs").fetchall()
+            assert waiting.next_id == (await two.find(waiting.id, owner="ann")).id
+            assert before == db.execute("SELECT * FROM waiting_runs").fetchall()
+        site.gate.set()
+
+
+async def test_a_follower_that_starts_late_is_found(tmp_path: Path) -> None:
+    """Its run is stored in the meantime, and another request has read it from the ledger."""
+    site = Site(tmp_path, None)
+    site.gate = anyio.Event()
+    async with site.open() as one, site.open() as two:
+        waiting = await site.ask(one)
+        run = await one.decide(waiting.id, "n0", True, owner="ann")
+        assert two._waiting is not None
+        find_run, found = two._waiting._ledger.find_run, list[Run]()
+        missing, misses = anyio.Event(), list[Any]()
+
+        async def find_late(*given: Any) -> Any:
+            stored = await find_run(*given)
+            if given[1] == run.id and stored is None:
+                misses.append(given)
+                if len(misses) == 2:  # before the claim
+                    missing.set()
+                    await run.wait()
+            elif given[1] == run.id and len(found) == 0:
+                while not two.running:
+                    await anyio.lowlevel.checkpoint()
+            return stored
+
+        async def find(run_id: str) -> None:
+            found.append(await two.find(run_id, owner="ann"))
+
+        two._waiting._ledger.find_run = find_late  # type: ignore[method-assign,assignment]
+        with anyio.fail_after(20):
+            async with anyio.create_task_group() as group:
+                group.start_soon(find, waiting.id)
+                await missing.wait()
+                site.gate.set()
+                await run.wait()
+                group.start_soon(find, run.id)
+        assert found[0] is found[1]
+        assert "finished" == (await found[0].wait()).reason
 
 
 async def test_decisions_do_not_change_after_the_start_of_the_continuation(tmp_path: Path) -> None:

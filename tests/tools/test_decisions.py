@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
 from streamtools.calls import ToolCall
 from streamtools.errors import DecisionRefused
-from streamtools.tools.approvals import Answer, Approve, Decision, Deny, Question, Suspension, read_decision
+from streamtools.tools import MemoryLedger
+from streamtools.tools.approvals import (
+    Answer,
+    Approvals,
+    Approve,
+    Decision,
+    Deny,
+    Question,
+    Suspension,
+    read_decision,
+    read_resumption,
+)
 
 PAY = ToolCall(id="call_1", name="pay", arguments={"to": "Ann", "sum": 5}, dialect="native")
+LATE = Deny("the approval timed out before a decision arrived")
 
 
 def changed(**arguments: Any) -> ToolCall:
@@ -20,6 +34,26 @@ def changed(**arguments: Any) -> ToolCall:
 
 def asked(*, approval: bool = True, expires: float | None = 100.0) -> Question:
     return Question(call=PAY, digest=PAY.digest, approval=approval, expires=expires)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("decision", [Approve(), Approve(PAY.digest), Deny("no money")])
+@pytest.mark.parametrize(
+    ("decided", "now", "is_late"),
+    [(False, 99.9, False), (False, 100.0, True), (True, 100.0, False), (True, 9_999.9, False), (True, 10_000.0, True)],
+)
+async def test_a_late_decision_is_a_denial(decision: Decision, decided: bool, now: float, is_late: bool) -> None:
+    """A decided run has decisions that were made in time. They count as long as the ledger keeps the call."""
+    suspension = Suspension(run_id="r", questions=[msgspec.structs.replace(asked(), asked=0.0)])
+    run = SimpleNamespace(suspension=suspension, decisions={PAY.id: decision}, next_id="r~")
+    ledger = MemoryLedger(keep=10_000.0)
+    resumed = read_resumption(run, None, ledger) if decided else read_resumption(suspension, run.decisions, ledger)
+
+    async def show(question: Question) -> None:
+        raise AssertionError("the question is open")
+
+    made = await Approvals(resumed=resumed, clock=lambda: now).ask(PAY, approval=True, show=show)
+    assert (LATE if is_late else decision) == made
 
 
 @pytest.mark.parametrize(

@@ -158,9 +158,9 @@ async def test_two_ledgers_create_the_tables_together(postgres: PostgresServer) 
 
 async def test_tables_of_another_version_are_refused(ledger: PostgresLedger, postgres: PostgresServer) -> None:
     await ledger.begin("run_1", CALL)
-    for version in ("'3'", "NULL"):
+    for version in ("'4'", "NULL"):
         with other(ledger, postgres) as connection:
             connection.execute(f"COMMENT ON TABLE runs IS {version}")
         async with PostgresLedger(postgres.url, schema=ledger._schema) as later:
-            with pytest.raises(ValueError, match=r"the schema has a ledger of version [13], expected version 2"):
+            with pytest.raises(ValueError, match=r"the schema has a ledger of version [14], expected version 3"):
                 await later.begin("run_1", CALL)
