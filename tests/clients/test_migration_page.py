@@ -24,7 +24,7 @@ BLOCKS = read_blocks((ROOT / "docs" / "migration.md").read_text(encoding="utf-8"
 PROGRAMS: dict[tuple[str, str], Block] = {
     (when, each.notes[when]): each for each in BLOCKS for when in ("before", "after") if when in each.notes
 }
-TEXT = [("before", "openai"), ("before", "langchain"), ("after", "openai")]
+TEXT = [("before", "openai"), ("after", "openai")]
 PARTS = [("before", "pydantic-ai"), ("before", "ai-sdk"), ("after", "ai-sdk")]
 
 ASKED: dict[str, Any] = {

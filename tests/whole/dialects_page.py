@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from streamtools import parse
 from streamtools.parsing import DIALECTS, Dialect, Opener
 from streamtools.parsing.dialects import MODELS, TAUGHT_DIALECTS
-from streamtools.parsing.markers import OneOf
 from tests.support.readme import ROOT, write_table
 
 PAGE = ROOT / "docs" / "dialects.md"
@@ -29,39 +28,39 @@ _USUAL_RESULT = f"<tool_response>\n{_RESULT}\n</tool_response>"
 _INTRODUCTION = """\
 # Dialects
 
-A dialect is one way in which models write calls into their text. Does your model write a known form? Search this page
-for its tag. If it is not there, write [your own dialect](parser.md#a-dialect-of-your-own). [Your model and its
-dialect](models.md) lists the models. `python -m tests.whole.dialects_page` generates this page.
+A dialect is one way in which models write calls into their text. Search this page for a tag that your model writes, or
+[the page of models](models.md) for its name. If you find neither, write [your own
+dialect](parser.md#a-dialect-of-your-own).
 
-**Choosing dialects.** `dialects=["hermes_json", …]` enables the dialects that you name. `dialects="auto"` enables every
-dialect whose marker is hardly ever written by chance. If you choose nothing, `"auto"` is enabled until the model makes
-a native call. After that, no text is a call. Prompts then teach {default}, or the dialect of the model if its name is
-known. `instructions()` of a dialect returns the text for the prompt.
+**Choosing dialects.** `dialects=["hermes_json", …]` enables these, `"auto"` all whose marker is hardly ever written by
+chance. The default is `"auto"`, and no dialect for a model with native calls or after its first native call. A prompt
+teaches the first dialect that you name. By default this is the one of the model's name, or {default}.
+`instructions()` of a dialect returns the text for the prompt.
 
-**Where calls count.** A call counts outside of Markdown code and quotes. Values that are not JSON get their types from
-the JSON schemas of the declared tools. A value of the wrong type is an error that is returned to the model.
+**Where calls count.** A call counts outside of Markdown code and quotes. A value of the wrong type is an error that is
+returned to the model.
 
 **Cut answers.** If an answer ends inside a call, or with a complete tag that begins one, this is the error `truncated`.
 The tag is hidden.
 
-**Tags in values.** A file that a model writes may hold calls, or single tags of the dialect. A whole call in a value is
-a part of the value. A closing tag ends a value only if no nested tag is open and the text after it continues the call.
-Otherwise the call is an error. If a value holds all closing tags of its call, the call ends too early. The real closing
-tags then make it an error (`unrecognised_tool_call`), except in four cases:
+**Tags in values.** A value may be a file that holds calls or tags of the dialect. A whole call in it belongs to the
+value. A closing tag ends the value only if no nested tag is open and the text after it continues the call. Otherwise
+the call is an error. If a value holds all closing tags of its call, the call ends too early, and the real closing tags
+make it an error. It runs with a shortened value in these cases:
 
-- The tags are in Markdown code.
-- `execute="eager"` has run the call, or `after_call="stop"` has ended the turn.
-- The real closing tags are missing, or a complete call follows the closing tags in the value and ends the message.
+- The real closing tags are in Markdown code, or `execute="eager"` or `after_call="stop"` acts before them.
+- They are missing, or a complete call follows the closing tags in the value and ends the message.
 - The tags in the value also begin another value, such as `x</parameter><parameter=b>y`. This reads as two values.
 
-**Calls in reasoning.** Models forget to end their reasoning before a call. If the answer ends after a run of calls,
-they are calls. Otherwise they are reasoning. Until that is known, none is reported and none runs.
+**Calls in reasoning.** A model may forget to end its reasoning before a call. If the answer ends directly after calls
+in reasoning, they count. Otherwise they are reasoning. Until that is known, none is reported and none runs.
 
-**White space.** Hidden are a line feed inside each end of reasoning, one before it at the start of an answer, and up to
-two after it. A space before a call is shown.
+**White space.** Line feeds that a chat template writes beside calls and tags are hidden. A space before a call is
+shown. [`keep_markup`](reference.md#options) reports what is hidden.
 
 Each section shows a call, and a result unless that is between `<tool_response>` tags. Unless it says otherwise, a call
-counts anywhere, `auto` enables the dialect, it works without declared tools, and a prompt can teach it.
+counts anywhere, `auto` enables the dialect, it works without declared tools, and a prompt can teach it. *Untyped
+values*: the schemas of the declared tools say whether `3` is a number or a text.
 """
 
 
@@ -85,28 +84,9 @@ def properties(dialect: Dialect) -> str:
     found += {True: [], False: ["not in `auto`"], "marked": ["in `auto` with its marker"]}[dialect.auto]
     calls = parse(dialect.write_call(_NAME, _ARGUMENTS), dialects=[dialect]).calls
     if [_ARGUMENTS] != [call.arguments for call in calls]:
-        found.append("needs tools to type values" if calls else "needs tools")
+        found.append("untyped values" if calls else "needs tools")
     text = ", ".join(found if dialect.teachable else [*found, "not taught"])
     return f"{text[0].upper()}{text[1:]}." if text else ""
-
-
-def white_space(dialect: Dialect) -> Iterator[str]:
-    """Yield sentences about the white space that is hidden with the tags of a dialect."""
-    for count in {opener.line_feeds for opener in openers(dialect)} - {0}:
-        yield (
-            "A line feed before a call is hidden."
-            if count == 1
-            else f"Up to {count} line feeds before a call are hidden."
-        )
-    for tag in dialect.tags:
-        first, *others = tag.parts
-        if tag.line_feeds:
-            repeated = "a repeated " * (tag.where == "after_call")
-            yield f"A line feed before {repeated}`{first}` is hidden{', and one after it' * bool(others)}."
-        elif OneOf(("\n", "")) in others:
-            yield f"A line feed after `{first}` is hidden."
-    if dialect.space_at_start:
-        yield "A space before the first header of an answer is hidden."
 
 
 def fenced(text: str) -> str:
@@ -125,7 +105,7 @@ def _write_parts() -> Iterator[str]:
     yield _INTRODUCTION.format(default=f"`{TAUGHT_DIALECTS[-1]}`")
     for dialect in DIALECTS.values():
         yield f"## {dialect.id}\n"
-        if notes := [note for note in (properties(dialect), dialect.notes, *white_space(dialect)) if note]:
+        if notes := [note for note in (properties(dialect), dialect.notes) if note]:
             yield " ".join(notes) + "\n"
         yield fenced(dialect.write_call(_NAME, _ARGUMENTS))
         if (result := dialect.write_result(_NAME, _RESULT)) != _USUAL_RESULT:
@@ -136,7 +116,7 @@ _MODELS_INTRODUCTION = """\
 # Your model and its dialect
 
 Search this page for your model. `dialects_for(model_name)` returns the same dialects, the best first, and
-`families_for(model_name)` also the source of each entry. `python -m tests.whole.dialects_page` generates this page.
+`families_for(model_name)` also the source of each entry.
 
 A name is known in any spelling: `Qwen/Qwen3-8B`, `qwen3:8b`, `unsloth/Qwen3-8B-bnb-4bit`, `Qwen3-8B-Q4_K_M.gguf`. A
 fine-tune is known if its name contains the name of its base.
