@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -12,7 +11,6 @@ import httpx
 import pytest
 
 from streamtools.history import read_messages, write_messages
-from tests.clients.programs import run_program
 from tests.support.provider import Provider
 from tests.support.readme import ROOT, Block, read_blocks
 from tests.support.serving import Served, read_frames
@@ -25,7 +23,7 @@ PROGRAMS: dict[tuple[str, str], Block] = {
     (when, each.notes[when]): each for each in BLOCKS for when in ("before", "after") if when in each.notes
 }
 TEXT = [("before", "openai"), ("after", "openai")]
-PARTS = [("before", "pydantic-ai"), ("before", "ai-sdk"), ("after", "ai-sdk")]
+PARTS = [("before", "pydantic-ai"), ("after", "ai-sdk")]
 
 ASKED: dict[str, Any] = {
     "id": "c1",
@@ -37,20 +35,14 @@ CALLED = [{"name": "get_weather", "arguments": {"city": "Paris"}}]
 IN_TEXT = f"<tool_call>\n{json.dumps(CALLED[0])}\n</tool_call>"
 
 
-async def ask(which: tuple[str, str], folder: Path) -> str:
-    """Return the response of a program to a page, through a server of its language."""
-    block = PROGRAMS[which]
-    if block.language == "js":
-        source = block.text.replace('from "ai"', 'from "ai7"')
-        asks = "await POST(new Request('http://page/', { method: 'POST', body: process.argv[2] }))"
-        program = f"{source}\nconsole.log(JSON.stringify({{ end: await ({asks}).text() }}));\n"
-        (folder / "migration.mjs").write_text(program, encoding="utf-8")
-        return str(await run_program(folder, "migration.mjs", json.dumps(ASKED)))
+async def ask(which: tuple[str, str]) -> str:
+    """Return the response of a program to a page."""
     module = ModuleType("app")
     sys.modules[module.__name__] = module
     try:
-        exec(compile(block.text, "migration.md", "exec"), vars(module))
-        asked, path = (ASKED, "/api/chat") if "/api/chat" in block.text else ({"messages": QUESTION}, "/chat")
+        exec(compile(PROGRAMS[which].text, "migration.md", "exec"), vars(module))
+        chats = "/api/chat" in PROGRAMS[which].text
+        asked, path = (ASKED, "/api/chat") if chats else ({"messages": QUESTION}, "/chat")
         async with Served(vars(module)["app"]) as server, httpx.AsyncClient(trust_env=False, timeout=60) as client:
             return (await client.post(f"{server.url}{path}", json=asked)).raise_for_status().text
     finally:
@@ -74,12 +66,12 @@ def read_parts(answer: str) -> tuple[str, list[Any]]:
 
 
 @pytest.mark.parametrize("which", [*TEXT, *PARTS], ids=" ".join)
-async def test_a_program_runs_calls(which: tuple[str, str], folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_program_runs_calls(which: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     """It runs the tool, sends the result to the model, and sends all text to the page."""
     native = calls(("get_weather", {"city": "Paris"}), text="Let me see. ")
     async with Provider(native, says("It is ", "mild.")) as model:
         monkeypatch.setenv("MODEL_URL", f"{model.url}v1")
-        answer = await ask(which, folder)
+        answer = await ask(which)
         told = model.bodies[1]["messages"]
     text, parts = read_parts(answer) if which in PARTS else (answer, None)
     assert "Let me see. It is mild." == " ".join(text.split())
@@ -89,16 +81,14 @@ async def test_a_program_runs_calls(which: tuple[str, str], folder: Path, monkey
 
 
 @pytest.mark.parametrize("which", [*TEXT, *PARTS], ids=" ".join)
-async def test_migrated_programs_run_text_calls(
-    which: tuple[str, str], folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_migrated_programs_run_text_calls(which: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Before the migration, the reader sees the call and it does not run. Afterwards it runs and is hidden.
 
     Programs that declare native calls (`native_tool_calls=True`) show it, as the original does.
     """
     async with Provider(says("Let me see.\n", IN_TEXT), says("It is mild.")) as model:
         monkeypatch.setenv("MODEL_URL", f"{model.url}v1")
-        answer = await ask(which, folder)
+        answer = await ask(which)
     text = read_parts(answer)[0] if which in PARTS else answer
     if which[0] == "before" or which in (("after", "openai"), ("after", "ai-sdk")):
         assert (True, 1) == (IN_TEXT in text, len(model.bodies))

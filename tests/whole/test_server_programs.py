@@ -85,7 +85,7 @@ async def serving(
             del sys.modules[module.__name__]
 
 
-@pytest.mark.parametrize("name", ["fastapi", "starlette", "litestar", "asgi"])
+@pytest.mark.parametrize("name", ["fastapi", "starlette", "litestar"])
 async def test_a_question_gets_the_events_of_its_run(name: str) -> None:
     async with serving(name) as (_, client):
         response = await client.post("/chat", json={"messages": ASKED})
@@ -521,9 +521,7 @@ async def test_a_page_keeps_its_own_protocol() -> None:
     assert [["error"]] == [[*frame] for frame in read_frames(failed)]
 
 
-POSTS = dict.fromkeys(
-    ("fastapi", "starlette", "litestar", "asgi", "origin", "runs", "approval", "client", "custom"), "/chat"
-)
+POSTS = dict.fromkeys(("fastapi", "starlette", "litestar", "origin", "runs", "approval", "client", "custom"), "/chat")
 POSTS |= {"ai-sdk": "/api/chat", "ag-ui": "/agent"}
 
 
