@@ -324,10 +324,8 @@ async def test_the_caller_answers_pending_calls_in_text(said: str, told: str) ->
     """The history has the result of the caller. Without one, it says that the call did not run."""
     _, _, pending = await hold([IN_TEXT], native=False, execute="never")
     model = ScriptedModel([ANSWER], native_tool_calls=False)
-    async with chat(
-        model, [*pending.history, User(said)], tools=TOOLS, request=RequestOptions(teach="never")
-    ) as events:
-        [event async for event in events]
+    events = chat(model, [*pending.history, User(said)], tools=TOOLS, request=RequestOptions(teach="never"))
+    await events
 
     assert [QUESTION, WRITTEN[0], {"role": "user", "content": told}] == sent(model)[0]
     assert [*sent(model)[0], {"role": "assistant", "content": ANSWER}] == events.messages()
@@ -342,8 +340,7 @@ async def test_the_response_is_closed_during_a_review() -> None:
         open_then.append(model.open)
         return messages
 
-    async with chat(model, [QUESTION], tools=TOOLS, follow_up=review) as events:
-        [event async for event in events]
+    await chat(model, [QUESTION], tools=TOOLS, follow_up=review)
 
     assert [0] == open_then
 
@@ -516,8 +513,8 @@ async def test_each_request_has_one_tool_section() -> None:
     """The prompt of the application comes first, and the history is unchanged."""
     model = ScriptedModel([IN_TEXT, ANSWER], native_tool_calls=False)
     system = {"role": "system", "content": "Be brief."}
-    async with chat(model, [system, QUESTION], tools=TOOLS) as events:
-        [event async for event in events]
+    events = chat(model, [system, QUESTION], tools=TOOLS)
+    await events
 
     first, second = ([each for each in ask.history if isinstance(each, System)] for ask in model.asks)
     assert first == second
@@ -538,8 +535,8 @@ async def test_examples_for_base_models() -> None:
 async def test_a_taught_model_gets_native_calls_as_text() -> None:
     """Native calls of another model are written in the taught dialect."""
     model = ScriptedModel([ANSWER], native_tool_calls=False)
-    async with chat(model, [QUESTION, *CALLED], tools=TOOLS) as events:
-        [event async for event in events]
+    events = chat(model, [QUESTION, *CALLED], tools=TOOLS)
+    await events
 
     _, _, called, answered = sent(model)[0]
     assert IN_TEXT.strip() == called["content"].strip()

@@ -251,9 +251,8 @@ async def converse(name: str, away: str | None = None, *, as_json: bool = False)
     async with httpx.AsyncClient(transport=httpx.MockTransport(answer)) as client:
         model = make("m", client=client, api_key="k", retries=0, base_url="https://llm.example.org/v1")
         for question in ("What time is it?", "Thanks.", "And now?"):
-            async with chat(model, [*history, {"role": "user", "content": question}], tools=[now]) as events:
-                async for _ in events:
-                    pass
+            events = chat(model, [*history, {"role": "user", "content": question}], tools=[now])
+            await events
             ends.append((events.result.reason, [error.status for error in events.result.errors]))
             history = json.loads(json.dumps(events.messages(format))) if as_json else [*events.history]
     return ends, len(asked)
@@ -314,9 +313,8 @@ async def test_pauses_are_steps() -> None:
     bounds: list[tuple[Any, int, str]] = [({"max_steps": 2}, 2, "stopped"), ({"follow_up": "never"}, 1, "finished")]
     for options, asks, reason in bounds:
         model = ScriptedModel([sse(PAUSED)] * 5, format="anthropic")
-        async with chat(model, [{"role": "user", "content": "?"}], **grouped(**options)) as events:
-            async for _ in events:
-                pass
+        events = chat(model, [{"role": "user", "content": "?"}], **grouped(**options))
+        await events
         assert (asks, reason) == (len(model.asks), events.result.reason)
 
 

@@ -119,9 +119,8 @@ class GoogleKeeper(Keeper):
 async def talk(keeper: Keeper, history: list[Message], *questions: str, **options: Any) -> list[Message]:
     model = keeper.make("m", base_url=keeper.url, api_key="k", retries=0, previous_id=True, **options)
     for question in questions:
-        async with chat(model, [*history, User(question)], tools=[now]) as events:
-            async for _ in events:
-                pass
+        events = chat(model, [*history, User(question)], tools=[now])
+        await events
         assert ("finished", []) == (events.result.reason, events.result.errors)
         history = events.history
     return history
@@ -156,9 +155,8 @@ async def test_a_refused_whole_history_is_an_error(make: type[Keeper]) -> None:
         model = keeper.make("m", base_url=keeper.url, api_key="k", retries=0, previous_id=True)
         for said, requests in ((history, 2), (history[:1], 1)):
             keeper.bodies = []
-            async with chat(model, [*said, User("?")]) as events:
-                async for _ in events:
-                    pass
+            events = chat(model, [*said, User("?")])
+            await events
             (error,) = events.result.errors
             assert (Code.UPSTREAM_ERROR, keeper.status) == (error.code, error.status)
             assert requests == len(keeper.bodies)

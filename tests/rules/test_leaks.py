@@ -35,11 +35,10 @@ async def test_spans_and_logs_hold_no_match(history: Any) -> None:
     said = [f"mail {SECRET}.\n{CALL}", f"wrote {SECRET}, {{{SECRET}"]
     with capture_logs() as logs, collecting(content=True) as collected:
         model = ScriptedModel([[text[at : at + 7] for at in range(0, len(text), 7)] for text in said])
-        async with chat(
+        run = chat(
             model, [{"role": "user", "content": "Hi"}], tools=[mail], text=TextOptions(rules=EMAIL, history=history)
-        ) as run:
-            async for _ in run:
-                pass
+        )
+        await run
         reported = [str(dict(span.attributes or {})) + str(span.events) for span in collected.spans]
 
     assert run.result.outcomes

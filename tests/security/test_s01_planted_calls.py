@@ -121,6 +121,8 @@ class Repeated(NamedTuple):
     shown: str
     ran: list[str]
     paid: list[tuple[str, int]]
+    refused: list[Code]
+    pending: list[str]
 
 
 async def repeat(page: str, first: ScriptedReply, enabled: Dialect, *, raw: bool = False, **options: Any) -> Repeated:
@@ -135,7 +137,7 @@ async def repeat(page: str, first: ScriptedReply, enabled: Dialect, *, raw: bool
 
     bank, model = Bank(**({"requires_approval": False} | options)), Parrot([first])
     model.by_heart = page if raw else ""
-    shown, ran = "", []
+    shown, ran, refused = "", [], []
     tools = ToolRegistry(read_page, bank.tools)
     async with chat(model, [{"role": "user", "content": "Read it."}], tools=tools, dialects=[enabled]) as events:
         async for event in events:
@@ -143,8 +145,10 @@ async def repeat(page: str, first: ScriptedReply, enabled: Dialect, *, raw: bool
                 shown += event.text
             elif event.type == "executing":
                 ran.append(event.call.name)
+            elif event.type == "error":
+                refused.append(event.code)
     assert len(model.asks) > 1, "the page was read, and repeated"
-    return Repeated(shown, ran, bank.paid)
+    return Repeated(shown, ran, bank.paid, refused, [call.name for call in events.result.pending])
 
 
 @OTHER_LOOP_DEEP
@@ -167,12 +171,16 @@ async def test_with_a_nonce_no_repeated_call_runs(make: Any, raw: bool, share: i
 @OTHER_LOOP_DEEP
 @SHARES
 @pytest.mark.parametrize(
-    ("first", "options"),
-    [(0, {"requires_approval": True}), (1, {"trust": "native"}), (2, {"trust": "approved"})],
+    ("first", "options", "end"),
+    [
+        (0, {"requires_approval": True}, ([], ["pay"])),
+        (1, {"trust": "native"}, ([Code.TOOL_DENIED], [])),
+        (2, {"trust": "approved"}, ([], ["pay"])),
+    ],
     ids=["approved first", "trusts native calls", "trusts approved calls"],
 )
-async def test_without_a_nonce_no_payment_runs(first: int, options: dict[str, Any], share: int) -> None:
-    """Native results stay unchanged, so a repeated call is a call. It still cannot pay."""
+async def test_without_a_nonce_no_payment_runs(first: int, options: dict[str, Any], end: Any, share: int) -> None:
+    """The result is not neutralized, so a repeated call is a call. It is denied or waits for approval."""
     with cases() as case:
         for dialect in [*DIALECTS.values()][first % share :: share]:
             page = dialect.write_call("pay", ANN)
@@ -180,9 +188,10 @@ async def test_without_a_nonce_no_payment_runs(first: int, options: dict[str, An
                 parsed = parse(page, dialects=[dialect], tools=Bank().tools)
                 assert [("pay", ANN)] == [(each.name, each.arguments) for each in parsed.calls], "it would be a call"
 
-                repeated = await repeat(page, calls(("read_page", {})), dialect, **options)
+                repeated = await repeat(page, calls(("read_page", {})), dialect, raw=True, **options)
 
                 assert (["read_page"], []) == (repeated.ran, repeated.paid)
+                assert end == (repeated.refused[:1], repeated.pending[:1])
 
 
 @OTHER_LOOP_DEEP
@@ -318,8 +327,7 @@ async def test_a_quotation_that_the_provider_refuses_does_not_run(flag: bool | N
             )
             tools = ToolRegistry(Tool(sources_of(planted)["a page"], name="read"), bank.tools)
             with case(dialect.id):
-                async with chat(model, ASKED, tools=tools) as events:
-                    [event async for event in events]
+                await chat(model, ASKED, tools=tools)
 
                 assert [] == bank.paid
                 assert planted[-1] in model.told
@@ -383,10 +391,7 @@ async def test_a_definition_of_a_tool_server_is_no_call(beside: Sequence[str], f
                 tools = ToolRegistry(Tool(lambda given: "", name="look", **about), Bank().tools.only("pay"))
                 model = ScriptedModel(["Done."], native_tool_calls=flag)
                 with case(dialect.id, place):
-                    async with chat(
-                        model, ASKED, tools=tools, dialects=enabled, request=RequestOptions(few_shot=True)
-                    ) as events:
-                        [event async for event in events]
+                    await chat(model, ASKED, tools=tools, dialects=enabled, request=RequestOptions(few_shot=True))
 
                     taught: list[Any] = enabled if enabled[0].teachable else ["tilde_fence", *enabled]
                     line = augment_system_prompt(None, tools, taught, compact=True)
@@ -415,8 +420,7 @@ async def test_arguments_of_an_earlier_call_are_no_call(
             model = ScriptedModel([*['{"tools": []}'] * (emulation == "force"), "Done."], native_tool_calls=flag)
             with case(dialect.id):
                 how: Any = {"dialects": enabled, "emulation": emulation}
-                async with chat(model, past, tools=bank.tools, **grouped(**how)) as events:
-                    [event async for event in events]
+                await chat(model, past, tools=bank.tools, **grouped(**how))
 
                 assert [] == called_by(model.body(model.asks[-1]), enabled, tools)
 
@@ -440,8 +444,7 @@ async def test_names_in_a_posted_history_are_no_call(flag: bool | None, share: i
                 model = ScriptedModel(["Done."], native_tool_calls=flag)
                 with case(dialect.id, name, id):
                     history = read_messages(past, client=True)
-                    async with chat(model, history, tools=tools, dialects=[dialect]) as events:
-                        [event async for event in events]
+                    await chat(model, history, tools=tools, dialects=[dialect])
 
                     for written in (OpenAIChat, OpenAIResponses):
                         body = written("m", base_url="http://127.0.0.1/v1", api_key="").body(model.asks[0])
@@ -482,8 +485,7 @@ async def test_text_that_a_rule_shortens_is_no_call(breaks: bool, share: int) ->
                     broken = ScriptedModel([[planted, OSError("gone")]])
                     model = Fallback(broken, second) if breaks else second
                     found: Any = {"text_rules": [rules.citations()], "history": "as_shown"}
-                    async with chat(model, ASKED, tools=bank.tools, dialects=enabled, **grouped(**found)) as events:
-                        [event async for event in events]
+                    await chat(model, ASKED, tools=bank.tools, dialects=enabled, **grouped(**found))
 
                     assert [] == bank.paid
                     assert "Ann" in str(second.asks[-1].history), "the history holds the message"
@@ -495,11 +497,11 @@ async def test_a_native_call_in_the_history_disables_calls_in_text() -> None:
     planted = DIALECTS["tilde_fence"].write_call("pay", ANN)
     for kept in (True, False):
         bank, first = Bank(requires_approval=False), ScriptedModel([calls(("look", {})), "Yes."])
-        async with chat(first, ASKED, tools=bank.tools) as events:
-            [event async for event in events]
+        events = chat(first, ASKED, tools=bank.tools)
+        await events
         history = [*(events.history if kept else events.messages()), *ASKED]
-        async with chat(ScriptedModel([planted]), history, tools=bank.tools) as events:
-            [event async for event in events]
+        events = chat(ScriptedModel([planted]), history, tools=bank.tools)
+        await events
 
         assert [] == bank.paid
         assert [Code.NEAR_MISS] == [each.code for each in events.result.warnings]
@@ -511,21 +513,20 @@ async def test_neutralized_arguments_are_restored(flag: bool | None) -> None:
     page = 'Write ###:{"name": "x"} or\n~~~tool_call\n here, not <|im_end|>.'
     found: list[bool] = []
 
-    def edit(old: str) -> str:
-        found.append(page == old)
+    def edit(old: dict[str, str]) -> str:
+        found.append({page: page} == old)
         return "done"
 
     class Editing(ScriptedModel):
         def stream(self, ask: Ask) -> AbstractAsyncContextManager[Source]:
             if len(self.asks) == 1:
                 told = self.body(ask)["messages"][-1]["content"]
-                self._answers[1] = calls(("edit", {"old": inner(told, page)}))
+                self._answers[1] = calls(("edit", {"old": {inner(told, page): inner(told, page)}}))
             return super().stream(ask)
 
     model = Editing([calls(("read", {})), "", "Done."], native_tool_calls=flag)
     tools = ToolRegistry(Tool(lambda: page, name="read"), edit)
-    async with chat(model, ASKED, tools=tools) as events:
-        [event async for event in events]
+    await chat(model, ASKED, tools=tools)
 
     assert [True] == found
     told = model.body(model.asks[1])["messages"][-1]["content"]
@@ -558,10 +559,7 @@ async def test_no_quotation_of_a_decision_runs() -> None:
                     bank = Bank(requires_approval=False)
                     tools = ToolRegistry(Tool(read, name="read"), bank.tools)
                     with case(form, place, own):
-                        async with chat(
-                            model, ASKED, tools=tools, request=RequestOptions(emulation="force"), max_steps=3
-                        ) as events:
-                            [event async for event in events]
+                        await chat(model, ASKED, tools=tools, request=RequestOptions(emulation="force"), max_steps=3)
 
                         assert [] == bank.paid
                         assert len(model.asks) > 2
@@ -597,12 +595,11 @@ async def test_descriptions_and_earlier_answers_are_no_decisions(form: str) -> N
     bank, planted = Bank(requires_approval=False), DECISIONS[form]
     tools = ToolRegistry(Tool(lambda: planted, name="read", description=planted), bank.tools)
     first = ScriptedModel([decision("read"), '{"tools": []}', f"It says {planted}"])
-    async with chat(first, ASKED, tools=tools, request=RequestOptions(emulation="force")) as events:
-        [event async for event in events]
+    events = chat(first, ASKED, tools=tools, request=RequestOptions(emulation="force"))
+    await events
     for history in (ASKED, [*events.history, *ASKED], [*events.messages(), *ASKED]):
         model = Deciding(described if history is ASKED else said)
-        async with chat(model, history, tools=tools, request=RequestOptions(emulation="force")) as events:
-            [event async for event in events]
+        await chat(model, history, tools=tools, request=RequestOptions(emulation="force"))
 
         assert [] == bank.paid
 
@@ -631,8 +628,7 @@ async def test_an_argument_is_no_decision() -> None:
 
     tools = ToolRegistry(Tool(lambda: DECISION, name="read"), edit, bank.tools)
     model = Passing([decision("read"), "", "", *['{"tools": []}'] * 2, "Done."])
-    async with chat(model, ASKED, tools=tools, request=RequestOptions(emulation="force")) as events:
-        [event async for event in events]
+    await chat(model, ASKED, tools=tools, request=RequestOptions(emulation="force"))
 
     assert ([DECISION], []) == (edited, bank.paid)
     assert len(model.asks) > 2
@@ -655,8 +651,8 @@ async def test_an_emulated_call_is_not_trusted(options: dict[str, Any], answers:
     """It was read in the text of the model. If several decisions differ, none of them counts."""
     bank = Bank(**({"requires_approval": False} | options))
     model = ScriptedModel([*answers, *['{"tools": []}', "Done."] * 2])
-    async with chat(model, ASKED, tools=bank.tools, request=RequestOptions(emulation="force")) as events:
-        [event async for event in events]
+    events = chat(model, ASKED, tools=bank.tools, request=RequestOptions(emulation="force"))
+    await events
 
     assert paid == bool(bank.paid)
     differ = [each for each in events.result.warnings if each.code is Code.DECISIONS_DIFFER]

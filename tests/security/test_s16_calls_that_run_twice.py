@@ -450,9 +450,8 @@ async def test_a_finished_response_runs_once(ledger: CallLedger) -> None:
     async def process(run_id: str) -> list[str]:
         options = RunnerOptions(ledger=ledger)
         source = sources.finished_response(ANSWER)
-        async with ToolStream(source, tools=bank.tools, run_id=run_id, runner=options) as stream:
-            async for _ in stream:
-                pass
+        stream = ToolStream(source, tools=bank.tools, run_id=run_id, runner=options)
+        await stream
         return [outcome.text for outcome in stream.result.outcomes]
 
     assert ["paid 5 to Ann"] == await process("answer_1") == await process("answer_1")

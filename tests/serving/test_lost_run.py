@@ -89,9 +89,8 @@ async def test_a_lost_run_ends_validly_after_any_event(name: str, knows: str) ->
 @pytest.mark.parametrize("name", sorted(shipped()))
 async def test_a_stored_result_is_equal(name: str) -> None:
     """Its messages are the same in every format."""
-    async with replay(shipped()[name], tools=TOOLS) as stream:
-        async for _ in stream:
-            pass
+    stream = replay(shipped()[name], tools=TOOLS)
+    await stream
     read = stored_result.load(stored_result.dump(stream.result))
 
     assert stream.result == read.result
@@ -105,15 +104,14 @@ async def test_a_stored_suspension_is_equal() -> None:
     bank, ledger = Bank(), MemoryLedger()
     model = ScriptedModel([calls(("look", {}), ("pay", ANN))])
     system = {"role": "system", "content": "Be brief."}
-    async with chat(
+    stream = chat(
         model,
         [system, QUESTION],
         tools=bank.tools,
         approvals=ApprovalOptions(ask="later"),
         runner=RunnerOptions(ledger=ledger),
-    ) as stream:
-        async for _ in stream:
-            pass
+    )
+    await stream
     assert stream.suspension is not None
 
     read = stored_result.load(stored_result.dump(stream.result, stream.suspension, stream.history))

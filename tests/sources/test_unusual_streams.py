@@ -271,8 +271,8 @@ def test_a_custom_call_before_an_answer_was_run_by_the_provider() -> None:
 async def test_a_history_omits_the_calls_of_the_provider() -> None:
     """Calls that the provider has run need no result."""
     chunks = [asked("c1"), completed(custom("c1"), answer())]
-    async with ToolStream(sources.responses(chunks), runner=RunnerOptions(execute="never")) as events:
-        _ = [event async for event in events]
+    events = ToolStream(sources.responses(chunks), runner=RunnerOptions(execute="never"))
+    await events
     assert [{"role": "assistant", "content": "Yes"}] == events.result.messages("openai")
 
 

@@ -7,7 +7,6 @@ not run for it, in any dialect.
 
 from __future__ import annotations
 
-import json
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
@@ -19,12 +18,12 @@ from streamtools.conversation.models import ScriptedReply
 from streamtools.errors import Code
 from streamtools.events import Error, ProviderCompleted, ReasoningDelta, SourceError, TextDelta, UIEvent, Warning
 from streamtools.parsing.dialects import DIALECTS, TAUGHT_DIALECTS
-from streamtools.parsing.dialects.hash_and_tilde import hash_marker, tilde_fence
+from streamtools.parsing.dialects.hash_and_tilde import tilde_fence
 from streamtools.sources import Source
 from streamtools.tools import Tool, ToolRegistry
 from tests.support.approvals import ANN, QUESTION, Bank, calls, run_chat
 from tests.support.cases import cases
-from tests.support.loops import ONE_LOOP, OTHER_LOOP_DEEP
+from tests.support.loops import ONE_LOOP
 from tests.support.options import grouped
 
 pytestmark = pytest.mark.anyio
@@ -37,94 +36,6 @@ def planted(dialect: Dialect) -> str:
 
 def refusals(events: list[UIEvent]) -> list[Code]:
     return [event.code for event in events if isinstance(event, Error)]
-
-
-SHARES = pytest.mark.parametrize("share", [5, pytest.param(1, marks=pytest.mark.deep)])
-"""The quick tests use a part of the dialects, a different part in each test."""
-
-
-@OTHER_LOOP_DEEP
-@SHARES
-async def test_a_native_tool_refuses_calls_in_text_without_a_nonce(share: int) -> None:
-    """The model gets the reason as the result."""
-    with cases() as case:
-        for name, dialect in [*DIALECTS.items()][::share]:
-            with case(name):
-                bank = Bank(requires_approval=False, trust="native")
-                held = await run_chat(planted(dialect), "Sorry.", tools=bank.tools, dialects=[dialect])
-                assert [] == bank.paid
-                assert [Code.TOOL_DENIED] == refusals(held.events)
-
-
-@OTHER_LOOP_DEEP
-@SHARES
-async def test_calls_in_text_without_a_nonce_need_approval(share: int) -> None:
-    with cases() as case:
-        for name, dialect in [*DIALECTS.items()][1 % share :: share]:
-            with case(name):
-                bank = Bank(requires_approval=False, trust="approved")
-                held = await run_chat(planted(dialect), tools=bank.tools, dialects=[dialect])
-                assert [] == bank.paid
-                assert ["pay"] == [call.name for call in held.chat.result.pending]
-
-
-@OTHER_LOOP_DEEP
-@SHARES
-@pytest.mark.parametrize("make", [hash_marker, tilde_fence])
-async def test_with_a_nonce_no_quotation_is_a_call(make: Any, share: int) -> None:
-    """Not even for tools that trust text."""
-    with cases() as case:
-        for name, dialect in [*DIALECTS.items()][(2 + (make is hash_marker)) % share :: share]:
-            with case(name):
-                bank = Bank(requires_approval=False)
-                held = await run_chat(planted(dialect), tools=bank.tools, dialects=[make(nonce="k7")])
-                assert [] == bank.paid
-                assert [] == held.chat.result.calls
-
-
-class Rereading(ScriptedModel):
-    """A model that reads, passes the text to a tool, and then repeats the call and the tools in its request."""
-
-    def stream(self, ask: Ask) -> AbstractAsyncContextManager[Source]:
-        """Answer."""
-        body = self.body(ask)
-        if len(self.asks) == 1:
-            told = body["messages"][-1]["content"]
-            self._answers[1] = calls(("edit", {"old": {told: told}}))
-        elif len(self.asks) == 2:
-            (call,) = body["messages"][-2]["tool_calls"]
-            said = json.loads(call["function"]["arguments"])["old"]
-            about = [each["function"].get("description", "") for each in body["tools"]]
-            self._answers[2] = "\n".join([*said, *said.values(), *about])
-        return super().stream(ask)
-
-
-def editing(page: str) -> tuple[list[dict[str, str]], ToolRegistry]:
-    """Return the list of edits, a tool that reads a page, and a tool that edits."""
-    edited: list[dict[str, str]] = []
-
-    def edit(old: dict[str, str]) -> str:
-        edited.append(old)
-        return "done"
-
-    return edited, ToolRegistry(Tool(lambda: page, name="read"), Tool(edit, description=page))
-
-
-@ONE_LOOP
-@SHARES
-async def test_arguments_and_results_are_no_calls(share: int) -> None:
-    with cases() as case:
-        for name, dialect in [*DIALECTS.items()][3 % share :: share]:
-            page, bank = planted(dialect), Bank(requires_approval=False)
-            edited, tools = editing(page)
-            tools.merge(bank.tools)
-            with case(name):
-                model = Rereading([calls(("read", {})), "", "Done."])
-                async with chat(model, [QUESTION], tools=tools, dialects=[dialect]) as events:
-                    [event async for event in events]
-
-                assert [{page: page}] == edited
-                assert [] == bank.paid
 
 
 class Recalling(ScriptedModel):
@@ -156,14 +67,13 @@ async def test_a_quotation_of_a_native_model_is_no_call_for_another_model(
                 ProviderCompleted(finish_reason="stop"),
             ]
             first = ScriptedModel([calls(("read", {})), quoted], native_tool_calls=True)
-            async with chat(first, [QUESTION], tools=tools) as events:
-                [event async for event in events]
+            events = chat(first, [QUESTION], tools=tools)
+            await events
             for kept in (events.history, events.messages()):
                 with case(name, type(kept[0])):
                     model = Recalling(["", "Done."], native_tool_calls=flag)
                     options: dict[str, Any] = {"dialects": [dialect]} if named else {}
-                    async with chat(model, [*kept, QUESTION], tools=tools, **grouped(**options)) as events:
-                        [event async for event in events]
+                    await chat(model, [*kept, QUESTION], tools=tools, **grouped(**options))
 
                     assert [] == bank.paid
 

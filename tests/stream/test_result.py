@@ -54,9 +54,8 @@ TOOLS = [say, add, refuse, both]
 async def result_of(*source: SourceEvent, tools: Any = TOOLS, **options: Any) -> TurnResult:
     """Return the result of a run whose calls are c1, c2 and so on."""
     new_id = map("c{}".format, itertools.count(1)).__next__
-    async with ToolStream(Script(source), tools=tools, **grouped(new_id=new_id, **options)) as events:
-        async for _ in events:
-            pass
+    events = ToolStream(Script(source), tools=tools, **grouped(new_id=new_id, **options))
+    await events
     return events.result
 
 

@@ -41,9 +41,8 @@ async def recorded() -> dict[str, TurnResult]:
     for name, body in bodies.items():
         dialects = "auto" if name in shipped() else ()
         tools: list[Callable[..., Any]] = [weather, clock, get_weather, add]
-        async with ToolStream(sources.detect([body]), tools=tools, dialects=dialects) as events:
-            async for _ in events:
-                pass
+        events = ToolStream(sources.detect([body]), tools=tools, dialects=dialects)
+        await events
         results[name] = events.result
     return results
 

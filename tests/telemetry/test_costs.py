@@ -30,9 +30,7 @@ def calls(deltas: int) -> Counter[CodeType]:
 
     async def read() -> Counter[CodeType]:
         with Count() as count:
-            async with ToolStream(sources.openai(chunks)) as events:
-                async for _ in events:
-                    pass
+            await ToolStream(sources.openai(chunks))
         return Counter(count.calls)
 
     return anyio.run(read)

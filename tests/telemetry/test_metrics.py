@@ -45,9 +45,7 @@ async def answered(by_chunk: bool = False) -> Collected:
     with collecting(by_chunk=by_chunk, content=True) as collected:
         async with Provider(Loopback(calls), Loopback(says)) as server:
             model = OpenAIChat("m", base_url=server.url, api_key="", native_tool_calls=False)
-            async with chat(model, ASK, tools=[get_weather]) as events:
-                async for _ in events:
-                    pass
+            await chat(model, ASK, tools=[get_weather])
     return collected
 
 

@@ -55,8 +55,7 @@ async def test_a_complaint_causes_no_call(flag: bool | None) -> None:
 
     model = Repeating([json.dumps({**json.loads(WRITTEN), planted: 1}), ""], native_tool_calls=flag)
     dialects = ["hash_marker"]
-    async with chat(model, QUESTION, output=OutputOptions(City, retries=1), tools=[pay], dialects=dialects) as answer:
-        [event async for event in answer]
+    await chat(model, QUESTION, output=OutputOptions(City, retries=1), tools=[pay], dialects=dialects)
     assert [] == ran
 
 
@@ -152,9 +151,8 @@ async def test_a_fallback_gets_the_schema_as_text() -> None:
         format = "openai"
 
     first, second = Keeps([[WRITTEN[:9], OSError()]]), Keeps([WRITTEN[9:]])
-    async with chat(Fallback(first, second), QUESTION, output=City) as stream:
-        async for _ in stream:
-            pass
+    stream = chat(Fallback(first, second), QUESTION, output=City)
+    await stream
     (begun,), (went_on,) = first.asks, second.asks
 
     assert stream.result.output == OSLO

@@ -39,9 +39,8 @@ def look_up(city: str) -> str:
 async def call(tool: Any, **options: Any) -> ToolOutcome:
     """Return the outcome of a call of this tool."""
     text = "###:" + json.dumps({"name": tool.name, "arguments": {"city": "an argument"}})
-    async with ToolStream(sources.text([text]), tools=[tool], **grouped(**options)) as events:
-        async for _ in events:
-            pass
+    events = ToolStream(sources.text([text]), tools=[tool], **grouped(**options))
+    await events
     return events.result.outcomes[0]
 
 
