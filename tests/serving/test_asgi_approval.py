@@ -19,7 +19,7 @@ from streamtools.conversation import Chat, ScriptedModel
 from streamtools.events import UIEvent
 from streamtools.outputs.asgi import Session, serve_websocket
 from streamtools.runs import Runs
-from tests.serving.test_asgi_websockets import hear, say, talking, visiting
+from tests.serving.test_asgi_websockets import conversing, hear, say, talking, visiting
 from tests.support.approvals import ANN, QUESTION, Bank, calls
 from tests.support.options import grouped
 from tests.support.serving import Served
@@ -202,43 +202,19 @@ async def test_a_call_that_the_client_carries_out(kind: str, said: dict[str, Any
     assert [("decision_refused", call_id)] == [(each["error"]["code"], each["error"]["call_id"]) for each in wrong]
 
 
-async def test_a_result_is_no_approval() -> None:
-    """A call that waits for an approval accepts no result."""
-    async with counter(PAY, "Pity.") as (counted, server), visiting(server) as client:
-        await ask(client)
-        await say(client, {"call_id": "n0", "decision": "answer", "result": "paid"})
-        (refused,) = await hear(client, "error")
-        await decide(client, "n0", approved=False)
-        assert "tool_denied" == of(await hear(client), "error")[0]["code"]
-    assert ("decision_refused", []) == (refused["error"]["code"], counted.bank.paid)
-
-
 async def test_plain_events_cannot_be_decided() -> None:
     """If the handler returns plain events, no call can be decided."""
     bank = Bank()
 
-    async def endpoint(websocket: WebSocket) -> None:
-        async def handler(message: dict[str, Any], session: Session) -> AsyncIterator[UIEvent]:
-            model = ScriptedModel([SIGN, "Done."])
-            async with chat(model, [QUESTION], tools=bank.tools, approvals=ApprovalOptions(ask="now")) as events:
-                async for event in events:
-                    yield event
+    async def handler(message: dict[str, Any], session: Session) -> AsyncIterator[UIEvent]:
+        model = ScriptedModel([SIGN, "Done."])
+        async with chat(model, [QUESTION], tools=bank.tools, approvals=ApprovalOptions(ask="now")) as events:
+            async for event in events:
+                yield event
 
-        await serve_websocket(websocket, handler)
-
-    async with talking(endpoint) as client:
+    async with talking(conversing(handler)) as client:
         await ask(client, "executing")
         await decide(client, "n0", approved=True)
         assert "decision_refused" == (await hear(client, "error"))[0]["error"]["code"]
         await say(client, {"call_id": "n0", "decision": "answer", "result": True})
         assert "decision_refused" == (await hear(client, "error"))[0]["error"]["code"]
-
-
-async def test_a_suspended_run_accepts_no_decision() -> None:
-    """A run that ends with its questions accepts no decision."""
-    async with counter(PAY, ask="later") as (_, server), visiting(server) as client:
-        await ask(client)
-        await hear(client)
-        await decide(client, "n0", approved=True)
-        (refused,) = await hear(client, "error")
-    assert ("decision_refused", "n0") == (refused["error"]["code"], refused["error"]["call_id"])

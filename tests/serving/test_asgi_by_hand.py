@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Self
@@ -13,7 +12,7 @@ from starlette.requests import ClientDisconnect
 
 from streamtools import outputs
 from streamtools.events import Done, Start, UIEvent
-from streamtools.outputs.asgi import event_stream_response, send_events, serve_websocket
+from streamtools.outputs.asgi import event_stream_response, send_events
 from streamtools.serving.response_writer import ResponseWriter
 from tests.support.serving import Exchange, read_frames
 
@@ -181,22 +180,3 @@ async def test_a_websocket_that_cannot_receive() -> None:
     with anyio.fail_after(20):
         await send_events(socket, held())
     assert [] == socket.sent
-
-
-async def test_a_waiting_message_can_be_cancelled() -> None:
-    """A message can be cancelled before its answer starts. The next message is answered."""
-    socket = Socket("{}", '{"cancel": true}')
-
-    async def held() -> AsyncIterator[UIEvent]:
-        yield EVENTS[0]
-        await anyio.sleep_forever()
-
-    answers = iter([held(), Bare()])
-    async with anyio.create_task_group() as group:
-        group.start_soon(serve_websocket, socket, lambda message, session: next(answers))
-        await anyio.wait_all_tasks_blocked()
-        assert ["cancelled"] == [json.loads(message["text"]).get("reason") for message in socket.sent]
-        socket.say("{}")
-        await anyio.wait_all_tasks_blocked()
-        group.cancel_scope.cancel()
-    assert len(socket.sent) > 2

@@ -392,40 +392,6 @@ async def test_a_stream_that_raises_before_the_first_byte() -> None:
     assert ([], ["no such chat"]) == (exchange.sent, [str(error) for error in raised])
 
 
-async def test_a_stream_that_raises_in_the_middle() -> None:
-    """The encoder ends the body as interrupted, and the server gets the exception."""
-
-    async def breaking() -> AsyncIterator[UIEvent]:
-        yield HELLO[0]
-        yield HELLO[1]
-        raise LookupError("gone")
-
-    encoder = outputs.ai_sdk()
-    for event in HELLO[:2]:
-        encoder.encode(event)
-    exchange, raised = Exchange(), list[Exception]()
-    async with answering(event_stream_response(breaking(), format="ai_sdk"), exchange, raised):
-        pass
-    assert [LookupError] == [type(error) for error in raised]
-    assert exchange.ended
-    assert [encoder.close(), b""] == exchange.chunks[-2:]
-
-
-async def test_an_exception_on_exit() -> None:
-    """The body has ended before the exception."""
-
-    @asynccontextmanager
-    async def own() -> AsyncIterator[AsyncIterator[UIEvent]]:
-        yield listed(HELLO)
-        raise LookupError("not closed")
-
-    exchange, raised = Exchange(), list[Exception]()
-    async with answering(event_stream_response(own()), exchange, raised):
-        pass
-    assert [LookupError] == [type(error) for error in raised]
-    assert exchange.ended
-
-
 async def test_background_tasks() -> None:
     """They run after the response."""
     done = list[str]()

@@ -51,6 +51,17 @@ async def talking(endpoint: Callable[[WebSocket], Awaitable[None]], **options: A
             yield client
 
 
+def conversing(
+    handler: Callable[[dict[str, Any], Session], Any], **options: Any
+) -> Callable[[WebSocket], Awaitable[None]]:
+    """Return an endpoint whose messages go to this handler."""
+
+    async def endpoint(websocket: WebSocket) -> None:
+        await serve_websocket(websocket, handler, **options)
+
+    return endpoint
+
+
 async def say(client: ClientConnection, message: Any) -> None:
     """Send one frame."""
     await client.send(message if isinstance(message, str | bytes) else json.dumps(message))
@@ -205,16 +216,13 @@ async def test_shutdown_of_one_way(says_so: bool) -> None:
 def answering(*pieces: str, **options: Any) -> Callable[[WebSocket], Awaitable[None]]:
     """Return an endpoint that answers each message with these pieces and the message itself."""
 
-    async def endpoint(websocket: WebSocket) -> None:
-        async def handler(message: dict[str, Any], session: Session) -> ToolStream | None:
-            if message.get("quiet"):
-                await session.send({"noted": session.websocket is websocket})
-                return None
-            return stream(*texts(*pieces, message["text"]), STOP)[0]
+    async def handler(message: dict[str, Any], session: Session) -> ToolStream | None:
+        if message.get("quiet"):
+            await session.send({"noted": isinstance(session.websocket, WebSocket)})
+            return None
+        return stream(*texts(*pieces, message["text"]), STOP)[0]
 
-        await serve_websocket(websocket, handler, **options)
-
-    return endpoint
+    return conversing(handler, **options)
 
 
 async def test_messages_are_answered_in_order() -> None:
@@ -291,12 +299,10 @@ async def test_too_many_messages() -> None:
     """Messages over the limit are dropped with an error."""
     go_on = anyio.Event()
 
-    async def endpoint(websocket: WebSocket) -> None:
-        await serve_websocket(
-            websocket, lambda message, session: stream(go_on, *texts(message["text"]), STOP)[0], max_waiting=2
-        )
+    def handler(message: dict[str, Any], session: Session) -> ToolStream:
+        return stream(go_on, *texts(message["text"]), STOP)[0]
 
-    async with talking(endpoint) as client:
+    async with talking(conversing(handler, max_waiting=2)) as client:
         await say(client, {"text": "0"})
         await hear(client, "start")
         for number in range(1, 5):
@@ -306,26 +312,6 @@ async def test_too_many_messages() -> None:
         go_on.set()
         said = [frame["text"] for _ in range(3) for frame in await hear(client) if frame["type"] == "text"]
     assert ["0", "1", "2"] == said
-
-
-async def test_cancel() -> None:
-    """The answer stops once, and the next message is answered. Without an answer, nothing happens."""
-    first, source = stream(*texts("a"), hold=True)
-    answers = iter([first, stream(*texts("b"), STOP)[0]])
-
-    async def endpoint(websocket: WebSocket) -> None:
-        await serve_websocket(websocket, lambda message, session: next(answers))
-
-    async with talking(endpoint) as client:
-        await say(client, {"cancel": True})
-        await say(client, {})
-        await hear(client, "text")
-        await say(client, {"cancel": True})
-        await say(client, {"cancel": True})
-        assert "cancelled" == (await hear(client))[-1]["reason"]
-        await say(client, {})
-        assert "finished" == (await hear(client))[-1]["reason"]
-    assert 1 == source.closed
 
 
 @pytest.mark.parametrize("entered", [False, True])
@@ -339,17 +325,14 @@ async def test_cancel_before_the_stream_exists(entered: bool) -> None:
         await anyio.sleep_forever()
         yield stream()[0]
 
-    async def endpoint(websocket: WebSocket) -> None:
-        async def handler(message: dict[str, Any], session: Session) -> Any:
-            if entered:
-                return slow()
-            asked.set()
-            await go_on.wait()
-            return stream(*texts("a"), hold=True)[0]
+    async def handler(message: dict[str, Any], session: Session) -> Any:
+        if entered:
+            return slow()
+        asked.set()
+        await go_on.wait()
+        return stream(*texts("a"), hold=True)[0]
 
-        await serve_websocket(websocket, handler)
-
-    async with talking(endpoint) as client:
+    async with talking(conversing(handler)) as client:
         await say(client, {})
         await asked.wait()
         await say(client, {"cancel": True})
@@ -404,11 +387,7 @@ async def test_what_a_handler_raises(
 async def test_shutdown_of_an_idle_conversation() -> None:
     """The close code is 1001."""
     shutdown = Shutdown()
-
-    async def endpoint(websocket: WebSocket) -> None:
-        await serve_websocket(websocket, lambda message, session: None, shutdown=shutdown)
-
-    async with talking(endpoint) as client:
+    async with talking(conversing(lambda message, session: None, shutdown=shutdown)) as client:
         await say(client, "[]")
         await hear(client, "error")
         shutdown.begin()
@@ -587,14 +566,11 @@ async def test_decisions_and_runs_belong_to_a_conversation() -> None:
 
     async with Runs() as runs:
 
-        async def endpoint(websocket: WebSocket) -> None:
-            async def answer(message: dict[str, Any], session: Session) -> Any:
-                call, approvals = texts('###:{"name":"locate"}'), ApprovalOptions(ask="now")
-                return await runs.start(stream(*call, STOP, tools=[locate], approvals=approvals)[0], owner="ann")
+        async def answer(message: dict[str, Any], session: Session) -> Any:
+            call, approvals = texts('###:{"name":"locate"}'), ApprovalOptions(ask="now")
+            return await runs.start(stream(*call, STOP, tools=[locate], approvals=approvals)[0], owner="ann")
 
-            await serve_websocket(websocket, answer, runs=runs, owner="ann", max_conversations=4)
-
-        async with talking(endpoint) as client:
+        async with talking(conversing(answer, runs=runs, owner="ann", max_conversations=4)) as client:
             await say(client, {"conversation": "a"})
             seen = await hear(client, "executing")
             assert {"a"} == {frame["conversation"] for frame in seen}

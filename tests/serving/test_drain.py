@@ -30,6 +30,7 @@ from streamtools.events import ProviderCompleted, TextDelta
 from streamtools.outputs import asgi
 from streamtools.runs import Run, Runs
 from tests.serving.test_asgi_server import END, chunk
+from tests.serving.test_asgi_websockets import conversing, hear, say, talking
 from tests.support.loopback import Loopback
 from tests.support.loops import ONE_LOOP
 from tests.support.serving import Exchange, Served, read_frames
@@ -207,20 +208,13 @@ async def test_an_open_websocket() -> None:
         asked.append(message)
         return stream
 
-    async def endpoint(websocket: WebSocket) -> None:
-        await asgi.serve_websocket(websocket, handler, shutdown=shutdown)
-
-    async with (
-        Served(Starlette(routes=[WebSocketRoute("/", endpoint)])) as server,
-        websockets.connect(server.websocket_url, proxy=None) as client,
-    ):
-        await client.send('{"is": "first"}')
-        await client.send('{"waits": true}')
-        while json.loads(await client.recv())["type"] != "text":
-            pass
+    async with talking(conversing(handler, shutdown=shutdown)) as client:
+        await say(client, {"is": "first"})
+        await say(client, {"waits": True})
+        await hear(client, "text")
         shutdown.begin()
-        await client.send('{"comes": true}')
-        refused = [json.loads(await client.recv())["error"]]
+        await say(client, {"comes": True})
+        refused = [each["error"] for each in await hear(client, "error")]
         goes_on.set()
         rest = [json.loads(each) async for each in client]
     refused += [each["error"] for each in rest if "error" in each]
@@ -265,17 +259,11 @@ async def test_runs_end_before_a_websocket() -> None:
     async def handler(message: dict[str, Any], session: asgi.Session) -> Run:
         return await runs.start(held()[0], owner="ann")
 
-    async def endpoint(websocket: WebSocket) -> None:
-        await asgi.serve_websocket(websocket, handler)
-
     async with runs:
         pass
-    async with (
-        Served(Starlette(routes=[WebSocketRoute("/", endpoint)])) as server,
-        websockets.connect(server.websocket_url, proxy=None) as client,
-    ):
-        await client.send("{}")
-        assert "ending" == json.loads(await client.recv())["error"]["code"]
+    async with talking(conversing(handler)) as client:
+        await say(client, {})
+        assert ["ending"] == [each["error"]["code"] for each in await hear(client, "error")]
 
 
 # A real server.

@@ -192,12 +192,15 @@ def _replaced(value: Any, path: tuple[Any, ...], other: Any) -> Any:
     return copied
 
 
+_DEEP_VALUE = json.loads("[" * 100 + "]" * 100)
+
+
 @together("stream", _IN_JSON.values(), ids=_IN_JSON)
 def test_values_of_wrong_types_never_raise(stream: Stream) -> None:
-    """A value of another type in any place gives events that the machine reads and that JSON can hold."""
+    """A deep value, or one of another type, gives events in any place that the machine reads and that JSON can hold."""
     values = _values_of(stream.frames)
     for place, path in enumerate(itertools.islice(_places(values), 60)):
-        odd: Any = (None, 5, "a", [1], {"a": "b"}, [], "", True)[place % 8]
+        odd: Any = (None, 5, "a", [1], {"a": "b"}, [], "", True, _DEEP_VALUE)[place % 9]
         machine = StreamMachine()
         events = read(stream.make, *_written(stream, _replaced(values, path, odd) if path else values))
         told = [out for event in events for out in machine.feed(event)] + machine.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -24,7 +23,7 @@ def sse(*values: Any) -> bytes:
 
 
 CHUNK = {"id": "r1", "model": "m1", "choices": [{"index": 0, "delta": {"content": "Hi"}}]}
-STREAMS: dict[str, tuple[bytes, str | None]] = {
+STREAMS: dict[str, tuple[bytes, str | None, str | None]] = {
     "openai": (
         sse(
             CHUNK,
@@ -32,6 +31,7 @@ STREAMS: dict[str, tuple[bytes, str | None]] = {
             CHUNK | {"choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": 2, "cost": 0.25}},
         ),
         "r1",
+        "m1",
     ),
     "responses": (
         sse(
@@ -39,6 +39,7 @@ STREAMS: dict[str, tuple[bytes, str | None]] = {
             {"type": "response.completed", "response": {"id": "r1", "model": "m1", "output": []}},
         ),
         "r1",
+        "m1",
     ),
     "anthropic": (
         sse(
@@ -48,6 +49,7 @@ STREAMS: dict[str, tuple[bytes, str | None]] = {
             {"type": "message_stop"},
         ),
         "r1",
+        "m1",
     ),
     "gemini": (
         sse(
@@ -55,34 +57,51 @@ STREAMS: dict[str, tuple[bytes, str | None]] = {
             {"candidates": [{"finishReason": "STOP"}]},
         ),
         "r1",
+        "m1",
     ),
-    "ollama": (b'{"model":"m1","message":{"content":"Hi"},"done":true,"done_reason":"stop"}\n', None),
+    "anthropic, where another model continues": (
+        sse(
+            {"type": "message_start", "message": {"id": "r1", "model": "m1"}},
+            {"type": "content_block_start", "content_block": {"type": "fallback", "to": {"model": "m2"}}},
+            {"type": "message_stop"},
+        ),
+        "r1",
+        "m2",
+    ),
+    "gemini, an interaction": (
+        sse(
+            {"event_type": "interaction.created", "interaction": {"id": "r1", "model": "m1"}},
+            {"event_type": "interaction.completed", "interaction": {"id": "r1", "status": "completed"}},
+        ),
+        "r1",
+        "m1",
+    ),
+    "ollama": (b'{"model":"m1","message":{"content":"Hi"},"done":true,"done_reason":"stop"}\n', None, "m1"),
+    "cohere": (sse({"type": "message-start", "id": "r1"}, {"type": "message-end"}), "r1", None),
 }
 
 
 @pytest.mark.parametrize("name", STREAMS)
 def test_the_end_of_a_turn_names_response_and_model(name: str) -> None:
     """The id of the response and its model, however the stream is cut."""
-    stream, id = STREAMS[name]
+    stream, id, model = STREAMS[name]
     for chunks in cuts(stream):
-        assert (id, "m1") == response_identity(lambda: ADAPTERS[name](DEFAULT_LIMITS), *chunks)
+        assert (id, model) == response_identity(lambda: ADAPTERS[name.partition(",")[0]](DEFAULT_LIMITS), *chunks)
 
 
 @together("name", STREAMS)
 async def test_step_and_result_name_response_and_model(name: str) -> None:
     """Each turn remembers the format and the model, too."""
-    stream, id = STREAMS[name]
-
-    async def network() -> AsyncIterator[bytes]:
-        yield stream
-
-    async with ToolStream(getattr(sources, name)(network())) as events:
+    stream, id, model = STREAMS[name]
+    adapter = name.partition(",")[0]
+    async with ToolStream(getattr(sources, adapter)([stream])) as events:
         ends = [event async for event in events if isinstance(event, StepEnd)]
     result = events.result
-    assert [(id, "m1")] == [(each.response_id, each.model) for each in ends]
-    assert (id, "m1") == (result.response_id, result.model)
+    assert [(id, model)] == [(each.response_id, each.model) for each in ends]
+    assert (id, model) == (result.response_id, result.model)
     (step,) = result.steps
-    assert (id, Origin(name, None, "m1")) == (step.response_id, step.turn.origin)
+    format = "interactions" if "interaction" in name else adapter
+    assert (id, Origin(format, None, model)) == (step.response_id, step.turn.origin)
 
 
 def test_names_of_a_wrong_type_are_ignored() -> None:

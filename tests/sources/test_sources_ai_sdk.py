@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from streamtools.errors import Code
 from streamtools.events import (
     ChainCompleted,
     NativeToolCall,
@@ -16,7 +15,6 @@ from streamtools.events import (
     SourceError,
     SourceEvent,
     SourceRaw,
-    SourceWarning,
     TextDelta,
     ToolCallStart,
     Usage,
@@ -317,19 +315,6 @@ STREAMS: dict[str, tuple[list[bytes], list[SourceEvent]]] = {
         [TextDelta("a"), TextDelta("😀"), ReasoningDelta("\ufffd"), TextDelta("\ufffd"), *finished()],
     ),
 }
-
-
-def test_frames_that_cannot_be_read_are_warnings() -> None:
-    """Half a frame, input that nests too deep to be passed on, and one over the limit cost themselves."""
-    deep: Any = 1
-    for _ in range(100):
-        deep = {"a": deep}
-    frames = [sse('{"type":"te'), called("t", input=deep, providerExecuted=True), say("a" * 2000), say("b"), FINISH]
-    *warnings, text, end, whole = read(lambda: AISDKMessages(Limits(frame=1500)), *frames)
-    assert [Code.BAD_FRAME, Code.BAD_FRAME, Code.SKIPPED] == [
-        warning.code for warning in warnings if isinstance(warning, SourceWarning)
-    ]
-    assert [TextDelta("b"), *finished()] == [text, end, whole]
 
 
 @pytest.mark.parametrize("make", [called, lambda id: part("tool-input-start", toolCallId=id, toolName="f")])

@@ -20,7 +20,7 @@ from streamtools.events import (
 )
 from streamtools.limits import Limits
 from streamtools.sources.wire_formats.cohere import Cohere
-from tests.sources.adapters import read, response_identity
+from tests.sources.adapters import read
 from tests.support.chat_chunks import DONE, sse
 
 
@@ -137,8 +137,3 @@ def test_calls_over_the_limit_are_refused() -> None:
     begun = [asked(index, f"c{index}", "f")[0] for index in range(4)]
     events = read(lambda: Cohere(Limits(calls=2)), *begun, end("TOOL_CALL"))
     assert [Code.TOO_MANY_CALLS] * 2 == [each.fault for each in events if isinstance(each, NativeToolCall)]
-
-
-def test_the_id_of_the_response_is_reported() -> None:
-    """The message has an id, but Cohere does not name the model."""
-    assert ("m1", None) == response_identity(Cohere, START, end())

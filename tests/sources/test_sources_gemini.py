@@ -544,26 +544,6 @@ INTERACTIONS: dict[str, Stream] = {
 STREAMS = TEXT | CALLS | INTERACTIONS
 
 
-def test_frames_that_cannot_be_read_are_warnings() -> None:
-    """Each such frame is reported, and the stream continues."""
-    deep: Any = 1
-    for _ in range(100):
-        deep = {"a": deep}
-    frames = [
-        sse('{"candidates": [{"con'),
-        chunk({"toolCall": {"args": deep}}),
-        chunk({"x": deep}),
-        sse({"event_type": "x", "x": deep}),
-        chunk(say("a" * 20_000)),
-        chunk(say("b"), finish="STOP"),
-    ]
-    *warnings, text, end = read(lambda: Gemini(Limits(frame=10_000)), *frames)
-    assert [Code.BAD_FRAME] * 4 + [Code.SKIPPED] == [
-        warning.code for warning in warnings if isinstance(warning, SourceWarning)
-    ]
-    assert [TextDelta("b"), stop()] == [text, end]
-
-
 def test_steps_over_the_limits_are_forwarded() -> None:
     """The step is forwarded as raw data, and the next request does not contain it."""
     began = {"type": "google_search_call", "id": "t"}

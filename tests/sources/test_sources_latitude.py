@@ -472,17 +472,6 @@ def test_calls_remain_pending(name: str) -> None:
     assert not any(line.startswith("run ") for line in told)
 
 
-def test_arguments_that_nest_too_deep_are_not_forwarded() -> None:
-    """A warning replaces the call, because it cannot be serialized."""
-    deep: Any = 1
-    for _ in range(100):
-        deep = {"a": deep}
-    call, result = part("tool-call", toolCallId="t", args=deep), part("tool-result", toolCallId="t")
-    first, second = read(native(call, result))
-    assert isinstance(first, SourceWarning)
-    assert SourceRaw({"type": "tool-result", "toolCallId": "t"}) == second
-
-
 def test_nested_envelopes_are_not_opened() -> None:
     """A hostile event with deeply nested data is one event."""
     for depth in (2, 40, 900, 100_000):

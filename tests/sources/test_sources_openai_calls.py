@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamtools import StreamMachine
-from streamtools.errors import Code
 from streamtools.events import (
     Call,
     Done,
@@ -23,7 +22,6 @@ from streamtools.events import (
     SourceError,
     SourceEvent,
     SourceRaw,
-    SourceWarning,
     TextDelta,
     ToolCallDelta,
     ToolCallStart,
@@ -410,17 +408,6 @@ def test_surrogate_pairs_that_were_cut_in_arguments_are_joined() -> None:
         sse(half % (0, "\\ud83d")) + sse(half % (1, "\\ud83d")) + sse(half % (0, other)) + chunk(finish="stop") + DONE
     )
     assert [*(Start("0"), Start("1"), Delta("0", "😀"), Delta("1", "\ufffd"), End("0"), End("1")), stop()] == events
-
-
-def test_arguments_that_nest_too_deep_are_a_warning() -> None:
-    """The call does not begin, because it has neither a name nor an id."""
-    value: Any = {}
-    for _ in range(100):
-        value = {"a": value}
-    warning, end = read(stream(one(piece("f", value, "x"))))
-    assert isinstance(warning, SourceWarning)
-    assert warning.code is Code.BAD_FRAME
-    assert end == stop("tool_calls")
 
 
 def test_a_repetition_longer_than_a_frame_is_not_searched_for() -> None:

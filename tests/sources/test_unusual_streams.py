@@ -23,7 +23,6 @@ from streamtools.events import (
     SourceEvent,
     SourceRaw,
     SourceUsage,
-    StepEnd,
     TextDelta,
     ToolCallDelta,
     ToolCallStart,
@@ -41,7 +40,7 @@ from streamtools.sources.wire_formats.openai import ChatCompletions
 from streamtools.sources.wire_formats.responses import Responses
 from streamtools.stream.extraction import extract_tool_calls
 from tests.machine.test_machine import story
-from tests.sources.adapters import assert_same_at_every_cut, cuts, read, response_identity
+from tests.sources.adapters import assert_same_at_every_cut, read
 from tests.support.cases import together
 from tests.support.chat_chunks import DONE, chunk, sse, stop
 
@@ -398,42 +397,6 @@ def test_a_finished_message_with_an_empty_function_call() -> None:
 
 
 # What the provider calls its answer, and what it has cost.
-
-NAMED: dict[str, tuple[str, list[bytes], tuple[str | None, str | None]]] = {
-    "Anthropic, where another model goes on": (
-        "anthropic",
-        [
-            sse({"type": "message_start", "message": {"id": "msg_1", "model": "m1"}}),
-            sse({"type": "content_block_start", "content_block": {"type": "fallback", "to": {"model": "m2"}}}),
-            sse({"type": "message_stop"}),
-        ],
-        ("msg_1", "m2"),
-    ),
-    "an interaction": (
-        "gemini",
-        [
-            sse({"event_type": "interaction.created", "interaction": {"id": "i1", "model": "gemini-9"}}),
-            sse({"event_type": "interaction.completed", "interaction": {"id": "i1", "status": "completed"}}),
-        ],
-        ("i1", "gemini-9"),
-    ),
-}
-
-
-@pytest.mark.parametrize(("name", "chunks", "expected"), NAMED.values(), ids=NAMED)
-@pytest.mark.anyio
-async def test_each_format_reports_the_id_of_the_response_and_the_model(
-    name: str, chunks: list[bytes], expected: tuple[str | None, str | None]
-) -> None:
-    """They are in the end of the step and in the result."""
-    async with ToolStream(
-        sources.Source(chunks, sources.adapter(name)), runner=RunnerOptions(execute="never")
-    ) as stream:
-        (end,) = [event async for event in stream if isinstance(event, StepEnd)]
-    result = stream.result
-    assert expected == (end.response_id, end.model) == (result.response_id, result.model)
-    for pieces in cuts(b"".join(chunks)):
-        assert expected == response_identity(partial(sources.adapter, name), *pieces)
 
 
 @pytest.mark.parametrize(("cost", "expected"), [(0.00125, 0.00125), ({"total_cost": 2}, 2.0), ("much", None)])

@@ -127,51 +127,6 @@ async def test_a_stream_closed_before_its_block_has_no_events() -> None:
         await events.__aenter__()
 
 
-async def test_an_exception_in_the_block_is_not_wrapped() -> None:
-    """Whatever the tools and the source do."""
-    for source in (Script(hold=True), Script([*texts(WAIT), STOP]), Script([STOP]), Script(OSError("down"))):
-        tool = WaitingTool()
-
-        async def fail(source: Script = source, tool: WaitingTool = tool) -> None:
-            async with opened(source, tool.wait):
-                await anyio.wait_all_tasks_blocked()
-                raise KeyError("mine")
-
-        with pytest.raises(KeyError, match="mine") as caught:
-            await fail()
-        assert type(caught.value) is KeyError
-        assert (source.closed, tool.stopped) == (1, int(tool.running.is_set()))
-
-
-async def test_a_cancel_scope_around_the_block_ends_the_run() -> None:
-    for wait in (anyio.sleep_forever, anyio.lowlevel.checkpoint):
-        tool, source = WaitingTool(), Script([*texts(WAIT), STOP])
-        with anyio.CancelScope() as scope:
-            async with opened(source, tool.wait) as events:
-                await tool.running.wait()
-                scope.cancel()
-                await wait()
-        assert scope.cancelled_caught
-        assert (tool.stopped, source.closed) == (1, 1)
-        assert ("cancelled", Code.TOOL_CANCELLED) == (events.result.reason, events.result.outcomes[0].error)
-
-
-async def test_a_slow_source_is_closed_during_cancellation() -> None:
-
-    class Slow(Script):
-        async def aclose(self) -> None:
-            for _ in range(20):
-                await anyio.lowlevel.checkpoint()
-            await super().aclose()
-
-    source = Slow(hold=True)
-    with anyio.CancelScope() as scope:
-        async with opened(source):
-            await anyio.wait_all_tasks_blocked()
-            scope.cancel()
-    assert source.closed == 1
-
-
 async def test_a_failure_to_close_the_source_is_only_logged() -> None:
     """The log names only its type."""
 
