@@ -127,6 +127,22 @@ async def test_a_stream_closed_before_its_block_has_no_events() -> None:
         await events.__aenter__()
 
 
+async def test_a_slow_source_is_closed_during_cancellation() -> None:
+
+    class Slow(Script):
+        async def aclose(self) -> None:
+            for _ in range(20):
+                await anyio.lowlevel.checkpoint()
+            await super().aclose()
+
+    source = Slow(hold=True)
+    with anyio.CancelScope() as scope:
+        async with opened(source):
+            await anyio.wait_all_tasks_blocked()
+            scope.cancel()
+    assert source.closed == 1
+
+
 async def test_a_failure_to_close_the_source_is_only_logged() -> None:
     """The log names only its type."""
 
