@@ -89,8 +89,9 @@ async def test_a_lost_run_ends_validly_after_any_event(name: str, knows: str) ->
 @pytest.mark.parametrize("name", sorted(shipped()))
 async def test_a_stored_result_is_equal(name: str) -> None:
     """Its messages are the same in every format."""
-    stream = replay(shipped()[name], tools=TOOLS)
-    await stream
+    async with replay(shipped()[name], tools=TOOLS) as stream:
+        async for _ in stream:
+            pass
     read = stored_result.load(stored_result.dump(stream.result))
 
     assert stream.result == read.result
