@@ -72,13 +72,10 @@ def read_fields(message: Mapping[str, Any], turn: TurnDraft) -> None:
 def _read_call(call: object, turn: TurnDraft) -> None:
     if not isinstance(call, Mapping):
         return
-    if isinstance(custom := call.get("custom"), Mapping):
-        unwrapped = {"name": custom.get("name"), "arguments": {"input": string_at(custom, "input")}}
-        turn.add_call(unwrapped, call.get("id"), {"type": "custom"})
-        return
+    kind = {"type": "custom"} if call.get("type") == "custom" else None
     extra = call.get("extra_content")
     signature = string_at(extra.get("google"), "thought_signature") if isinstance(extra, Mapping) else ""
-    turn.add_call(call, call.get("id"), signature=signature or None)
+    turn.add_call(call, call.get("id"), kind, signature or None)
 
 
 def read_content_part(part: Mapping[str, Any], turn: TurnDraft, default_format: str) -> bool:

@@ -7,6 +7,7 @@ nothing else. The system prompt is not part of the contents. It has a separate f
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any
@@ -19,12 +20,13 @@ from streamtools.history.writing import call_provider_fields, in_order, provider
 from streamtools.json_values import Rejected, compact, decode_json, writable
 
 FORMAT = "gemini"
+_after_underscore = re.compile("_([a-z])")
 
 
 def read_content(content: Mapping[str, Any], reader: HistoryReader) -> None:
     """Add a content to the history of `reader`: a turn of the model, or results of calls and a user message."""
     listed = content.get("parts")
-    parts = [part for part in (listed if isinstance(listed, list) else [listed]) if isinstance(part, Mapping)]
+    parts = [_camel(part) for part in (listed if isinstance(listed, list) else [listed]) if isinstance(part, Mapping)]
     if content.get("role") == "model":
         turn = TurnDraft(reader.index, reader.budget, format=FORMAT, client=reader.client)
         for part in parts:
@@ -35,12 +37,20 @@ def read_content(content: Mapping[str, Any], reader: HistoryReader) -> None:
     for part in parts:
         if isinstance(answer := part.get("functionResponse"), Mapping):
             _read_response(answer, without(part, "functionResponse"), reader)
-        elif isinstance(answer := part.get("function_response"), Mapping):
-            _read_response(answer, dict(part), reader)
         else:
             user.append(_user_part(part))
     if user or not parts:
         reader.add_message(User(user))
+
+
+def _camel(part: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a part with the names of JSON. SDKs may write the names of protobuf, such as `function_call`."""
+    return {
+        _after_underscore.sub(lambda found: found[1].upper(), str(name)): _camel(value)
+        if name in ("inline_data", "file_data") and isinstance(value, Mapping)
+        else value
+        for name, value in part.items()
+    }
 
 
 def _read_part(part: Mapping[str, Any], turn: TurnDraft) -> None:
@@ -49,8 +59,6 @@ def _read_part(part: Mapping[str, Any], turn: TurnDraft) -> None:
         rest = without(call, "name", "args", "id")
         extra = without(part, "functionCall", "thoughtSignature") | ({"functionCall": rest} if rest else {})
         turn.add_call({"name": call.get("name"), "args": call.get("args")}, call.get("id"), extra, signature)
-    elif isinstance(call := part.get("function_call"), Mapping):  # with field names of protobuf; sent back unchanged
-        turn.add_call({"name": call.get("name"), "args": call.get("args")}, call.get("id"), part)
     elif not isinstance(text := part.get("text"), str):
         turn.add_item(part)
     elif part.get("thought") is True:
@@ -60,7 +68,7 @@ def _read_part(part: Mapping[str, Any], turn: TurnDraft) -> None:
 
 
 def _read_response(answer: Mapping[str, Any], fields: dict[str, Any], reader: HistoryReader) -> None:
-    """Add a result. `fields` are the other fields of its part, or the whole part if it has the names of protobuf."""
+    """Add a result. `fields` are the other fields of its part."""
     response = answer.get("response")
     failed = isinstance(response, Mapping) and set(response) == {"error"}
     value: Any = response
@@ -68,7 +76,7 @@ def _read_response(answer: Mapping[str, Any], fields: dict[str, Any], reader: Hi
         (value,) = response.values()
     text = value if isinstance(value, str) else compact(writable(value))
     inside = {"response": response, **without(answer, "name", "id", "response")}
-    extra = provider_item(FORMAT, fields if "function_response" in fields else {**fields, "functionResponse": inside})
+    extra = provider_item(FORMAT, {**fields, "functionResponse": inside})
     id = answer.get("id") or reader.find_open_call(answer.get("name"))
     reader.add_native_result(id, text, is_error=failed, extra=extra)
 
@@ -76,8 +84,8 @@ def _read_response(answer: Mapping[str, Any], fields: dict[str, Any], reader: Hi
 def _user_part(part: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(part.get("text"), str) and len(part) == 1:
         return {"type": "text", "text": part["text"]}
-    blob = part.get("inlineData") or part.get("inline_data")
-    kind, data = string_at(blob, "mimeType") or string_at(blob, "mime_type"), string_at(blob, "data")
+    blob = part.get("inlineData")
+    kind, data = string_at(blob, "mimeType"), string_at(blob, "data")
     extra = {} if part == {"inlineData": {"mimeType": kind, "data": data}} else {FORMAT: dict(part)}
     if data and kind.startswith(("image/", "application/", "text/")):
         return part_of_url(f"data:{kind};base64,{data}", kind) | extra
@@ -176,8 +184,6 @@ def _write(part: Part, *, from_gemini: bool) -> list[dict[str, Any]]:
 
 def _call(call: ToolCall) -> dict[str, Any]:
     extra = call_provider_fields(call, FORMAT)
-    if "function_call" in extra:
-        return dict(extra)
     given: dict[str, Any] = {"name": call.name, "args": call.arguments}
     part: dict[str, Any] = {"functionCall": given | {"id": call.id} if call.provider_id else given}
     part |= {"thoughtSignature": call.signature} if call.signature else {}
@@ -197,6 +203,4 @@ def _response(result: CallResult, known: set[str]) -> dict[str, Any]:
     files = [part for part in write_parts(result.parts, lambda _: None, _image, _file) if "inlineData" in part]
     response = {**response, "parts": files} if files else response
     extra = provider_fields(result)
-    if "function_response" in extra:
-        return extra
     return {**extra, "functionResponse": response | extra.get("functionResponse", {})}

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import Any
 
 import msgspec
 
-from streamtools.calls import ARGUMENT_FIELDS, NAME_FIELDS, NATIVE, ToolCall, read_envelope
+from streamtools.calls import ARGUMENT_FIELDS, NAME_FIELDS, NATIVE, ToolCall, custom_as_function, read_envelope
 from streamtools.errors import Code
 from streamtools.history.content import accept_from_client, read_content, string_at, text_in
 from streamtools.history.parts import (
@@ -45,11 +46,11 @@ class ValueBudget:
         inner = call.get("function")
         for holder in (call, inner) if isinstance(inner, Mapping) else (call,):
             for key in ARGUMENT_FIELDS:
-                count = count_values(string_at(holder, key).encode(errors="surrogatepass"))
-                if count > self._left:
+                values = count_values(string_at(holder, key).encode(errors="surrogatepass"))
+                if values > self._left:
                     most = DEFAULT_LIMITS.values
                     raise Rejected(Code.TOO_LARGE, f"the arguments of all calls contain more than {most} JSON values")
-                self._left -= count
+                self._left -= values
 
 
 class HistoryReader:
@@ -68,35 +69,30 @@ class HistoryReader:
         self.list_format: str | None = None  # the format of the message list; None until a message reveals it
         self.budget = ValueBudget()
         self._system = system
-        self._history: list[Message] = []
-        self._results: list[CallResult] = []  # results of the last turn
-        self._open: dict[str, ToolCall] = {}  # calls of the last turn without a result
+        self._history: list[Message] = []  # without results
+        self._turn_end = 0  # the number of messages up to the last turn
+        self._results: dict[int, list[CallResult]] = {}  # by the number of messages up to their turn
+        self._waiting: dict[str, tuple[int, ToolCall]] = {}  # calls without a result, with the end of their turn
         # Maps a tool name to its calls in order. The key None maps to all calls. Answered calls remain.
         self._calls_by_name: dict[str | None, deque[ToolCall]] = {}
         self._renamed: dict[str, deque[str]] = {}  # maps a duplicate id to the new ids of its calls
-        self._numbers: dict[str, int] = {}  # the last suffix that was appended to a duplicate id
-        self._turn_index = 0  # the index of the last turn in the history
-        # Calls of earlier turns without a result, with the index of their turn.
-        self._earlier: dict[str, tuple[int, ToolCall]] = {}
-        self._late: dict[int, list[CallResult]] = {}  # results after a later turn, by the index of their call's turn
+        self._numbers = count(2)  # the suffixes of new ids
 
     def flush(self) -> list[Message]:
-        """Finish the collected turn and results. Returns the history, to which the caller may add."""
+        """Finish the collected turn. Returns the history without results, to which the caller may add."""
         if self.turn is not None:
             self._history.append(self.turn.finish())
             self.turn = None
-        if self._results:
-            self._history.append(Results(tuple(self._results)))
-            self._results.clear()
         return self._history
 
     def finish(self) -> list[Message]:
-        """Return the whole history. Results that arrived after a later turn are moved to their turn."""
+        """Return the whole history. The results of each turn follow it."""
         history: list[Message] = []
-        for index, message in enumerate(self.flush()):
-            history.append(message)
-            if index in self._late:
-                history.append(Results(tuple(self._late[index])))
+        messages = self.flush()
+        for index in range(len(messages) + 1):
+            if index in self._results:
+                history.append(Results(tuple(self._results[index])))
+            history += messages[index : index + 1]
         return history
 
     def add_message(self, message: System | User) -> None:
@@ -119,13 +115,13 @@ class HistoryReader:
     def add_turn(self, turn: Assistant) -> None:
         """Add a complete turn."""
         history = self.flush()
-        self._begin_turn(len(history))
+        self._begin_turn()
         parts = tuple(self._register_call(part) if isinstance(part, ToolCall) else part for part in turn.parts)
         history.append(turn if parts == turn.parts else replace(turn, parts=parts))
 
     def is_open(self, id: str) -> bool:
         """Return whether the last turn has an open call with this id."""
-        return id in self._open
+        return id in self._waiting and self._waiting[id][0] == self._turn_end
 
     def open_turn(self, format: str | None, *, only_items: bool = False) -> TurnDraft:
         """Return the turn to add the next part to. This is the last message if it is a turn, or else a new turn.
@@ -134,13 +130,13 @@ class HistoryReader:
         """
         if self.turn is None:
             history = self.flush()
-            last = history[-1] if history and not only_items else None
             self.turn = TurnDraft(self.index, self.budget, client=self.client)
-            if isinstance(last, Assistant):
+            last = history[-1] if history and self._turn_end not in self._results else None
+            if isinstance(last, Assistant) and not only_items:
                 history.pop()
-                self.turn = TurnDraft(self.index, self.budget, list(last.parts), last.in_text, client=self.client)
+                self.turn.parts, self.turn.in_text = list(last.parts), last.in_text
             else:
-                self._begin_turn(len(history))
+                self._begin_turn()
         self.turn.format = format or self.turn.format
         return self.turn
 
@@ -163,39 +159,30 @@ class HistoryReader:
 
         `text` replaces the text of `content`.
         """
-        if isinstance(id, str) and id not in self._open and self._renamed.get(id):
+        if isinstance(id, str) and not self.is_open(id) and self._renamed.get(id):
             id = self._renamed[id].popleft()
-        if not isinstance(id, str) or (id not in self._open and id not in self._earlier):
+        if not isinstance(id, str) or id not in self._waiting:
             return
         read = read_content(content)
         parts = () if isinstance(read, str) or all(part.get("type") == "text" for part in read) else tuple(read)
         if self.client:
             parts, extra = tuple(kept for part in parts if (kept := accept_from_client(part))), None
+        turn_end, call = self._waiting.pop(id)
         text = text or text_in(read)
-        index, call = (0, self._open[id]) if id in self._open else self._earlier[id]
+        if self.client and call.raw:  # clients do not receive the suffix of the error of a malformed call
+            text, is_error = text.removesuffix(SEND_AGAIN) + SEND_AGAIN, True
         result = CallResult(NATIVE, call.name, text, id, is_error=is_error, parts=parts, extra=extra)
-        if id in self._open:
-            self.add_result(result)
-        else:
-            del self._earlier[id]
-            self._late.setdefault(index, []).append(self._for_model(call, result))
+        self.flush()
+        self._results.setdefault(turn_end, []).append(result)
 
     def add_result(self, result: CallResult) -> None:
         """Add the result of a call. Raises ValueError if the last turn has no such open call."""
         if result.dialect == NATIVE:
-            call = self._open.pop(result.call_id, None)
-            if call is None:
+            if not self.is_open(result.call_id):
                 raise ValueError(f"the result of call {result.call_id!r} must follow the turn that holds the call")
-            result = self._for_model(call, result)
-        if self.turn is not None:
-            self.flush()
-        self._results.append(result)
-
-    def _for_model(self, call: ToolCall, result: CallResult) -> CallResult:
-        """Return `result`. The error of a malformed call gets the suffix `SEND_AGAIN`, which clients do not receive."""
-        if self.client and call.raw:
-            return result._replace(text=result.text.removesuffix(SEND_AGAIN) + SEND_AGAIN, is_error=True)
-        return result
+            del self._waiting[result.call_id]
+        self.flush()
+        self._results.setdefault(self._turn_end, []).append(result)
 
     def find_open_call(self, name: object) -> str | None:
         """Return the id of the first open call of the tool `name`, or of any tool if `name` is None.
@@ -203,25 +190,21 @@ class HistoryReader:
         Returns None if no such call is open.
         """
         waiting = self._calls_by_name.get(name) if name is None or isinstance(name, str) else None
-        while waiting and self._open.get(waiting[0].id) is not waiting[0]:
+        while waiting and self._waiting.get(waiting[0].id) != (self._turn_end, waiting[0]):
             waiting.popleft()
         return waiting[0].id if waiting else None
 
-    def _begin_turn(self, index: int) -> None:
-        self._earlier |= {id: (self._turn_index, call) for id, call in self._open.items()}
-        self._turn_index = index
-        self._open, self._renamed, self._numbers, self._calls_by_name = {}, {}, {}, {}
+    def _begin_turn(self) -> None:
+        self._turn_end, self._numbers = len(self._history) + 1, count(2)
+        self._renamed, self._calls_by_name = {}, {}
 
     def _register_call(self, call: ToolCall) -> ToolCall:
         """Register `call` as open. Returns it, with a new id if another open call has the same id."""
-        if call.id in self._open:
-            number = self._numbers.get(call.id, 1) + 1
-            while (new_id := f"{call.id}_{number}") in self._open:
-                number += 1
-            self._numbers[call.id] = number
+        if self.is_open(call.id):
+            new_id = next(new_id for number in self._numbers if not self.is_open(new_id := f"{call.id}_{number}"))
             self._renamed.setdefault(call.id, deque()).append(new_id)
             call = msgspec.structs.replace(call, id=new_id)
-        self._open[call.id] = call
+        self._waiting[call.id] = self._turn_end, call
         for name in (call.name, None):
             self._calls_by_name.setdefault(name, deque()).append(call)
         return call
@@ -318,7 +301,7 @@ def read_call(
 
     If the call is malformed or exceeds `budget`, `arguments` is empty. `raw` then holds the model's text.
     """
-    raw = ""
+    raw, call = "", custom_as_function(call)
     try:
         budget.take(call)
         read = read_envelope(call)

@@ -94,10 +94,8 @@ def read_item(item: Mapping[str, Any], reader: HistoryReader) -> None:
             extra=item if complete else None,
         )
     elif kind in ("function_call", _CUSTOM):
-        arguments = {"arguments": {"input": string_at(item, "input")}} if kind == _CUSTOM else {}
         known = ("type", "call_id", "name", "arguments", "input")[kind == _CUSTOM :]  # keep the `type` of a custom call
-        call = {"name": item.get("name"), "arguments": item.get("arguments")} | arguments
-        reader.add_call_item(FORMAT, call, item.get("call_id"), without(item, *known))
+        reader.add_call_item(FORMAT, item, item.get("call_id"), without(item, *known))
     elif isinstance(kind, str) or (kind is None and string_at(item, "id") and len(item) <= 2):  # an item reference
         reader.open_turn(FORMAT).add_item(item)
     else:

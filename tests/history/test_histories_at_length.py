@@ -51,7 +51,7 @@ def test_calls_with_the_same_id_get_unique_ids() -> None:
     assert isinstance(turn, Assistant)
     assert isinstance(answers, Results)
     made = [call.id for call in turn.calls]
-    assert ["d_2", "d_4", "d", "d_3", "d_5", "d_3_2"] == made
+    assert ["d_2", "d_4", "d", "d_3", "d_5", "d_3_6"] == made
     assert {made[at]: str(at) for at in range(5)}.items() <= {
         each.call_id: each.text for each in answers.results
     }.items()

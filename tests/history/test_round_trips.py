@@ -8,6 +8,7 @@ omitted. Neighbours with one role are joined (Anthropic, Gemini). Results are in
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -144,12 +145,12 @@ HISTORIES: dict[str, tuple[str, Messages]] = {
             {"role": "user", "content": [{"type": "file", "file_id": "f"}]},
         ],
     ),
-    "parts as protobuf spells them": (
+    "a signed call, its result, and a named file": (
         "gemini",
         [
-            {"role": "user", "parts": [{"inline_data": {"mime_type": "image/png", "data": "aGk="}}, {"text": "?"}]},
-            {"role": "model", "parts": [{"function_call": {"name": "f", "args": {}}, "thought_signature": "s"}]},
-            {"role": "user", "parts": [{"function_response": {"name": "f", "response": {"a": 1}}}]},
+            {"role": "user", "parts": [{"inlineData": {"mimeType": "image/png", "data": "aGk="}}, {"text": "?"}]},
+            {"role": "model", "parts": [{"functionCall": {"name": "f", "args": {}}, "thoughtSignature": "s"}]},
+            {"role": "user", "parts": [{"functionResponse": {"name": "f", "response": {"a_b": 1}}}]},
             {
                 "role": "user",
                 "parts": [{"inlineData": {"mimeType": "application/pdf", "data": "aGk=", "displayName": "a"}}],
@@ -210,7 +211,6 @@ def test_another_provider_gets_no_provider_data(format: str, messages: Messages)
             "phase",
             "executableCode",
             "cache_control",
-            "inline_data",
             "tool_addition",
             "reasoningContent",
         ):
@@ -247,11 +247,17 @@ def test_strict_hosts_get_no_unknown_fields() -> None:
 
 
 def test_protobuf_names_are_read() -> None:
-    """Another provider gets the image, the call and its result."""
-    asked, called, told, file = write_messages(read_messages(HISTORIES["parts as protobuf spells them"][1]), "openai")
+    """They become the names of JSON, except in arguments and in results."""
+    _, messages = HISTORIES["a signed call, its result, and a named file"]
+    spelled = json.dumps(messages)
+    for name in ("inlineData", "mimeType", "functionCall", "thoughtSignature", "functionResponse", "displayName"):
+        spelled = spelled.replace(name, re.sub("[A-Z]", lambda found: f"_{found[0].lower()}", name))
+    history = read_messages(json.loads(spelled))
+    assert messages == write_messages(history, "gemini")
+    asked, called, told, file = write_messages(history, "openai")
     assert {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}} == asked["content"][0]
     assert [("f", "{}")] == [tuple(each["function"].values()) for each in called["tool_calls"]]
-    assert '{"a":1}' == told["content"]
+    assert '{"a_b":1}' == told["content"]
     assert ["file"] == [each["type"] for each in file["content"]]
 
 
