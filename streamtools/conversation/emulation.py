@@ -51,8 +51,7 @@ MAX_LENGTH = 256 * 1024
 # A JSON value may begin at each bracket, so some text is read more than once. This limits the characters read in total.
 _MAX_WORK = 8 * MAX_LENGTH
 _TOO_DEEP_WORK = 10_000  # the work in characters that is counted for JSON that exceeds Python's recursion limit
-_FIRST_PIECE = 256  # the length of the first piece of text that is decoded, in characters
-_TOKEN = 16  # an upper bound for the length of a JSON token, except strings and numbers
+_FAILED_WORK = 64  # the work that is counted for each bracket at which no JSON value begins
 
 _begins = re.compile(r"[{\[]")
 _decoder = json.JSONDecoder(strict=False)
@@ -219,35 +218,18 @@ def _values(text: str) -> Iterator[Any]:
         text = whole if isinstance(whole, str) else text
     at = work = 0
     while (found := _begins.search(text, at)) and work < _MAX_WORK:
-        length, read = _measure(text, found.start())
-        if length is None:
-            at = found.end()
-            work += read
-            continue
-        at = found.start() + length
-        with contextlib.suppress(Rejected):
-            yield decode_json(text[found.start() : at]).value
-
-
-def _measure(text: str, begin: int) -> tuple[int | None, int]:
-    """Return the length of the JSON value at `begin`, and the number of characters that were read.
-
-    The length is None if there is no valid JSON value at `begin`. The function decodes pieces of growing size that
-    start at `begin`. It does not decode the whole text from `begin`: to report an error, `json` counts all lines before
-    the error. So each bracket would cost as much as all text before it.
-    """
-    size = _FIRST_PIECE
-    while True:
-        piece = text[begin : begin + size]
+        rest = text[found.start() :]  # not the whole text: to report an error, `json` counts all lines before it
+        at = found.end()
         try:
-            return _decoder.raw_decode(piece)[1], size
-        except json.JSONDecodeError as error:
-            cut = len(piece) - error.pos < _TOKEN or error.msg.startswith("Unterminated string")
-            if not cut or begin + size >= len(text):
-                return None, len(piece) if cut else error.pos
+            length = _decoder.raw_decode(rest)[1]
         except RecursionError:
-            return None, _TOO_DEEP_WORK
-        size *= 4
+            work += _TOO_DEEP_WORK
+        except json.JSONDecodeError as error:
+            work += _FAILED_WORK + (len(rest) if error.msg.startswith("Unterminated string") else error.pos)
+        else:
+            at = found.start() + length
+            with contextlib.suppress(Rejected):
+                yield decode_json(rest[:length]).value
 
 
 def _read_calls(value: Any) -> list[DecidedCall] | None:
@@ -269,17 +251,10 @@ def _read_call(value: Any) -> DecidedCall | None:
         if len(written.arguments) > 1:
             read_envelope(value)  # raises Rejected if the arguments differ
     except Rejected as fault:
-        return DecidedCall("", None) if fault.code is Code.MISSING_TOOL_NAME and _names_no_tool(value) else None
+        names = [value[key] for key in NAME_FIELDS if key in value] if fault.code is Code.MISSING_TOOL_NAME else []
+        names_no_tool = names and all(name is None or (isinstance(name, str) and not name.strip()) for name in names)
+        return DecidedCall("", None) if names_no_tool else None
     return DecidedCall(written.name.strip(), next(iter(written.arguments), None))
-
-
-def _names_no_tool(value: dict[str, Any]) -> bool:
-    """Return whether `value` has at least one key for a tool name, and all of these names are null or blank."""
-    function = value.get("function")
-    holders = [value, function] if isinstance(function, dict) else [value]
-    names = [holder[key] for holder in holders for key in NAME_FIELDS if key in holder]
-    names += [function] if isinstance(function, str) else []
-    return bool(names) and all(name is None or (isinstance(name, str) and not name.strip()) for name in names)
 
 
 # The three requests of a turn.

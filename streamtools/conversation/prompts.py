@@ -57,7 +57,6 @@ def augment_system_prompt(
     dialect: str | Dialect | Sequence[str | Dialect] = "tilde_fence",
     *,
     compact: bool = False,
-    examples: Sequence[Example] = (),
 ) -> str:
     """Return the system prompt `base` with a section that teaches a model to call `tools` in a `dialect`.
 
@@ -65,11 +64,10 @@ def augment_system_prompt(
     If `tools` is empty, an existing section is removed. Tools are described in the order of their registration, with
     their JSON schemas. If `compact` is True, each tool is described in one line. If several dialects are enabled, pass
     all of them in `dialect`, with the dialect to teach first. The markers of all of them are then neutralized in the
-    tool descriptions. The section also contains the `examples`. Raises ValueError for a dialect that is unknown or
-    cannot be taught, and `UnknownTool` for an example of an unknown tool.
+    tool descriptions. Raises ValueError for a dialect that is unknown or cannot be taught.
     """
     registry = ToolRegistry.of(tools)
-    section = _write_section(registry, _enabled(dialect), short=compact, examples=examples) if registry else ""
+    section = _write_section(registry, _enabled(dialect), short=compact) if registry else ""
     return put_section(base, section)
 
 
@@ -107,7 +105,8 @@ def few_shot(
     chat messages, which `read_messages` accepts. Put them between the system prompt and the conversation. Small models
     call tools much more often with three examples than with one. If there are several tools, give two examples of each.
     If `examples` is empty, up to six examples are generated from the sample arguments of the tools. If `tools` is
-    empty, no messages are returned. Raises the errors of `augment_system_prompt`.
+    empty, no messages are returned. Raises ValueError for a dialect that is unknown or cannot be taught, and
+    `UnknownTool` for an example of an unknown tool.
     """
     registry = ToolRegistry.of(tools)
     if not registry:
@@ -131,7 +130,7 @@ def _enabled(dialects: str | Dialect | Sequence[str | Dialect]) -> list[Dialect]
     return [*chosen, *(dialect for dialect in choose_dialects("auto") if dialect.id not in ids)]
 
 
-def _write_section(registry: ToolRegistry, enabled: list[Dialect], *, short: bool, examples: Sequence[Example]) -> str:
+def _write_section(registry: ToolRegistry, enabled: list[Dialect], *, short: bool) -> str:
     first = next(iter(registry))
     describe = _describe_in_line if short else _describe
     parts = [
@@ -139,8 +138,6 @@ def _write_section(registry: ToolRegistry, enabled: list[Dialect], *, short: boo
         "\n".join(describe(tool, enabled) for tool in registry),
         enabled[0].instructions(first.name, neutralize_all(sample_arguments(first)[0], enabled)).rstrip("\n"),
     ]
-    if examples:
-        parts += ["This is how it goes:", *(_transcript(example, registry, enabled) for example in examples)]
     written = _section_tag.sub("<\u2060", _SEPARATOR.join(parts))  # the text of a tool must not end the section
     return f"{BEGIN}\n{written}\n{END}"
 
@@ -158,11 +155,6 @@ def _describe(tool: Tool, enabled: list[Dialect]) -> str:
 def _describe_in_line(tool: Tool, enabled: list[Dialect]) -> str:
     line, name_end = write_line(tool), len(f"- {tool.name}(")
     return line[:name_end] + neutralize(line[name_end:], enabled)
-
-
-def _transcript(example: Example, registry: ToolRegistry, enabled: list[Dialect]) -> str:
-    turns = zip(("User", "You", "Result", "You"), _texts_of(example, registry, enabled), strict=True)
-    return _SEPARATOR.join(f"{speaker}:\n{text}" for speaker, text in turns)
 
 
 def _texts_of(example: Example, registry: ToolRegistry, enabled: list[Dialect]) -> tuple[str, str, str, str]:

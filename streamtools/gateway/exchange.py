@@ -299,7 +299,6 @@ class RewrittenExchange(Exchange):
             "limits": settings.limits,
             "text_rules": settings.text_rules,
             "new_id": settings.new_id or self._new_id,
-            **settings.parsing,
         }
         machine = StreamMachine(
             dialects=plan.readable, tools=self._tools, execute="never", native_tool_calls=plan.native, **options

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias, TypedDict, get_args
+from typing import Literal, TypeAlias, TypedDict, get_args
 
 from streamtools.calls import IdFactory
 from streamtools.conversation.failover_rules import Circuits
@@ -89,8 +89,6 @@ class Settings:
     new_id: IdFactory | None = None
     new_answer_id: IdFactory | None = None
     now: Callable[[], int] | None = None
-    parsing: Mapping[str, Any] = field(default_factory=dict)
-    """More keyword arguments for the `StreamMachine` that reads an answer."""
     circuits: Circuits = field(init=False, repr=False, compare=False)
     """The circuits of the primary upstream and of the `fallbacks`, in this order."""
     used_dialects: dict[str, Dialect] = field(default_factory=dict, init=False, repr=False, compare=False)

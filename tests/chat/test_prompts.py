@@ -112,15 +112,6 @@ def test_a_section_stays_in_its_place() -> None:
     assert f"A\n\n{other}\n\nB\n\nC" == augment_system_prompt(f"A\n\n{section}\n\nB\n\n{section}\n\nC", now)
 
 
-def test_worked_examples_are_a_transcript() -> None:
-    """Question, call, result and answer have the forms of the dialect. Results are JSON or text."""
-    text = augment_system_prompt("", get_weather, "hash_marker", examples=[ASKED])
-    call = '###:{"toolName":"get_weather","parameters":{"city":"Oslo"}}'
-
-    assert f"User:\nWill it rain in Oslo?\n\nYou:\n{call}\n\n" in text
-    assert '\n\nResult:\n###result get_weather: {"rain":true}\n\nYou:\nYes, it will.\n</tool' in text
-
-
 def test_few_shot_examples_are_messages() -> None:
     """There are four for each example, and the call is valid."""
     told = Example("And in Rome?", "get_weather", {"city": "Rome"}, "sun ~~~", "Sun.")
@@ -169,8 +160,6 @@ def test_dialects_that_cannot_be_taught() -> None:
             with pytest.raises(ValueError, match=f"the dialect '{dialect}' contain tokens of a chat template"):
                 few_shot(dialect, now)
     with pytest.raises(UnknownTool, match="no tool named 'get_weather'; there are now"):
-        augment_system_prompt("", now, examples=[ASKED])
-    with pytest.raises(UnknownTool):
         few_shot("tilde_fence", now, [ASKED])
 
 
