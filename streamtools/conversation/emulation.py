@@ -26,17 +26,17 @@ import re
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Self, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
 from streamtools import events
 from streamtools.calls import EMULATED as ID_PREFIX
 from streamtools.calls import NAME_FIELDS, read_envelope, unwrap
-from streamtools.conversation.models.model import AUTO, Ask, Model, origin_of
-from streamtools.conversation.reply import Reply
+from streamtools.conversation.models.model import AUTO, Ask, Model
+from streamtools.conversation.reply import ModelSource, Reply
 from streamtools.errors import Checked, Code, check_word
-from streamtools.history import Origin, System, calls_as_text
+from streamtools.history import System, calls_as_text
 from streamtools.history.calls_in_text import neutralize_quotations
 from streamtools.json_values import Rejected, compact, decode_json
 from streamtools.machine.state_machine import StreamMachine
@@ -295,7 +295,7 @@ _BEGIN_TURN = events.ReasoningDelta("")  # begins the turn without visible outpu
 
 
 @dataclass(eq=False, repr=False)
-class EmulatedReply:
+class EmulatedReply(ModelSource):
     """The answer to one request of a chat, as a source of events.
 
     `normal` is the normal request, or None if it is omitted. `ask` is the same request, but with all tools and
@@ -318,14 +318,6 @@ class EmulatedReply:
         self._normal_answer: list[events.SourceEvent] | None = None
         self._normal_usage: events.Usage | None = None
         self._hidden_usage: events.Usage | None = None  # usage of answers that are not shown, until it is reported
-
-    def __aiter__(self) -> Self:
-        return self
-
-    @property
-    def origin(self) -> Origin:
-        """The origin of the answer."""
-        return origin_of(self.model)
 
     async def __anext__(self) -> Sequence[events.SourceEvent]:
         return await anext(self._batches)

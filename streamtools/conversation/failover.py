@@ -16,15 +16,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Self, TypeAlias
-
-import anyio
+from typing import Any, Literal, TypeAlias
 
 from streamtools import observing
 from streamtools.conversation.failover_rules import CONTINUE_PROMPT, Circuits, SharedAnswer
 from streamtools.conversation.models.model import Ask, Model, check_model, origin_of, with_type_in_prompt
 from streamtools.conversation.models.prefill import prefill_of
-from streamtools.conversation.reply import Reply
+from streamtools.conversation.reply import ModelSource, Reply
 from streamtools.errors import Code, check_word
 from streamtools.events import ProviderCompleted, SourceError, SourceEvent, SourceWarning
 from streamtools.history import Assistant, Origin, User
@@ -65,7 +63,7 @@ class Fallback:
         for model in self.models:
             check_model(model)
         self.on_break = on_break
-        self.circuits = Circuits(1 + len(others), anyio.current_time, failures=failures, rest=rest)
+        self.circuits = Circuits(1 + len(others), failures=failures, rest=rest)
         """The circuits of the models, in the same order."""
 
     @property
@@ -113,7 +111,7 @@ class Failures:
 
 
 @dataclass(eq=False, repr=False)
-class FailoverReply:
+class FailoverReply(ModelSource):
     """The answer to one request, as a source of events. Several models may contribute to it in order.
 
     `_write` returns the request for a model. If `_discard_answer` is None, no other model continues an answer that has
@@ -126,49 +124,29 @@ class FailoverReply:
     _failures: Failures = field(default_factory=Failures)
 
     def __post_init__(self) -> None:
-        self._answer: SharedAnswer | None = None  # None before the first request
-        self._reply: Reply | None = None
+        self._answer = SharedAnswer(self._fallback.circuits, self._failures.failed)
+        self._reply: Reply | None = None  # None before the first request
         self._over = False  # whether all events have been returned
-
-    def __aiter__(self) -> Self:
-        return self
-
-    @property
-    def origin(self) -> Origin:
-        """The origin of the current model, or of the first model to call if no request was sent yet."""
-        return origin_of(self._model)
-
-    @property
-    def url(self) -> str | None:
-        """The URL of the request; None if the model has none."""
-        return getattr(self._model, "url", None)
-
-    @property
-    def _model(self) -> Model:
-        """The current model, or the first model to call if no request was sent yet."""
-        untried = self._fallback.circuits.order(self._failures.failed)
-        return self._fallback.models[untried[0] if self._answer is None else self._answer.index]
+        self.model = self._fallback.models[self._answer.index]
 
     async def __anext__(self) -> Sequence[SourceEvent]:
         if self._over:
             raise StopAsyncIteration
-        if self._answer is None:
-            self._answer = SharedAnswer(self._fallback.circuits, self._failures.failed)
-            self._reply = Reply(self._model, self._write(self._model))
+        if self._reply is None:
+            self._reply = Reply(self.model, self._write(self.model))
             unsent, self._failures.unsent = self._failures.unsent, []
             if unsent:
                 return unsent
         answer = self._answer
         if answer.fault is not None:
-            return await self._fail(answer, answer.fault)
-        assert self._reply is not None
+            return await self._fail(self._reply, answer.fault)
         try:
             batch = await anext(self._reply)
         except StopAsyncIteration:
             if answer.complete:
                 self._over = True
                 raise
-            return await self._fail(answer, SourceError(_NO_TERMINATOR, Code.STREAM_INTERRUPTED))
+            return await self._fail(self._reply, SourceError(_NO_TERMINATOR, Code.STREAM_INTERRUPTED))
         return answer.read(batch)
 
     async def aclose(self) -> None:
@@ -176,24 +154,23 @@ class FailoverReply:
         if self._reply is not None:
             await self._reply.aclose()
 
-    async def _fail(self, answer: SharedAnswer, fault: SourceError) -> Sequence[SourceEvent]:
+    async def _fail(self, reply: Reply, fault: SourceError) -> Sequence[SourceEvent]:
         """Handle the failure `fault` of the current model, and return the next events.
 
         If another model can answer, its request is prepared. Otherwise the events end with `fault`. If a call of the
         answer has run, the events end with the completed step, and the next request goes to another model.
         """
-        fallback, policy = self._fallback, self._fallback.on_break
+        fallback, answer, policy = self._fallback, self._answer, self._fallback.on_break
         fallback.circuits.record(answer.index, failed=True)
         self._failures.failed.add(answer.index)
         if answer.next is None or (answer.begun and (policy == "fail" or self._discard_answer is None)):
             self._over = True
             return [*answer.take_pending_text(), fault]
-        assert self._reply is not None
-        await self._reply.aclose()
+        await reply.aclose()
         if pending := answer.take_pending_text():  # returned first, because the next model must continue after it
             answer.fault = fault
             return pending
-        name, next_name = self._model.name, fallback.models[answer.next].name
+        name, next_name = self.model.name, fallback.models[answer.next].name
         shown: str | None = ""
         if self._discard_answer is not None:
             shown = self._discard_answer(name, answer.begun and policy == "restart_step")
@@ -204,21 +181,22 @@ class FailoverReply:
             self._failures.unsent.append(warning)
             return [ProviderCompleted(finish_reason="tool_calls", model=name)]
         answer.move_on()
-        self._reply = Reply(self._model, self._continue(answer, shown))
+        self.model = fallback.models[answer.index]
+        self._reply = Reply(self.model, self._continue(shown))
         if (observed := observing.observed_run()) is not None:
             observed.model_failed(fault.cause or fault.code.value)
             observed.request_started(self.origin, self._reply)
         return [warning]
 
-    def _continue(self, answer: SharedAnswer, shown: str) -> Ask:
+    def _continue(self, shown: str) -> Ask:
         """Return the request that makes the current model continue the text `shown`."""
-        ask = self._write(self._model)
+        ask = self._write(self.model)
         if not shown.strip():
             return ask
         if ask.output is not None:  # with a schema, the provider would start a new JSON value
             ask = replace(ask, output=None, history=with_type_in_prompt(ask.history, ask.output))
-        prefill = prefill_of(self._model, ask.options)
-        answer.continue_text(shown, prefill)
+        prefill = prefill_of(self.model, ask.options)
+        self._answer.continue_text(shown, prefill)
         if prefill is not None:
             return replace(ask, prefill=shown.rstrip())
         return replace(ask, history=(*ask.history, Assistant(shown), User(CONTINUE_PROMPT)))

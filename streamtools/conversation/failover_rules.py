@@ -12,7 +12,7 @@ the shown text contains it.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from time import monotonic
 from typing import Literal
@@ -53,7 +53,7 @@ class Circuit:
     failures: int = 0
     """The number of consecutive failures."""
     open_until: float = 0.0
-    """The clock time until which the circuit is open."""
+    """The time of the monotonic clock until which the circuit is open."""
 
 
 class Circuits(list[Circuit]):
@@ -63,20 +63,17 @@ class Circuits(list[Circuit]):
     `failures` is less than 1, or `rest` is not above 0.
     """
 
-    def __init__(
-        self, count: int, clock: Callable[[], float] = monotonic, *, failures: int = 5, rest: float = 30.0
-    ) -> None:
+    def __init__(self, count: int, *, failures: int = 5, rest: float = 30.0) -> None:
         check_number("failures", failures, 1)
         check_number("rest", rest)
         super().__init__(Circuit() for _ in range(count))
-        self._clock = clock
         self._failures = failures
         self._rest = rest
         self._lock = threading.Lock()  # the gateway reads long answers in threads
 
     def order(self, failed: Collection[int] = ()) -> list[int]:
         """Return the model indexes in the order in which to try them. The models in `failed` come last."""
-        now = self._clock()
+        now = monotonic()
         return sorted(range(len(self)), key=lambda index: (index in failed, self[index].open_until > now, index))
 
     def record(self, index: int, *, failed: bool) -> None:
@@ -87,7 +84,7 @@ class Circuits(list[Circuit]):
             if not failed:
                 circuit.open_until = 0.0
             elif circuit.failures >= self._failures:
-                circuit.open_until = self._clock() + self._rest
+                circuit.open_until = monotonic() + self._rest
 
 
 class SharedAnswer:

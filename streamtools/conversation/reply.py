@@ -20,29 +20,36 @@ from streamtools.stream.long_work import in_thread
 _LONG_HISTORY = 200  # number of messages, parts, calls and results above which a history is long
 
 
-class Reply:
-    """An asynchronous iterator of event batches: first `before`, then the events of the model's reply to `ask`."""
+class ModelSource:
+    """A source of events from a model, as an asynchronous iterator of batches."""
 
-    def __init__(self, model: Model, ask: Ask, before: Sequence[SourceEvent] = ()) -> None:
-        self._model = model
-        self._ask = ask
-        self._before = before
-        self._answer_tool = AnswerToolReader() if ask.output is not None and not ask.tools else None
-        self._stream_context: AbstractAsyncContextManager[Any] | None = None
-        self._source: Any = None
+    model: Model
+    """The model that produces the next events."""
 
     def __aiter__(self) -> Self:
         return self
 
     @property
     def origin(self) -> Origin:
-        """The format, host and model that produce the reply."""
-        return origin_of(self._model)
+        """The format, host and model that produce the events."""
+        return origin_of(self.model)
 
     @property
     def url(self) -> str | None:
         """The URL of the request; None if the model has none."""
-        return getattr(self._model, "url", None)
+        return getattr(self.model, "url", None)
+
+
+class Reply(ModelSource):
+    """A source of events: first `before`, then the events of the model's reply to `ask`."""
+
+    def __init__(self, model: Model, ask: Ask, before: Sequence[SourceEvent] = ()) -> None:
+        self.model = model
+        self._ask = ask
+        self._before = before
+        self._answer_tool = AnswerToolReader() if ask.output is not None and not ask.tools else None
+        self._stream_context: AbstractAsyncContextManager[Any] | None = None
+        self._source: Any = None
 
     @property
     def history(self) -> Sequence[Message]:
@@ -54,7 +61,7 @@ class Reply:
             before, self._before = self._before, ()
             return before
         if self._source is None:
-            model, ask = self._model, self._ask
+            model, ask = self.model, self._ask
             if isinstance(model, HTTPModel) and _is_long(ask.history):
                 stream_context = await in_thread(partial(model.stream, ask))
             else:

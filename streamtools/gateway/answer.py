@@ -9,18 +9,19 @@ calls, `ClientAnswer` restores the original text.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+import secrets
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import Any, TypeAlias
 
 import msgspec
 
 from streamtools import events
-from streamtools.calls import NATIVE, IdFactory, ToolCall
+from streamtools.calls import NATIVE, ToolCall
 from streamtools.errors import Code
 from streamtools.gateway.client_requests import Client, ClientRequest
-from streamtools.gateway.upstream_requests import TEXT_CALL_ID
+from streamtools.gateway.settings import Settings
+from streamtools.gateway.upstream_requests import TEXT_CALL_ID, CallPlan, calls_in
 from streamtools.history.writing import valid_name
 from streamtools.json_values import decode
 from streamtools.logs import Logger
@@ -30,9 +31,9 @@ from streamtools.outputs.non_streaming import error_body
 from streamtools.outputs.openai_chunks import OpenAIEncoder
 from streamtools.outputs.responses_events import ResponsesEncoder
 from streamtools.outputs.sse import Encoder
-from streamtools.parsing.dialects import Dialect
 from streamtools.parsing.dialects.neutralizing import restore
 from streamtools.sources.provider_terms import read_fault
+from streamtools.tools import Tool
 
 _log = Logger(__name__)
 
@@ -43,30 +44,44 @@ OnEvent: TypeAlias = Callable[[events.UIEvent], object]
 """A function that is called with each event of an answer, except its text."""
 
 
-@dataclass(eq=False, repr=False)
 class ClientAnswer:
     """One answer for the client. `feed` and `close` return its bytes.
 
-    - `machine` finds calls in the text of the model.
-    - `make_encoder` creates the encoder when the first event arrives.
-    - `dialects` are the dialects in which the request was neutralized, and the arguments of calls are restored.
-    - `max_calls` is the number of calls that the client accepts; None means no limit.
-    - `shows_malformed` says whether the client's format can show a call that has begun and is malformed.
-    - `checks_native_ids` says whether `TEXT_CALL_ID`, the mark of calls in text, is removed from ids of native calls.
-    - `watch` is called with each event except text.
-    - `only_call` says whether the answer is a forced call, so that it has no text.
+    `machine` finds calls in the text of the model. `tools` are the tools that the prompt describes. `identity` returns
+    the upstream's id of the answer and name of the model. `neutralized` says whether the request contains neutralized
+    text. `watch` is called with each event except text.
     """
 
-    machine: StreamMachine
-    make_encoder: Callable[[], Encoder]
-    dialects: tuple[Dialect, ...] = ()
-    max_calls: int | None = None
-    shows_malformed: bool = True
-    checks_native_ids: bool = False
-    watch: OnEvent | None = None
-    only_call: bool = False
-
-    def __post_init__(self) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        request: ClientRequest,
+        plan: CallPlan,
+        *,
+        tools: Sequence[Tool],
+        identity: Callable[[], tuple[str | None, str | None]],
+        neutralized: bool,
+        watch: OnEvent | None,
+    ) -> None:
+        self._settings, self._request, self._plan = settings, request, plan
+        self._identity = identity
+        self._watch = watch
+        self._calls_at_end = bool(settings.fallbacks)  # no part of a call is sent earlier
+        self._dialects = plan.dialects if neutralized else ()  # in which the arguments of calls are restored
+        drops_calls = request.choice.mode == "none" and plan.taught is not None
+        self._max_calls = 0 if drops_calls else None if request.parallel else 1  # None means no limit
+        self.machine = StreamMachine(
+            dialects=plan.readable,
+            tools=tools,
+            execute="never",
+            native_tool_calls=plan.native,
+            call_deltas=not (neutralized or self._calls_at_end),
+            on_malformed=settings.on_malformed,
+            limits=settings.limits,
+            text_rules=settings.text_rules,
+            new_id=settings.new_id or self._new_id,
+        )
+        self.machine.reserve(calls_in(request.history))
         self.shown: list[str] = []
         """The pieces of text that the client got."""
         self.used_dialect = ""
@@ -89,23 +104,44 @@ class ClientAnswer:
 
         Incomplete calls and complete native calls are discarded. Returns the text that the other model must continue.
         """
-        shown = None if self.only_call else "".join(self.shown)
+        shown = None if self._plan.only_call else "".join(self.shown)
         batch, written = self.machine.switch_model(shown, model)
         for event in batch:
-            if self.watch is not None:
-                self.watch(event)
+            if self._watch is not None:
+                self._watch(event)
             if isinstance(event, events.Error) and event.call_id is not None:
                 self._admitted.pop(event.call_id, None)
                 self._named.discard(event.call_id)
         self._malformed = []
         return written
 
+    def _new_id(self) -> str:
+        prefix = "toolu_" if self._request.client == "anthropic" else "call_"
+        return prefix + (TEXT_CALL_ID if self._plan.dialects else "") + secrets.token_hex(9)
+
+    def _make_encoder(self) -> Encoder:
+        settings, request = self._settings, self._request
+        id, model = self._identity()
+        id = id or (settings.new_answer_id() if settings.new_answer_id else None)
+        created = settings.now() if settings.now else None
+        options: dict[str, Any] = {
+            "model": model or request.model,
+            "custom": frozenset(tool.name for tool in request.tools if tool.custom),
+            "call_deltas": self._plan.native is not None and not self._calls_at_end,
+        }
+        if request.client == "anthropic":
+            return AnthropicEncoder(**options, id=id and f"msg_{valid_name(id)}")
+        if request.client == "responses":
+            return ResponsesEncoder(**options, id=id and valid_name(id), created=created, request=request.body)
+        include_usage = request.include_usage or not request.streamed
+        return OpenAIEncoder(**options, id=id, created=created, include_usage=include_usage)
+
     def _write(self, batch: list[events.UIEvent]) -> bytes:
         """Return the bytes of the events."""
         if not batch:
             return b""
         if self._encoder is None:
-            self._encoder = self.make_encoder()
+            self._encoder = self._make_encoder()
         encode = self._encoder.encode
         parts: list[bytes] = []
         for event in batch:
@@ -113,8 +149,8 @@ class ClientAnswer:
                 self.shown.append(event.text)
                 parts.append(encode(event))
             else:
-                if self.watch is not None:
-                    self.watch(event)
+                if self._watch is not None:
+                    self._watch(event)
                 parts += [encode(shown) for shown in self._for_client(event)]
         return b"".join(parts)
 
@@ -140,21 +176,21 @@ class ClientAnswer:
         return (event,)
 
     def _admit(self, call_id: str) -> bool:
-        """Return whether the client gets this call. The first `max_calls` calls are admitted."""
+        """Return whether the client gets this call. The first `_max_calls` calls are admitted."""
         if call_id in self._admitted:
             return True
-        if self.max_calls is not None and len(self._admitted) >= self.max_calls:
+        if self._max_calls is not None and len(self._admitted) >= self._max_calls:
             return False
         self._admitted[call_id] = None
         return True
 
     def _restored(self, call: ToolCall) -> ToolCall:
         """Return `call` with the id and the arguments that the client gets."""
-        if self.checks_native_ids and call.dialect == NATIVE:
+        if self._plan.native is None and call.dialect == NATIVE:  # the id must not have the mark of calls in text
             call = msgspec.structs.replace(call, id=call.id.replace(TEXT_CALL_ID, "", 1))
-        if not self.dialects:
+        if not self._dialects:
             return call
-        return msgspec.structs.replace(call, arguments=restore(call.arguments, self.dialects))
+        return msgspec.structs.replace(call, arguments=restore(call.arguments, self._dialects))
 
     def _end(self, done: events.Done) -> Iterable[events.UIEvent]:
         """Return the events that end the answer. The calls in `pending` are those that the client gets."""
@@ -171,7 +207,7 @@ class ClientAnswer:
         call nor a valid one.
         """
         for error in self._malformed:
-            shown = self.shows_malformed and error.call_id in self._named
+            shown = self._request.client != "anthropic" and error.call_id in self._named
             if error.code is Code.TRUNCATED or not (shown or has_calls):
                 return (events.Error(error.code, f"the model wrote a call that cannot be read: {error.message}"),)
         return ()
@@ -188,25 +224,3 @@ def write_refusal(client: Client, status: int, body: bytes) -> bytes:
         return body
     hint = ": check the URL of the upstream, which usually ends with /v1" if status == 404 else ""
     return error_body(client, status, read_fault(value).message or f"the upstream answered with status {status}{hint}")
-
-
-def encoder_for(
-    request: ClientRequest,
-    identity: tuple[str | None, str | None],
-    *,
-    call_deltas: bool,
-    new_id: IdFactory | None,
-    now: Callable[[], int] | None,
-) -> Encoder:
-    """Return the encoder for an answer. `identity` contains the upstream's id of the answer and name of the model."""
-    id, model = identity
-    id = id or (new_id() if new_id else None)
-    created = now() if now else None
-    custom = frozenset(tool.name for tool in request.tools if tool.custom)
-    options: dict[str, Any] = {"model": model or request.model, "custom": custom, "call_deltas": call_deltas}
-    if request.client == "anthropic":
-        return AnthropicEncoder(**options, id=id and f"msg_{valid_name(id)}")
-    if request.client == "responses":
-        return ResponsesEncoder(**options, id=id and valid_name(id), created=created, request=request.body)
-    include_usage = request.include_usage or not request.streamed
-    return OpenAIEncoder(**options, id=id, created=created, include_usage=include_usage)

@@ -16,7 +16,6 @@ incomplete stream, an error in the stream, or the status 408, 429 or 5xx.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -27,16 +26,14 @@ from streamtools.conversation.failover_rules import CONTINUE_PROMPT, RETRYABLE_S
 from streamtools.conversation.models.prefill import PREFILLS, Prefill
 from streamtools.errors import Code
 from streamtools.events import SourceError, SourceEvent
-from streamtools.gateway.answer import ClientAnswer, OnEvent, encoder_for, write_refusal
+from streamtools.gateway.answer import ClientAnswer, OnEvent, write_refusal
 from streamtools.gateway.client_requests import Client, ClientRequest, InvalidRequest, as_tools, read_body, read_request
 from streamtools.gateway.http import JSON, ResponseHead, end_to_end
 from streamtools.gateway.settings import FallbackUpstream, Settings
 from streamtools.gateway.upstream_requests import (
     SCHEMA_REFUSED,
-    TEXT_CALL_ID,
     CallPlan,
     UpstreamRequest,
-    calls_in,
     force_call,
     make_plan,
     mode_of,
@@ -45,7 +42,6 @@ from streamtools.gateway.upstream_requests import (
 )
 from streamtools.json_values import decode
 from streamtools.logs import Logger
-from streamtools.machine.state_machine import StreamMachine
 from streamtools.outputs.non_streaming import error_body, join_stream
 from streamtools.outputs.sse import EVENT_STREAM, EVENT_STREAM_HEADERS, to_json
 from streamtools.sources import adapter
@@ -290,40 +286,15 @@ class RewrittenExchange(Exchange):
     # The client's answer.
 
     def _make_answer(self) -> ClientAnswer:
-        settings, request, plan = self._settings, self._client_request, self._plan
-        calls_at_end = bool(settings.fallbacks)  # no part of a call is sent earlier
-        drops_calls = request.choice.mode == "none" and plan.taught is not None
-        options: dict[str, Any] = {
-            "call_deltas": not (self._neutralized or calls_at_end),
-            "on_malformed": settings.on_malformed,
-            "limits": settings.limits,
-            "text_rules": settings.text_rules,
-            "new_id": settings.new_id or self._new_id,
-        }
-        machine = StreamMachine(
-            dialects=plan.readable, tools=self._tools, execute="never", native_tool_calls=plan.native, **options
-        )
-        machine.reserve(calls_in(request.history))
         return ClientAnswer(
-            machine,
-            lambda: encoder_for(
-                request,
-                self._identity or self._adapter.identity,
-                call_deltas=plan.native is not None and not calls_at_end,
-                new_id=settings.new_answer_id,
-                now=settings.now,
-            ),
-            dialects=plan.dialects if self._neutralized else (),
-            max_calls=0 if drops_calls else None if request.parallel else 1,
-            shows_malformed=self.client != "anthropic",
-            checks_native_ids=plan.native is None,
+            self._settings,
+            self._client_request,
+            self._plan,
+            tools=self._tools,
+            identity=lambda: self._identity or self._adapter.identity,
+            neutralized=self._neutralized,
             watch=self._watch,
-            only_call=plan.only_call,
         )
-
-    def _new_id(self) -> str:
-        prefix = "toolu_" if self.client == "anthropic" else "call_"
-        return prefix + (TEXT_CALL_ID if self._plan.dialects else "") + secrets.token_hex(9)
 
     def _convert(self, events: list[SourceEvent]) -> bytes:
         """Convert events of the upstream to bytes for the client, up to a failure that another upstream may avoid."""
