@@ -14,6 +14,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from itertools import takewhile
 from time import monotonic
 from typing import Literal
 
@@ -191,9 +192,9 @@ class Continuation:
         self._window_start = max(0, len(shown) - REPETITION_WINDOW)  # index in `shown` at which the search begins
         self._found_at = self._window_start  # with "instructed", the index in `shown` at which the buffered text occurs
         self._pending = ""
-        self._space = "" if instructed else shown[len(shown.rstrip()) :]
-        self._echo = shown.rstrip() if how == "echoed" else ""
-        self._space_repeated = self._echo_repeated = 0  # numbers of characters that the answer has repeated
+        self._space = "" if instructed else shown[len(shown.rstrip()) :]  # may still be repeated
+        self._echo = shown.rstrip() if how == "echoed" else ""  # may still be repeated
+        self._echo_repeated = 0  # the number of its characters that the answer has repeated
         self._decided = instructed and not shown  # if True, all further text is new
 
     def feed(self, text: str) -> str:
@@ -231,23 +232,15 @@ class Continuation:
 
     def _after_prefill(self, text: str) -> str:
         """Return the text that repeats neither the prefill nor the white space after it."""
-        if self._echo:
-            expected = self._echo[self._echo_repeated : self._echo_repeated + len(text)]
-            if not text.startswith(expected):
-                text = self._echo[: self._echo_repeated] + text
-            else:
-                self._echo_repeated += len(expected)
-                if self._echo_repeated < len(self._echo):
-                    return ""
-                text = text[len(expected) :]
-            self._echo = ""
-        space, repeated = self._space, self._space_repeated
-        for character in text:
-            if repeated == len(space) or character != space[repeated]:
-                break
-            repeated += 1
-        text, self._space_repeated = text[repeated - self._space_repeated :], repeated
-        self._decided = bool(text) or repeated == len(space)
+        echo, repeated = self._echo, self._echo_repeated
+        if echo.startswith(text, repeated) and repeated + len(text) < len(echo):
+            self._echo_repeated += len(text)
+            return ""
+        text, self._echo = (echo[:repeated] + text).removeprefix(echo), ""
+        same = takewhile(lambda pair: pair[0] == pair[1], zip(self._space, text, strict=False))
+        repeated_space = sum(1 for _ in same)
+        text, self._space = text[repeated_space:], self._space[repeated_space:]
+        self._decided = bool(text) or not self._space
         return text
 
     def _decide(self) -> str:

@@ -53,9 +53,9 @@ def read(message: Mapping[str, Any], reader: HistoryReader) -> None:
                 redacted = data.get("redacted") is True
                 turn.add_thought(text, data.get("signature"), data.get("id"), redacted=redacted)
         case "tool":
-            error = string_at(message, "error")
-            text = text_in(_content(content)) or error
-            reader.add_native_result(message.get("toolCallId"), _content(content), is_error=bool(error), text=text)
+            error, result = string_at(message, "error"), _content(content)
+            result = result if text_in(result) else error or result
+            reader.add_native_result(None, message.get("toolCallId"), result, {}, is_error=bool(error))
 
 
 def _read_assistant(message: Mapping[str, Any], reader: HistoryReader) -> None:

@@ -92,7 +92,7 @@ class _UIStep:
         if self._turn.parts:
             self._reader.add_turn(self._turn.finish())
             for result in self._results:
-                self._reader.add_native_result(result.call_id, result.text, is_error=result.is_error)
+                self._reader.add_native_result(None, result.call_id, result.text, {}, is_error=result.is_error)
 
     def _read_reasoning(self, part: Mapping[str, Any]) -> None:
         text = string_at(part, "text")

@@ -14,7 +14,7 @@ from typing import Any
 
 from streamtools.calls import ToolCall
 from streamtools.history.content import Content, data_of, is_text, string_at, without, write_parts
-from streamtools.history.history_reader import HistoryReader, TurnDraft, provider_item
+from streamtools.history.history_reader import HistoryReader, TurnDraft
 from streamtools.history.parts import Assistant, CallResult, Message, Origin, Results, System, TextPart, Thought
 from streamtools.history.writing import INVALID_IN_NAMES, call_provider_fields, in_order, provider_fields
 
@@ -53,10 +53,8 @@ def read_result(part: Any, reader: HistoryReader) -> bool:
     content = part.get("content")
     members = {} if content is None or isinstance(content, str) or _are_plain(content) else {"content": content}
     is_error = part.get("is_error") is True
-    extra = provider_item(
-        FORMAT, without(part, "type", "tool_use_id", "content", *(["is_error"] if is_error else [])) | members
-    )
-    reader.add_native_result(part.get("tool_use_id"), content, is_error=is_error, extra=extra)
+    rest = without(part, "type", "tool_use_id", "content", *(["is_error"] if is_error else [])) | members
+    reader.add_native_result(FORMAT, part.get("tool_use_id"), content, rest, is_error=is_error)
     return True
 
 

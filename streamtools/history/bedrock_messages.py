@@ -12,7 +12,7 @@ from typing import Any
 
 from streamtools.history import anthropic_messages as anthropic
 from streamtools.history.content import file_of, string_at, without
-from streamtools.history.history_reader import HistoryReader, TurnDraft, provider_item
+from streamtools.history.history_reader import HistoryReader, TurnDraft
 from streamtools.history.parts import Message
 from streamtools.json_values import compact, writable
 
@@ -68,9 +68,9 @@ def read_result(part: object, reader: HistoryReader) -> bool:
     content = [as_part(block) for block in blocks] if isinstance(blocks, list | tuple) else blocks
     plain = isinstance(blocks, list) and len(blocks) == 1 and is_block(blocks[0]) and "text" in blocks[0]
     is_error = result.get("status") == "error"
-    extra = without(result, "toolUseId", "content", "type", *(["status"] if is_error else []))
-    data = provider_item(FORMAT, extra if plain or not blocks else extra | {"content": blocks})
-    reader.add_native_result(result.get("toolUseId"), content, is_error=is_error, extra=data)
+    rest = without(result, "toolUseId", "content", "type", *(["status"] if is_error else []))
+    rest |= {} if plain or not blocks else {"content": blocks}
+    reader.add_native_result(FORMAT, result.get("toolUseId"), content, rest, is_error=is_error)
     return True
 
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from streamtools.calls import ToolCall
 from streamtools.history.content import Content, data_of, is_text, read_part, string_at, without
-from streamtools.history.history_reader import HistoryReader, TurnDraft, provider_item
+from streamtools.history.history_reader import HistoryReader, TurnDraft
 from streamtools.history.parts import Assistant, CallResult, Message, Results, System, TextPart
 from streamtools.history.provider_view import FIELDS, fields_of, text_of
 from streamtools.history.writing import arguments_text, call_provider_fields, in_order, provider_fields
@@ -119,9 +119,9 @@ def read_result(message: Mapping[str, Any], reader: HistoryReader) -> None:
         isinstance(part, Mapping) and is_text(part) and len(part) == 2 for part in content
     )
     name = {"name": message["name"]} if message.get("role") == "tool" and string_at(message, "name") else {}
-    extra = provider_item(format, name | ({} if plain else {"content": content}))
     documents = [_document(part) for part in parts] if format == COHERE else content
-    reader.add_native_result(id, with_images(message, documents), extra=extra)
+    rest = name | ({} if plain else {"content": content})
+    reader.add_native_result(format, id, with_images(message, documents), rest)
 
 
 def _document(part: Any) -> Any:

@@ -14,7 +14,7 @@ from typing import Any
 
 from streamtools.calls import ToolCall
 from streamtools.history.content import Content, data_of, part_of_url, read_part, string_at, without, write_parts
-from streamtools.history.history_reader import HistoryReader, TurnDraft, provider_item
+from streamtools.history.history_reader import HistoryReader, TurnDraft
 from streamtools.history.parts import Assistant, CallResult, Message, Part, Results, System, TextPart, Thought, User
 from streamtools.history.writing import call_provider_fields, in_order, provider_fields
 from streamtools.json_values import Rejected, compact, decode_json, writable
@@ -76,9 +76,8 @@ def _read_response(answer: Mapping[str, Any], fields: dict[str, Any], reader: Hi
         (value,) = response.values()
     text = value if isinstance(value, str) else compact(writable(value))
     inside = {"response": response, **without(answer, "name", "id", "response")}
-    extra = provider_item(FORMAT, {**fields, "functionResponse": inside})
     id = answer.get("id") or reader.find_open_call(answer.get("name"))
-    reader.add_native_result(id, text, is_error=failed, extra=extra)
+    reader.add_native_result(FORMAT, id, text, {**fields, "functionResponse": inside}, is_error=failed)
 
 
 def _user_part(part: Mapping[str, Any]) -> dict[str, Any]:

@@ -153,11 +153,11 @@ class HistoryReader:
         self.add_call(turn, read_call(call, id, f"call_{self.index}_0", self.budget, item, signature))
 
     def add_native_result(
-        self, id: object, content: object, *, is_error: bool = False, extra: ProviderItem | None = None, text: str = ""
+        self, format: str | None, id: object, content: object, rest: Mapping[str, Any], *, is_error: bool = False
     ) -> None:
         """Add the result of the native call with this id. Does nothing if no such call is open.
 
-        `text` replaces the text of `content`.
+        `rest` holds the additional JSON fields of the result in this `format`.
         """
         if isinstance(id, str) and not self.is_open(id) and self._renamed.get(id):
             id = self._renamed[id].popleft()
@@ -165,10 +165,11 @@ class HistoryReader:
             return
         read = read_content(content)
         parts = () if isinstance(read, str) or all(part.get("type") == "text" for part in read) else tuple(read)
+        extra = provider_item(format, rest)
         if self.client:
             parts, extra = tuple(kept for part in parts if (kept := accept_from_client(part))), None
         turn_end, call = self._waiting.pop(id)
-        text = text or text_in(read)
+        text = text_in(read)
         if self.client and call.raw:  # clients do not receive the suffix of the error of a malformed call
             text, is_error = text.removesuffix(SEND_AGAIN) + SEND_AGAIN, True
         result = CallResult(NATIVE, call.name, text, id, is_error=is_error, parts=parts, extra=extra)

@@ -15,7 +15,7 @@ from typing import Any
 
 from streamtools.calls import ToolCall
 from streamtools.history.content import Content, data_of, is_text, read_part, string_at, without, write_parts
-from streamtools.history.history_reader import HistoryReader, TurnDraft, provider_item
+from streamtools.history.history_reader import HistoryReader, TurnDraft
 from streamtools.history.parts import Assistant, CallResult, Message, Part, Results, System, TextPart, Thought, User
 from streamtools.history.writing import call_provider_fields, in_order, provider_fields
 
@@ -60,8 +60,8 @@ def read(step: Mapping[str, Any], reader: HistoryReader) -> None:
             parts = [_read_part(part) for part in result] if isinstance(result, list | tuple) else result
             content_fields = {} if isinstance(result, str) else {"result": result}
             rest = without(step, "type", "call_id", "name", "result", "is_error")
-            extra, failed = provider_item(FORMAT, rest | content_fields), step.get("is_error") is True
-            reader.add_native_result(step.get("call_id"), parts, is_error=failed, extra=extra)
+            failed = step.get("is_error") is True
+            reader.add_native_result(FORMAT, step.get("call_id"), parts, rest | content_fields, is_error=failed)
         case "model_output":
             _read_output(step, reader.open_turn(FORMAT))
         case "thought":

@@ -14,7 +14,7 @@ from typing import Any
 
 from streamtools.calls import ToolCall
 from streamtools.history.content import string_at, text_in, without, write_parts
-from streamtools.history.history_reader import HistoryReader, TurnDraft, provider_item
+from streamtools.history.history_reader import HistoryReader, TurnDraft
 from streamtools.history.parts import (
     Assistant,
     CallResult,
@@ -80,8 +80,8 @@ def read_item(item: Mapping[str, Any], reader: HistoryReader) -> None:
     if kind in _OUTPUTS and isinstance(item.get("call_id"), str):
         output = item.get("output")
         members = {} if isinstance(output, str) else {"output": output}
-        extra = provider_item(FORMAT, without(item, "type", "call_id", "output") | members)
-        reader.add_native_result(item.get("call_id"), output, extra=extra)
+        rest = without(item, "type", "call_id", "output") | members
+        reader.add_native_result(FORMAT, item["call_id"], output, rest)
     elif kind == "reasoning":
         turn = reader.open_turn(FORMAT, only_items=True)
         parts = [item.get("summary"), item.get("content")]

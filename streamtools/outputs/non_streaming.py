@@ -20,15 +20,7 @@ _OPENAI_ERROR_TYPES = {
     404: "not_found_error",
     429: "rate_limit_error",
 }
-_ANTHROPIC_ERROR_TYPES = {
-    400: "invalid_request_error",
-    401: "authentication_error",
-    403: "permission_error",
-    404: "not_found_error",
-    413: "request_too_large",
-    429: "rate_limit_error",
-    529: "overloaded_error",
-}
+_ANTHROPIC_ERROR_TYPES = {**_OPENAI_ERROR_TYPES, 413: "request_too_large", 529: "overloaded_error"}
 _BAD_GATEWAY = 502
 """The HTTP status of an answer that failed."""
 

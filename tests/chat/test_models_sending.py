@@ -156,7 +156,7 @@ async def test_the_key_is_never_shown(key: Any) -> None:
     with capture_logs() as logs:
         events = await ask(asked)
 
-    assert "<OpenAIChat 'm' at http://127.0.0.1:1/v1/chat/completions>" == repr(asked)
+    assert "<OpenAIChat 'm' at 127.0.0.1:1/v1/chat/completions>" == repr(asked)
     assert KEY not in repr([asked.stream(ASK), events, logs])
     assert KEY not in repr(vars(asked.stream(ASK)))
     assert ["request_sent_again"] == [log["event"] for log in logs]

@@ -486,9 +486,7 @@ class HTTPModel(ABC):
         self._retries = retries
 
     def __repr__(self) -> str:
-        parts = urlsplit(self.url)  # user, password and query may be secret
-        shown = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query=""))
-        return f"<{type(self).__name__} {self.name!r} at {shown}>"
+        return f"<{type(self).__name__} {self.name!r} at {shown_url(self.url)}>"
 
     @property
     def source(self) -> str:
