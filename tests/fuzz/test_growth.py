@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -46,20 +47,20 @@ def items_are_copied(patch: pytest.MonkeyPatch) -> None:
     def copy(reader: HistoryReader, said: TurnDraft, call: Any) -> None:
         add(reader, said, call)
         said.parts = [*said.parts]
-        reader._open = {each.id: each for each in said.calls}
+        reader._waiting = {each.id: (reader._turn_end, each) for each in said.calls}
 
     patch.setattr(HistoryReader, "add_call", copy)
 
 
 def results_are_copied(patch: pytest.MonkeyPatch) -> None:
     """With each later result of a turn."""
-    add = HistoryReader.add_result
+    add = HistoryReader.add_native_result
 
-    def copy(reader: HistoryReader, result: Any) -> None:
-        add(reader, result)
-        reader._results = [*reader._results]
+    def copy(reader: HistoryReader, *given: Any, **options: Any) -> None:
+        add(reader, *given, **options)
+        reader._results = {end: [*results] for end, results in reader._results.items()}
 
-    patch.setattr(HistoryReader, "add_result", copy)
+    patch.setattr(HistoryReader, "add_native_result", copy)
 
 
 def texts_are_joined(patch: pytest.MonkeyPatch) -> None:
@@ -79,7 +80,7 @@ def calls_are_searched(patch: pytest.MonkeyPatch) -> None:
     """For each result with only the name of its tool."""
 
     def search(reader: HistoryReader, name: object) -> str | None:
-        return next((id for id, call in reader._open.items() if name in (None, call.name)), None)
+        return next((id for id, (_, call) in reader._waiting.items() if name in (None, call.name)), None)
 
     patch.setattr(HistoryReader, "find_open_call", search)
 
@@ -91,7 +92,9 @@ def calls_are_gathered_again(patch: pytest.MonkeyPatch) -> None:
     def gather_again(reader: HistoryReader, call: Any) -> Any:
         registered = ask(reader, call)
         for name in reader._calls_by_name:
-            reader._calls_by_name[name] = deque(each for each in reader._open.values() if name in (None, each.name))
+            reader._calls_by_name[name] = deque(
+                each for _, each in reader._waiting.values() if name in (None, each.name)
+            )
         return registered
 
     patch.setattr(HistoryReader, "_register_call", gather_again)
@@ -102,7 +105,7 @@ def numbers_are_tried_again(patch: pytest.MonkeyPatch) -> None:
     ask = HistoryReader._register_call
 
     def try_again(reader: HistoryReader, call: Any) -> Any:
-        reader._numbers.clear()
+        reader._numbers = itertools.count(2)
         return ask(reader, call)
 
     patch.setattr(HistoryReader, "_register_call", try_again)
