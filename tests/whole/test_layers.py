@@ -111,7 +111,7 @@ MAY_USE: dict[str, Collection[str]] = {
     "history": {"msgspec"},
     "stream": {"anyio", "msgspec"},
     "conversation.models": {"anyio", "botocore", "httpx", "msgspec", "tenacity"},
-    "conversation": {"anyio", "msgspec"},
+    "conversation": {"msgspec"},
     "outputs": {"msgspec"},
     "outputs.asgi": {"starlette"},
     "serving": {"anyio", "msgspec", "starlette"},
