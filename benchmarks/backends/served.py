@@ -146,6 +146,16 @@ def as_run(name: str) -> Any:
     return respond
 
 
+async def start_shared(request: Request) -> Response:
+    """Start a run for readers in other processes, and return its id."""
+    return Response((await request.app.state.shared.start(answer({}), owner="benchmark")).id)
+
+
+async def read_shared(request: Request) -> Response:
+    """Send the events of a run of another process."""
+    return event_stream_response(await request.app.state.shared.find(request.query_params["run"], owner="benchmark"))
+
+
 def peers() -> dict[str, Any]:
     """Return the endpoints of installed peer libraries."""
     found: dict[str, Any] = {}
@@ -210,7 +220,7 @@ def application(upstream: str, redis: str, proxy: bool) -> Any:
         "ai_sdk": written_as("ai_sdk"),
         "ag_ui": written_as("ag_ui"),
         "run": as_run("memory"),
-        **({"redis_run": as_run("shared")} if redis else {}),
+        **({"redis_run": as_run("shared"), "redis_read": read_shared} if redis else {}),
         **peers(),
     }
     mounts: dict[str, Any] = {"gateway": gateway(upstream, max_running=100_000)}
@@ -252,6 +262,7 @@ def application(upstream: str, redis: str, proxy: bool) -> Any:
     return Starlette(
         routes=[
             *(Route(f"/{name}", page, methods=["POST"]) for name, page in pages.items()),
+            Route("/redis_start", start_shared),
             Route("/time", time),
             Route("/memory", memory),
             Route("/count", count),

@@ -164,6 +164,8 @@ class Seen:
     late: list[int] = field(default_factory=list)
     """How late each delta was, in microseconds."""
     tail: bytes = b""
+    size: int = 0
+    """The bytes of the response, with its head."""
 
 
 class _Reading(asyncio.Protocol):
@@ -186,6 +188,7 @@ class _Reading(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         seen = self.seen
+        seen.size += len(data)
         data = seen.tail + data
         now = time.monotonic_ns() // 1000 % 10**12
         last = 0
