@@ -18,8 +18,8 @@ import json
 import math
 import platform
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -117,7 +117,7 @@ class Machines:
         )
 
     def close(self) -> None:
-        """End the processes."""
+        """End the processes. Called while their Redis server still runs."""
         self._driver.kill()
         self._reader.kill()
         self._redis.close()
@@ -160,7 +160,7 @@ class Machines:
 async def measure(chosen: argparse.Namespace) -> Costs:
     """Measure the costs."""
     streams, idle = chosen.streams, chosen.idle
-    many = Pace(max(2, round(chosen.deltas * chosen.seconds)), 1 / chosen.deltas)
+    many = Pace(max(2, round(chosen.deltas * chosen.answer)), 1 / chosen.deltas)
     provider = Provider()
     await provider.start()
     options = chosen.loop, chosen.http, chosen.client
@@ -183,15 +183,6 @@ async def measure(chosen: argparse.Namespace) -> Costs:
         stored_delta=stored_delta,
         stream=silent["memory"] / idle,
     )
-
-
-@contextmanager
-def closing(machines: Machines) -> Iterator[Machines]:
-    """Close the machines at the end, while their Redis server still runs."""
-    try:
-        yield machines
-    finally:
-        machines.close()
 
 
 def show(costs: Costs, load: Load) -> None:
@@ -223,14 +214,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Measure one process and one Redis server, and plan for many streams.")
     add = parser.add_argument
     add("--deltas", type=float, default=30.0, help="deltas of a stream in a second (%(default)s)")
-    add("--answer", type=float, default=20.0, help="seconds that an answer takes (%(default)s)")
+    add("--answer", type=float, default=20.0, help="seconds of an answer, also of a measured one (%(default)s)")
     add("--keep", type=float, default=600.0, help="`keep` of the RedisStore, in seconds (%(default)s)")
     add("--used", type=float, default=0.7, help="the share of each resource that may be used (%(default)s)")
     add("--process-gb", type=float, default=2.0, help="memory of a process, in GB (%(default)s)")
     add("--redis-gb", type=float, default=32.0, help="memory of a Redis server, in GB (%(default)s)")
     add("--gbit", type=float, default=10.0, help="network of a Redis server, in Gbit/s (%(default)s)")
     add("--streams", type=int, default=50, help="open streams of the measurement (%(default)s)")
-    add("--seconds", type=float, default=10.0, help="the length of the measured streams (%(default)s)")
     add("--idle", type=int, default=500, help="silent streams of the measurement (%(default)s)")
     add("--sticky", action="store_true", help="readers are connected to the process that drives their run")
     add("--loop", default="asyncio", choices=["asyncio", "uvloop"], help="the event loop of the processes")
@@ -240,7 +230,7 @@ def main() -> None:
     add("--smoke", action="store_true", help="little of everything: it only shows that it works")
     chosen = parser.parse_args()
     if chosen.smoke:
-        chosen.streams, chosen.seconds, chosen.idle = 2, 0.2, 2
+        chosen.streams, chosen.answer, chosen.idle = 2, 0.2, 2
     allow_files(chosen.streams + 2 * chosen.idle)
     load = Load(
         deltas=chosen.deltas,
