@@ -1,13 +1,14 @@
 """Compares a request with recorded requests, and explains how it differs from the most similar one.
 
-Requests are compared in their recorded form, without credentials. JSON bodies are compared by value.
+Requests are compared in their recorded form, without credentials. JSON bodies are compared by value. `compare` also
+compares the events of a test in `streamtools.testing`.
 """
 
 from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 from streamtools.recording.files import RecordedExchange
@@ -17,10 +18,45 @@ FIELDS = ("method", "url", "body")
 Match: TypeAlias = Collection[str] | Callable[[RecordedRequest, RecordedRequest], bool]
 """The fields that must be equal, or a function that compares the sent request with a recorded one."""
 
+_json = json.JSONEncoder(ensure_ascii=False).encode
 _EXCERPT_LENGTH = 60
 _MAX_LISTED = 5  # the number of differences that an error message lists
 _MAX_COUNTED = 1000  # differences to count per request when searching for the most similar one
-_MISSING = object()  # stands for a value that only one of the two requests has
+
+MISSING = object()
+"""Stands for a value that exists on only one of the compared sides."""
+
+
+class Difference(NamedTuple):
+    """A difference between two values: its path in them, and the different parts of both. One may be `MISSING`."""
+
+    path: str
+    expected: Any
+    actual: Any
+
+
+def compare(
+    expected: Any, actual: Any, path: str = "", *, read: Callable[[Any, Any], tuple[Any, Any]] | None = None
+) -> Iterator[Difference]:
+    """Yield the differences between two values. The members of mappings and the items of lists are compared separately.
+
+    If `read` is given, it is first applied to the two values, and to each pair of inner values. It returns the values
+    to compare instead. `True` differs from 1, although they are equal in Python. A missing value differs from every
+    value, even from an object that is equal to all others.
+    """
+    if read is not None:
+        expected, actual = read(expected, actual)
+    if isinstance(expected, Mapping) and isinstance(actual, Mapping):
+        for key in {**expected, **actual}:
+            inner = f"{path}.{key}".lstrip(".") if str(key).isidentifier() else f"{path}[{_json(key)}]"
+            yield from compare(expected.get(key, MISSING), actual.get(key, MISSING), inner, read=read)
+    elif isinstance(expected, list | tuple) and isinstance(actual, list | tuple):
+        for index, (one, other) in enumerate(itertools.zip_longest(expected, actual, fillvalue=MISSING)):
+            yield from compare(one, other, f"{path}[{index}]", read=read)
+    else:
+        differ = expected is MISSING or actual is MISSING or expected != actual
+        if differ or (isinstance(expected, int) and isinstance(expected, bool) is not isinstance(actual, bool)):
+            yield Difference(path, expected, actual)
 
 
 class SentRequest(NamedTuple):
@@ -42,7 +78,7 @@ def make_matcher(match: Match) -> Callable[[RecordedRequest, RecordedRequest], b
         raise ValueError(
             f"`match` must be a list of field names from {', '.join(FIELDS)}, or a function, got {unknown[0]!r}."
         )
-    fields = tuple(match)
+    fields = frozenset(match)
     return lambda sent, recorded: next(differences(sent, recorded, fields), None) is None
 
 
@@ -51,14 +87,12 @@ def describe(request: RecordedRequest | None) -> str:
     return "any request" if request is None else f"{request.method} {request.url}"
 
 
-def differences(sent: RecordedRequest, recorded: RecordedRequest, fields: Sequence[str] = FIELDS) -> Iterator[str]:
+def differences(sent: RecordedRequest, recorded: RecordedRequest, fields: Collection[str] = FIELDS) -> Iterator[str]:
     """Yield one line of text for each difference in `fields`."""
-    if "method" in fields and sent.method.upper() != recorded.method.upper():
-        yield _describe_difference("method", sent.method, recorded.method)
-    if "url" in fields and sent.url != recorded.url:
-        yield _describe_difference("url", *_excerpts(sent.url, recorded.url))
-    if "body" in fields:
-        yield from _compare_values("body", _body(sent), _body(recorded))
+    for path, one, other in compare(_compared(sent, fields), _compared(recorded, fields)):
+        texts = ["nothing" if value is MISSING else _json(value) for value in (one, other)]
+        start = max(0, common_prefix_length(*texts) - _EXCERPT_LENGTH // 3)
+        yield "{}: {} was sent, {} is recorded".format(path, *(_excerpt(text, start) for text in texts))
 
 
 def explain(
@@ -92,55 +126,22 @@ def explain(
     return "\n".join([f"; the nearest is {name}:", *lines])
 
 
-def _body(request: RecordedRequest) -> Any:
-    """Return the body for a comparison. Other bytes, or only a size, are returned in a dict."""
-    if request.body is None and (form := request.body_base64 or request.left_out):
-        return {"left_out" if request.left_out else "base64": form}
-    return request.body
+def _compared(request: RecordedRequest, fields: Collection[str]) -> dict[str, Any]:
+    """Return the values to compare. A body of other bytes, or only the size of a body, is in a dict."""
+    body = request.body
+    if body is None and (form := request.body_base64 or request.left_out):
+        body = {"left_out" if request.left_out else "base64": form}
+    values = {"method": request.method.upper(), "url": request.url, "body": body}
+    return {name: value for name, value in values.items() if name in fields}
 
 
-def _describe_difference(path: str, sent: str, recorded: str) -> str:
-    return f"{path}: {sent} was sent, {recorded} is recorded"
-
-
-def _compare_values(path: str, sent: Any, recorded: Any) -> Iterator[str]:
-    if isinstance(sent, dict) and isinstance(recorded, dict):
-        for key in [*sent, *(key for key in recorded if key not in sent)]:
-            key_path = f"{path}.{key}" if key.isidentifier() else f"{path}[{json.dumps(key, ensure_ascii=False)}]"
-            yield from _compare_values(key_path, sent.get(key, _MISSING), recorded.get(key, _MISSING))
-    elif isinstance(sent, list) and isinstance(recorded, list):
-        for index, (left, right) in enumerate(itertools.zip_longest(sent, recorded, fillvalue=_MISSING)):
-            yield from _compare_values(f"{path}[{index}]", left, right)
-    elif isinstance(sent, str) and isinstance(recorded, str):
-        if sent != recorded:
-            yield _describe_difference(path, *_excerpts(sent, recorded))
-    elif sent != recorded or isinstance(sent, bool) is not isinstance(recorded, bool):  # because 1 == True in Python
-        yield _describe_difference(path, _shown(sent), _shown(recorded))
-
-
-def common_prefix_length(first: str, second: str) -> int:
+def common_prefix_length(one: str, other: str) -> int:
     """Return the length of the longest common prefix of two strings."""
-    different = (index for index, pair in enumerate(zip(first, second, strict=False)) if pair[0] != pair[1])
-    return next(different, min(len(first), len(second)))
+    return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
 
 
-def _excerpts(first: str, second: str) -> tuple[str, str]:
-    """Return an excerpt of each string as JSON. Both start shortly before the first difference."""
-    start = max(0, common_prefix_length(first, second) - _EXCERPT_LENGTH // 3)
-    return _excerpt(first, start), _excerpt(second, start)
-
-
-def _excerpt(text: str, start: int = 0) -> str:
+def _excerpt(text: str, start: int) -> str:
+    """Return a part of `text`. A long text is cut at `start`, shortly before the first difference."""
     start = 0 if len(text) <= _EXCERPT_LENGTH else start
-    cut = text[start : start + _EXCERPT_LENGTH]
-    begin, end = "…" if start else "", "…" if start + _EXCERPT_LENGTH < len(text) else ""
-    return begin + json.dumps(cut, ensure_ascii=False) + end
-
-
-def _shown(value: Any) -> str:
-    if value is _MISSING:
-        return "nothing"
-    if isinstance(value, str):
-        return _excerpt(value)
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= _EXCERPT_LENGTH else text[:_EXCERPT_LENGTH] + "…"
+    end = start + _EXCERPT_LENGTH
+    return ("…" if start else "") + text[start:end] + ("…" if end < len(text) else "")

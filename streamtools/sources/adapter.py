@@ -111,7 +111,6 @@ class FrameDecoder(ABC):
 
     def __init__(self, limit: int = DEFAULT_LIMITS.frame) -> None:
         self._limit = limit
-        self._first_bytes: bytes | None = b""  # first bytes that may begin a byte order mark; later None
         self._after_cr = False  # the last chunk ended with CR
         self._buffer = bytearray()  # the beginning of an incomplete frame
         self._dropped = 0  # the number of dropped bytes of a frame over the limit
@@ -120,8 +119,6 @@ class FrameDecoder(ABC):
 
     def feed(self, chunk: bytes) -> list[Framed]:
         """Return the frames that `chunk` completes."""
-        if self._first_bytes is not None:
-            chunk = self._without_bom(chunk)
         if self._after_cr or _CR in chunk:
             chunk = self._with_lf(chunk)
         if self._buffer or self._dropped:
@@ -147,10 +144,9 @@ class FrameDecoder(ABC):
 
     def close(self) -> list[Framed]:
         """Return the last frame if the stream ended without its separator."""
-        block = bytes(self._buffer) or self._first_bytes or b""
+        block = bytes(self._buffer).removesuffix(b"\n")
         self._buffer.clear()
-        self._first_bytes = None
-        return self._read_within_limit([block[:-1] if block.endswith(b"\n") else block])
+        return self._read_within_limit([block])
 
     @abstractmethod
     def _read(self, block: bytes) -> Frame | None:
@@ -180,14 +176,6 @@ class FrameDecoder(ABC):
             self._dropped += size
             self._buffer = bytearray(b"\n" if ends_in_lf else b"")
 
-    def _without_bom(self, chunk: bytes) -> bytes:
-        chunk = (self._first_bytes or b"") + chunk
-        if len(chunk) < len(_BOM) and _BOM.startswith(chunk):
-            self._first_bytes = chunk
-            return b""
-        self._first_bytes = None
-        return chunk.removeprefix(_BOM)
-
     def _with_lf(self, chunk: bytes) -> bytes:
         """Return `chunk` with each CRLF and CR replaced with LF.
 
@@ -195,13 +183,9 @@ class FrameDecoder(ABC):
         """
         if not chunk:
             return chunk
-        if self._after_cr and chunk[0] == _LF:
-            chunk = chunk[1:]
-            self._after_cr = False
-            if not chunk:
-                return chunk
-        self._after_cr = chunk.endswith(b"\r")
-        lines = chunk.splitlines()  # splits at CR, LF and CRLF; three times as fast as `replace`
+        continues_crlf = self._after_cr and chunk[0] == _LF
+        self._after_cr = chunk[-1] == _CR
+        lines = chunk[continues_crlf:].splitlines()  # splits at CR, LF and CRLF; three times as fast as `replace`
         if chunk[-1] in b"\r\n":
             lines.append(b"")
         return b"\n".join(lines)
@@ -215,6 +199,7 @@ class SSEDecoder(FrameDecoder):
     - The last event needs no blank line, because several providers end without one.
     - An event with a name but without data is delivered, because Anthropic sends such pings.
     - If an event has no data, its lines of bare JSON become the data, because Gemini sends errors in this form.
+    - A byte order mark is ignored at the beginning of each event, not only of the first.
     - `retry` is ignored, because a client cannot reconnect to a completion.
     - A line becomes data if its field name contains control characters or non-ASCII bytes. Such a line is probably a
       damaged field. Its data cannot be decoded, and therefore the loss is reported.
@@ -229,7 +214,7 @@ class SSEDecoder(FrameDecoder):
 
     def feed(self, chunk: bytes) -> list[Framed]:
         """Return the frames that `chunk` completes."""
-        is_between_events = self._first_bytes is None and not (self._buffer or self._dropped or self._after_cr)
+        is_between_events = not (self._buffer or self._dropped or self._after_cr)
         if is_between_events and chunk[-2:] == b"\n\n" and len(chunk) <= self._limit and _CR not in chunk:
             frame = self._read_simple(chunk[:-2])  # fast path for a chunk of one event
             if frame is not None:
@@ -260,7 +245,7 @@ class SSEDecoder(FrameDecoder):
         data: list[bytes] = []
         bare = bytearray()  # the lines of bare JSON
         event = ""
-        for line in BytesIO(block):  # `split` would need many times the memory of a hostile frame
+        for line in BytesIO(block.removeprefix(_BOM)):  # `split` would need many times the memory of a hostile frame
             name, _, value = line.rstrip(b"\n").partition(b":")
             if value.startswith(b" "):
                 value = value[1:]
@@ -283,12 +268,13 @@ class SSEDecoder(FrameDecoder):
 
 
 class LineDecoder(FrameDecoder):
-    """Splits NDJSON into frames, one per line. Empty lines are ignored."""
+    """Splits NDJSON into frames, one per line. Empty lines, and a byte order mark before a line, are ignored."""
 
     _separator = b"\n"
     _split = methodcaller("split", _separator)
 
     def _read(self, block: bytes) -> Frame | None:
+        block = block.removeprefix(_BOM)
         return Frame(block) if block.strip() else None
 
 

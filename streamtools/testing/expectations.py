@@ -18,30 +18,14 @@ from typing import Any, NamedTuple, TypeAlias
 import msgspec
 
 from streamtools.events import Error, Event, UIEvent, coalesce, read_ui_event
-from streamtools.recording.matching import common_prefix_length
+from streamtools.recording.matching import MISSING, Difference, common_prefix_length, compare
 from streamtools.sources.adapter import Frame, LineDecoder, SSEDecoder
 
 Expected: TypeAlias = "Event | type[Event] | UnionType | Mapping[str, Any] | EllipsisType"
 """The type of an item in the list of expected events. `assert_events` describes the kinds of items."""
 
-_MISSING = object()
 _field_definitions = cache(msgspec.structs.fields)  # cached, because it takes longer than the rest of a comparison
 _CONTEXT = 20  # number of equal characters that are shown before the first difference of two texts
-
-
-class EventDifference(NamedTuple):
-    """A difference between two events: the path to a value, the expected value, and the actual value."""
-
-    path: str
-    expected: object
-    actual: object
-
-    def show(self, side: object) -> str:
-        """Return a short repr of `side`, one of the two values. Text is shown from near the first difference."""
-        if isinstance(self.expected, str) and isinstance(self.actual, str) and isinstance(side, str):
-            common = common_prefix_length(self.expected, self.actual)
-            return show(side) if common < 2 * _CONTEXT else "…" + show(side[common - _CONTEXT :])
-        return show(side)
 
 
 def matches(expected: Any, actual: Any) -> bool:
@@ -49,32 +33,20 @@ def matches(expected: Any, actual: Any) -> bool:
     return difference(expected, actual) is None
 
 
-def difference(expected: Any, actual: Any, path: str = "") -> EventDifference | None:
-    """Return the first difference between two values. Returns None if they match."""
-    if expected is _MISSING or actual is _MISSING:  # a missing value differs from every value, even from `ANY`
-        return EventDifference(path, expected, actual)
-    if isinstance(expected, type | UnionType) and isinstance(actual, Event):
-        return None if isinstance(actual, expected) else EventDifference(path, expected, actual)
-    if isinstance(expected, msgspec.Struct) and isinstance(actual, msgspec.Struct):
-        if type(expected) is not type(actual):
-            return EventDifference(path, expected, actual)
-        return _first_difference(_non_default_fields(expected), _field_values(actual), path)
+def difference(expected: Any, actual: Any) -> Difference | None:
+    """Return the first difference between two events or other values. Returns None if they match."""
+    return next(compare(expected, actual, read=_read), None)
+
+
+def _read(expected: Any, actual: Any) -> tuple[Any, Any]:
+    """Return the values to compare. An event is replaced by the fields that `expected` sets, in both values."""
+    if isinstance(actual, Event) and isinstance(expected, type | UnionType):
+        return (actual, actual) if isinstance(actual, expected) else (expected, actual)
+    if isinstance(expected, msgspec.Struct) and type(expected) is type(actual):
+        expected = _non_default_fields(expected)
     if isinstance(expected, Mapping) and isinstance(actual, msgspec.Struct):
-        return _first_difference(expected, _field_values(actual), path)
-    if isinstance(expected, Mapping) and isinstance(actual, Mapping):
-        return _first_difference({**dict.fromkeys(actual, _MISSING), **expected}, actual, path)
-    if isinstance(expected, list | tuple) and isinstance(actual, list | tuple):
-        pairs = enumerate(zip_longest(expected, actual, fillvalue=_MISSING))
-        found = (difference(one, other, f"{path}[{at}]") for at, (one, other) in pairs)
-        return next(filter(None, found), None)
-    return None if expected == actual else EventDifference(path, expected, actual)
-
-
-def _first_difference(expected: Mapping[str, Any], actual: Mapping[str, Any], path: str) -> EventDifference | None:
-    """Return the first difference in the fields of `expected`."""
-    path = path and f"{path}."
-    found = (difference(value, actual.get(key, _MISSING), f"{path}{key}") for key, value in expected.items())
-    return next(filter(None, found), None)
+        actual = {name: value for name, value in _field_values(actual).items() if name in expected}
+    return expected, actual
 
 
 def _field_values(struct: msgspec.Struct) -> dict[str, Any]:
@@ -97,7 +69,7 @@ def show(value: object, width: int = 100) -> str:
 
     Fields with their default value are omitted.
     """
-    if value is _MISSING:
+    if value is MISSING:
         return "nothing"
     if isinstance(value, type):
         return value.__name__
@@ -235,7 +207,7 @@ def _compare(expected: Sequence[Any], actual: Sequence[Event]) -> list[_Row]:
         unassigned.pop(assigned[-1], None)  # type: ignore[arg-type]  # None is not a key
     rows: list[_Row] = []
     for _, begin, end, first, last in SequenceMatcher(None, assigned, range(len(actual)), False).get_opcodes():
-        pairs = zip_longest(expected[begin:end], actual[first:last], fillvalue=_MISSING)
+        pairs = zip_longest(expected[begin:end], actual[first:last], fillvalue=MISSING)
         rows += (_Row(matches(one, other), one, other) for one, other in pairs)
     return rows
 
@@ -262,10 +234,19 @@ def _write_row(row: _Row) -> Iterator[str]:
         yield f"  {show(row.actual)}"
     else:
         sides = (("-", row.expected), ("+", row.actual))
-        yield from (f"{mark} {show(side)}" for mark, side in sides if side is not _MISSING)
+        yield from (f"{mark} {show(side)}" for mark, side in sides if side is not MISSING)
         found = difference(row.expected, row.actual)
         if found is not None and found.path and _kind(row.expected) == _kind(row.actual):
-            yield f"    {found.path}: expected {found.show(found.expected)}, actual {found.show(found.actual)}"
+            path, one, other = found
+            start = 0
+            if isinstance(one, str) and isinstance(other, str):
+                start = max(0, common_prefix_length(one, other) - _CONTEXT)
+            yield f"    {path}: expected {_show_from(one, start)}, actual {_show_from(other, start)}"
+
+
+def _show_from(value: object, start: int) -> str:
+    """Return a repr of a value. Text is shown from the index `start`, unless few characters precede it."""
+    return f"…{show(value[start:])}" if isinstance(value, str) and start >= _CONTEXT else show(value)
 
 
 def _name(event: Event) -> str:
