@@ -75,26 +75,18 @@ async def test_each_api_has_a_client(api: str, path: str, header: str, tmp_path:
 
 async def test_the_options_are_sent(tmp_path: Path) -> None:
     """With a dialect, its prompt teaches the calls. Without one, the tools are in the request."""
-    options = ("--option", "temperature=0", "--option", "stop=END", "--system", "Be brief.", *DEMO)
+    options = ("--system", "Be brief.", *DEMO)
     async with Provider(saying("Three."), saying("Three.")) as server:
         await ask(tmp_path, "--url", server.url, *options)
         await ask(tmp_path, "--url", server.url, *options, "--dialect", "tilde_fence", "--few-shot")
     native, taught = server.bodies
-    assert ("m", 0, "END") == (native["model"], native["temperature"], native["stop"])
+    assert "m" == native["model"]
     assert ["get_weather", "add"] == [each["function"]["name"] for each in native["tools"]]
     assert {"role": "system", "content": "Be brief."} == native["messages"][0]
     assert "tools" not in taught
     assert taught["messages"][0]["content"].startswith("Be brief.")
     assert "~~~tool_call" in taught["messages"][0]["content"]
     assert {"role": "user", "content": "What does get_weather say about Berlin?"} in taught["messages"]
-
-
-async def test_calls_are_emulated(tmp_path: Path) -> None:
-    decided = saying('{"tools": [{"tool": "add", "arguments": {"a": 1, "b": 2}}]}')
-    async with Provider(decided, saying('{"tools": []}'), saying("Three.")) as server:
-        _, result = await ask(tmp_path, "--url", server.url, "--emulate", "force", *DEMO)
-    assert [3.0] == [outcome.result for outcome in result.outcomes]
-    assert "Three." == result.text
 
 
 @pytest.mark.parametrize("scheme", ["", "http://"])
@@ -118,8 +110,6 @@ async def test_the_proxy_of_the_environment_is_used(
         (("--dialect", "auto"), "expected one dialect, got 'auto'"),
         (("--dialect", ""), "expected one dialect, got ''"),
         (("--dialect", "kimi_k2"), "cannot be taught: its calls contain tokens of a chat template"),
-        (("--option", "temperature"), "expected NAME=VALUE, such as temperature=0, got 'temperature'"),
-        (("--emulate", "force"), "emulation is forced, and there are no function tools"),
         (("--api", "telnet"), "invalid choice: 'telnet'"),
         (("--model", " "), "--model must name a model, got ' '"),
     ],

@@ -194,7 +194,7 @@ def test_control_characters_of_a_model_are_shown_as_symbols(terminal: bool) -> N
     shown.summarize(TurnResult(reason="failed", finish_reason=_EVIL), 1.0)
     text = re.sub(r"\x1b\[[0-9;]*m", "", file.getvalue()) if terminal else file.getvalue()
     assert {"\n"} == {character for character in text if not character.isprintable()}
-    assert "␛]0;title␇\\x9b2J␛[31m␡\ufffd" in text
+    assert "␛]0;title␇\\x9b2J␛[31m\\x7f\\ud800" in text
 
 
 def test_long_values_are_shortened() -> None:

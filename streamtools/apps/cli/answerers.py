@@ -15,13 +15,13 @@ import httpx
 from streamtools import ApprovalOptions, ParserOptions
 from streamtools.apps.cli.demo import TOOLS, model_names, recorded_chat
 from streamtools.apps.cli.errors import CommandError
-from streamtools.apps.cli.model_options import describe_tools, import_tools, make_client, proxy_for
+from streamtools.apps.cli.model_options import describe_tools, import_tools, make_client
 from streamtools.apps.web import Answerer, PageAnswer, Suggestion, question_of
 from streamtools.conversation import RequestOptions, ScriptedModel, chat
 from streamtools.conversation.models import HTTPModel
 from streamtools.errors import RecordingError
 from streamtools.history import Message, System, User
-from streamtools.recording import ExchangeHead, RecordingTransport, shipped
+from streamtools.recording import ExchangeHead, record, shipped
 from streamtools.recording.files import open_exchange
 from streamtools.recording.redaction import redact_url
 
@@ -123,7 +123,7 @@ class ModelAnswerer(Answerer):
 
     def answer(self, question: str, history: Sequence[Message], *, suggestion: str | None = None) -> PageAnswer:
         path = self._directory / f"{secrets.token_hex(8)}.jsonl"
-        http_client: Any = _RecordingClient(path, self._model)  # model clients call only `stream`
+        http_client: Any = _RecordingClient(path, self._model.source)  # model clients call only `stream`
         self._paths.append(path)
         if len(self._paths) > MAX_RECORDINGS:
             self._paths.popleft().unlink(missing_ok=True)
@@ -137,12 +137,7 @@ class ModelAnswerer(Answerer):
             [System(args.system), *messages] if args.system else messages,
             tools=self._tools,
             dialects=None if args.dialect is None else (args.dialect,),
-            request=RequestOptions(
-                body=dict(args.options),
-                teach="always" if taught else "auto",
-                few_shot=args.few_shot,
-                emulation=args.emulate,
-            ),
+            request=RequestOptions(teach="always" if taught else "auto", few_shot=args.few_shot),
             approvals=ApprovalOptions(ask="now"),
             parser=ParserOptions(call_deltas=True),
         )
@@ -151,16 +146,13 @@ class ModelAnswerer(Answerer):
 class _RecordingClient:
     """An HTTP client that adds its requests and responses to one recording, up to `MAX_RECORDING_BYTES`."""
 
-    def __init__(self, path: Path, model: HTTPModel) -> None:
+    def __init__(self, path: Path, source: str) -> None:
         self._path = path
-        self._url, self._source = model.url, model.source
+        self._source = source
 
     @asynccontextmanager
-    async def stream(self, *args: Any, **options: Any) -> AsyncIterator[httpx.Response]:
-        has_room = not self._path.exists() or self._path.stat().st_size < MAX_RECORDING_BYTES
-        transport: Any = httpx.AsyncHTTPTransport(proxy=proxy_for(self._url))
-        with self._path.open("ab") as file:
-            if has_room:
-                transport = RecordingTransport(transport, file, source=self._source, record_body=True)
-            async with httpx.AsyncClient(transport=transport) as client, client.stream(*args, **options) as response:
-                yield response
+    async def stream(self, *args: Any, **options: Any) -> AsyncIterator[Any]:
+        async with httpx.AsyncClient() as client, client.stream(*args, **options) as response:
+            with self._path.open("ab") as file:
+                has_room = file.tell() < MAX_RECORDING_BYTES
+                yield record(response, file, source=self._source, record_body=True) if has_room else response

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, NoReturn, get_args
+from typing import NoReturn, get_args
 
 from streamtools import __version__
 from streamtools.apps.cli.errors import CommandError
@@ -136,19 +135,8 @@ def _add_model_options(parser: ArgumentParser) -> None:
     dialect_help = "teach the model to write calls as text in this dialect (default: native calls of the API)"
     add("--dialect", metavar="NAME", type=_taught_dialect, help=dialect_help)
     _add_tools(parser)
-    emulate_help = "ask for calls in an extra request: never, if the answer has none, or always (default: %(default)s)"
-    add("--emulate", choices=("off", "fallback", "force"), default="off", help=emulate_help)
     add("--few-shot", action="store_true", help="teach the dialect with examples too, for base models")
     add("--system", metavar="TEXT", help="the system prompt")
-    add(
-        "--option",
-        dest="options",
-        metavar="NAME=VALUE",
-        action="append",
-        type=_request_option,
-        default=[],
-        help="a request parameter, such as temperature=0; the value is JSON, or else a string; can be repeated",
-    )
 
 
 def _check_model_options(args: Namespace) -> None:
@@ -160,10 +148,8 @@ def _check_model_options(args: Namespace) -> None:
     if args.model is not None and args.files:
         raise CommandError("pass either FILE or --model: a file is played, a model answers")
     if args.model is None:
-        defaults = {"url": None, "dialect": None, "tools": None, "system": None, "emulate": "off", "api": "openai"}
-        given = [name for name, default in defaults.items() if getattr(args, name) != default]
-        given += ["option"] if args.options else []
-        if given:
+        defaults = {"url": None, "dialect": None, "tools": None, "system": None, "api": "openai"}
+        if given := [name for name, default in defaults.items() if getattr(args, name) != default]:
             raise CommandError(f"--{given[0]} needs a --model: without a model, recordings are played")
 
 
@@ -195,16 +181,6 @@ def _taught_dialect(text: str) -> Dialect:
     if not dialects[0].teachable:
         raise ArgumentTypeError(f"{dialects[0].id!r} cannot be taught: its calls contain tokens of a chat template")
     return dialects[0]
-
-
-def _request_option(text: str) -> tuple[str, Any]:
-    name, equals, value = text.partition("=")
-    if not (name and equals):
-        raise ArgumentTypeError(f"expected NAME=VALUE, such as temperature=0, got {text!r}")
-    try:
-        return name, json.loads(value)
-    except (ValueError, RecursionError):
-        return name, value
 
 
 def _speed(text: str) -> float:

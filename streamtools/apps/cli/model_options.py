@@ -7,9 +7,6 @@ import os
 import sys
 from argparse import Namespace
 from operator import attrgetter
-from typing import Any
-from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 import httpx
 
@@ -80,16 +77,3 @@ def describe_tools(tools: ToolRegistry | None) -> list[dict[str, str]]:
         }
         for tool in tools or ()
     ]
-
-
-def proxy_for(url: str) -> str | None:
-    """Return the proxy for `url` from the environment. Returns None without a proxy.
-
-    httpx reads the environment only for transports that the client creates, so other transports need this function.
-    """
-    parts = urlsplit(url)
-    proxies: dict[str, Any] = getproxies()
-    proxy = proxies.get(parts.scheme) or proxies.get("all")
-    if not proxy or proxy_bypass(parts.hostname or ""):
-        return None
-    return proxy if "://" in proxy else f"http://{proxy}"

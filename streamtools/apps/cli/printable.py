@@ -34,10 +34,4 @@ def crop(text: str, length: int) -> str:
 
 def _symbol(match: re.Match[str]) -> str:
     code = ord(match[0])
-    if code < 0x20:
-        return chr(0x2400 + code)
-    if code == 0x7F:
-        return "\u2421"
-    if 0xD800 <= code < 0xE000:
-        return "\ufffd"
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+    return chr(0x2400 + code) if code < 0x20 else ascii(match[0])[1:-1]
