@@ -30,7 +30,7 @@ def test_three_answers_are_shown_with_their_calls_executed(capsys: pytest.Captur
     assert "their weather is invented" in shown.out
     assert "❯ What is the weather in Paris?\n\nI will look up the weather in Paris.\n\n" in shown.out
     assert "🔧 Executed get_weather: Paris: light rain, 14 °C (" in shown.out
-    assert "\n\nIt is 14 °C in Paris, with light rain.\n\n✔ finished (stop) · 1 call: 1 executed · 2 steps" in shown.out
+    assert "\n\nIt is 14 °C in Paris, with light rain.\n\n✔ finished (stop) · 1 call: 1 executed · " in shown.out
     assert "🔧 Executed add → 41.5 (" in shown.out
     assert "\n\n17.5 plus 24 is 41.5.\n\n✔ finished (stop)" in shown.out
     assert "\n\n###### Note\n\nDo not let it boil.\n\n### Summary\n\n" in shown.out
@@ -45,7 +45,7 @@ def test_all_plays_every_recording(capsys: pytest.CaptureFixture[str]) -> None:
     assert "" == shown.err
     assert [1] * len(shipped()) == [shown.out.count(f"── {name}: ") for name in shipped()]
     assert "```\n~~~tool_call\n{" in shown.out
-    assert "✂ truncated (length) · 1 malformed call ·" in shown.out
+    assert "✂ truncated (length) · 1 call: 1 malformed ·" in shown.out
     assert 8 == shown.out.count("🔧 Executed ")
     assert "東京は19度、曇りです。" in shown.out
     assert "demo --all" not in shown.out

@@ -36,7 +36,6 @@ from streamtools.events import (
     UsageReport,
     Warning,
 )
-from streamtools.history import Step
 
 _WEATHER = ToolCall(id="call_1", name="get_weather", arguments={"city": "Oslo"}, dialect="hash_marker", raw="###:{}")
 _EVIL = "\x1b]0;title\x07\x9b2J\r\x1b[31m\x7f\ud800"
@@ -227,7 +226,7 @@ def test_two_runs_with_headings() -> None:
         shown.show(Raw({}))
         shown.summarize(TurnResult(reason="finished", finish_reason="stop"), 1.5)
     rule = "── Question ──────────────────\n"
-    end = "\n\nSo.\n\n✔ finished (stop) · no calls · 1 event that was not understood · 1.5 s\n"
+    end = "\n\nSo.\n\n✔ finished (stop) · no calls · 1.5 s\n"
     assert f"Two answers.\n\n{rule}❯ Why?{end}\n{rule}❯ How?\n  And when?{end}" == file.getvalue()
 
 
@@ -248,24 +247,22 @@ def outcome(error: Code | None = None) -> ToolOutcome:
                 outcomes=[outcome(), outcome(), outcome(Code.TOOL_FAILED)],
                 pending=[_WEATHER],
                 usage=Usage(input=1200, output=34, total=1234, reasoning=10),
-                steps=[Step(), Step()],
             ),
-            "■ pending (tool_calls) · 4 calls: 2 executed, 1 failed, 1 pending · 2 steps · "
-            "1,200 tokens in, 34 tokens out, 10 of reasoning · 2.0 s",
+            "■ pending (tool_calls) · 4 calls: 2 executed, 1 failed, 1 pending · "
+            "1,200 tokens in, 34 tokens out · 2.0 s",
         ),
         (
             TurnResult(
                 reason="truncated",
                 finish_reason="length",
                 errors=[Error(Code.TRUNCATED, "cut", call_id="call_1")],
-                warnings=[Warning(Code.NEAR_MISS, "a"), Warning(Code.NEAR_MISS, "b")],
                 usage=Usage(total=1),
             ),
-            "✂ truncated (length) · 1 malformed call · 2 warnings · 1 token · 2.0 s",
+            "✂ truncated (length) · 1 call: 1 malformed · 2.0 s",
         ),
         (
             TurnResult(reason="failed", errors=[Error(Code.UPSTREAM_ERROR, "no"), Error(Code.TRUNCATED, "", "call_1")]),
-            "✘ failed (upstream_error) · 1 malformed call · 2.0 s",
+            "✘ failed (upstream_error) · 1 call: 1 malformed · 2.0 s",
         ),
         (
             TurnResult(reason="stopped", finish_reason="stopped_after_call", calls=[_WEATHER], usage=Usage()),

@@ -56,7 +56,6 @@ class Transcript:
         self._line_feeds = 2  # number of line feeds at the end of the output; 2 prevents a blank line at the top
         self._added_line_feeds = 0  # number of added line feeds; the next text skips as many of its leading line feeds
         self._tool_names: dict[str, str] = {}  # the names of the running tools by call id
-        self._unknown_events = 0  # number of provider events that were not understood
         self._near_misses: list[events.Warning] = []  # shown after the step, because their text is already visible
 
     def show(self, event: events.UIEvent) -> None:
@@ -101,8 +100,6 @@ class Transcript:
                 self._tool_names.clear()
                 if text := _text_of(event):
                     self._notice("report", text, "yellow")
-            case events.Raw():
-                self._unknown_events += 1
             case events.StepSuperseded():
                 self._notice("report", "↺ This answer is discarded. Another model starts again.", "yellow")
             case events.FollowUp():
@@ -111,7 +108,7 @@ class Transcript:
                 self._notice("report", f"✂ {one_line(rule)}: {action}", "dim")
             case events.Start() | events.StepStart() | events.CallStart() | events.CallDelta() | events.UsageReport():
                 pass
-            case events.Markup() | events.Partial():
+            case events.Markup() | events.Partial() | events.Raw():
                 pass
             case _:
                 assert_never(event)
@@ -123,9 +120,8 @@ class Transcript:
     def summarize(self, result: TurnResult, seconds: float) -> None:
         """Write the summary of a run as its last line. `seconds` is the duration of the run."""
         self._enter("summary")
-        self._write_line(Line.assemble(*summarize(result, seconds, unknown_events=self._unknown_events)))
+        self._write_line(Line.assemble(*summarize(result, seconds)))
         self._block = None
-        self._unknown_events = 0
 
     def heading(self, title: str, question: str) -> None:
         """Write a title, and the question below it."""
@@ -216,28 +212,16 @@ def _format_value(value: Any) -> str:
     return crop(one_line(json.dumps(value, ensure_ascii=False)), MAX_VALUE)
 
 
-# The summary of a run contains its end, its calls and their outcomes, warnings, tokens, and the duration.
+# The summary of a run contains its end, its calls and their outcomes, its tokens, and its duration.
 
 _SIGNS = {"finished": ("✔", "bold green"), "truncated": ("✂", "bold yellow"), "failed": ("✘", "bold red")}
 _OTHER_SIGN = ("■", "bold yellow")
 
 
-def summarize(result: TurnResult, seconds: float, *, unknown_events: int = 0) -> list[tuple[str, str]]:
-    """Return the parts of the summary line with their styles.
-
-    `unknown_events` is the number of provider events that were not understood.
-    """
+def summarize(result: TurnResult, seconds: float) -> list[tuple[str, str]]:
+    """Return the parts of the summary line with their styles."""
     sign, style = _OTHER_SIGN if result.pending else _SIGNS.get(result.reason or "", _OTHER_SIGN)
-    malformed = sum(error.call_id is not None and error.call is None for error in result.errors)
-    facts = [
-        "" if malformed and not result.calls else _format_call_counts(result),
-        _format_count(malformed, "malformed call"),
-        _format_count(len(result.warnings), "warning"),
-        _format_count(unknown_events, "event that was not understood", "events that were not understood"),
-        _format_count(len(result.steps) if len(result.steps) > 1 else 0, "step"),
-        _format_tokens(result.usage),
-        format_duration(seconds),
-    ]
+    facts = [_format_calls(result), _format_tokens(result.usage), format_duration(seconds)]
     return [(f"{sign} {_format_ending(result)}", style), ("".join(f" · {fact}" for fact in facts if fact), "")]
 
 
@@ -260,25 +244,21 @@ def _format_ending(result: TurnResult) -> str:
     return f"{reason or 'unfinished'}{f' ({one_line(detail)})' if detail else ''}"
 
 
-def _format_call_counts(result: TurnResult) -> str:
+def _format_calls(result: TurnResult) -> str:
+    """Return the number of calls, and how many of them had each outcome."""
     failed = sum(outcome.error is not None for outcome in result.outcomes)
-    parts = [
-        _format_count(len(result.outcomes) - failed, "executed", "executed"),
-        _format_count(failed, "failed", "failed"),
-        _format_count(len(result.pending), "pending", "pending"),
-    ]
-    details = ", ".join(part for part in parts if part)
-    return (_format_count(len(result.calls), "call") or "no calls") + (details and f": {details}")
+    malformed = sum(error.call_id is not None and error.call is None for error in result.errors)
+    counts = {
+        "executed": len(result.outcomes) - failed,
+        "failed": failed,
+        "pending": len(result.pending),
+        "malformed": malformed,
+    }
+    total = len(result.calls) + malformed
+    details = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+    return f"{total or 'no'} call{'' if total == 1 else 's'}" + (details and f": {details}")
 
 
 def _format_tokens(usage: events.Usage | None) -> str:
-    if usage is None:
-        return ""
-    if usage.input is None and usage.output is None:
-        return _format_count(usage.total or 0, "token")
-    parts = [(usage.input, "tokens in"), (usage.output, "tokens out"), (usage.reasoning, "of reasoning")]
-    return ", ".join(f"{count:,} {unit}" for count, unit in parts if count is not None)
-
-
-def _format_count(count: int, singular: str, plural: str | None = None) -> str:
-    return f"{count:,} {singular if count == 1 else plural or singular + 's'}" if count else ""
+    counts = {} if usage is None else {"in": usage.input, "out": usage.output}
+    return ", ".join(f"{count:,} tokens {way}" for way, count in counts.items() if count is not None)
