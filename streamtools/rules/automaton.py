@@ -48,7 +48,7 @@ from streamtools.rules.rule import Character, Choice, InOrder, Lookaround, Repea
 _MAX_TRANSITIONS: Final = 20_000
 """The limit of stored transitions, in addition to one for each word. A transition is for a character or a piece of
 text, and takes some hundred bytes."""
-BEGINNING: Final = 3
+_BEGINNING: Final = 3
 """How many first characters of a match are searched for. With two characters, many words would be found."""
 _MAX_SEARCHED: Final = 1000
 """The limit of literals whose beginnings are searched for. With more, most words of a text begin as a literal does."""
@@ -207,10 +207,8 @@ class Automaton:
         self.search_beginning = _search_for_beginnings(rules)
         """A search for the first position where a match may begin, for use while there is no candidate.
 
-        The text may end within the first `BEGINNING` characters of the match. None if there are no rules, if a pattern
+        The text may end within the first `_BEGINNING` characters of the match. None if there are no rules, if a pattern
         is not a literal text, or if there are more than `_MAX_SEARCHED` patterns."""
-        self.idle = self.begin("")
-        """The state without candidates. It is used only if `search_beginning` is not None."""
         self._max_transitions = _MAX_TRANSITIONS + sum(len(one.words) for one in self._word_lists)
         self._transition_count = 0  # how many transitions are stored
 
@@ -417,9 +415,9 @@ def _search_for_beginnings(rules: Sequence[Rule]) -> Callable[..., re.Match[str]
             if not isinstance(what, str):
                 return None
             place = tree
-            for character in what[:BEGINNING]:
+            for character in what[:_BEGINNING]:
                 place = place.setdefault(character, {})
-            place[""] = {}  # marks the end of the literal, or of its first `BEGINNING` characters
+            place[""] = {}  # marks the end of the literal, or of its first `_BEGINNING` characters
     return re.compile(_pattern(tree)).search if tree else None
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from streamtools.rules.automaton import BEGINNING, Automaton, AutomatonState, Check, Transition, automaton_of
+from streamtools.rules.automaton import Automaton, AutomatonState, Check, Transition, automaton_of
 from streamtools.rules.rule import Rule
 
 _PIECE: Final = 16
@@ -62,7 +62,7 @@ class Matcher:
         """Return the text and the matches that are certain after `text`."""
         known = self.state.pieces.get(text)
         if known is None or not self._plain:
-            return self._read_new(text)
+            return self._read(text)
         position, pending = self.position, self.pending
         before: str | None
         self.state, begins, before, rest = known
@@ -74,29 +74,6 @@ class Matcher:
             pending, before, rest = "", text[:at], text[at:]
         self._origin, self._candidates, self.pending = position, begins, rest
         return pending + before
-
-    def _read_new(self, text: str) -> TextAndMatches:
-        """Read a piece that has no stored transition in this state."""
-        search = self.search_beginning
-        if search is None or not self._plain or len(self.pending) >= BEGINNING:
-            return self._read(text)
-        before = len(self.pending)
-        whole = self.pending + text
-        found = search(whole)
-        at = found.start() if found is not None else len(whole)
-        if not at or at < before:
-            return self._read(text)
-        # No match begins before `at`, so the pending text is not part of a match.
-        state, position = self.state, self.position
-        self.state, self._candidates, self.pending = self._automaton.idle, [], ""
-        self.position += at - before
-        rest = self.feed(whole[at:]) if at < len(whole) else ""
-        if not isinstance(rest, str):
-            return [whole[:at], *rest]
-        if self._plain and len(text) <= _PIECE:
-            shift = self._origin - position
-            state.learn(text, self.state, [~(begin + shift) for begin in self._candidates])
-        return whole[:at] + rest
 
     def close(self) -> TextAndMatches:
         """End the text. Returns the pending text and matches.
