@@ -10,15 +10,18 @@ import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from io import BytesIO
 from operator import methodcaller
-from typing import Any, ClassVar, Literal, Self, TypeAlias, TypeVar, get_args
+from typing import Any, ClassVar, Literal, Self, TypeAlias, TypeVar
 
 import msgspec
 
+from streamtools.calls import read_arguments
 from streamtools.errors import Code, UnreadableSource
 from streamtools.events import (
+    SOURCE_EVENTS,
     ChainCompleted,
     FinishReason,
     NativeToolCall,
@@ -34,7 +37,7 @@ from streamtools.events import (
     ToolCallStart,
     Usage,
 )
-from streamtools.json_values import DECODE_ERRORS, as_dict, decode, fits, well_formed
+from streamtools.json_values import DECODE_ERRORS, Rejected, as_dict, decode, fits, well_formed
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.logs import loggable
 from streamtools.sources.event_formats import advice_for_unsupported, describe_event, format_of
@@ -55,7 +58,6 @@ UNREADABLE = msgspec.UNSET
 _decode_object = msgspec.json.Decoder(dict[str, Any]).decode
 # The start of an error event: `{"type":"error"` or `{ "type": "response.error"`.
 _is_error = re.compile(rb'\{ ?"type" ?: ?"(?:response\.)?error"').match
-_EVENTS: tuple[type, ...] = get_args(SourceEvent)
 _MAX_FIRST_LINE = 4096  # the maximum length, in bytes, of a first line that is searched for signs of another format
 _MAX_FIELDS = 64  # the maximum number of unknown field names that are stored, and the maximum length of each
 _BOM = b"\xef\xbb\xbf"
@@ -390,24 +392,32 @@ class OpenCall:
         elif self.length <= limit:
             self.pieces.append(text)
 
-    def whole_arguments(self, limit: int) -> tuple[Any, Code | None]:
-        """Return the arguments, or None if deltas have reported them, and the fault, or None.
-
-        If the arguments exceed `limit`, only the fault is returned.
-        """
-        if self.executed and self.length > limit:
-            return None, Code.TOO_LARGE
-        return ("".join(self.pieces) or None) if self.length else self.given, None
-
     def end(self, given: Any, events: list[SourceEvent], fault: Code | None = None) -> None:
         """Append the end of the call. `given` holds whole arguments, or None if deltas have reported them."""
         fault, details = self.fault or fault, (self.id, self.executed, self.signature)
         events.append(NativeToolCall(self.key, self.name, given, *details, fault=fault, own=self.own))
 
-    def close(self, events: list[SourceEvent]) -> None:
-        """Append U+FFFD if half of a surrogate pair is buffered, and the end of the call."""
-        self.add(self.pair_joiner.close(), events)
-        self.end(self.given, events)
+    def close(
+        self,
+        events: list[SourceEvent],
+        limits: Limits,
+        repeat: Callable[[dict[str, Any]], dict[str, Any] | None] | None = None,
+    ) -> None:
+        """Append U+FFFD if half of a surrogate pair is buffered, and the end of the call.
+
+        `given` counts only if no arguments arrived in pieces. `repeat` returns `own` from the arguments of the call. It
+        is not called if they are invalid.
+        """
+        self.add(self.pair_joiner.close(), events, limits.call)
+        given = ("".join(self.pieces) or None) if self.length else self.given
+        fault = None if fits(given, limits.depth) else Code.TOO_DEEP
+        if self.executed and self.length > limits.call:
+            fault = Code.TOO_LARGE
+        if repeat is not None and fault is None:
+            with suppress(Rejected):
+                own = repeat(read_arguments(given).value)
+                self.own = own if fits(own, limits.depth) else None
+        self.end(None if fault else given, events, fault)
 
     def refuse(self, events: list[SourceEvent]) -> None:
         """Append the start and the end of a call over the limit of open calls.
@@ -783,7 +793,7 @@ class ReadyEvents(Adapter):
     """Forwards source events unchanged."""
 
     def take(self, item: object) -> list[SourceEvent]:
-        if not isinstance(item, _EVENTS):
+        if not isinstance(item, SOURCE_EVENTS):
             raise UnreadableSource(f"expected source events, such as TextDelta, got an item of {type(item)!r}")
         if self._over:
             return []

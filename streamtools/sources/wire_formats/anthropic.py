@@ -27,10 +27,9 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from streamtools.calls import read_arguments
 from streamtools.errors import Code
 from streamtools.events import ReasoningDelta, SourceEvent, SourceRaw, SourceWarning
-from streamtools.json_values import Rejected, fits, well_formed
+from streamtools.json_values import well_formed
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import Frame, FrameAdapter, OpenCall, SSEDecoder, end_doubtful
 from streamtools.sources.provider_terms import Fault, bounded, names, object_in, objects, read_fault, read_usage, string
@@ -63,6 +62,19 @@ class _Block(OpenCall):
         self.data = dict(data)  # the JSON object of the block
         self.executed = kind in _SERVER_TOOLS
         self.texts: dict[str, list[str]] = {}  # strings from deltas, by the field that they extend
+
+    def fields_to_repeat(self, arguments: dict[str, Any]) -> dict[str, Any] | None:
+        """Return the fields of a call that the next request must repeat, or None if there are none.
+
+        If Anthropic runs the call, these are all fields of its block. Otherwise, they exclude the fields in the call's
+        event.
+        """
+        fields = {name: value for name, value in self.data.items() if value is not None and value != _DIRECT}
+        if self.executed:
+            fields["input"] = arguments
+        else:
+            fields = {name: value for name, value in fields.items() if name not in ("type", "id", "name", "input")}
+        return {_FORMAT: fields} if fields else None
 
 
 class Anthropic(FrameAdapter):
@@ -240,28 +252,8 @@ class Anthropic(FrameAdapter):
         self._end_block(block, events)
         if not block.key:
             return
-        block.add(block.pair_joiner.close(), events, self._limits.call)
-        given, fault = block.whole_arguments(self._limits.call)
-        fault = fault or (None if fits(given, self._limits.depth) else Code.TOO_DEEP)
         self._has_reported = self._has_reported or not block.executed
-        block.own = None if fault else self._fields_to_repeat(block, given)
-        block.end(None if fault else given, events, fault)
-
-    def _fields_to_repeat(self, block: _Block, given: Any) -> dict[str, Any] | None:
-        """Return the fields of a call that the next request must repeat, or None if there are none.
-
-        If Anthropic runs the call, these are all fields of its block, or None if the arguments `given` are invalid.
-        Otherwise, the fields in the call's event are left out. Returns None if the fields nest too deep.
-        """
-        fields = {name: value for name, value in block.data.items() if value is not None and value != _DIRECT}
-        if block.executed:
-            try:
-                fields["input"] = read_arguments(given).value
-            except Rejected:
-                return None
-        else:
-            fields = {name: value for name, value in fields.items() if name not in ("type", "id", "name", "input")}
-        return {_FORMAT: fields} if fields and fits(fields, self._limits.depth) else None
+        block.close(events, self._limits, block.fields_to_repeat)
 
     def _add_text(self, text: Any, events: list[SourceEvent]) -> None:
         count = len(events)

@@ -15,14 +15,14 @@ import binascii
 import struct
 from base64 import b64decode
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 from zlib import crc32
 
 import msgspec
 
-from streamtools.calls import read_arguments
 from streamtools.events import ReasoningDelta, SourceEvent, SourceRaw
-from streamtools.json_values import Rejected, fits, well_formed
+from streamtools.json_values import fits, well_formed
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.sources.adapter import (
     UNREADABLE,
@@ -289,21 +289,8 @@ class Bedrock(FrameAdapter):
         if whole_block is not None:
             events.append(SourceRaw({whole_block[0]: whole_block[1]}, _FORMAT))
             return
-        if (call := self._calls.pop(_block_index(value), None)) is None:
-            return
-        if call.executed:
-            call.given, call.fault = call.whole_arguments(self._limits.call)
-            call.own = None if call.fault else self._block_to_repeat(call)
-        call.close(events)
-
-    def _block_to_repeat(self, call: OpenCall) -> dict[str, Any] | None:
-        """Return the whole block of a call that Bedrock runs, for the next request. None if its input is invalid."""
-        try:
-            arguments = read_arguments(call.given).value
-        except Rejected:
-            return None
-        block = {"toolUseId": call.id, "name": call.name, "input": arguments, "type": _HOSTED}
-        return {_FORMAT: {"toolUse": block}} if fits(block, self._limits.depth) else None
+        if (call := self._calls.pop(_block_index(value), None)) is not None:
+            call.close(events, self._limits, partial(_block_to_repeat, call) if call.executed else None)
 
     def _stop_message(self, value: dict[str, Any], events: list[SourceEvent]) -> None:
         self._reason = self._reason or text_in(value, "stopReason") or "end_turn"
@@ -356,6 +343,12 @@ class Bedrock(FrameAdapter):
             return
         events += self._inner.fail(fault.event() if isinstance(fault, Fault) else fault)
         self._over = True
+
+
+def _block_to_repeat(call: OpenCall, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return the whole block of a call that Bedrock runs, for the next request."""
+    block = {"toolUseId": call.id, "name": call.name, "input": arguments, "type": _HOSTED}
+    return {_FORMAT: {"toolUse": block}}
 
 
 _THOUGHTS = ("text", "signature", "redactedContent")  # fields of a piece of reasoning

@@ -56,7 +56,7 @@ class Cohere(FrameAdapter):
                 return self._start_or_extend_call(index, kind == "tool-call-start", message.get("tool_calls"), events)
             case "tool-call-end":
                 if (call := self._calls.pop(index, None)) is not None:
-                    call.close(events)
+                    call.close(events, self._limits)
             case "message-start":
                 self._name_response(value.get("id"), None)
             case "message-end":

@@ -227,7 +227,7 @@ class Gemini(FrameAdapter):
             self._add_to_step(index, object_in(value, "delta"), value, size, events)
         elif kind == "step.stop":
             if (call := self._steps.pop(index, None)) is not None:
-                call.close(events)
+                call.close(events, self._limits)
             self._end_hosted(index, events)
         elif kind not in _IGNORED:
             self._pass_raw(value, events)
@@ -273,9 +273,7 @@ class Gemini(FrameAdapter):
             case "thought_signature":
                 self._add_reasoning("", events, signature)
             case "arguments_delta" if call is not None and isinstance(arguments, str):
-                if arguments:
-                    call.given = None  # the arguments in `step.start` were only their beginning
-                    call.add(arguments, events)
+                call.add(arguments, events)
             case "image" if delta.get("data") or delta.get("uri"):
                 self._pass_item({"type": "model_output", "content": [delta]}, events)
             case kind if hosted is not None and kind == hosted.step["type"] and size <= self._room:
