@@ -286,21 +286,15 @@ def open_exchange(path: PathLike, number: int | None = None) -> OpenExchange:
     return exchanges[(number or 1) - 1].open()
 
 
-def load_exchanges(where: PathLike, redact: Iterable[Secret] = ()) -> list[RecordedExchange]:
-    """Return the exchanges of a recording or a raw capture. For a directory, read its `*.jsonl` files in name order.
+def load_exchanges(path: PathLike, redact: Iterable[Secret] = ()) -> list[RecordedExchange]:
+    """Return the exchanges of a recording or a raw capture, with the secrets in `redact` overwritten in the requests.
 
-    The secrets in `redact` are overwritten in the requests. Raises RecordingError for a file that cannot be read, an
-    exchange without an end line, and a directory without recordings. Raises ValueError for an invalid secret.
+    Raises RecordingError for a file that cannot be read, and for an exchange without an end line. Raises ValueError for
+    an invalid secret.
     """
     secrets = encode_secrets(redact)
-    path = Path(where)
-    files = [os.fspath(where)]
-    if path.is_dir():
-        files = sorted(str(file) for file in path.glob("*.jsonl") if file.is_file())
-        if not files:
-            raise RecordingError(f"{path} holds no recording: no file there ends in .jsonl")
     exchanges: list[RecordedExchange] = []
-    for exchange in (exchange for file in files for exchange in find_exchanges(file)):
+    for exchange in find_exchanges(path):
         if not exchange.has_end:
             raise RecordingError(f"{exchange} breaks off, without an end line")
         request = exchange.head.request
@@ -351,12 +345,8 @@ def _read_head(lines: LineReader) -> ExchangeHead:
         if mark == FileMark() and (b"\0" in line or line.decode(errors="ignore").encode() != line):
             raise RecordingError(f"{lines.name} is a binary file, not a recording")
         raise RecordingError(f"{lines.name} is not a recording: line {lines.number} is not the head of a recording")
-    if type(mark.version) is not int or mark.version < 1:
-        raise lines.error(f"has the version {mark.version!r}, expected a number from 1")
-    if mark.version > VERSION:
-        raise RecordingError(
-            f"{lines.name} is a recording of version {mark.version}, and this streamtools reads version {VERSION}"
-        )
+    if type(mark.version) is not int or not 1 <= mark.version <= VERSION:
+        raise lines.error(f"has the version {mark.version!r}, and this streamtools reads version {VERSION}")
     return lines.decode(_head_decoder, line)
 
 

@@ -496,12 +496,11 @@ class RecordingTransport(ClientTransport):
 class ReplayTransport(ClientTransport):
     """Answers each request with the first recorded exchange that matches it and has not been played.
 
-    `where` is a recording with one or more exchanges, a raw capture, or a directory. Of a directory, the `*.jsonl`
-    files are read in name order. `match` is a list of the fields "method", "url" and "body" that must be equal. It may
-    also be a function `(sent, recorded) -> bool` of two requests. If a body was not recorded, its size is compared. An
-    exchange without a recorded request matches any request. `redact` holds the secrets that were passed to the
-    recorder. A request without a match raises `UnrecordedRequest`. With `repeat=True`, the matching exchange that was
-    played last is played again if no new exchange matches.
+    `path` is a recording with one or more exchanges, or a raw capture. `match` is a list of the fields "method", "url"
+    and "body" that must be equal. It may also be a function `(sent, recorded) -> bool` of two requests. If a body was
+    not recorded, its size is compared. An exchange without a recorded request matches any request. `redact` holds the
+    secrets that were passed to the recorder. A request without a match raises `UnrecordedRequest`. With `repeat=True`,
+    the matching exchange that was played last is played again if no new exchange matches.
 
     The response has the recorded status, headers and chunks. If the recorded connection broke or timed out, the replay
     raises the recorded exception after the same bytes. Without a recorded exception, it raises `httpx.ReadError` or
@@ -517,7 +516,7 @@ class ReplayTransport(ClientTransport):
 
     def __init__(
         self,
-        where: str | os.PathLike[str],
+        path: str | os.PathLike[str],
         *,
         match: Match = FIELDS,
         repeat: bool = False,
@@ -525,14 +524,14 @@ class ReplayTransport(ClientTransport):
         vary: Callable[[RecordedExchange], PlaybackOptions] | None = None,
         **options: Unpack[PlaybackOptions],
     ) -> None:
-        self._where = os.fspath(where)
+        self._path = os.fspath(path)
         self._matches = make_matcher(match)
         self._repeat = repeat
         self._vary = vary
         self._options = options
         Playback(**options)
         self._redact = list(redact)
-        self._exchanges = load_exchanges(where, self._redact)
+        self._exchanges = load_exchanges(path, self._redact)
         self._played: list[RecordedExchange] = []
         self._lock = Lock()  # several threads may use one blocking client
         self._open_bodies: set[ReplayBytes] = set()
@@ -622,7 +621,7 @@ class ReplayTransport(ClientTransport):
                 return exchange
         explanation = explain(sent, self.unplayed, self._played)
         explanation = explanation or f": all of its {len(self._exchanges)} exchanges have been played"
-        error = UnrecordedRequest(f"{describe(sent.with_body)} is not recorded in {self._where}{explanation}")
+        error = UnrecordedRequest(f"{describe(sent.with_body)} is not recorded in {self._path}{explanation}")
         self.errors.append(error)
         raise error
 

@@ -186,15 +186,15 @@ BAD_FILES: dict[str, tuple[bytes, str]] = {
     "other JSON": (b'\n{"name":"x"}\n', "is not a recording: line 2 is not the head of a recording"),
     "no version": (
         b'{"streamtools":"recording","source":"openai"}\n',
-        "line 1, has the version None, expected a number from 1",
+        "line 1, has the version None, and this streamtools reads version 1",
     ),
     "a version in words": (
         b'{"streamtools":"recording","version":"1","source":"openai"}\n',
-        "line 1, has the version '1', expected a number from 1",
+        "line 1, has the version '1', and this streamtools reads version 1",
     ),
     "a later version": (
         b'{"streamtools":"recording","version":2}\n',
-        "is a recording of version 2, and this streamtools reads version 1",
+        "line 1, has the version 2, and this streamtools reads version 1",
     ),
     "no source": (
         b'{"streamtools":"recording","version":1}\n',

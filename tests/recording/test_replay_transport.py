@@ -53,16 +53,7 @@ async def test_repeat_plays_an_exchange_again(tmp_path: Path) -> None:
         await post(once, ask("one"))
 
 
-@pytest.mark.anyio
-async def test_a_directory_is_read_in_name_order(tmp_path: Path) -> None:
-    for name, text in (("b", "two"), ("a", "one")):
-        write(tmp_path / f"{name}.jsonl", (request(ask("x")), [text.encode()]))
-    (tmp_path / "notes.txt").write_text("Notes")
-    (tmp_path / "c.jsonl").mkdir()
-    transport = ReplayTransport(tmp_path)
-    assert [b"one", b"two"] == [await post(transport, ask("x")) for _ in range(2)]
-    with pytest.raises(RecordingError, match=r"holds no recording: no file there ends in .jsonl"):
-        ReplayTransport(tmp_path / "c.jsonl")
+def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RecordingError, match="cannot be read: No such file"):
         ReplayTransport(tmp_path / "d.jsonl")
 
