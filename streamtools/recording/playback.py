@@ -147,8 +147,7 @@ class Playback:
     `ReplayTransport` then uses the timeout of the request."""
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.speed, int | float) and 0 <= self.speed < math.inf):
-            raise ValueError(f"speed must be 0 or a positive factor, got {self.speed!r}")
+        check_number("speed", self.speed, 0)
         check_number("read_timeout", self.read_timeout, optional=True)
         for name in _FAULTS:
             check_number(name, getattr(self, name), 0, whole=True, optional=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from io import BytesIO
@@ -64,6 +64,9 @@ _BOM = b"\xef\xbb\xbf"
 _INVALID_IN_NAME = re.compile(rb"[^\t -~]")  # a byte that a valid field name does not contain
 _ENVELOPE = {"event", "data", "id", "retry"}  # the keys of a server-sent event as a dict
 _CR, _LF = b"\r\n"  # integers, because `13 in chunk` is faster than `b"\r" in chunk`
+
+
+_UNCUT_FIELDS = ("type", "id", "call_id", "name", "server_name", "signature")  # strings that no delta continues
 
 
 # Frames: server-sent events or NDJSON lines.
@@ -331,7 +334,8 @@ class PairJoiner:
     JSON may escape a character above U+FFFF as two surrogates. A server that streams token by token may send these in
     two deltas.
 
-    `half` is the buffered first half of a pair, or empty. If the second half does not follow, it becomes U+FFFD.
+    `half` is the buffered first half of a pair, or empty. If the second half does not follow, it becomes U+FFFD. Set
+    `half` to an empty string if the provider repeats the whole text.
     """
 
     __slots__ = ("half",)
@@ -354,10 +358,6 @@ class PairJoiner:
         """Return U+FFFD if a half is buffered, else an empty string."""
         left, self.half = self.half and "\ufffd", ""
         return left
-
-    def reset(self) -> None:
-        """Drop the buffered half. Called when the provider repeats the whole text."""
-        self.half = ""
 
 
 @dataclass(slots=True, eq=False)
@@ -427,6 +427,31 @@ class OpenCall:
         if not self.executed:  # a call that the provider runs is reported only at its end
             self.start(events)
         self.end(None, events, Code.TOO_MANY_CALLS)
+
+
+class GrowingItem:
+    """A JSON object that grows by deltas. It is forwarded when it is complete, because the next request repeats it."""
+
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        self.data = dict(data)
+        self._texts: dict[str, list[str]] = {}  # strings that arrived in pieces, by the name of their field
+
+    def add(self, delta: Mapping[str, Any]) -> None:
+        """Add the fields of a delta. It continues strings, lists and objects, and replaces other values."""
+        for name, value in delta.items():
+            known = self.data.get(name)
+            if isinstance(value, str) and isinstance(known, str | None) and name not in _UNCUT_FIELDS:
+                self._texts.setdefault(name, [known or ""]).append(value)
+            elif isinstance(value, list) and isinstance(known, list):
+                self.data[name] += value
+            elif isinstance(value, dict) and isinstance(known, dict):
+                known.update(value)
+            elif value not in (None, ""):
+                self.data[name] = value
+
+    def whole(self) -> dict[str, Any]:
+        """Return the object with all strings joined."""
+        return self.data | {name: well_formed("".join(texts)) for name, texts in self._texts.items()}
 
 
 def end_doubtful(calls: dict[Any, CallT], index: object, events: list[SourceEvent]) -> None:

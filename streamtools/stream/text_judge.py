@@ -222,7 +222,7 @@ class Gate:
             self._add(type(event)(text[begin:end]))
             self.end_piece()
             begin, end = end, self._find_end(text, end)
-        self._add(_with_text(event, text[begin:]) if begin else event)
+        self._add(replace(event, text=text[begin:]) if begin else event)
         if end is not None:
             self.end_piece()
 
@@ -249,14 +249,6 @@ class Gate:
         if space := _SPACE.search(text, max(begin, begin + self._target_length - length), last):
             last = space.end()
         return last if last <= len(text) else None
-
-
-def _with_text(event: Any, text: str) -> Any:
-    """Return a copy of the event with another text. All other content is kept."""
-    rest = replace(event, text=text)
-    if (kept := getattr(event, "__dict__", None)) is not None:
-        rest.__dict__.update(kept)
-    return rest
 
 
 def _without_text(event: UIEvent) -> UIEvent | None:

@@ -31,7 +31,7 @@ from streamtools.errors import Code
 from streamtools.events import ReasoningDelta, SourceEvent, SourceRaw, SourceWarning
 from streamtools.json_values import well_formed
 from streamtools.limits import DEFAULT_LIMITS, Limits
-from streamtools.sources.adapter import Frame, FrameAdapter, OpenCall, SSEDecoder, end_doubtful
+from streamtools.sources.adapter import Frame, FrameAdapter, GrowingItem, OpenCall, SSEDecoder, end_doubtful
 from streamtools.sources.provider_terms import Fault, bounded, names, object_in, objects, read_fault, read_usage, string
 
 _SERVER_TOOLS = ("server_tool_use", "mcp_tool_use")  # the types of calls that Anthropic runs
@@ -51,7 +51,7 @@ _number = re.compile(r"[0-9]{1,9}")  # a block index that was sent as a string
 class _Block(OpenCall):
     """A content block that has started and not stopped. If its `key` is not empty, the block is a call."""
 
-    __slots__ = ("data", "kind", "texts")
+    __slots__ = ("item", "kind")
 
     def __init__(self, kind: str, key: str, data: dict[str, Any]) -> None:
         given = data.get("input")  # the whole arguments, or {} if they arrive in deltas
@@ -59,9 +59,8 @@ class _Block(OpenCall):
         signature = None if key else string(data.get("signature"))
         super().__init__(key, string(data.get("id")), string(data.get("name")), given, signature)
         self.kind = kind
-        self.data = dict(data)  # the JSON object of the block
+        self.item = GrowingItem(data)  # the JSON object of the block
         self.executed = kind in _SERVER_TOOLS
-        self.texts: dict[str, list[str]] = {}  # strings from deltas, by the field that they extend
 
     def fields_to_repeat(self, arguments: dict[str, Any]) -> dict[str, Any] | None:
         """Return the fields of a call that the next request must repeat, or None if there are none.
@@ -69,7 +68,7 @@ class _Block(OpenCall):
         If Anthropic runs the call, these are all fields of its block. Otherwise, they exclude the fields in the call's
         event.
         """
-        fields = {name: value for name, value in self.data.items() if value is not None and value != _DIRECT}
+        fields = {name: value for name, value in self.item.data.items() if value is not None and value != _DIRECT}
         if self.executed:
             fields["input"] = arguments
         else:
@@ -134,8 +133,7 @@ class Anthropic(FrameAdapter):
         if self._has_reported:
             self._fail(Fault(message, "message_start", None), events)
             return
-        self._text.reset()
-        self._thought.reset()
+        self._text.half = self._thought.half = ""
         self._reset()
         events.append(SourceWarning(Code.SKIPPED, f"{message}; the calls of its first attempt are dropped"))
 
@@ -237,13 +235,9 @@ class Anthropic(FrameAdapter):
         if block.length > self._limits.text:
             return
         if block.kind == "text" and delta.get("type") == "citations_delta":
-            block.data["citations"].append(delta.get("citation"))
+            block.item.add({"citations": [delta.get("citation")]})
         elif block.kind not in ("text", "thinking"):
-            for name, value in delta.items():
-                if isinstance(value, str) and name != "type":
-                    block.texts.setdefault(name, []).append(value)
-                elif value is not None and name != "type":
-                    block.data[name] = value
+            block.item.add({name: value for name, value in delta.items() if name != "type"})
 
     def _stop_block(self, event: dict[str, Any], frame: Frame, events: list[SourceEvent]) -> None:
         block = self._blocks.pop(_block_index(event), None)
@@ -273,12 +267,10 @@ class Anthropic(FrameAdapter):
             if block.signature is not None:
                 events.append(ReasoningDelta("", signature=block.signature))
         elif block.kind != "text":
-            for name, texts in block.texts.items():
-                block.data[name] = "".join([string(block.data.get(name)) or "", *texts])
-            self._pass_item(block.data, events)
-        elif block.data["citations"]:
+            self._pass_item(block.item.whole(), events)
+        elif citations := block.item.data["citations"]:
             self._text_is_open = False
-            self._pass_item({"citations": block.data["citations"]}, events, "text")
+            self._pass_item({"citations": citations}, events, "text")
 
 
 def _block_index(event: dict[str, Any]) -> int | None:

@@ -35,7 +35,7 @@ from streamtools.events import (
 )
 from streamtools.json_values import fits
 from streamtools.limits import DEFAULT_LIMITS, Limits
-from streamtools.sources.adapter import UNREADABLE, Frame, FrameAdapter, OpenCall, SSEDecoder, end_doubtful
+from streamtools.sources.adapter import UNREADABLE, Frame, FrameAdapter, GrowingItem, OpenCall, SSEDecoder, end_doubtful
 from streamtools.sources.provider_terms import names, object_in, read_usage, text_in
 from streamtools.sources.wire_formats.partial_args import PartialArgs
 
@@ -65,7 +65,7 @@ class Gemini(FrameAdapter):
         # Fields of an interaction.
         self._status: str | None = None  # the status of the completed interaction
         self._steps: dict[str | None, OpenCall] = {}  # open function calls, by the index of their step
-        self._hosted: dict[str | None, _HostedStep] = {}  # open steps of Google's tools, by index
+        self._hosted: dict[str | None, GrowingItem] = {}  # open steps of Google's tools, by index
         self._room = limits.text  # the number of bytes that these steps may still store
 
     @property
@@ -254,7 +254,7 @@ class Gemini(FrameAdapter):
                         self._add_text(text, events)
             case str() if size <= self._room and len(self._hosted) < self._limits.calls:
                 self._room -= size
-                self._hosted[index] = _HostedStep(step)
+                self._hosted[index] = GrowingItem(step)
             case _:
                 self._pass_raw(value, events)
 
@@ -276,13 +276,13 @@ class Gemini(FrameAdapter):
                 call.add(arguments, events)
             case "image" if delta.get("data") or delta.get("uri"):
                 self._pass_item({"type": "model_output", "content": [delta]}, events)
-            case kind if hosted is not None and kind == hosted.step["type"] and size <= self._room:
+            case kind if hosted is not None and kind == hosted.data["type"] and size <= self._room:
                 self._room -= size
                 hosted.add(delta)
             case other:
                 if arguments is not None or not isinstance(other, str):
                     end_doubtful(self._steps, index, events)
-                if hosted is not None and other == hosted.step["type"]:  # the step would exceed the limit
+                if hosted is not None and other == hosted.data["type"]:  # the step would exceed the limit
                     self._pass_raw(self._hosted.pop(index).whole(), events)
                 self._pass_raw(value, events)
 
@@ -305,34 +305,6 @@ class Gemini(FrameAdapter):
         self._usage = read_usage(self._tokens) or self._usage
         if self._usage is not None:
             events.append(SourceUsage(self._usage))
-
-
-class _HostedStep:
-    """A step of a tool that Google runs. Deltas add results and other fields to it."""
-
-    def __init__(self, step: dict[str, Any]) -> None:
-        self.step = dict(step)
-        self._pieces: list[str] = []  # the pieces of a result that is text
-
-    def add(self, delta: dict[str, Any]) -> None:
-        """Add the content of a delta."""
-        for name, value in delta.items():
-            known = self.step.get(name)
-            if name == "result" and isinstance(value, str) and isinstance(known, str | None):
-                if not self._pieces:
-                    self._pieces.append(known or "")
-                self._pieces.append(value)
-                self.step[name] = known or ""
-            elif isinstance(value, list) and isinstance(known, list):
-                known += value
-            elif isinstance(value, dict) and isinstance(known, dict):
-                known.update(value)
-            elif value not in (None, ""):
-                self.step[name] = value
-
-    def whole(self) -> dict[str, Any]:
-        """Return the step with the joined text of its result."""
-        return self.step | ({"result": "".join(self._pieces)} if self._pieces else {})
 
 
 def _texts(content: Any) -> Iterator[str]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from streamtools.events import NativeToolCall, SourceEvent
 from streamtools.limits import DEFAULT_LIMITS, Limits
-from streamtools.sources.adapter import UNREADABLE, Frame, FrameAdapter, LineDecoder
+from streamtools.sources.adapter import Frame, FrameAdapter, LineDecoder
 from streamtools.sources.provider_terms import bounded, names, read_fault, read_usage, text_in
 
 # The known fields of a message.
@@ -29,11 +29,7 @@ class Ollama(FrameAdapter):
         super().__init__(LineDecoder(limits.frame), limits)
 
     def _read(self, frame: Frame, events: list[SourceEvent]) -> None:
-        value = self._decode(frame, events)
-        if value is UNREADABLE:
-            return
-        if not isinstance(value, dict):
-            self._pass_not_understood(frame, value, events)
+        if (value := self._decode_object(frame, events)) is None:
             return
         message, done, error = value.get("message"), value.get("done"), value.get("error")
         if isinstance(message, dict):

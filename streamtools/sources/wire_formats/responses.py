@@ -180,7 +180,7 @@ class Responses(FrameAdapter):
             return
         received = item.received.getvalue()
         if text.startswith(received):
-            (self._text if kind == "message" else self._thought).reset()
+            (self._text if kind == "message" else self._thought).half = ""
             self._append(item, text[len(received) :], events)
         item.earlier_parts.append(item.received.getvalue())
         item.received = StringIO()
@@ -211,7 +211,7 @@ class Responses(FrameAdapter):
         text, received = text_of(parts), item.text
         # In the terminal event (with a `status`), no text is added: `StreamMachine` compares the whole text.
         if not status and self._room >= 0 and text.startswith(received):
-            self._text.reset()
+            self._text.half = ""
             self._append(item, text[len(received) :], events)
         if phase := string(data.get("phase")):
             events.append(SourceRaw({"phase": phase}, _FORMAT, "text"))
