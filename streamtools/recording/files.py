@@ -81,7 +81,6 @@ class LineReader:
         self.number = 0
         self.offset = 0
         self._next_offset = 0
-        self._unread: bytes | None = None
         self.file: io.BufferedReader = io.BufferedReader(self.checked(io.FileIO, self.name), READ_SIZE)
 
     def checked(self, function: Callable[..., _T], *args: Any) -> _T:
@@ -104,9 +103,6 @@ class LineReader:
 
         Raises RecordingError for a line that is too long.
         """
-        if (line := self._unread) is not None:
-            self._unread = None
-            return line
         while line := self.checked(self.file.readline, MAX_LINE + 1):
             self.number += 1
             self.offset, self._next_offset = self._next_offset, self._next_offset + len(line)
@@ -120,10 +116,6 @@ class LineReader:
         """Continue at the byte position `offset`, at which the line with this number begins."""
         self.file.seek(offset)
         self._next_offset, self.number = offset, number - 1
-
-    def unread(self, line: bytes) -> None:
-        """Make `next` return `line` again."""
-        self._unread = line
 
     def decode(self, decoder: msgspec.json.Decoder[_T], line: bytes) -> _T:
         """Decode the JSON of a line. Raises RecordingError for invalid JSON."""
@@ -239,7 +231,7 @@ def _open_next(lines: LineReader) -> OpenExchange:
     try:
         if not lines.number and lines.is_capture:
             return OpenExchange(lines.name, ExchangeHead(source=DETECT), _capture_chunks(lines), lines.file)
-        return OpenExchange(lines.name, _read_head(lines), _read_chunks(lines), lines.file)
+        return OpenExchange(lines.name, _read_head(lines, lines.next()), _read_chunks(lines), lines.file)
     except RecordingError:
         lines.file.close()
         raise
@@ -316,27 +308,26 @@ def find_exchanges(path: PathLike) -> list[RecordedExchange]:
     with lines.file:
         if lines.is_capture:
             return [RecordedExchange(path=lines.name, head=ExchangeHead(source=DETECT))]
-        found = [_find_head(lines, 1)]
+        found = [_find_head(lines, lines.next(), 1)]
         while (line := lines.next()) is not None:
             # The line of a chunk cannot contain this key, because quotes in its text are escaped. Other lines can, so
             # they are decoded.
             if b'"streamtools"' in line and _decode_or(FileMark(), _mark_decoder, line).streamtools == "recording":
-                lines.unread(line)
-                found.append(_find_head(lines, len(found) + 1))
+                found.append(_find_head(lines, line, len(found) + 1))
             elif b'"end"' in line and _decode_or(Line(), _line_decoder, line).end is not None:
                 found[-1] = dataclasses.replace(found[-1], has_end=True)
     return [dataclasses.replace(exchange, is_only=len(found) == 1) for exchange in found]
 
 
-def _find_head(lines: LineReader, number: int) -> RecordedExchange:
-    head = _read_head(lines)
+def _find_head(lines: LineReader, line: bytes | None, number: int) -> RecordedExchange:
+    head = _read_head(lines, line)
     return RecordedExchange(
         path=lines.name, number=number, head=head, has_end=False, offset=lines.offset, line=lines.number
     )
 
 
-def _read_head(lines: LineReader) -> ExchangeHead:
-    line = lines.next()
+def _read_head(lines: LineReader, line: bytes | None) -> ExchangeHead:
+    """Return the head in `line`, the last line that was read. None means that the file has no line."""
     if line is None:
         raise RecordingError(f"{lines.name} is empty")
     line = line.removeprefix(BOM)
@@ -355,7 +346,6 @@ def _read_chunks(lines: LineReader) -> Chunks:
     while (line := lines.next()) is not None:
         fields = lines.decode(_line_decoder, line)
         if fields.streamtools == "recording":  # the head of the next exchange; the current exchange has no end line
-            lines.unread(line)
             break
         at = at if fields.at is None else fields.at
         if at < 0:

@@ -129,9 +129,9 @@ def a_file_of_bytes(patch: pytest.MonkeyPatch) -> None:
     """Refuse it with another error than files get."""
     read_head = recordings._read_head
 
-    def insist(lines: Any) -> Any:
+    def insist(lines: Any, line: bytes | None) -> Any:
         try:
-            return read_head(lines)
+            return read_head(lines, line)
         except RecordingError as error:
             if "binary" in str(error):
                 raise UnicodeError(str(error)) from None

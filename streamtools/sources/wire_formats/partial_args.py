@@ -15,6 +15,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
+from itertools import takewhile
 from typing import Any, TypeAlias
 
 from streamtools.limits import Limits
@@ -127,9 +128,4 @@ def _key_or_index(found: re.Match[str]) -> str | int:
 
 def _shared(one: Path, other: Path) -> int:
     """Return the number of containers that two paths share. The last step of a path is the value, not a container."""
-    count = 0
-    for a, b in zip(one[:-1], other[:-1], strict=False):
-        if a != b or type(a) is not type(b):
-            break
-        count += 1
-    return count
+    return len([*takewhile(lambda steps: steps[0] == steps[1], zip(one[:-1], other[:-1], strict=False))])
