@@ -250,7 +250,8 @@ class SSEDecoder(FrameDecoder):
         data: list[bytes] = []
         bare = bytearray()  # the lines of bare JSON
         event = ""
-        for line in BytesIO(block.removeprefix(_BOM)):  # `split` would need many times the memory of a hostile frame
+        # `BytesIO`, because `split` would need many times the memory of a hostile frame
+        for line in BytesIO(block.lstrip(b"\n").removeprefix(_BOM)):
             name, _, value = line.rstrip(b"\n").partition(b":")
             if value.startswith(b" "):
                 value = value[1:]
