@@ -131,12 +131,7 @@ class RecordedBytes:
 
     def _end(self, error: Exception | None = None) -> None:
         """Record the end of the stream. `error` is the exception of the read. None means that the stream was closed."""
-        if error is None:
-            self._exchange.end("left")
-        elif isinstance(error, StopIteration | StopAsyncIteration):
-            self._exchange.end("end")
-        else:
-            self._exchange.fail(error)
+        self._exchange.end(error)
 
 
 class RecordedStream(RecordedBytes):
@@ -295,21 +290,24 @@ class ExchangeRecorder:
                 self._writer.chunk(data, self._now())
                 self._file.flush()
 
-    def end(self, kind: EndKind, error: str = "") -> None:
-        """Write the end line. Further calls do nothing."""
+    def end(self, error: BaseException | None) -> None:
+        """Write the end line. Further calls do nothing.
+
+        `error` is the exception of the last read. None means that the client closed the response, which is recorded as
+        `left`, like a cancellation.
+        """
+        kind: EndKind = "left"
+        if isinstance(error, StopIteration | StopAsyncIteration):
+            kind = "end"
+        elif isinstance(error, Exception):
+            kind = "timeout" if is_timeout(error) else "reset"
+        name = type(error).__name__ if kind in ("timeout", "reset") else ""
         with self._file.lock:
             if not self.ended:
                 self.ended = True
                 writer = self._writer or self._open_writer(None)
-                writer.end(kind, self._now(), error)
+                writer.end(kind, self._now(), name)
                 self._file.flush()
-
-    def fail(self, error: BaseException) -> None:
-        """Write the end line for an exception. A cancellation is recorded as `left`."""
-        if isinstance(error, Exception):
-            self.end("timeout" if is_timeout(error) else "reset", type(error).__name__)
-        else:
-            self.end("left")
 
     def take_lines(self) -> bytes:
         """Return the lines that were written since the last call."""
@@ -480,7 +478,7 @@ class RecordingTransport(ClientTransport):
         try:
             response = await self._send(request, blocking=blocking)
         except BaseException as error:
-            exchange.fail(error)
+            exchange.end(error)
             raise
         response.request = request
         headers = header_items(response.headers)

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, TextIO
 import anyio
 
 from streamtools.apps.cli.errors import ErrorOutput
-from streamtools.apps.cli.views import open_transcript
 from streamtools.conversation import Ask, chat
 from streamtools.history import User
 from streamtools.parsing.options import ParserOptions
@@ -107,7 +106,9 @@ def recorded_chat(path: Path, question: str, tools: ToolRegistry | None, speed: 
 
 
 def run_demo(args: Namespace, output: TextIO, errors: ErrorOutput) -> int:
-    """Run the command, and return its exit status."""
+    """Run the command, and return its exit status. Raises CommandError if rich is not installed."""
+    from streamtools.apps.cli.transcript import open_transcript
+
     names = dict.fromkeys([*FEATURED, *(shipped() if args.all else ())])
     return anyio.run(_demo, list(names), args.speed, open_transcript(output, errors), errors)
 

@@ -5,22 +5,28 @@ from __future__ import annotations
 import time
 from argparse import Namespace
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import anyio
 
 from streamtools.apps.cli.errors import CommandError, ErrorOutput
 from streamtools.apps.cli.model_options import import_tools
-from streamtools.apps.cli.views import JsonLines, View, open_transcript
 from streamtools.errors import RecordingError
 from streamtools.recording.event_replay import ReplayOptions, open_replay
 from streamtools.recording.files import RecordedExchange, find_exchanges
+
+if TYPE_CHECKING:  # this import needs rich, which is optional
+    from streamtools.apps.cli.transcript import Transcript
 
 
 def run_replay(args: Namespace, output: TextIO, errors: ErrorOutput) -> int:
     """Show all exchanges of the file, and return the exit status. Raises CommandError for an invalid file."""
     path: str = args.file
-    view: View = JsonLines(output) if args.json else open_transcript(output, errors)
+    transcript: Transcript | None = None
+    if not args.json:
+        from streamtools.apps.cli.transcript import open_transcript
+
+        transcript = open_transcript(output, errors)
     tools = import_tools(args.tools) if args.tools is not None else None
     options: ReplayOptions = {"speed": args.speed, "cut": args.cut, "dialects": args.dialects}
     try:
@@ -34,12 +40,17 @@ def run_replay(args: Namespace, output: TextIO, errors: ErrorOutput) -> int:
         try:
             async with open_replay(path, exchange, tools, options) as stream:
                 async for event in stream:
-                    view.show(event)
+                    if transcript is not None:
+                        transcript.show(event)
+                    else:
+                        output.write(event.to_json() + "\n")
+                        output.flush()
         except RecordingError as error:
             failure = error
         if stream is None:
             raise CommandError(str(failure))
-        view.summarize(stream.result, time.perf_counter() - start)
+        if transcript is not None:  # otherwise, the `done` event contains the reason of the end
+            transcript.summarize(stream.result, time.perf_counter() - start)
         if failure is not None:
             raise CommandError(str(failure), status=1)
         return errors.report_result(str(exchange or path), stream.result)

@@ -11,19 +11,21 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, Literal, NoReturn, assert_never
-
-from rich.console import Console
-from rich.segment import Segment, Segments
-from rich.style import Style
-from rich.text import Text as Line
+from typing import Any, Literal, NoReturn, TextIO, assert_never
 
 from streamtools import events
+from streamtools.apps.cli.errors import ErrorOutput, require_packages
 from streamtools.apps.cli.printable import crop, one_line, printable
 from streamtools.calls import ToolCall
 from streamtools.errors import Code
 from streamtools.outputs.ui_texts import UiTexts
 from streamtools.stream.result import TurnResult
+
+with require_packages("a transcript (not replay --json)", "cli", "rich"):
+    from rich.console import Console
+    from rich.segment import Segment, Segments
+    from rich.style import Style
+    from rich.text import Text as Line
 
 MAX_VALUE = 200
 """The maximum length in characters of shown arguments, results and progress. Longer values are shortened."""
@@ -34,6 +36,17 @@ _Block = Literal["heading", "text", "reasoning", "report", "summary"]
 _TEXTS = UiTexts()
 _DIM_ITALIC = Style(dim=True, italic=True)
 _MARKDOWN_ESCAPE = re.compile(r"\\([\\`*_{}\[\]<>()#+!|~])")  # "\*" stands for "*"
+
+
+def open_transcript(output: TextIO, errors: ErrorOutput) -> Transcript:
+    """Create a transcript that writes to `output`.
+
+    If `output` and `errors` write to a terminal, the current line of the transcript ends before each error line.
+    """
+    transcript = Transcript(Terminal(file=output))
+    if output.isatty() and errors.is_terminal:
+        errors.before_line = transcript.end_line
+    return transcript
 
 
 class Terminal(Console):
