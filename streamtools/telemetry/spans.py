@@ -86,7 +86,7 @@ def provider_name(format: str | None, host: str | None) -> str:
 
 # Metrics.
 
-_DURATION_BUCKETS_S = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
+_SECOND_BUCKETS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
 _TOKEN_BUCKETS = tuple(4**power for power in range(14))
 _CHARACTER_BUCKETS = (1, 4, 16, 64, 256, 1024, 4096, 16384, 65536)
 
@@ -106,30 +106,20 @@ class Instruments:
     """The instruments of one meter."""
 
     def __init__(self, meter: Meter) -> None:
-        def seconds(name: str, description: str) -> Histogram:
-            return meter.create_histogram(
-                name, "s", description, explicit_bucket_boundaries_advisory=_DURATION_BUCKETS_S
-            )
+        def histogram(name: str, about: str, unit: str = "s", buckets: Sequence[float] = _SECOND_BUCKETS) -> Histogram:
+            return meter.create_histogram(name, unit, about, explicit_bucket_boundaries_advisory=buckets)
 
-        self.request_duration = seconds("gen_ai.client.operation.duration", "Duration of a request to a model.")
-        self.first_chunk = seconds("gen_ai.client.operation.time_to_first_chunk", "Time from request to first chunk.")
-        self.output_chunk = seconds("gen_ai.client.operation.time_per_output_chunk", "Time between two chunks.")
+        self.request_duration = histogram("gen_ai.client.operation.duration", "Duration of a request to a model.")
+        self.first_chunk = histogram("gen_ai.client.operation.time_to_first_chunk", "Time from request to first chunk.")
+        self.output_chunk = histogram("gen_ai.client.operation.time_per_output_chunk", "Time between two chunks.")
         # Version 1.41 of the conventions has no metrics for the durations of tools and runs. A later version has these.
-        self.tool_duration = seconds("gen_ai.execute_tool.duration", "Duration of a tool execution.")
-        self.agent_duration = seconds("gen_ai.invoke_agent.duration", "Duration of a run.")
-        self.first_text = seconds("streamtools.time_to_first_text", "Time from request to first visible text.")
-        self.longest_buffered = meter.create_histogram(
-            "streamtools.held.longest",
-            "{character}",
-            "Maximum number of characters that a run held back.",
-            explicit_bucket_boundaries_advisory=_CHARACTER_BUCKETS,
+        self.tool_duration = histogram("gen_ai.execute_tool.duration", "Duration of a tool execution.")
+        self.agent_duration = histogram("gen_ai.invoke_agent.duration", "Duration of a run.")
+        self.first_text = histogram("streamtools.time_to_first_text", "Time from request to first visible text.")
+        self.longest_buffered = histogram(
+            "streamtools.held.longest", "Maximum characters that a run buffered.", "{character}", _CHARACTER_BUCKETS
         )
-        self._tokens = meter.create_histogram(
-            "gen_ai.client.token.usage",
-            "{token}",
-            "Tokens of a request.",
-            explicit_bucket_boundaries_advisory=_TOKEN_BUCKETS,
-        )
+        self._tokens = histogram("gen_ai.client.token.usage", "Tokens of a request.", "{token}", _TOKEN_BUCKETS)
         self._counters: dict[str, Counter] = {
             name: meter.create_counter(f"streamtools.{name}", "1", description)
             for name, description in _COUNTERS.items()
