@@ -66,7 +66,7 @@ _ENVELOPE = {"event", "data", "id", "retry"}  # the keys of a server-sent event 
 _CR, _LF = b"\r\n"  # integers, because `13 in chunk` is faster than `b"\r" in chunk`
 
 
-_UNCUT_FIELDS = ("type", "id", "call_id", "name", "server_name", "signature")  # strings that no delta continues
+_UNCUT_FIELDS = ("type", "id", "call_id", "name", "server_name", "format", "signature")  # strings that are sent whole
 
 
 # Frames: server-sent events or NDJSON lines.
@@ -443,6 +443,7 @@ class GrowingItem:
             known = self.data.get(name)
             if isinstance(value, str) and isinstance(known, str | None) and name not in _UNCUT_FIELDS:
                 self._texts.setdefault(name, [known or ""]).append(value)
+                self.data.setdefault(name, "")  # keeps the order of the fields
             elif isinstance(value, list) and isinstance(known, list):
                 self.data[name] += value
             elif isinstance(value, dict) and isinstance(known, dict):

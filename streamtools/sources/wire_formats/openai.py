@@ -30,9 +30,9 @@ from typing import Any, Literal
 import msgspec
 
 from streamtools.events import ReasoningDelta, SourceError, SourceEvent, TextDelta
-from streamtools.json_values import DECODE_ERRORS, fits, well_formed
+from streamtools.json_values import DECODE_ERRORS, fits
 from streamtools.limits import DEFAULT_LIMITS, Limits
-from streamtools.sources.adapter import UNREADABLE, Frame, FrameAdapter, SSEDecoder
+from streamtools.sources.adapter import UNREADABLE, Frame, FrameAdapter, GrowingItem, SSEDecoder
 from streamtools.sources.provider_terms import (
     Fault,
     bounded,
@@ -56,7 +56,6 @@ _HELPER_EVENTS = {
 """The events that OpenAI's SDK helper `chat.completions.stream()` derives from its `chunk` events."""
 
 _REASONING_FIELDS = ("reasoning_content", "reasoning")
-_SPLIT_FIELDS = ("text", "summary")  # fields of `reasoning_details` whose text arrives in pieces
 _OTHER_FIELDS = ("audio", "images", "annotations", "extra_content", "executed_tools")
 _DETAIL_TYPES = ("reasoning.text", "reasoning.summary", "reasoning.encrypted")
 _DELTA_FIELDS = names(
@@ -302,8 +301,7 @@ class _ReasoningFields:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._reported: dict[str, None] = {}  # a set of the names that `note` has recorded
-        self._entries: list[dict[str, Any]] = []
-        self._pieces: dict[str, list[str]] = {}  # pieces of the last entry, by field name
+        self._entries: list[GrowingItem] = []
         self._characters_left = limits.text
 
     def note(self, events: list[SourceEvent], *names: str) -> None:
@@ -323,28 +321,15 @@ class _ReasoningFields:
         self._characters_left -= sum(len(value) for value in entry.values() if isinstance(value, str))
         if self._characters_left < 0:
             return
-        last = self._entries[-1] if self._entries else None
-        same = last is not None and all(last.get(name) == entry.get(name) for name in ("type", "index"))
-        if last is None or not same or "data" in entry or (last.get("signature") and entry.get("text")):
-            self._join_pieces()
-            last = dict.fromkeys(entry)
-            self._entries.append(last)
-        for name, value in entry.items():
-            if name in _SPLIT_FIELDS and isinstance(value, str):
-                self._pieces.setdefault(name, []).append(value)
-                last.setdefault(name, None)
-            elif value is not None or name not in last:
-                last[name] = value
-
-    def _join_pieces(self) -> None:
-        for name, pieces in self._pieces.items():
-            self._entries[-1][name] = well_formed("".join(pieces))
-        self._pieces.clear()
+        known = self._entries[-1].data if self._entries else None
+        same = known is not None and all(known.get(name) == entry.get(name) for name in ("type", "index"))
+        if known is None or not same or "data" in entry or (known.get("signature") and entry.get("text")):
+            self._entries.append(GrowingItem({}))
+        self._entries[-1].add(entry)
 
     def close(self) -> list[SourceEvent]:
         """Return an event with the joined details of the turn, if there are any and they do not exceed the limit."""
-        self._join_pieces()
-        entries = [{name: value for name, value in entry.items() if value is not None} for entry in self._entries]
+        entries = [entry.whole() for entry in self._entries]
         self._entries = []
         is_complete = entries and self._characters_left >= 0
         return [ReasoningDelta("", own={"openai": {"reasoning_details": entries}})] if is_complete else []
