@@ -81,7 +81,7 @@ def places(dialect: Dialect) -> str:
 def properties(dialect: Dialect) -> str:
     """Return the properties that most dialects do not have."""
     found = [] if places(dialect) == "anywhere" else [places(dialect)]
-    found += {True: [], False: ["not in `auto`"], "marked": ["in `auto` with its marker"]}[dialect.auto]
+    found += {True: [], False: ["not in `auto`"], "marked": ["in `auto` only with its marker"]}[dialect.auto]
     calls = parse(dialect.write_call(_NAME, _ARGUMENTS), dialects=[dialect]).calls
     if [_ARGUMENTS] != [call.arguments for call in calls]:
         found.append("untyped values" if calls else "needs tools")
