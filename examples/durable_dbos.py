@@ -3,9 +3,11 @@
     MODEL_URL=http://127.0.0.1:8080/v1 BANK_URL=http://127.0.0.1:9000 uvicorn durable_dbos:app
 
 DBOS records each request to the model and each call of a tool as a step of a workflow. It uses a file, or PostgreSQL
-with `DBOS_SYSTEM_DATABASE_URL`. After a crash, the next process with the same database runs the workflow again. Steps
-that are recorded are not repeated. The step that was cut is: its request is sent again, and readers get a new answer.
-But a payment that may have been sent is not sent again, because the ledger has recorded that it began.
+with `DBOS_SYSTEM_DATABASE_URL`. After a crash, the next process with the same `DBOS__VMID` runs the workflow again. So
+each of several processes needs a different one, and a `REDIS_URL` for their readers.
+
+Recorded steps are not repeated. The open step is: its request is sent again, and readers get a new answer. But a
+payment that may have been sent is not sent again, because the ledger has recorded that it began.
 """
 
 from __future__ import annotations
