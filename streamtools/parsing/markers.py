@@ -79,6 +79,15 @@ class Header:
         return f"{characters}+(?:{token}{characters}+){{0,{_TOKENS_IN_HEADER}}}+"
 
     @property
+    def begun_pattern(self) -> str:
+        """A pattern for a header at the end of the text. It does not check `without`."""
+        return f"{self.text_pattern()}\n?(?:{'|'.join(map(beginning, self.tokens))})?\\Z"
+
+    def excludes(self, part: Part) -> bool:
+        """Return whether no header contains the text of `part`."""
+        return not any(re.fullmatch(self.text_pattern(), word) for word in _words(part))
+
+    @property
     def check_pattern(self) -> str:
         """A negative lookahead for `without`, or ""."""
         return f"(?!{self.text_pattern(backtracks=True)}(?:{self.without}))" if self.without else ""
@@ -259,9 +268,13 @@ class Pattern:
         return found.end() if found.lastindex else None
 
 
+def _words(part: Part) -> Sequence[str]:
+    """Return the literals of which `part` is one. For a part without literals, returns one empty literal."""
+    return part.words if isinstance(part, OneOf) else [part if isinstance(part, str) else ""]
+
+
 def _least_length(part: Part) -> int:
-    words = part.words if isinstance(part, OneOf) else [part if isinstance(part, str) else ""]
-    return part.least if isinstance(part, Some) else min(map(len, words))
+    return part.least if isinstance(part, Some) else min(map(len, _words(part)))
 
 
 def partial_pattern(parts: Sequence[Part], rest: str = "") -> str:
@@ -311,9 +324,8 @@ def _followed(part: Part, following: Part | None, rest: str) -> str:
     if isinstance(part, Maybe):
         return f"(?:{partial_pattern(part.parts, '')})?{_or_end(rest)}"
     if isinstance(part, Header):
-        end = f"{part.text_pattern()}\n?(?:{'|'.join(map(beginning, part.tokens))})?\\Z"
         text = part.text_pattern(backtracks=_gives_back(part, following))
-        return f"{part.check_pattern}(?:{end}|{text}{rest})"
+        return f"{part.check_pattern}(?:{part.begun_pattern}|{text}{rest})"
     if isinstance(part, OneOf):
         short = "".join(f"{beginning(word)}\\Z|" for word in part.words if len(word) > 1)
         return f"(?:{short}{complete(part, following)}{_or_end(rest)})"
@@ -449,6 +461,8 @@ class Group(Generic[T]):
         self._markers = markers
         self.shared_length = shared_length
         self._checks: tuple[Search, int, Search, int] | None = None  # not a cached property, which is slower to read
+        self.in_header: Search | None = None
+        """Matches a text that ends in a header. No marker is then complete, and only more text can decide."""
 
     def _compile_checks(self) -> tuple[Search, int, Search, int]:
         """Compile the fast checks of `find`, and store them in `_checks`.
@@ -464,6 +478,14 @@ class Group(Generic[T]):
         ends = re.compile("|".join(sorted({marker.last for marker, _ in self._entries}))).search
         least, before_last = (min(sum(map(_least_length, parts[:end])) for parts in sequences) for end in (None, -1))
         self._checks = begun, least, ends, before_last
+        headers = [
+            re.escape(str(first)) + header.begun_pattern
+            for first, header in dict.fromkeys(parts[:2] for parts in alike.get("", ()) if len(parts) > 1)
+            if isinstance(header, Header) and not header.without
+            if all(any(map(header.excludes, parts[1:])) for parts in sequences)
+        ]
+        if headers:
+            self.in_header = re.compile("|".join(headers)).match
         return self._checks
 
     @cached_property

@@ -303,7 +303,7 @@ class AddressedCall:
         self._closing = Closing(*ends, before=begins)
 
     def __call__(self, span: Span) -> Generator[None, None, None]:
-        span.set_name(["", *self._recipients(span.marker)][-1])
+        span.set_name(["", *self._recipients(span.marker)][-1].removesuffix("??"))  # models write `??` after a name
         char = yield from span.peek()
         code: Code | None = Code.TRUNCATED
         if char == "{":

@@ -75,7 +75,7 @@ def harmony() -> Dialect:
     a digit or Markdown must follow the word. After a bare `final`, the letter must not be in lower case, and a brace
     may follow. At the start of a message, punctuation or a line end may follow `assistant` and the word.
     """
-    message = AddressedCall(rf"\bto={NAMESPACE}([^ \t\r\n<>|]+?)(?:\?\?)?(?=[\s<]|$)", ends=_ENDS, begins=_BEGINS)
+    message = AddressedCall(rf"to=(?<=\bto=){NAMESPACE}([^\s<>|]++)", ends=_ENDS, begins=_BEGINS)
     roles: tuple[tuple[Part, ...], ...] = (("<|channel|>",), ("<|start|>assistant",))
     begin: tuple[Part, ...] = (_LINES, "<|message|>")
     end_of_header = OneOf((*_ENDS, "<|start|>"))
