@@ -539,8 +539,6 @@ class Arguments(JsonScanner):
         return True
 
 
-# Scanners for two other forms of JSON: the name of the tool is a key, or an outer object contains the calls.
-
 KEY, COLON, VALUE, AFTER_VALUE = "key", "colon", "value", "after value"
 """The token that may come next in an object."""
 
@@ -619,71 +617,3 @@ class CallsUnderNames(JsonScanner):
         if self._next in (KEY, AFTER_VALUE):
             self.facts.append((BEGIN, place))
         return False
-
-
-class CallsInContainer(JsonScanner):
-    """Scans calls inside a container object: `{"tools": [{"tool": "get_weather", "arguments": {...}}]}`.
-
-    A call, or an array of calls, without a container is also accepted. The first key of the outermost object shows
-    whether that object is a container or a call.
-    """
-
-    CONTAINERS = frozenset({"tools", "tool_calls"})
-
-    def __init__(self, *, depth: int, lines: bool = False) -> None:
-        super().__init__(depth=depth, lines=lines)
-        self._in_container: bool | None = None  # whether the value is a container; None before its first key
-        self._place = 0  # the position where the outermost object begins
-        self._next = KEY
-
-    def begin_value(self, first: str, depth: int, place: int) -> bool:
-        """Record that a value or a key begins. The arguments are those of `JsonScanner.begin_value`."""
-        if self._in_container is False or depth > 1:
-            return super().begin_value(first, depth, place)
-        if depth == 0 and first == "{":
-            self._place, self.outer = place, 1
-        elif depth == 0:
-            self._in_container = False
-            return super().begin_value(first, depth, place)
-        elif self._next == KEY and first == '"' and self._in_container is None:
-            self.text_kind, self.kept = FIELD, []
-        elif self._next == VALUE and first == "[":
-            self._call_depth = self.outer = 2
-        else:
-            self.facts.append((BEGIN, place))
-            return False
-        return True
-
-    def end_value(self, depth: int, place: int) -> bool:
-        """Record that a value or a key ends. The arguments are those of `JsonScanner.end_value`."""
-        if self._in_container is False or depth > 1:
-            return super().end_value(depth, place)
-        if self.text_kind == FIELD:
-            self.text_kind = ""
-            self._take_first_key(self._read_field())
-            return True
-        if depth == 1:
-            self.outer, self._next = 1, AFTER_VALUE
-            return super().end_value(depth, place)
-        if self._next == KEY:
-            self.facts += [(BEGIN, self._place), (END, place)]
-        return self._next in (KEY, AFTER_VALUE)
-
-    def separate(self, mark: str, depth: int, place: int) -> bool:
-        """Record the comma or colon `mark`. Returns False if JSON does not allow it at the position `place`."""
-        if self._in_container is False or depth > 1:
-            return super().separate(mark, depth, place)
-        if self._next == COLON and mark == ":":
-            self._next = VALUE
-            return True
-        self.facts.append((BEGIN, place))
-        return False
-
-    def _take_first_key(self, key: str | None) -> None:
-        """Decide by the first key whether the outermost object is a container or a call."""
-        self._in_container = key in self.CONTAINERS
-        if self._in_container:
-            self._next = COLON
-        else:
-            super().begin_value("{", 0, self._place)
-            self._field = key

@@ -203,19 +203,6 @@ class Reader:
         """The character before the current position."""
         return self.text[self.at - 1] if self.at else self._before_text()
 
-    @property
-    def at_line_start(self) -> bool:
-        """Whether only spaces and tabs precede the current position in its line."""
-        before = self.text[: self.at]
-        parts = iter(reversed(self.parts))
-        unread = len(self.text) - self.at
-        while not (stripped := before.rstrip(" \t")):
-            part = next(parts, None)
-            if part is None:
-                return False
-            before, unread = part[: max(0, len(part) - unread)], max(0, unread - len(part))
-        return stripped[-1] == "\n"
-
     def go_back(self, place: int) -> None:
         """Go back to the position `place`, where the most recent read began."""
         self.at = place - self.base

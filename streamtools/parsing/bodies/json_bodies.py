@@ -17,7 +17,7 @@ from typing import TypeAlias
 from streamtools.errors import Code
 from streamtools.parsing.bodies import read_close, warn_unclosed
 from streamtools.parsing.json_scanner import BROKEN, ENDED, OPEN, JsonScanner, ScanState
-from streamtools.parsing.markers import SPACES, Marker, Maybe, Part, Pattern, Some
+from streamtools.parsing.markers import SPACES, Marker, Maybe, OneOf, Part, Pattern, Some
 from streamtools.parsing.reader import Closing
 from streamtools.parsing.span import Body, Span
 
@@ -25,14 +25,21 @@ Envelope: TypeAlias = type[JsonScanner]
 """The class that finds the calls in a JSON value."""
 
 
-def json_calls(close: str = "", *, ends: Sequence[str] = (), envelope: Envelope = JsonScanner) -> Body:
+_CONTAINER = Pattern(SPACES, "{", SPACES, OneOf(('"tools"', '"tool_calls"')), SPACES, ":", SPACES, "[")
+"""The beginning of an object that contains an array of calls: `{"tools": [{"tool": "get_weather"}]}`."""
+
+
+def json_calls(
+    close: str = "", *, ends: Sequence[str] = (), envelope: Envelope = JsonScanner, contained: bool = False
+) -> Body:
     """Return the grammar of JSON calls.
 
     `close` is the closing tag, or "" for none. `ends` are tokens that end the message. Before one of them, the closing
-    tag may be missing. `envelope` finds the calls in each JSON value.
+    tag may be missing. `envelope` finds the calls in each JSON value. With `contained`, an object may contain the array
+    of calls. This needs a closing tag.
     """
     if close:
-        return _TaggedJson(close, ends, envelope)
+        return _TaggedJson(close, ends, envelope, contained)
 
     def body(span: Span) -> Generator[None, None, None]:
         yield from close_untagged(span, (yield from span.json(envelope=envelope)))
@@ -55,14 +62,14 @@ def close_untagged(span: Span, state: ScanState) -> Generator[None, None, None]:
 class _TaggedJson:
     """Reads JSON values up to a closing tag."""
 
-    def __init__(self, close: str, ends: Sequence[str], envelope: Envelope) -> None:
+    def __init__(self, close: str, ends: Sequence[str], envelope: Envelope, contained: bool) -> None:
         self._close = close
-        self._envelope = envelope
+        self._envelope, self._contained = envelope, contained
         self._spaces_and_close, self._close_tag = Pattern(SPACES, close), Pattern(close)
         self._ends = [Pattern(end) for end in ends]
 
     def __call__(self, span: Span) -> Generator[None, None, None]:
-        while (state := (yield from span.json(envelope=self._envelope))) is ENDED:
+        while (state := (yield from self._read_value(span))) is ENDED:
             if (yield from span.accept(self._spaces_and_close)):  # the usual case
                 span.close()
                 return
@@ -86,6 +93,16 @@ class _TaggedJson:
             _, closing = _opener_and_closing(span.marker, self._close)
             yield from span.recover_at(closing)
             span.close(Code.INVALID_JSON, survivors=True)
+
+    def _read_value(self, span: Span) -> Generator[None, None, ScanState]:
+        in_container = self._contained and (yield from span.accept(_CONTAINER))
+        span.at -= in_container  # the bracket belongs to the array
+        state = yield from span.json(envelope=self._envelope)
+        if in_container and state is ENDED:
+            char = yield from span.peek()
+            span.at += char == "}"
+            state = ENDED if char == "}" else BROKEN if char else OPEN
+        return state
 
 
 @lru_cache(maxsize=64)

@@ -222,9 +222,9 @@ def _read_result(span: Span) -> Generator[None, None, None]:
 
 
 def _skip_to_closing(span: Span) -> Generator[None, None, None]:
-    """Skip to the end of three tildes at the start of a line."""
-    begin = span.place
-    if span.at_line_start and (yield from span.accept(_TILDES)):
-        span.before_closing = begin
-    else:
-        yield from span.until(_CLOSING)
+    """Skip to the end of the first line after the marker that begins with three tildes.
+
+    The search begins before the line end of the marker, because the next line may already be the closing one.
+    """
+    span.rewind(len(span.marker) - 1)
+    yield from span.until(_CLOSING)

@@ -21,7 +21,6 @@ from streamtools.parsing.bodies import forged_result
 from streamtools.parsing.bodies.json_bodies import chained_json, from_its_marker, json_calls
 from streamtools.parsing.dialects.base import ALONE, NO_JSON, ROLE_END, Dialect, Opener, Tag, closing_tags
 from streamtools.parsing.dialects.writing import as_object, both_tags
-from streamtools.parsing.json_scanner import CallsInContainer
 from streamtools.parsing.markers import SPACES, Maybe, OneOf, Part, Some
 
 
@@ -263,7 +262,7 @@ def hyperclovax_think() -> Dialect:
 
 def json_begin_end() -> Dialect:
     """Return a dialect for prompts. Its tags are the words JSON_BEGIN and JSON_END."""
-    calls = json_calls("JSON_END", envelope=CallsInContainer)
+    calls = json_calls("JSON_END", contained=True)
 
     def write_call(name: str, arguments: dict[str, Any]) -> str:
         return f"JSON_BEGIN\n{compact({'tools': [{'tool': name, 'arguments': arguments}]})}\nJSON_END"
