@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamtools.errors import Code
-from streamtools.parsing.bodies.literals import PYTHON, Literals, Syntax
+from streamtools.parsing.bodies.literals import Literals
 from streamtools.parsing.json_scanner import ScanState
 from tests.support.cases import together
 from tests.support.ways_to_cut import usual_ways
@@ -28,10 +28,10 @@ class Outcome(NamedTuple):
     fault: Code | None = None
 
 
-def convert(deltas: list[str], syntax: Syntax = PYTHON, *, ended: bool = False) -> Outcome:
+def convert(deltas: list[str], *, ended: bool = False) -> Outcome:
     """Return the outcome for text in pieces. Content of strings is not scanned, as in a parser."""
     written: list[str] = []
-    literals = Literals(written.append, syntax, depth=DEPTH)
+    literals = Literals(written.append, depth=DEPTH)
     read = 0
     for delta in deltas:
         if literals.state is not ScanState.OPEN:
@@ -48,11 +48,11 @@ def convert(deltas: list[str], syntax: Syntax = PYTHON, *, ended: bool = False) 
     return Outcome("".join(written), literals.state, read, code)
 
 
-def outcome(text: str, syntax: Syntax = PYTHON, *, ended: bool = False) -> Outcome:
+def outcome(text: str, *, ended: bool = False) -> Outcome:
     """Return the outcome for a text, after checking that all cuts agree."""
-    expected = convert([text], syntax, ended=ended)
+    expected = convert([text], ended=ended)
     for deltas in usual_ways(text):
-        assert expected == convert(list(deltas), syntax, ended=ended), deltas
+        assert expected == convert(list(deltas), ended=ended), deltas
     return expected
 
 

@@ -22,7 +22,7 @@ from streamtools.errors import Code
 from streamtools.parsing.bodies import read_close, warn_unclosed
 from streamtools.parsing.bodies.json_bodies import json_calls
 from streamtools.parsing.bodies.keyword_calls import ArgumentReader, broken_or_open, give_up
-from streamtools.parsing.bodies.literals import PYTHON, PYTHON_WORDS, Brackets, number, quoted
+from streamtools.parsing.bodies.literals import PYTHON_WORDS, Brackets, number, quoted
 from streamtools.parsing.bodies.values import JSON_TYPES, STRING, read_scalar
 from streamtools.parsing.declared import Declared, Schema
 from streamtools.parsing.json_scanner import BROKEN, DEEP, ENDED, OPEN, ScanState
@@ -218,7 +218,7 @@ class _Arguments:
         if char == self._notation.mark[0] and (yield from span.accept(self._notation.mark_pattern)):
             return (yield from self._read_string())
         if char in ("'", '"'):
-            return (yield from ArgumentReader(span, PYTHON).read(depth=1))
+            return (yield from ArgumentReader(span).read(depth=1))
         return (yield from self._read_bare(container, schema))
 
     def _read_key(self, *, marked: bool) -> Generator[None, None, str | None]:

@@ -11,11 +11,11 @@ decides whether it is a call or code. Malformed text then ends at the next blank
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from streamtools.errors import Code
 from streamtools.parsing.bodies import Members, read_close
-from streamtools.parsing.bodies.literals import PYTHON, Literals, Syntax
+from streamtools.parsing.bodies.literals import Literals
 from streamtools.parsing.json_scanner import BROKEN, DEEP, ENDED, OPEN, ScanState
 from streamtools.parsing.markers import BLANKS, LINE_END, Pattern, Some
 from streamtools.parsing.reader import Closing, Word, always
@@ -42,15 +42,15 @@ def pythonic_calls(opening: str = "", close: str = "", *, fenced: bool = False, 
     With `fenced=True`, the end of a code fence may precede the closing tag. With `loose=True`, numbers may begin with
     zeros, sets become arrays, and strings may contain unescaped quotes.
     """
-    syntax = replace(PYTHON, loose_until=close) if loose else PYTHON
+    loose_until = close if loose else ""
     tags = (Pattern(close), Pattern(opening))
     closing = Closing(close) if close else _BLANK_LINE
-    return lambda span: _PythonicCalls(span, close, tags, closing, fenced).read(syntax)
+    return lambda span: _PythonicCalls(span, close, tags, closing, fenced).read(loose_until)
 
 
 def python_dicts(span: Span) -> Generator[None, None, None]:
     """Read a list of dicts without tags. Each dict is a call: it holds the name and the arguments."""
-    yield from _PythonicCalls(span, "", (Pattern(), Pattern()), _BLANK_LINE, False, _read_dict).read(PYTHON)
+    yield from _PythonicCalls(span, "", (Pattern(), Pattern()), _BLANK_LINE, False, _read_dict).read()
 
 
 @dataclass(slots=True)
@@ -65,7 +65,7 @@ class _PythonicCalls:
     _read_one: Callable[[Span, ArgumentReader], Generator[None, None, ScanState]] | None = None
     _in_list: bool = False
 
-    def read(self, syntax: Syntax) -> Generator[None, None, None]:
+    def read(self, loose_until: str = "") -> Generator[None, None, None]:
         span = self._span
         self._in_list = span.marker == "["
         if (yield from span.peek()) == "[":
@@ -75,7 +75,7 @@ class _PythonicCalls:
         another = True
         while another:
             span.begin_call(span.place)
-            literals = ArgumentReader(span, syntax)
+            literals = ArgumentReader(span, loose_until)
             state = yield from (self._read_one or _read_call)(span, literals)
             if state is not ENDED:
                 yield from give_up(span, state, literals.string_begin, self._closing)
@@ -134,9 +134,10 @@ class _PythonicCalls:
 class ArgumentReader:
     """Reads literals from a span."""
 
-    def __init__(self, span: Span, syntax: Syntax) -> None:
+    def __init__(self, span: Span, loose_until: str = "") -> None:
+        """`loose_until` is the parameter of `Literals`."""
         self._span = span
-        self._syntax = syntax
+        self._loose_until = loose_until
         self.string_begin = -1  # the position at which the last string begins; -1 before the first string
 
     def read(self, *, depth: int, named: bool = True, whole: bool = False) -> Generator[None, None, ScanState]:
@@ -148,7 +149,7 @@ class ArgumentReader:
         span = self._span
         written: list[str] = span.current.pieces if named and span.current is not None else []
         write = span.write if named and not whole else lambda text: written.append(text) if span.stores else None
-        literals = Literals(write, self._syntax, depth=depth, written=written)
+        literals = Literals(write, depth=depth, loose_until=self._loose_until, written=written)
         while True:
             span.at = literals.scan(span.text, span.at)
             if literals.string_at is not None:
@@ -254,7 +255,7 @@ def broken_or_open(span: Span) -> ScanState:
 def call_line(span: Span) -> Generator[None, None, None]:
     """Read one call on a separate line, from its marker on. If other text follows on the line, it is no call."""
     span.rewind(0)
-    literals = ArgumentReader(span, PYTHON)
+    literals = ArgumentReader(span)
     state = yield from _read_call(span, literals)
     if state is not ENDED:
         yield from give_up(span, state, literals.string_begin, _BLANK_LINE)

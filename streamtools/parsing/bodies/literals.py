@@ -1,19 +1,19 @@
-"""Converts literals of a programming language to JSON: `{'units': None}` becomes `{"units":null}`.
+"""Converts literals of Python to JSON: `{'units': None}` becomes `{"units":null}`.
 
 `Literals` converts text in pieces, as they arrive. It writes JSON as soon as the JSON is certain. It reads text only
 once, except for a short token that is cut at the end of a piece. It checks the whole grammar, so its output is valid
 JSON for any input. It does not use `eval` or `ast`, because the input is the output of a model.
 
-A syntax may be loose. It then has sets, which become arrays, and strings may contain unescaped quotes. A quote is
-unescaped content if no structure, such as a comma or a bracket, follows it. After the first unescaped quote, a string
-ends only at a quote before which all its brackets are closed. The bracket or tag that ends the call always ends the
-string as well, so that the string cannot contain the rest of the answer.
+The syntax may be loose. Numbers may then begin with zeros, sets become arrays, and strings may contain unescaped
+quotes. A quote is unescaped content if no structure, such as a comma or a bracket, follows it. After the first
+unescaped quote, a string ends only at a quote before which all its brackets are closed. The bracket or tag that ends
+the call always ends the string as well, so that the string cannot contain the rest of the answer.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from json.encoder import encode_basestring
@@ -23,12 +23,13 @@ from streamtools.parsing.json_scanner import BROKEN, DEEP, ENDED, OPEN
 from streamtools.parsing.markers import SPACES, OneOf, Pattern, Some, beginning
 from streamtools.parsing.reader import always, matcher, white_space
 
-# The syntax: the strings, escapes, words and numbers of a language, and their JSON. Models mostly write Python. Its
-# literals include those of JSON, except for the words true, false and null.
+# The strings, escapes, words and numbers of Python and JSON. The literals of Python include those of JSON, except for
+# the words true, false and null.
 
 # NaN and Infinity are not valid JSON. They are forwarded unchanged, and decoding the complete call reports them.
 JSON_WORDS = {word: word for word in ("true", "false", "null", "NaN", "Infinity", "-Infinity")}
 PYTHON_WORDS = JSON_WORDS | {"True": "true", "False": "false", "None": "null"}
+_WORDS = PYTHON_WORDS | {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 # Matches content that may stay unchanged in a JSON string, if its escapes are escapes of JSON.
 _is_json = re.compile(r'(?:[^"\\\x00-\x1f]++|\\.)*+').fullmatch
@@ -41,10 +42,8 @@ class Quotes:
 
     mark: str
     """The text before and after the string."""
-    escapes: bool = True
-    """True if a back-slash begins an escape."""
     raw: bool = False
-    """True for a raw string. In it, a back-slash and the quote after it are content."""
+    """True for a raw string. In it, a back-slash and the quote after it are content. Otherwise it begins an escape."""
 
     @cached_property
     def content(self) -> Callable[[str, int], re.Match[str]]:
@@ -59,9 +58,8 @@ class Quotes:
     @property
     def _content(self) -> str:
         first, rest = re.escape(self.mark[0]), self.mark[1:]
-        slash = r"\\" if self.escapes or self.raw else ""
-        plain = f"[^{first}{slash}]++"
-        if self.escapes:
+        plain = rf"[^{first}\\]++"
+        if not self.raw:
             plain += r'|\\[\\"/bfnrt]'  # these escapes have the same meaning in JSON
         if rest:  # the first character of the mark without the rest of the mark
             part = f"(?:{beginning(rest)})?" if len(rest) > 1 else ""
@@ -70,59 +68,31 @@ class Quotes:
 
     def convert(self, content: str) -> str:
         """Return content of a string, converted to content of a JSON string."""
-        if content.isprintable() and '"' not in content and (self.escapes or "\\" not in content):
+        if content.isprintable() and '"' not in content and not (self.raw and "\\" in content):
             return content
-        if not self.escapes or "\\" not in content:
+        if self.raw or "\\" not in content:
             return quoted(content)
         if _is_json(content):
             return content
         return "".join(part if part[0] == "\\" else quoted(part) for part in _escapes_and_texts(content))
 
 
-@dataclass(frozen=True)
-class Syntax:
-    """The literals of one language, and their JSON."""
+_MARKS = ('"""', "'''", '"', "'")  # a mark that begins with a shorter mark precedes it
+_QUOTES, _RAW_QUOTES = (tuple(Quotes(mark, raw) for mark in _MARKS) for raw in (False, True))
 
-    quotes: tuple[Quotes, ...]
-    """The kinds of quotes. A mark that begins with a shorter mark precedes it."""
-    words: Mapping[str, str]
-    """Maps each literal word, such as None, to its JSON."""
-    raw_quotes: tuple[Quotes, ...] = ()
-    """The kinds of quotes that may follow the letter r."""
-    tuples: bool = False
-    """True if the syntax has tuples, which become arrays."""
-    loose_until: str = ""
-    """The closing tag of a call if the syntax is loose. "" otherwise.
 
-    In a loose syntax, numbers may begin with zeros, sets become arrays, and strings may contain unescaped quotes.
+def _find_quotes(text: str, at: int, *, raw: bool, ended: bool = False) -> Quotes | bool:
+    """Return the quotes at index `at`, or False if there are none. Returns True if more text must decide.
+
+    With `raw=True`, an r precedes them. With `ended=True`, no more text follows.
     """
+    for quotes in _RAW_QUOTES if raw else _QUOTES:
+        if text.startswith(quotes.mark, at):
+            return quotes
+        if not ended and len(text) - at < len(quotes.mark) and quotes.mark.startswith(text[at:]):
+            return True
+    return False
 
-    @cached_property
-    def first_characters(self) -> frozenset[str]:
-        """The characters with which a string begins."""
-        return frozenset(quotes.mark[0] for quotes in self.quotes)
-
-    def find_quotes(self, text: str, at: int, *, raw: bool = False, ended: bool = False) -> Quotes | bool:
-        """Return the quotes at index `at`, or False if there are none. Returns True if more text must decide.
-
-        With `raw=True`, an r precedes them. With `ended=True`, no more text follows.
-        """
-        for quotes in self.raw_quotes if raw else self.quotes:
-            if text.startswith(quotes.mark, at):
-                return quotes
-            if not ended and len(text) - at < len(quotes.mark) and quotes.mark.startswith(text[at:]):
-                return True
-        return False
-
-
-_PYTHON_MARKS = ('"""', "'''", '"', "'")
-PYTHON = Syntax(
-    quotes=tuple(map(Quotes, _PYTHON_MARKS)),
-    words=PYTHON_WORDS | {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"},
-    raw_quotes=tuple(Quotes(mark, escapes=False, raw=True) for mark in _PYTHON_MARKS),
-    tuples=True,
-)
-"""The literals of Python and of JSON."""
 
 _DIGITS = r"\d++(?:_\d++)*+"  # possessive quantifiers: no backtracking in a long number
 # -1_000.5e-3
@@ -212,14 +182,15 @@ class Literals:
     """Converts one value to JSON, piece by piece, and passes the JSON to `write`."""
 
     def __init__(
-        self, write: Callable[[str], None], syntax: Syntax = PYTHON, *, depth: int, written: Sequence[str] = ()
+        self, write: Callable[[str], None], *, depth: int, loose_until: str = "", written: Sequence[str] = ()
     ) -> None:
-        """Convert a literal of `syntax`, nested up to `depth` levels.
+        """Convert a literal that nests up to `depth` levels.
 
-        `written` holds the pieces that `write` has received. A loose syntax reads them again.
+        `loose_until` is the closing tag of the call if the syntax is loose, and "" otherwise. `written` holds the
+        pieces that `write` has received. A loose syntax reads them again.
         """
         self._write, self._written = write, written
-        self._syntax = syntax
+        self._loose_until = loose_until
         self._depth = depth
         self._stack: list[str] = []  # the bracket of each open container; "(," is a tuple with a comma, "{," a set
         self._undecided = False  # the last container may be an object or a set, so its JSON is not certain
@@ -277,7 +248,7 @@ class Literals:
         if self._word is not None:
             self._end_word(self._word)
         elif self._pending and self._string is None:
-            quotes = self._syntax.find_quotes(self._pending, 0, raw=self._raw, ended=True)
+            quotes = _find_quotes(self._pending, 0, raw=self._raw, ended=True)
             if isinstance(quotes, Quotes) and self._pending == quotes.mark * 2:
                 self._begin_string(quotes)
                 self._end_string()
@@ -310,8 +281,8 @@ class Literals:
                     self._stack[-1] = "(,"
                 self._expect = _KEY if self._stack[-1] == "{" else _ITEM
             return at + 1
-        if char in self._syntax.first_characters:
-            quotes = self._syntax.find_quotes(text, at, raw=self._raw)
+        if char in "\"'":
+            quotes = _find_quotes(text, at, raw=self._raw)
             if isinstance(quotes, Quotes):
                 self._begin_string(quotes)
                 self.string_at = at + self._shift
@@ -322,7 +293,7 @@ class Literals:
         elif char == "(" and self._undecided:
             self._make_set()
             return self._open(char, at)
-        elif expect != _KEY and (char in "[{" or (char == "(" and self._syntax.tuples)):
+        elif expect != _KEY and char in "[{(":
             return self._open(char, at)
         elif char in _OPENING:
             return self._close(char, at)
@@ -336,7 +307,7 @@ class Literals:
             self.state = DEEP
             return at
         self._stack.append(bracket)
-        if bracket == "{" and self._syntax.loose_until:
+        if bracket == "{" and self._loose_until:
             self._flush()
             self._undecided, self._element = True, ""
         self._pieces.append(self._after_comma + ("{" if bracket == "{" else "["))
@@ -390,8 +361,8 @@ class Literals:
         self._raw = False
         self._pieces.append(self._after_comma + '"')
         self._after_comma, self._content = "", None
-        if self._syntax.loose_until and len(quotes.mark) == 1:
-            self._content = _LooseContent(self._syntax.loose_until, len(self._written), sum(map(len, self._pieces)))
+        if self._loose_until and len(quotes.mark) == 1:
+            self._content = _LooseContent(self._loose_until, len(self._written), sum(map(len, self._pieces)))
 
     def _end_string(self) -> None:
         self._string = None
@@ -463,7 +434,7 @@ class Literals:
         end = _word(text, at).end()
         self._word = word = (word + text[at:end])[:_WORD_LIMIT]
         if end < len(text):
-            if word in ("r", "R") and self._syntax.raw_quotes and text[end] in self._syntax.first_characters:
+            if word in ("r", "R") and text[end] in "\"'":
                 self._word, self._raw = None, True
             else:
                 self._end_word(word)
@@ -474,7 +445,7 @@ class Literals:
         if self._expect == _KEY:
             key = number(word)
             if self._undecided:
-                self._element = self._syntax.words.get(word) or number(word, zeros=True) or ""
+                self._element = _WORDS.get(word) or number(word, zeros=True) or ""
             if key is None and self._element:
                 self._pieces.append("")
                 self._expect = _COLON
@@ -486,7 +457,7 @@ class Literals:
             self._expect = _COLON
         else:
             word = word.rstrip()
-            value = self._syntax.words.get(word) or number(word, zeros=self._syntax.loose_until != "")
+            value = _WORDS.get(word) or number(word, zeros=self._loose_until != "")
             if value is None and self.fault is None:
                 self.fault = Code.INVALID_ARGUMENTS, f"{word[:64]!r} is not a literal"
             self._pieces.append(self._after_comma + (value or "null"))

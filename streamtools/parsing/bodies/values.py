@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Final
 
 from streamtools.errors import Code
-from streamtools.parsing.bodies.literals import PYTHON, Literals, number, quoted
+from streamtools.parsing.bodies.literals import Literals, number, quoted
 from streamtools.parsing.declared import Schema, Types
 from streamtools.parsing.json_scanner import DEEP, ENDED, OPEN
 from streamtools.parsing.reader import matcher
@@ -130,7 +130,7 @@ class Value:
             may_be_string = "string" in self._types
             self._escaped = (_first_in_container(word, 0)[1] or "").startswith("\\")
             write = self._converted.append if may_be_string else self._span.write
-            self._literals = Literals(write, PYTHON, depth=self._span.depth - 1)  # arguments are inside an object
+            self._literals = Literals(write, depth=self._span.depth - 1)  # arguments are inside an object
             self._read_piece = self._take_container_or_string if may_be_string else self._take_container
             self._take_container(word)
 
