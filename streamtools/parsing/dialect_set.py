@@ -14,7 +14,7 @@ from streamtools.parsing.dialects.base import ENDS_OF_TURN
 from streamtools.parsing.markdown import IN_CODE, LINE_START
 from streamtools.parsing.marker_starts import MarkerStarts, starts_of
 from streamtools.parsing.markers import Marker, Markers, Some
-from streamtools.parsing.near_misses import NearMisses, unmarked_json
+from streamtools.parsing.near_misses import NearMisses
 from streamtools.parsing.reasoning import ReasoningEnd, ReasoningTags, RunMarkers
 
 Meaning: TypeAlias = tuple[Opener | Tag, Dialect, int]
@@ -29,6 +29,7 @@ AFTER_CALL = 8  # only white space separates the position from the call before i
 CALLS_ONLY = 16  # only markers of calls are recognized, not tags and tool results that the model wrote itself
 ANY_CALL = 32  # a call precedes the position in the message
 _INDENT = Some(r" \t", 1, 32)
+_UNMARKED = "JSON of a declared tool without a marker is text"
 _POSITION_BITS = {"line_start": LINE_START, "start": START, "after_call": AFTER_CALL}
 
 
@@ -91,9 +92,8 @@ class DialectSet:
         if reasoning == "anywhere":
             anywhere |= {(first,) for first in self.tags.firsts}
         self.near_misses = near = _find_near_misses([*dialects, *others_as_near_misses(dialects)], calls, names)
-        # The first characters of markers and tags. At the start of a message, near misses add some characters.
+        # The first characters of markers and tags.
         self.firsts = {entry.marker.first for entry in self._entries} | {*self.tags.firsts}
-        self.firsts_at_start = self.firsts | near.firsts_at_start
         self.marker_starts = MarkerStarts(
             anywhere=anywhere | near.anywhere,
             line_start=starts_of(entry.marker for entry in lines) | near.line_start,
@@ -144,11 +144,12 @@ def _find_near_misses(dialects: list[Dialect], calls: list[MarkerEntry], names: 
         for dialect in dialects
         for near in dialect.near
     ]
-    if any(entry.marker.where == "start" and entry.marker.first in "{[" for entry in calls):
-        names = ()  # JSON without a marker is then a call, not a near miss
-    if calls and names:
-        prose.append(unmarked_json(names))
-    return NearMisses(prose, code, names)
+    if calls and names and not any(entry.marker.where == "start" and entry.marker.first in "{[" for entry in calls):
+        from streamtools.parsing.dialects.json_with_name import unmarked_json  # few parsers use it
+
+        unmarked = [opener.marker for opener in map(_anywhere, unmarked_json(names)) if opener.where != "start"]
+        prose += [(replace(marker, parts=marker.parts + marker.ahead, ahead=()), _UNMARKED) for marker in unmarked]
+    return NearMisses(prose, code)
 
 
 def _openers(dialect: Dialect, signatures: Signatures, names: tuple[str, ...]) -> Iterator[Opener]:

@@ -6,7 +6,7 @@ each form is a pattern of limited length:
 
 - a marker in code or a quote, where markers do not begin calls,
 - a wrong variant of a marker that the dialect lists,
-- JSON of a declared tool without a marker.
+- JSON of a declared tool without a marker, in a place where the dialect `raw_json` reads no call.
 
 A near miss does not depend on the text after it. If near misses overlap, only the first complete one is reported. The
 limit of calls in a turn is also the limit of reported near misses.
@@ -14,15 +14,13 @@ limit of calls in a turn is also the limit of reported near misses.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from streamtools.calls import ARGUMENT_FIELDS, NAME_FIELDS
 from streamtools.parsing.marker_starts import starts_of
-from streamtools.parsing.markers import BLANKS, LINE_END, SPACES, Marker, Markers, OneOf, Some
+from streamtools.parsing.markers import Marker, Markers
 
 Recognise: TypeAlias = Callable[[str, int, bool], tuple[str, int] | Literal[False] | None]
 """A function that recognizes a near miss. Its arguments are a text, an index in it, and whether the stream has ended.
@@ -35,21 +33,13 @@ MissMarker: TypeAlias = tuple[Marker, str]
 """The marker of a near miss, and the message of its warning."""
 
 _NEVER: Final = 2**62  # a position after the end of every text
-_WINDOW = 256  # the name of a declared tool must be within this number of characters
-_JSON_STARTS = "{`~"  # the brace of the JSON, or the first character of a fence around it
-_WITHOUT_MARKER = "JSON of a declared tool without a marker is text"
-# The rest of the line that opens a fence, such as "json", and the brace of the JSON.
-_LABEL = (BLANKS, Some("A-Za-z0-9_+-", 0, 16), BLANKS, LINE_END, SPACES, "{")
 
 
 class NearMisses:
     """The near misses of a set of dialects, grouped by where they are recognized."""
 
-    def __init__(self, prose: Sequence[MissMarker], code: Sequence[MissMarker], names: Sequence[str]) -> None:
-        """`prose` and `code` are the near misses in prose and in code.
-
-        JSON of a tool in `names` is a near miss at the start of a message.
-        """
+    def __init__(self, prose: Sequence[MissMarker], code: Sequence[MissMarker]) -> None:
+        """`prose` and `code` are the near misses in prose and in code."""
         self.in_prose, self.in_code = (
             [
                 _any_of([(marker, message) for marker, message in known if at_start or marker.where == "anywhere"])
@@ -64,51 +54,10 @@ class NearMisses:
         self.anywhere = starts_of(marker for marker, _ in prose if marker.where == "anywhere")
         self.line_start = starts_of(marker for marker, _ in prose if marker.where != "anywhere")
         self.anywhere_in_code = starts_of(marker for marker, _ in code if marker.where == "anywhere")
-        self._json = _json_at_start(names) if names else None
-        self.firsts_at_start = set(_JSON_STARTS) if names else set()
-        """The first characters of a near miss at the start of a message."""
-
-    def at_start(self, first: str) -> Recognise | None:
-        """Return a function that recognizes a near miss at the start of a message. `first` is its first character."""
-        return self._json if first in _JSON_STARTS else None
-
-
-def unmarked_json(names: Sequence[str]) -> MissMarker:
-    """Return the near miss of a JSON object that begins with the name of one of these tools, and arguments.
-
-    An object directly after `[` or a line feed is excluded, because it may belong to a marker that is a near miss.
-    """
-    key, tool, arguments = (
-        OneOf(tuple(f'"{word}"' for word in words)) for words in (NAME_FIELDS, names, ARGUMENT_FIELDS)
-    )
-    parts = ("{", SPACES, key, SPACES, ":", SPACES, tool, SPACES, ",", SPACES, arguments, SPACES, ":")
-    return Marker(parts, not_after=r"[\[\r\n]"), _WITHOUT_MARKER
 
 
 def _any_of(known: Sequence[MissMarker]) -> Recognise | None:
     return Markers(known).match if known else None
-
-
-def _json_at_start(names: Sequence[str]) -> Recognise:
-    """Return a function that recognizes a JSON object, with or without a fence, that names one of these tools."""
-    fences = [Marker((mark * 3, Some(mark, 0, 13), *_LABEL)) for mark in "`~"]
-    fenced = Markers([(fence, None) for fence in fences]).match
-    keys, tools = "|".join(NAME_FIELDS), "|".join(map(re.escape, names))
-    # Matches `{"name": "add"`, also with other members before the name.
-    named = re.compile(rf'\{{.{{0,{_WINDOW}}}?"(?:{keys})"\s{{0,8}}:\s{{0,8}}"(?:{tools})"', re.DOTALL).match
-
-    def recognise(text: str, at: int, ended: bool) -> tuple[str, int] | Literal[False] | None:
-        if text[at] != "{":
-            found = fenced(text, at, ended)
-            if not found:
-                return found
-            at = found[1] - 1
-        end = at + _WINDOW
-        if name := named(text, at, end):
-            return _WITHOUT_MARKER, name.end()
-        return False if ended or len(text) >= end else None
-
-    return recognise
 
 
 class Candidate(msgspec.Struct, eq=False):

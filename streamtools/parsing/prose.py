@@ -361,7 +361,7 @@ class Prose:
         """
         found = not_white_space(text)
         first = found.start() if found else len(text)
-        ordinary = found is not None and text[first] not in self._dialects.firsts_at_start
+        ordinary = found is not None and text[first] not in self._dialects.firsts
         end = len(text) if ordinary else first
         at = 0
         found_marker: _MarkerAt = False
@@ -385,7 +385,6 @@ class Prose:
                 found_marker = marker if marker or found_marker is False else None
             if found_marker is False:
                 self._fresh = False
-                self._add_candidate_at_start(text, first)
         return first, found_marker
 
     def _read_space(self, text: str, last: int) -> tuple[int, _MarkerAt]:
@@ -469,12 +468,6 @@ class Prose:
             near, kind = self._dialects.near_misses, self.markdown.position_kind(text[at])
             recognisers = near.in_code if kind & IN_CODE else near.in_prose
             if (recognise := recognisers[self.markdown.phase in BEFORE_BODY]) is not None:
-                self._candidates.add(recognise, self.last, text, at, self._ended)
-
-    def _add_candidate_at_start(self, text: str, at: int) -> None:
-        if self._start and self._candidates.reports_left and self._visible.shows and not self._candidates.open:
-            recognise = self._dialects.near_misses.at_start(text[at])
-            if recognise is not None:
                 self._candidates.add(recognise, self.last, text, at, self._ended)
 
     # Showing text.

@@ -29,6 +29,10 @@ MISSES: dict[str, tuple[str, ...]] = {
     "a fence in a list": ("- ~~~tool_call\n  {", "~~~tool_call\n"),
     "no colon": ('So ###{"name": "now"}', '###{"'),
     "no colon, but a blank": ('### {"name": "now"}', '### {"'),
+    "JSON": ('{"name": "now"}', '{"name": "now"}'),
+    "JSON after prose": ('So:\n{"name": "get.weather", "parameters": {}}', '{"name": "get.weather", "parameters":'),
+    "JSON in a fence": ('So:\n```json\n{"name": "now"}\n```', '```json\n{"name": "now"}'),
+    "nested JSON": ('{"type": "function", "function": {"name": "now"}}', '{"type": "function", "function": {"name": "now"}'),
 }  # fmt: skip
 """By name, a text and what is reported of it."""
 
@@ -42,6 +46,7 @@ NONE = {
     "a fence of JSON": '```json\n{"name": "other"}\n```',
     "a fence in mid-line": "say ~~~tool_call\n",
     "JSON of half a tool": '{"name": "now',
+    "the definition of a tool": '{"name": "now", "description": "x"}',
     "a call in reasoning": '<think>###{"</think>',
 }
 """Texts of which nothing is reported."""

@@ -226,5 +226,8 @@ def _skip_to_closing(span: Span) -> Generator[None, None, None]:
 
     The search begins before the line end of the marker, because the next line may already be the closing one.
     """
-    span.rewind(len(span.marker) - 1)
+    if span.stores:
+        span.rewind(len(span.marker) - 1)
+    elif (yield from span.accept(_TILDES)):  # a limit was exceeded, so the line end before the tildes is not stored
+        return
     yield from span.until(_CLOSING)

@@ -350,12 +350,17 @@ def raw_json() -> Dialect:
     return Dialect(
         id="raw_json",
         openers=(),
-        openers_for=lambda names: _bare(_call(names)) + _fenced(_call(names)),
+        openers_for=unmarked_json,
         write_call=_json_writer("", ""),
         reserved_patterns=_NAME_KEY,
         auto=False,
         notes=ALONE,
     )
+
+
+def unmarked_json(names: tuple[str, ...]) -> tuple[Opener, ...]:
+    """Return the openers of one call in JSON without tags."""
+    return _bare(_call(names)) + _fenced(_call(names))
 
 
 def json_array() -> Dialect:
