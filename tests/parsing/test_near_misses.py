@@ -32,7 +32,7 @@ MISSES: dict[str, tuple[str, ...]] = {
     "JSON": ('{"name": "now"}', '{"name": "now"}'),
     "JSON after prose": ('So:\n{"name": "get.weather", "parameters": {}}', '{"name": "get.weather", "parameters":'),
     "JSON in a fence": ('So:\n```json\n{"name": "now"}\n```', '```json\n{"name": "now"}'),
-    "nested JSON": ('{"type": "function", "function": {"name": "now"}}', '{"type": "function", "function": {"name": "now"}'),
+    "nested JSON": ('{"function": {"name": "now"}}', '{"function": {"name": "now"}'),
 }  # fmt: skip
 """By name, a text and what is reported of it."""
 
