@@ -92,12 +92,9 @@ class Journal:
                 self.last = event.seq - 1
                 await self.write(event)
 
-    def resume(self, earlier: Sequence[UIEvent], *, is_whole: bool) -> None:
-        """Leave out events of the stream that are in the log. With `is_whole`, the stream has all events of the log."""
-        if is_whole:
-            logged = self.last
-            self._next = lambda event: None if 0 < event.seq <= logged else event
-        elif earlier or self.written_before:
+    def resume(self, earlier: Sequence[UIEvent]) -> None:
+        """Leave out events of the stream that are in the log: of the waiting run, or written by a crashed process."""
+        if earlier or self.written_before:
             self._next = _next_after(earlier, self.written_before)
 
     async def flush(self) -> TurnResult | None:

@@ -137,13 +137,13 @@ last event, that event, whether a gap is allowed (1 or 0), and the result of the
 
 DECIDE = """
 if redis.call('EXISTS', KEYS[1]) == 0 then return {} end
-if ARGV[2] ~= '' and redis.call('EXISTS', KEYS[2]) == 0 then redis.call('HSETNX', KEYS[1], ARGV[1], ARGV[2]) end
+if ARGV[2] ~= '' then redis.call('HSETNX', KEYS[1], ARGV[1], ARGV[2]) end
 return redis.call('HMGET', KEYS[1], unpack(ARGV, 3))
 """
 """Stores a decision about a call of an ended run, unless the call has one. Returns the decisions about its calls.
 
-Nothing is stored if another run continues the run. `KEYS`: meta of the run, and of the run that continues it. `ARGV`:
-the field of the decision, the decision or `''`, and the fields of the decisions to return.
+`KEYS`: meta of the run. `ARGV`: the field of the decision, the decision or `''`, and the fields of the decisions to
+return.
 """
 
 RENEW = (

@@ -26,7 +26,7 @@ from streamtools.serving import redis_scripts as scripts
 from streamtools.serving.event_log import log_key
 from streamtools.serving.journal import Attachment, Journal
 from streamtools.serving.leased_run import LeasedRun
-from streamtools.serving.lost_run import LostRun, end_lost_run, outcomes_of
+from streamtools.serving.lost_run import LostRun, outcomes_of
 from streamtools.serving.redis_process import END_TIMEOUT_S, RedisProcess
 from streamtools.serving.redis_reader import RedisReader
 from streamtools.serving.redis_server import RedisServer, StoreSettings, milliseconds
@@ -34,9 +34,9 @@ from streamtools.serving.run import NEXT, Run
 from streamtools.stream import stored_result
 from streamtools.stream.reading import Startable, close
 from streamtools.stream.result import TurnResult
-from streamtools.tools import CallLedger, Decision, Question, ToolOutcome
+from streamtools.tools import CallLedger, Decision, Question
 from streamtools.tools.approvals import read_decision
-from streamtools.tools.redis_client import RedisClient, Word, open_client
+from streamtools.tools.redis_client import Word, open_client
 
 log = Logger(__name__)
 
@@ -44,9 +44,6 @@ _MAX_RESUMES = 3  # how often a lost run that continues a waiting run is started
 
 Restart: TypeAlias = Callable[[Run], Awaitable[Startable | None]]
 """Gets a lost run, whose process has crashed. Returns a stream that answers it again, or None to end the run."""
-
-Admit: TypeAlias = Callable[[Startable, Run], Run]
-"""`admit(stream, lost)` returns a run of this process that continues `lost`. The caller starts it."""
 
 
 class RedisStore:
@@ -91,12 +88,8 @@ class RedisStore:
         self._settings = StoreSettings(prefix, lease, keep, max_events, max_outage)
         self._ledger = ledger
         self._on_owner_lost = on_owner_lost
-        self._client: RedisClient | None = None
         self._process: RedisProcess | None = None
         self._running: Mapping[str, Run] = {}
-        self._tasks: TaskGroup
-        self._admit: Admit
-        self._resume_lost: Restart
 
     @property
     def lease(self) -> float:
@@ -114,38 +107,33 @@ class RedisStore:
         assert self._process is not None, "pass the store to `Runs`, and enter it"
         return self._process
 
-    @property
-    def _server(self) -> RedisServer:
-        return self.process.server
-
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[None]:
         """Connect to the server for the time of the context. Raises ValueError for a Redis Cluster."""
         async with open_client(self._url_or_client) as client:
             if b"cluster_enabled:1" in await client.execute("INFO", "cluster"):
                 raise ValueError("A Redis Cluster cannot read several runs with one command. Pass a single server.")
-            self._client = client
+            self._server = RedisServer(client, self._settings)
             yield
 
     def start(
         self,
         tasks: TaskGroup,
         running: Mapping[str, Run],
-        admit: Admit,
+        admit: Callable[[Startable, Run], Run],
         resume_lost: Restart,
-        is_closing: Callable[[], bool],
+        may_start: Callable[[], bool],
     ) -> None:
         """Start to share runs, and to take over runs whose lease has expired.
 
         `running` maps the `log_key` of each running run of this process to the run. `Runs` keeps it up to date.
-        `resume_lost` restarts a lost run that continued a waiting run. It sets `lost.earlier`.
-        While `is_closing()` is True, this process starts no more runs.
+        `admit(stream, lost)` returns a run that continues `lost`, which the caller starts. `resume_lost` restarts a
+        lost run that continued a waiting run. It sets `lost.earlier`.
+        While `may_start()` is False, this process can start no more runs.
         """
-        assert self._client is not None
         self._tasks, self._running, self._admit, self._resume_lost = tasks, running, admit, resume_lost
-        self._is_closing = is_closing
-        server = RedisServer(self._client, self._settings)
-        self._process = RedisProcess(server, tasks, self._answer, self._take_over)
+        self._may_start = may_start
+        self._process = RedisProcess(self._server, tasks, self._answer, self._take_over)
         tasks.start_soon(self._process.run)
 
     def read(self, key: str, /, after: int = 0) -> RedisReader:
@@ -180,10 +168,19 @@ class RedisStore:
         self.process.add_run(leased)
         self._bind_lease(run, leased)
 
+    async def save(self, run: Run, done: Done) -> bool:
+        """Check that the end of a run can be stored. Returns False if another process will end the run.
+
+        The journal stores the end with `done`. Raises ValueError for invalid text, such as half a surrogate pair.
+        """
+        run.dump()
+        return not run.is_cut
+
     def _bind_lease(self, run: Run, leased: LeasedRun, events: Sequence[UIEvent] = ()) -> None:
         """Let a run write through its lease. `events` are the events that a crashed process wrote."""
         leased.on_loss, leased.on_read, leased.is_driven = run.cancel, run.record_remote_reader, True
         run.journal = RedisJournal(self, run, leased, events)
+        run.is_stored = True
 
     # The runs of all processes.
 
@@ -197,7 +194,7 @@ class RedisStore:
             raise RunNotFound(f"There is no run {run_id[:64]!r}.")
         run = RemoteRun(self, run_id, owner, conversation=conversation.decode() or None, note=json.loads(note))
         run.copied = int(copied)
-        if run.load_result(result):
+        if run.load(result):
             run.mark_finished()
         return run
 
@@ -225,14 +222,13 @@ class RedisStore:
     async def decide(self, run: Run, call_id: str = "", decision: Decision | None = None) -> dict[str, Decision]:
         """Store the decision about a call of an ended run, unless it is None or the call has one.
 
-        Nothing is stored after the start of the continuation. Returns the decisions about its calls. Raises
-        `RunNotFound` if the run is not kept any more.
+        Returns the decisions about its calls. Raises `RunNotFound` if the run is not kept any more.
         """
-        metas = [self._server.run_keys(log_key(run.owner, id)).meta for id in (run.id, run.next_id)]
+        meta = self._server.run_keys(log_key(run.owner, run.id)).meta
         written = "" if decision is None else msgspec.json.encode(decision)
         ids = [] if run.suspension is None else [call.id for call in run.suspension.calls]
         fields = [f"decision:{id}" for id in ids]
-        found = await self._server.retry("EVAL", scripts.DECIDE, 2, *metas, f"decision:{call_id}", written, *fields)
+        found = await self._server.retry("EVAL", scripts.DECIDE, 1, meta, f"decision:{call_id}", written, *fields)
         if not found:
             raise RunNotFound(f"The run {run.id[:64]!r} is not kept any more.")
         return {id: msgspec.json.decode(data, type=Decision) for id, data in zip(ids, found, strict=True) if data}
@@ -267,7 +263,7 @@ class RedisStore:
     async def _take_over(self, key: str) -> None:
         """Claim a run whose lease has expired. Ends the run, or starts it again with `resume` or `on_owner_lost`."""
         process = self.process
-        if key.endswith(NEXT) and self._is_closing():  # another process can continue the run
+        if key.endswith(NEXT) and not self._may_start():  # another process can continue the run
             return
         status, epoch, last = await process.claim(key)
         if status != b"claimed":
@@ -280,34 +276,38 @@ class RedisStore:
         leased.written = last
         process.add_run(leased)
         try:
-            outcomes = await self._fence_calls(run_id, epoch)
+            outcomes = None
+            if self._ledger is not None:
+                await self._ledger.fence(run_id, epoch)  # the old process can start no more calls
+                outcomes = await outcomes_of(self._ledger, run_id)
             events = list[UIEvent]()
             while page := await process.fetch(key, events[-1].seq if events else 0):
                 events += (event for _, event in page)
-            if not outcomes and await self._restart(leased, events, int(copied)):
+            lost, own = LostRun(events, int(copied)), [event for event in events if event.seq > int(copied)]
+            if not outcomes and lost.is_untouched and await self._restart(leased, own):
                 return
-            if outcomes is not None and run_id.endswith(NEXT):  # its first step may have run calls of the run before
-                assert self._ledger is not None
+            # The first step of a continuation may have run calls of the run before.
+            if self._ledger is not None and outcomes is not None and run_id.endswith(NEXT):
                 outcomes |= await outcomes_of(self._ledger, run_id.removesuffix(NEXT))
-            whole, end = end_lost_run(events, run_id, outcomes)
+            closing, result = lost.end(run_id, outcomes)
         except BaseException:
             process.remove_run(leased)  # stop renewing the lease, so that it expires and a process tries again
             raise
-        *closing, done = whole[len(events) :]
+        done = closing.pop()
         for event in closing:
             leased.add(event.seq, event.to_json().encode())
-        leased.final = done.seq, done.to_json().encode(), stored_result.dump(end.result)
+        leased.final = done.seq, done.to_json().encode(), stored_result.dump(result)
         process.write_soon(leased)
 
-    async def _restart(self, leased: LeasedRun, events: Sequence[UIEvent], copied: int) -> bool:
-        """Start a lost run again if the model has answered nothing yet, and a function returns a stream for it.
+    async def _restart(self, leased: LeasedRun, written: Sequence[UIEvent]) -> bool:
+        """Start a lost run again if a function returns a stream for it. `written` are the events that it wrote itself.
 
         Returns False if the caller must end the run. Raises `Draining` and `TooManyRuns`: then another process may
         start the run.
         """
         is_continuation = leased.run_id.endswith(NEXT)
         restart, most = (self._resume_lost, _MAX_RESUMES) if is_continuation else (self._on_owner_lost, 1)
-        if restart is None or leased.epoch > most + 1 or not LostRun(events, copied).is_untouched:
+        if restart is None or leased.epoch > most + 1:
             return False
         stream: Startable | None = None
         try:
@@ -323,19 +323,9 @@ class RedisStore:
                 raise
             log.warning("run_not_restarted", run_id=leased.run_id, **loggable(error))
             return False
-        self._bind_lease(run, leased, [event for event in events if event.seq > copied])
+        self._bind_lease(run, leased, written)
         self._tasks.start_soon(run.drive, name=f"run {run.id}")
         return True
-
-    async def _fence_calls(self, run_id: str, epoch: int) -> dict[str, ToolOutcome | bool] | None:
-        """Bar the old process from starting calls, and return the calls that the ledger has recorded.
-
-        Returns None without a ledger.
-        """
-        if self._ledger is None:
-            return None
-        await self._ledger.fence(run_id, epoch)
-        return await outcomes_of(self._ledger, run_id)
 
 
 class RedisJournal(Journal):
@@ -408,16 +398,10 @@ class RemoteRun(Run):
         """Return a reader that fetches the result of the run before it returns `done`."""
         return RedisReader(self._store.process, key, after, self._fetch_result)
 
-    def load_result(self, data: bytes | None) -> bool:
-        """Set the result of the run from its stored form. Returns False if `data` is None."""
-        if data is not None:
-            self.load(data)
-        return data is not None
-
     async def _fetch_result(self) -> None:
         if not self.ended:
             try:
-                self.load_result(await self._store.read_result(self._key))
+                self.load(await self._store.read_result(self._key))
             except Exception as error:
                 log.debug("end_not_read", **loggable(error))
 
@@ -443,11 +427,11 @@ class RemoteRun(Run):
             if not state.is_over:
                 async for _ in self._store.read(self._key, state.last):
                     pass
-            if self.load_result(await self._store.read_result(self._key)):
+            if self.load(await self._store.read_result(self._key)):
                 with suppress(OwnerUnreachable):  # the driving process has crashed, or closes the stream too slowly
                     await self._store.process.messages.ask(self._key, {"kind": "wait"}, also_ended=True)
                 self.mark_finished()
-        return self._result
+        return self._final.result
 
     async def stop(self) -> None:
         unreachable: Exception | None = None
@@ -478,8 +462,8 @@ class RemoteRun(Run):
         request = {"kind": "decide", "call_id": call_id, "decision": msgspec.to_builtins(decision)}
         answer = {"over": True} if self.ended else await self._store.process.messages.ask(self._key, request)
         if answer.get("over"):
-            self.load_result(await self._store.read_result(self._key))
-            self._check_decided(call_id, decision)
+            self.load(await self._store.read_result(self._key))
+            await super().decide(call_id, decision)
         elif "refused" in answer:
             raise DecisionRefused(answer["refused"])
         self.decisions = {**self.decisions, call_id: decision}

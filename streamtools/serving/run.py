@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, cast
@@ -28,6 +28,7 @@ from streamtools.stream import stored_result
 from streamtools.stream.collector import Collector
 from streamtools.stream.reading import Driver, Startable, close
 from streamtools.stream.result import TurnResult
+from streamtools.stream.stored_result import StoredEnd
 from streamtools.stream.tool_stream import ToolStream
 from streamtools.tools.approvals import (
     Answer,
@@ -48,32 +49,8 @@ log = Logger(__name__)
 NEXT = "~"
 """The id of the run that continues a waiting run is the id of that run and this suffix."""
 
-_STORE_TIMEOUT_S = 10.0  # maximum time to store the end of a run
-_COPY_TIMEOUT_S = 10.0  # maximum time to read the events of a waiting run
+_STORE_TIMEOUT_S = 10.0  # maximum time to store the end of a run, or to read the events of a waiting run
 _MAX_EVENTS_AFTER_STOP = 10_000  # the maximum number of events that a stopped stream may still return
-
-
-class EndedStream(AbstractAsyncContextManager["EndedStream"], AsyncIterator[UIEvent]):
-    """A stream that has ended in another process. `events` are all events of its run.
-
-    `is_stored` is False if they were derived from what that process has left behind.
-    """
-
-    def __init__(self, events: Iterable[UIEvent], end: stored_result.StoredEnd, *, is_stored: bool = False) -> None:
-        self.result, self.suspension, self.history, _ = end
-        self.is_stored = is_stored
-        self._events = iter(events)
-
-    async def __aexit__(self, *raised: object) -> None:
-        """Do nothing."""
-
-    def __aiter__(self) -> AsyncIterator[UIEvent]:
-        return self
-
-    async def __anext__(self) -> UIEvent:
-        for event in self._events:
-            return event
-        raise StopAsyncIteration
 
 
 class Run:
@@ -98,7 +75,7 @@ class Run:
         conversation: str | None = None,
         note: Any = None,
         earlier: Sequence[UIEvent] = (),
-        store_end: Callable[[Run, Done], Awaitable[bool]] | None = None,
+        save: Callable[[Run, Done], Awaitable[bool]] | None = None,
     ) -> None:
         self.id = run_id
         self.owner = owner
@@ -110,8 +87,7 @@ class Run:
         """Whether the stream may replace steps that readers have already received."""
         self._driver = None if stream is None else Driver(stream)  # None after the run has ended
         self._collector = None if stream is None else Collector(())  # None if the stream provides a `result`
-        self._result = TurnResult()
-        self._suspended: tuple[Suspension, list[Any]] | None = None  # with the history, after the run has ended
+        self._final = StoredEnd(TurnResult(), None, [], {})  # complete after the run has ended
         self.decisions: Mapping[str, Decision] = {}
         """The decisions about the calls of this run that `Runs.decide` and `decide` have received, by call id."""
         self.earlier = earlier
@@ -120,13 +96,15 @@ class Run:
         """The `seq` of the last event that was copied from the waiting run; 0 if there is none."""
         self.is_cut = False
         """True if the run ends only here: its process closes, or has lost its lease. It may continue elsewhere."""
+        self.is_abandoned = False
+        """True if the run was stopped because no client has read it."""
         self.is_stored = False
-        """Whether the end of the run is stored, so that other processes find it."""
+        """Whether other processes find the run."""
         self._error: BaseException | None = None
         self._traceback: TracebackType | None = None
         self._on_end = on_end
-        self._store_end = store_end
-        self._held: Done | None = None  # `done`, if it must not be written before the end is stored
+        self._save = save
+        self._withheld: Done | None = None  # `done`, if it must not be written before the end is stored
         self._finished = anyio.Event()
         self._stop_when_abandoned = stop_when_abandoned
         self._readers: set[int] = set()  # the `id` of each attachment, so that it can be garbage-collected
@@ -150,7 +128,8 @@ class Run:
         """The current result of the run. It is complete once the run has ended."""
         if self._collector is not None:
             return self._collector.read()
-        return result if isinstance(result := getattr(self._events, "result", None), TurnResult) else self._result
+        result = getattr(self._events, "result", None)
+        return result if isinstance(result, TurnResult) else self._final.result
 
     @property
     def suspension(self) -> Suspension | None:
@@ -159,9 +138,7 @@ class Run:
         The suspension is stored with the run, and only lookups with the run's `owner` find it. Use it to resume the run
         after the client has decided.
         """
-        if self._suspended is not None:
-            return self._suspended[0]
-        return getattr(self._events, "suspension", None)
+        return getattr(self._events, "suspension", self._final.suspension)
 
     @property
     def next_id(self) -> str:
@@ -177,17 +154,22 @@ class Run:
     @property
     def history(self) -> list[Any]:
         """The messages with which to resume the chat. Empty unless the chat is suspended or can continue."""
-        return list(getattr(self._events, "history", ()) if self._suspended is None else self._suspended[1])
+        return list(getattr(self._events, "history", self._final.history))
 
-    def load(self, data: bytes) -> None:
-        """Set the end of the run from its stored form."""
-        self._result, suspension, history, decisions = stored_result.load(data)
-        self._suspended = None if suspension is None else (suspension, history)
-        self.decisions = decisions
+    def load(self, data: bytes | None) -> bool:
+        """Set the end of the run from its stored form. Returns False if `data` is None."""
+        if data is not None:
+            self._final = stored_result.load(data)
+            self.decisions = self._final.decisions
+        return data is not None
 
     def dump(self) -> bytes:
         """Return the stored form of the end of the run, for `load`."""
-        return stored_result.dump(self.result, self.suspension, self.history, self.decisions)
+        return stored_result.dump(*self._current_end())
+
+    def _current_end(self) -> StoredEnd:
+        suspension = self.suspension
+        return StoredEnd(self.result, suspension, [] if suspension is None else self.history, self.decisions)
 
     def keep_for(self, keep: float) -> float:
         """Return for how many seconds the ended run is kept: for `keep`, after its questions have expired."""
@@ -214,14 +196,10 @@ class Run:
         if isinstance(self._events, Decidable):
             self._events.decide(call_id, decision)
             self.decisions = {**self.decisions, call_id: decision}
+        elif call_id in self.decisions:
+            check_same(call_id, self.decisions[call_id], decision)
         else:
-            self._check_decided(call_id, decision)
-
-    def _check_decided(self, call_id: str, decision: Decision) -> None:
-        """Raise `DecisionRefused` unless the call already has this decision."""
-        if call_id not in self.decisions:
             raise DecisionRefused(f"call {call_id[:64]!r} does not wait for a decision")
-        check_same(call_id, self.decisions[call_id], decision)
 
     async def approve(self, call_id: str, *, digest: str | None = None) -> None:
         """Approve a call. With `digest`, raises DecisionRefused if the call is not the one that was shown."""
@@ -258,15 +236,20 @@ class Run:
             self._driver.scope.deadline = math.inf
         return attachment
 
-    async def events_until_waiting(self) -> list[UIEvent]:
-        """Return the events in the log of a waiting run, up to its question. A failure to read them is logged."""
+    async def events_for_next(self) -> list[UIEvent]:
+        """Return the events with which the log of the next run begins: those of this run, up to its question.
+
+        A failure to read them is logged.
+        """
         events, length = list[UIEvent](), 0
         try:
-            with anyio.fail_after(_COPY_TIMEOUT_S):
+            with anyio.fail_after(_STORE_TIMEOUT_S):
                 async with self.attach() as attachment:
                     async for event in attachment:
                         if type(event) is StepEnd:  # the last one is left out: the next run ends this step
                             length = len(events)
+                        if type(event) is Start:
+                            event = msgspec.structs.replace(event, run_id=self.next_id)
                         if not (type(event) is Warning and event.code == Code.RESYNC):
                             events.append(event)
         except Exception as error:
@@ -293,21 +276,16 @@ class Run:
         self.cancel()
 
     @property
-    def is_stopped(self) -> bool:
-        """Whether the run was told to stop, for good, and has not ended yet."""
-        return self._driver is not None and self._driver.cancel_requested and not self.is_cut
-
-    @property
     def has_done(self) -> bool:
         """Whether the stream has ended, even if `done` is not written yet."""
-        return (self._held or self.journal.done) is not None
+        return (self._withheld or self.journal.done) is not None
 
     async def wait(self) -> TurnResult:
         """Wait for the end of the run, and return its result. Raises the exception that the stream raised, if any."""
         await self._finished.wait()
         if self._error is not None:
             raise self._error.with_traceback(self._traceback)  # each `raise` extends the traceback of the exception
-        return self._result
+        return self._final.result
 
     def _on_detach(self, attachment: Attachment) -> None:
         self._readers.discard(id(attachment))
@@ -356,8 +334,7 @@ class Run:
         events = self._events
         if isinstance(getattr(events, "result", None), TurnResult):
             self._collector = None
-        self.is_stored = isinstance(events, EndedStream) and events.is_stored
-        self.journal.resume(self.earlier, is_whole=isinstance(events, EndedStream))
+        self.journal.resume(self.earlier)
         self.earlier = ()
         if self.journal.never_waits and getattr(type(events), "__anext__", None) is ToolStream.__anext__:
             # Without this, each delta would wake the task of the run: 7 % more instructions with one reader. A subclass
@@ -371,13 +348,13 @@ class Run:
         """Write an event that was read by iteration. Returns whether it is `done`. Part of `Sink`."""
         if self._collector is not None:
             self._collector.take((event,))
-        is_last = self._holds(event) or await self.journal.write(event)
+        is_last = self._withholds(event) or await self.journal.write(event)
         self._check_readers()
         return is_last
 
     def _write(self, event: UIEvent) -> None:
         """Write an event that the stream forwards."""
-        if not (type(event) is Done and self._holds(event)):
+        if not (type(event) is Done and self._withholds(event)):
             self.journal.write_now(event)
         self._check_readers()
 
@@ -391,17 +368,16 @@ class Run:
         stored: TurnResult | None = None
         try:
             await self._write_end()
-            if self._held is not None and self._store_end is not None:
-                await self._store_and_write(self._held, self._store_end)
+            if self._withheld is not None and self._save is not None:
+                await self._save_and_write(self._withheld, self._save)
             stored = await self.journal.flush()
         finally:  # asyncio's own cancellation ignores shields
             self.journal.close()
-            self._result = self.result if stored is None else stored
+            end = self._current_end() if stored is None else self._current_end()._replace(result=stored)
             done = self.journal.done
-            if done is not None and done.reason == "failed" and self._result.reason == "waiting":  # it was not stored
-                self._result = replace(self._result, reason="failed")
-            elif (suspension := self.suspension) is not None:
-                self._suspended = suspension, self.history
+            if done is not None and done.reason == "failed" and end.result.reason == "waiting":  # it was not stored
+                end = StoredEnd(replace(end.result, reason="failed"), None, [], {})
+            self._final = end
             self._driver = self._collector = None
             self.earlier = ()
             try:
@@ -410,30 +386,28 @@ class Run:
             finally:
                 self._finished.set()
 
-    def _holds(self, event: UIEvent) -> bool:
-        """Hold `done` back until the end is stored, if the run waits or continues another. Returns True if it is held.
+    def _withholds(self, event: UIEvent) -> bool:
+        """Return whether the event is the `done` of a run that waits or continues another.
 
-        So no reader gets a question that a crash could lose.
+        It is written after the end of the run is stored. So no reader gets a question that a crash could lose.
         """
-        if not (isinstance(event, Done) and self._store_end is not None and self._held is None):
-            return False
-        if event.reason == "waiting" or self.id.endswith(NEXT):
-            self._held = event
-        return event is self._held
+        if type(event) is Done and self._save is not None and (event.reason == "waiting" or self.id.endswith(NEXT)):
+            self._withheld = event
+        return event is self._withheld
 
-    async def _store_and_write(self, done: Done, store_end: Callable[[Run, Done], Awaitable[bool]]) -> None:
+    async def _save_and_write(self, done: Done, save: Callable[[Run, Done], Awaitable[bool]]) -> None:
         """Store the end, then write `done`. If that fails, a run that waits ends with an error instead."""
         if not self.journal.last:
             await self.journal.write(Start(self.id))
         done = msgspec.structs.replace(done, seq=self.journal.last + 1)
         try:
             with anyio.fail_after(_STORE_TIMEOUT_S):
-                self.is_stored = await store_end(self, done)
+                self.is_stored = await save(self, done)
             self.is_cut = not self.is_stored
         except Exception as error:
             log.error("run_not_stored", error, run_id=self.id)
             if done.reason == "waiting":
-                self._store_end = None
+                self._save = None
                 await self.take(Error(Code.STREAM_INTERRUPTED, "the question about a call could not be stored"))
                 await self.take(msgspec.structs.replace(done, reason="failed", seq=0))
                 return
@@ -443,7 +417,8 @@ class Run:
         """Write the events that a stopped stream still has, and then an error and `done` if they are missing."""
         driver = self._driver
         assert driver is not None
-        if driver.is_cancelled and not driver.cancel_requested:
+        self.is_abandoned = driver.is_cancelled and not driver.cancel_requested
+        if self.is_abandoned:
             log.info("run_abandoned", run_id=self.id)
         if not self.has_done and driver.events is not None:
             with anyio.CancelScope() as scope, suppress(Exception):  # an iterable may refuse to be read again

@@ -10,6 +10,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
+from functools import partial
 from heapq import heappop, heappush
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
@@ -20,17 +21,16 @@ import anyio.lowlevel
 from anyio.abc import TaskGroup
 
 from streamtools.errors import Checked, ClosedError, DecisionRefused, Draining, RunNotFound, TooManyRuns, check_number
-from streamtools.events import Done, UIEvent, read_ui_event
 from streamtools.logs import Logger, loggable
 from streamtools.serving.event_log import EventLog, MemoryEventLog, ReadableLog, log_key
 from streamtools.serving.run import NEXT, Run
 from streamtools.serving.shutdown import Shutdown
 from streamtools.stream.reading import Startable, check_startable, close
-from streamtools.tools.approvals import Decision, Suspension, check_same, read_decision
+from streamtools.tools.approvals import EXPIRED, Decision, Deny, Suspension, check_same, read_decision
 
 if TYPE_CHECKING:
     from streamtools.serving.redis_store import RedisStore
-    from streamtools.serving.waiting_runs import StoredRun, WaitingRuns
+    from streamtools.serving.waiting_runs import WaitingRuns
     from streamtools.tools.sql_ledger import SQLLedger
 
 log = Logger(__name__)
@@ -101,16 +101,13 @@ class Runs(Checked):
             self._store = log if isinstance(log, RedisStore) else None
         self._max_running = max_running
         self._max_per_owner = max_per_owner
-        self._stop_when_abandoned = stop_when_abandoned
-        # Readers in other processes are reported late, at most by the lease.
         if self._store is not None and stop_when_abandoned is not None:
-            self._stop_when_abandoned = stop_when_abandoned + self._store.lease
+            stop_when_abandoned += self._store.lease  # readers in other processes are reported late, at most by this
         self._grace = grace
         self._shutdown = shutdown
         # Used if the context ends before the shutdown of the application.
         self._context_shutdown = Shutdown(shutdown.drain if shutdown is not None else drain or 0.0)
         self._running: dict[str, Run] = {}  # by log key
-        self._starting: set[str] = set()  # log keys of new runs that the store does not have yet
         self._kept: dict[str, tuple[float, Run]] = {}  # by log key: the time until which the run is kept, oldest first
         self._expiries: list[tuple[float, str]] = []  # a heap: the same times with their log keys
         self._latest: dict[str, Run] = {}  # the last run of a conversation, by `log_key(owner, conversation)`
@@ -131,8 +128,12 @@ class Runs(Checked):
 
             if not isinstance(self.log, MemoryEventLog):
                 raise ValueError("`ledger` also stores the events of waiting runs: pass no event log, or a RedisStore.")
-            self._waiting = WaitingRuns(ledger, keep, self._resumed)
+            self._waiting = WaitingRuns(ledger, keep)
         self._place = self._store or self._waiting  # stores the runs that wait, and the decisions about their calls
+        save = None if self._place is None else self._place.save
+        self._new_run = partial(
+            Run, event_log=self.log, stop_when_abandoned=stop_when_abandoned, on_end=self._keep_ended, save=save
+        )
         self._continuing: WeakValueDictionary[str, anyio.Lock] = WeakValueDictionary()  # by `_chain_of`
 
     async def __aenter__(self) -> Self:
@@ -142,7 +143,7 @@ class Runs(Checked):
             await self._stack.enter_async_context(self._store.connect())
         self._tasks = await anyio.create_task_group().__aenter__()
         if self._store is not None:
-            self._store.start(self._tasks, self._running, self._recover, self._resume_lost, self._is_closing)
+            self._store.start(self._tasks, self._running, self._recover, self._resume_lost, self._may_start)
         return self
 
     async def __aexit__(
@@ -168,6 +169,7 @@ class Runs(Checked):
                 async with self._stack as stack:  # the stack calls all callbacks, even if one of them raises
                     for run in self._running.values():
                         stack.push_async_callback(run.end_without_driving)
+                self._tasks = None
 
     @property
     def running(self) -> int:
@@ -188,46 +190,46 @@ class Runs(Checked):
         `owner` is empty. Raises TypeError if `owner` is not a string or `stream` is not an asynchronous context
         manager.
         """
-        return await self._start(stream, owner, conversation, note)
-
-    async def _start(
-        self,
-        stream: Startable,
-        owner: str,
-        conversation: str | None,
-        note: Any,
-        run_id: str | None = None,
-        earlier: Sequence[UIEvent] = (),
-    ) -> Run:
         try:
             await anyio.lowlevel.checkpoint_if_cancelled()
             if owner == "":  # all users without a login would share their runs
                 raise ValueError("`owner` must not be empty: pass the id of the user.")
-            run = self._admit(stream, owner, conversation, note, run_id=run_id, earlier=earlier)
+            check_startable(stream)
+            run_id = getattr(stream, "run_id", None) or "run_" + secrets.token_urlsafe(16)
+            if run_id.endswith(NEXT):
+                raise ValueError(f"The id of a run must not end with {NEXT!r}, got {run_id!r}.")
+            return await self._start(self._new_run(stream, run_id, owner, conversation=conversation, note=note))
         except BaseException:
             await close(stream)
             raise
+
+    async def _start(self, run: Run) -> Run:
+        latest_key = None if run.conversation is None else log_key(run.owner, run.conversation)
+        limit, runs = self._max_per_owner, self._by_owner.get(run.owner, {})
+        if limit is not None and sum(not each.ended for each in runs.values()) >= limit:
+            raise TooManyRuns(f"{limit} runs of this owner are in progress; no more are allowed at the same time.")
+        tasks = self._admit(run)
         if self._store is not None:
-            key = log_key(owner, run.id)
-            self._starting.add(key)
             try:
                 await self._store.begin(run, max_per_owner=self._max_per_owner)
             except BaseException:
-                del self._running[key]
+                del self._running[run.journal.key]
                 self._remove_from_indexes(run)
-                await close(stream)
                 raise
-            finally:
-                self._starting.discard(key)
-        assert self._tasks is not None
-        self._tasks.start_soon(run.drive, name=f"run {run.id}")
+        if latest_key is not None:
+            self._latest[latest_key] = run
+        tasks.start_soon(run.drive, name=f"run {run.id}")
         return run
 
     def _recover(self, stream: Startable, lost: Run) -> Run:
         """Return a run that continues `lost`, a run of a crashed process. Raises the exceptions of `start`."""
         if (run_id := getattr(stream, "run_id", None)) != lost.id:
             raise ValueError(f"The stream continues another run: its run_id is {run_id!r}, not {lost.id!r}.")
-        return self._admit(stream, lost.owner, lost.conversation, lost.note, run_id=lost.id, earlier=lost.earlier)
+        run = self._new_run(
+            stream, lost.id, lost.owner, conversation=lost.conversation, note=lost.note, earlier=lost.earlier
+        )
+        self._admit(run)
+        return run
 
     async def _resume_lost(self, lost: Run) -> Startable | None:
         """Call `resume` again for a continuation whose process has crashed (`lost`)."""
@@ -235,7 +237,7 @@ class Runs(Checked):
             return None
         run = await self._lookup(lost.id.removesuffix(NEXT), lost.owner)
         run.decisions = await self._place.decide(run)
-        lost.earlier = await run.events_until_waiting()
+        lost.earlier = await run.events_for_next()
         return await self._resumed(run)
 
     async def _resumed(self, run: Run) -> Startable:
@@ -255,46 +257,36 @@ class Runs(Checked):
         It is started if all calls of a waiting run are decided or have expired, and no process continues it. Its log
         begins with the events of the run that waited. Raises `RunNotFound` if the user has no such run that is kept.
         """
-        return await self._follow(await self._lookup_waiting(run_id, owner))
+        return await self._continue_if_decided(await self._lookup_waiting(run_id, owner))
 
     async def _lookup(self, run_id: str, owner: str) -> Run:
         """Return the run with this id, even if another run continues it."""
         self._forget_expired()
         key = log_key(owner, run_id)
-        if (run := self._in_memory(key)) is not None and key not in self._starting:
+        run = self._running.get(key) or (self._kept[key][1] if key in self._kept else None)
+        if run is not None and (self._store is None or run.is_stored):
             return run
-        if self._store is not None:
-            return await self._store.find(run_id, owner=owner)
-        if self._waiting is not None and (stored := await self._waiting.find(owner, run_id)) is not None:
-            return self._restore(stored, owner)
-        raise RunNotFound(f"There is no run {run_id[:64]!r}.")
-
-    def _in_memory(self, key: str) -> Run | None:
-        return self._running.get(key) or (self._kept[key][1] if key in self._kept else None)
+        if self._place is None:
+            raise RunNotFound(f"There is no run {run_id[:64]!r}.")
+        return await self._place.find(run_id, owner=owner)
 
     async def _lookup_waiting(self, run_id: str, owner: str) -> Run:
         """Return the run with this id. For the id of a continuation that is not stored, return the run that waits."""
-        try:
+        with suppress(RunNotFound):
             return await self._lookup(run_id, owner)
-        except RunNotFound:
-            if not run_id.endswith(NEXT):
-                raise
         return await self._lookup(run_id.removesuffix(NEXT), owner)
 
-    async def _follow(self, run: Run) -> Run:
+    async def _continue_if_decided(self, run: Run) -> Run:
         """Return the run that continues a waiting run, and start it if necessary. Return any other run itself.
 
         Raises `RunNotFound` if the run is not stored any more. Any other failure is logged, and `run` is returned.
         """
         try:
             while self._resume is not None and self._place is not None and run.ended and run.suspension is not None:
-                try:
-                    run = await self._lookup(run.next_id, run.owner)
-                except RunNotFound:
-                    run.decisions = await self._place.decide(run)
-                    if run.undecided:
-                        break
-                    run = await self._continue(run)
+                run.decisions = await self._place.decide(run)
+                if run.undecided:
+                    break
+                run = await self._continue(run)
         except RunNotFound:
             self._forget_ended(run)
             raise
@@ -308,7 +300,7 @@ class Runs(Checked):
             seconds = suspension.seconds_left(time.time())
             if seconds <= 0:
                 with suppress(RunNotFound):
-                    if await self._follow(run) is not run:
+                    if await self._continue_if_decided(run) is not run:
                         return
             await anyio.sleep(min(seconds or _RETRY_S, _RETRY_S))
 
@@ -318,17 +310,12 @@ class Runs(Checked):
         Returns None if the user has no run in this conversation or it is no longer kept.
         """
         self._forget_expired()
-        if self._store is not None:
-            run_id = await self._store.latest(conversation, owner=owner)
-            with suppress(RunNotFound):
-                return None if run_id is None else await self.find(run_id, owner=owner)
-            return None
-        latest = self._latest.get(log_key(owner, conversation))
-        if self._waiting is not None and (latest is None or latest.is_stored):  # another process may have a later one
-            stored = await self._waiting.find(owner, None, conversation)
-            latest = latest if stored is None else self._restore(stored, owner)
+        run = self._latest.get(log_key(owner, conversation))
         with suppress(RunNotFound):
-            return None if latest is None else await self._follow(latest)
+            if self._place is None or (run is not None and not run.is_stored):
+                return run
+            run_id = await self._place.latest(conversation, owner=owner)  # another process may have a later run
+            return None if run_id is None else await self.find(run_id, owner=owner)
         return None
 
     async def decide(self, run_id: str, call_id: str, decision: Decision | bool, *, owner: str) -> Run:
@@ -338,10 +325,11 @@ class Runs(Checked):
         decision about the last call starts a new run, the continuation, with the chat that `resume` returns. Its log
         begins with the events of the waiting run. The same decision, made again, returns the same run. If another
         process continues the run, the returned run gets its events at its end, or sooner from a `RedisStore`. If that
-        process dies, this one continues the run when the lease has expired, unless the run has made calls of its own.
+        process dies, closes or abandons the run, this one continues it when the lease has expired, unless the run has
+        made calls of its own.
 
         A question that has expired counts as denied. When each question is decided or has expired, this process
-        continues the run. If it has ended, the next `find`, `latest` or `decide` in another process does.
+        continues the run. If it has ended, the next `find` or `latest` in another process does.
 
         If the run is still running (`ask="now"`), the decision is passed to it, as by `Run.decide`.
 
@@ -363,11 +351,8 @@ class Runs(Checked):
         if question is None:
             raise DecisionRefused(f"call {call_id[:64]!r} does not wait for a decision")
         question.check(given)
-        in_time = None if question.has_expired(time.time()) else given
-        run.decisions = await self._place.decide(run, call_id, in_time)
-        if call_id not in run.decisions:
-            await self._follow(run)
-            raise DecisionRefused(f"the question about call {call_id[:64]!r} has expired")
+        made = Deny(EXPIRED) if question.has_expired(time.time()) else given
+        run.decisions = await self._place.decide(run, call_id, made)
         check_same(call_id, run.decisions[call_id], given)
         return run if run.undecided else await self._continue(run)
 
@@ -376,50 +361,41 @@ class Runs(Checked):
         return self._continuing.setdefault(log_key(run.owner, run.id.rstrip(NEXT)), anyio.Lock())
 
     async def _continue(self, run: Run) -> Run:
-        """Start the continuation of a waiting run. If it has already started, return it."""
+        """Return the run that continues a waiting run. It is started, unless another process has started it."""
         async with self._chain_of(run):
             with suppress(RunNotFound):
                 return await self._lookup(run.next_id, run.owner)
-            earlier = await run.events_until_waiting()
-            stream = await (self._resumed if self._waiting is None else self._waiting.start)(run)
+            if self._tasks is None:
+                raise ClosedError("The runs have been closed. Another process may continue this one.")
+            assert self._place is not None
+            for question in () if run.suspension is None else run.suspension.questions:
+                if question.call.id not in run.decisions:
+                    run.decisions = await self._place.decide(run, question.call.id, Deny(EXPIRED))
+            if self._waiting is not None and not await self._waiting.claim(run):
+                return self._waiting.follow(run, self._continue)
+            earlier, stream = await run.events_for_next(), await self._resumed(run)
+            started = self._new_run(
+                stream, run.next_id, run.owner, conversation=run.conversation, note=run.note, earlier=earlier
+            )
             try:
-                started = await self._start(stream, run.owner, run.conversation, run.note, run.next_id, earlier)
+                await self._start(started)
             except BaseException as error:
-                if self._waiting is not None:
-                    await self._waiting.release(run)
-                if isinstance(error, ValueError):
-                    with suppress(RunNotFound):  # another process has started it in the meantime
+                await close(stream)
+                with suppress(RunNotFound):
+                    if isinstance(error, ValueError):  # another process has started it in the meantime
                         return await self._lookup(run.next_id, run.owner)
                 raise
-            if self._waiting is not None and self._tasks is not None:
-                self._tasks.start_soon(self._waiting.hold, run, started)
+            if self._waiting is not None:
+                self._tasks.start_soon(self._waiting.keep_lease, run, started)
             if log_key(run.owner, run.id) in self._kept:
                 self._keep_run(run, self._keep)
             return started
 
-    def _restore(self, stored: StoredRun, owner: str) -> Run:
-        """Return a stored run, and keep it as a run of this process."""
-        key = log_key(owner, stored.id)
-        if (known := self._in_memory(key)) is not None:
-            return known
-        run = Run(None, stored.id, owner, self.log, conversation=stored.conversation, note=stored.note)
-        run.load(stored.end.encode())
-        run.copied, run.is_stored = stored.copied, True
-        run.mark_finished()
-        assert isinstance(self.log, MemoryEventLog)  # `__init__` requires it
-        for event in stored.events:
-            self.log.add(key, read_ui_event(event))
-        self._by_owner.setdefault(owner, {})[run.id] = run
-        if run.conversation is not None:
-            self._latest.setdefault(log_key(owner, run.conversation), run)
-        self._keep_run(run, self._keep)
-        return run
-
     async def list(self, owner: str, *, limit: int = 100) -> Sequence[Run]:
         """Return the last `limit` runs of the user `owner` that are still kept, the newest first.
 
-        Without a `RedisStore`, these are the runs of this process, and the stored runs that it has already found. To
-        describe a run to the user, use its `conversation` and `note`.
+        Without a `RedisStore`, these are the runs of this process. To describe a run to the user, use its
+        `conversation` and `note`.
         """
         self._forget_expired()
         if self._store is None:
@@ -438,8 +414,6 @@ class Runs(Checked):
         """
         last = await self._lookup_waiting(run_id, owner)
         async with self._chain_of(last):
-            if self._waiting is not None:  # first, so that no process continues the run
-                await self._waiting.forget(last.id, owner=owner)
             each = last.id.rstrip(NEXT)
             while True:
                 try:
@@ -450,8 +424,8 @@ class Runs(Checked):
                 else:
                     await run.stop()
                     self._forget_ended(run)
-                    if self._store is not None:
-                        await self._store.forget(each, owner=owner)
+                    if self._place is not None:
+                        await self._place.forget(each, owner=owner)
                 each += NEXT
 
     def _forget_ended(self, run: Run) -> None:
@@ -505,59 +479,23 @@ class Runs(Checked):
     def _is_closing(self) -> bool:
         return self._closed or (self._shutdown is not None and self._shutdown.begun)
 
-    def _admit(
-        self,
-        stream: Startable,
-        owner: str,
-        conversation: str | None,
-        note: Any,
-        *,
-        run_id: str | None = None,
-        earlier: Sequence[UIEvent] = (),
-    ) -> Run:
+    def _may_start(self) -> bool:
+        return not self._is_closing() and len(self._running) < self._max_running
+
+    def _admit(self, run: Run) -> TaskGroup:
+        """Add a new run to the running ones. Returns the group for its task. Raises the exceptions of `start`."""
         if self._is_closing():
             raise Draining("The server is shutting down and starts no more runs.")
         if self._tasks is None:
             raise ClosedError("Start runs inside `async with Runs() as runs:`.")
-        check_startable(stream)
         self._forget_expired()
-        if len(self._running) >= self._max_running:
+        if not self._may_start():
             raise TooManyRuns(f"{self._max_running} runs are in progress; no more are allowed at the same time.")
-        limit = self._max_per_owner
-        if limit is not None and sum(not run.ended for run in self._by_owner.get(owner, {}).values()) >= limit:
-            raise TooManyRuns(f"{limit} runs of this owner are in progress; no more are allowed at the same time.")
-        if run_id is None:
-            run_id = getattr(stream, "run_id", None) or "run_" + secrets.token_urlsafe(16)
-            if run_id.endswith(NEXT):
-                raise ValueError(f"The id of a run must not end with {NEXT!r}, got {run_id!r}.")
-        key = log_key(owner, run_id)
-        if key in self._running or key in self._kept:
-            raise ValueError(f"The owner already has a run {run_id!r}.")
-        latest_key = None if conversation is None else log_key(owner, conversation)
-        run = Run(
-            stream,
-            run_id,
-            owner,
-            self.log,
-            stop_when_abandoned=self._stop_when_abandoned,
-            on_end=self._keep_ended,
-            conversation=conversation,
-            note=note,
-            earlier=earlier,
-            store_end=None if self._place is None else self._store_end,
-        )
-        self._running[key] = run
-        self._by_owner.setdefault(owner, {})[run_id] = run
-        if latest_key is not None:
-            self._latest[latest_key] = run
-        return run
-
-    async def _store_end(self, run: Run, done: Done) -> bool:
-        """Store the end of a run that waits or continues another, before `done` is written; see `WaitingRuns.save`."""
-        if self._waiting is not None:
-            return await self._waiting.save(run, done)
-        run.dump()  # raises if the server cannot store the question
-        return not run.is_cut
+        if run.journal.key in self._running or run.journal.key in self._kept:
+            raise ValueError(f"The owner already has a run {run.id!r}.")
+        self._running[run.journal.key] = run
+        self._by_owner.setdefault(run.owner, {})[run.id] = run
+        return self._tasks
 
     async def _keep_ended(self, run: Run) -> None:
         del self._running[log_key(run.owner, run.id)]

@@ -112,7 +112,8 @@ WHERE until <= ?1 OR saved < (SELECT saved FROM {prefix}waiting_runs ORDER BY sa
 """
 _INSERT_WAITING = "INSERT INTO {prefix}waiting_runs VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT DO NOTHING"
 _FIND_WAITING = """
-SELECT data FROM {prefix}waiting_runs WHERE owner = ?1 AND (run_id = ?2 OR conversation = ?3) AND until > ?4
+SELECT run_id, conversation, data FROM {prefix}waiting_runs
+WHERE owner = ?1 AND (run_id = ?2 OR conversation = ?3) AND until > ?4
 ORDER BY saved DESC LIMIT 1
 """
 # The id of a run that continues another one is the id of that run and `~`.
@@ -124,18 +125,19 @@ _SELECT_STATE = "SELECT state FROM {prefix}waiting_runs WHERE owner = ?1 AND run
 _SET_STATE = "UPDATE {prefix}waiting_runs SET state = ?3 WHERE owner = ?1 AND run_id = ?2"
 
 
-class RunState(msgspec.Struct, frozen=True):
+class WaitingState(msgspec.Struct, frozen=True):
     """The changing part of a stored run: the decisions about its calls, and the process that continues it.
 
-    `holder` names that process; "" if no process has continued the run. Its lease expires at `held`, in seconds since
-    1970. `stopped` is True after a request to stop the continuation. `ended` is True if the continuation is stored.
+    `holder` names that process; "" if no process has continued the run. Its lease expires at `lease_until`, in seconds
+    since 1970. `stop_requested` is True after a request to stop the continuation. `continued` is True if the
+    continuation has ended and is stored.
     """
 
     decisions: dict[str, Decision] = {}
     holder: str = ""
-    held: float = 0.0
-    stopped: bool = False
-    ended: bool = False
+    lease_until: float = 0.0
+    stop_requested: bool = False
+    continued: bool = False
 
 
 class SQLLedger(ledger.OwnerViews):
@@ -232,44 +234,39 @@ class SQLLedger(ledger.OwnerViews):
     # Runs that wait for decisions. `streamtools.serving.waiting_runs` uses these methods.
 
     async def save_run(
-        self,
-        owner: str,
-        run_id: str,
-        conversation: str | None,
-        data: bytes,
-        keep: float,
-        waiting: str = "",
-        holder: str = "",
+        self, owner: str, run_id: str, conversation: str | None, data: bytes, keep: float, holder: str
     ) -> bool:
         """Store an ended run for `keep` seconds, and delete expired runs. Returns False if it is not stored here.
 
-        This is so if a run with this id is stored. `waiting` is the id of the run that the run continues. Then it is
-        stored only if `holder` has the lease on that run. All runs before it are kept as long as the run itself.
+        This is so if a run with this id is stored. A run that continues another is stored only if `holder` has the
+        lease on that run. All runs before it are kept as long as the run itself.
         """
 
         def save() -> Transaction[bool]:
             now = yield from self._now()
             yield self._sql(_DELETE_WAITING), (now, self._max_runs)
-            if waiting:
-                state = yield from self._state_of(owner, waiting, now)
-                if state is None or state.ended or state.holder != holder or not state.held:
+            if run_id.endswith("~"):
+                state = yield from self._state_of(owner, waiting := run_id.removesuffix("~"), now)
+                if state is None or state.continued or state.holder != holder:
                     return False
-                yield self._sql(_SET_STATE), (owner, waiting, msgspec.json.encode(replace(state, ended=True)))
-            row = owner, run_id, conversation, data, msgspec.json.encode(RunState()), now, now + keep
-            _, count = yield self._sql(_INSERT_WAITING), row
-            if waiting:
+                yield self._sql(_SET_STATE), (owner, waiting, msgspec.json.encode(replace(state, continued=True)))
                 yield self._sql(_KEEP_WAITING), (owner, run_id.rstrip("~"), now + keep, math.inf)
+            row = owner, run_id, conversation, data, msgspec.json.encode(WaitingState()), now, now + keep
+            _, count = yield self._sql(_INSERT_WAITING), row
             return count > 0
 
         return await self._run(save, undoable=True)
 
-    async def find_run(self, owner: str, run_id: str | None, conversation: str | None = None) -> bytes | None:
-        """Return the stored run with this id, or the last one of a conversation. Returns None if there is none."""
+    async def find_run(self, owner: str, run_id: str | None, conversation: str | None = None) -> Row | None:
+        """Return the stored run with this id, or the last one of a conversation: its id, conversation and data.
 
-        def find() -> Transaction[bytes | None]:
+        Returns None if there is none.
+        """
+
+        def find() -> Transaction[Row | None]:
             now = yield from self._now()
             rows, _ = yield self._sql(_FIND_WAITING), (owner, run_id, conversation, now)
-            return bytes(rows[0][0]) if rows else None
+            return rows[0] if rows else None
 
         return await self._run(find, read_only=True)
 
@@ -282,15 +279,15 @@ class SQLLedger(ledger.OwnerViews):
         await self._run(forget)
 
     async def change_run(
-        self, owner: str, run_id: str, change: Callable[[RunState, float], RunState] | None, keep: float = 0.0
-    ) -> RunState:
+        self, owner: str, run_id: str, change: Callable[[WaitingState, float], WaitingState] | None, keep: float = 0.0
+    ) -> WaitingState:
         """Replace the state of a stored run by `change(state, now)`. Returns the new state.
 
         If the state changes, the run and the runs before it are kept for `keep` more seconds, or longer. With None, the
         state does not change. Raises `RunNotFound` if the run is not stored.
         """
 
-        def change_state() -> Transaction[RunState]:
+        def change_state() -> Transaction[WaitingState]:
             now = yield from self._now()
             state = yield from self._state_of(owner, run_id, now)
             if state is None:
@@ -303,9 +300,9 @@ class SQLLedger(ledger.OwnerViews):
 
         return await self._run(change_state, read_only=change is None)
 
-    def _state_of(self, owner: str, run_id: str, now: float) -> Transaction[RunState | None]:
+    def _state_of(self, owner: str, run_id: str, now: float) -> Transaction[WaitingState | None]:
         rows, _ = yield self._sql(_SELECT_STATE), (owner, run_id, now)
-        return msgspec.json.decode(rows[0][0], type=RunState) if rows else None
+        return msgspec.json.decode(rows[0][0], type=WaitingState) if rows else None
 
     async def _finish(self, scope: str, outcome: ToolOutcome, may_finish: Callable[[ledger.Entry], bool]) -> bool:
         """Record the outcome if the call has none and `may_finish` returns True for its entry.

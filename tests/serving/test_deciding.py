@@ -25,7 +25,7 @@ from streamtools.errors import DecisionRefused, RunNotFound
 from streamtools.outputs import validate
 from streamtools.outputs.asgi import Shutdown
 from streamtools.runs import RedisStore, Run, Runs, log_key
-from streamtools.tools import Answer, Approve, Decision, Deny, MemoryLedger, PostgresLedger, SQLiteLedger
+from streamtools.tools import Answer, Approve, Decision, Deny, MemoryLedger, PostgresLedger, Question, SQLiteLedger
 from streamtools.tools.redis_client import open_client
 from tests.serving.test_runs_logs import Log
 from tests.support.approvals import ANN, QUESTION, Bank, calls
@@ -620,8 +620,9 @@ async def test_the_calls_of_a_continuation_are_not_repeated(site: Site) -> None:
     assert ([("Ann", 5)], 1, 1) == (site.bank.paid, site.continued, len(looked))
 
 
-async def test_a_follower_survives_a_failure_of_the_ledger(tmp_path: Path) -> None:
+async def test_a_follower_survives_a_failure_of_the_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The end is that of the process that continues the run. The text of the question is there once."""
+    monkeypatch.setattr("streamtools.serving.waiting_runs._POLL_S", 0.01)
     site = Site(tmp_path, None)
     site.gate = anyio.Event()
     async with site.open() as one, site.open() as two:
@@ -639,10 +640,11 @@ async def test_a_follower_survives_a_failure_of_the_ledger(tmp_path: Path) -> No
         run = await two.find(waiting.id, owner="ann")
         two._waiting._ledger.find_run = fail_twice  # type: ignore[method-assign,assignment]
         with anyio.fail_after(20):
-            while len(failures) < 2:
-                await anyio.lowlevel.checkpoint()
-        site.gate.set()
-        with anyio.fail_after(20):
+            async with anyio.create_task_group() as group:
+                group.start_soon(run.wait)
+                while len(failures) < 2:
+                    await anyio.lowlevel.checkpoint()
+                site.gate.set()
             assert (waiting.next_id, "finished") == (run.id, (await run.wait()).reason)
         there = await one.find(waiting.id, owner="ann")
         async with run.attach() as events, there.attach() as others:
@@ -665,6 +667,44 @@ async def test_a_stop_of_a_follower_reaches_the_process_that_continues(tmp_path:
             found = await two.find(waiting.id, owner="ann")
             assert (run.id, "cancelled") == (found.id, (await found.wait()).reason)
     assert ([("Ann", 5)], 1) == (site.bank.paid, site.continued)
+
+
+async def test_a_stopped_run_of_a_process_that_hangs_is_cancelled(tmp_path: Path) -> None:
+    site = Site(tmp_path, None)
+    site.gate, site.lease = anyio.Event(), 0.3
+
+    async def fail(*given: Any) -> Any:
+        raise OSError("no connection")
+
+    async with site.open() as one, site.open() as two:
+        waiting = await site.ask(one)
+        run = await one.decide(waiting.id, "n0", True, owner="ann")
+        await until_executed(run)
+        assert one._waiting is not None
+        one._waiting._ledger.change_run = fail  # type: ignore[method-assign,assignment]
+        follower = await two.find(run.id, owner="ann")
+        with anyio.fail_after(20):
+            await follower.stop()
+        assert ("cancelled", False) == (follower.result.reason, run.ended)
+        site.gate.set()
+        await run.wait()
+        found = await two.find(waiting.id, owner="ann")
+        assert (run.id, "cancelled") == (found.id, (await found.wait()).reason)
+    assert ([("Ann", 5)], 1) == (site.bank.paid, site.continued)
+
+
+async def test_a_run_whose_readers_are_in_another_process_is_not_abandoned(tmp_path: Path) -> None:
+    site = Site(tmp_path, None)
+    site.gate, site.lease = anyio.Event(), 0.3
+    async with site.open() as one, site.open(stop_when_abandoned=0) as two:
+        waiting = await site.ask(one)
+        run = await two.decide(waiting.id, "n0", True, owner="ann")
+        assert "cancelled" == (await run.wait()).reason
+        site.gate.set()
+        with anyio.fail_after(20):
+            found = await one.find(run.id, owner="ann")
+            assert (run.id, "finished") == (found.id, (await found.wait()).reason)
+    assert [("Ann", 5)] == site.bank.paid
 
 
 async def test_a_run_that_another_process_forgets_ends(tmp_path: Path) -> None:
@@ -780,11 +820,11 @@ async def test_an_id_of_many_continuations_costs_two_requests(tmp_path: Path) ->
 
 async def test_a_process_that_cannot_continue_a_run_writes_nothing(tmp_path: Path) -> None:
     site = Site(tmp_path, None)
-    site.gate, site.lease, site.approvals = anyio.Event(), 10_000.0, ApprovalOptions(timeout=60)
+    site.gate, site.lease, site.approvals = anyio.Event(), 60.0, ApprovalOptions(timeout=60)
     async with site.open() as one, site.open() as two:
         waiting = await site.ask(one)
         await until_executed(await one.decide(waiting.id, "n0", True, owner="ann"))
-        site.later = 100
+        site.later = 10
         with closing(sqlite3.connect(tmp_path / "calls.sqlite")) as db:
             before = db.execute("SELECT * FROM waiting_runs").fetchall()
             assert waiting.next_id == (await two.find(waiting.id, owner="ann")).id
@@ -792,52 +832,17 @@ async def test_a_process_that_cannot_continue_a_run_writes_nothing(tmp_path: Pat
         site.gate.set()
 
 
-async def test_a_follower_that_starts_late_is_found(tmp_path: Path) -> None:
-    """Its run is stored in the meantime, and another request has read it from the ledger."""
-    site = Site(tmp_path, None)
-    site.gate = anyio.Event()
+async def test_an_expired_question_stays_denied(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process whose clock is slow refuses the decision, too, so a second attempt has the same decisions."""
+    site.approvals = ApprovalOptions(timeout=0.001)
     async with site.open() as one, site.open() as two:
         waiting = await site.ask(one)
-        run = await one.decide(waiting.id, "n0", True, owner="ann")
-        assert two._waiting is not None
-        find_run, found = two._waiting._ledger.find_run, list[Run]()
-        missing, misses = anyio.Event(), list[Any]()
-
-        async def find_late(*given: Any) -> Any:
-            stored = await find_run(*given)
-            if given[1] == run.id and stored is None:
-                misses.append(given)
-                if len(misses) == 2:  # before the claim
-                    missing.set()
-                    await run.wait()
-            elif given[1] == run.id and len(found) == 0:
-                while not two.running:
-                    await anyio.lowlevel.checkpoint()
-            return stored
-
-        async def find(run_id: str) -> None:
-            found.append(await two.find(run_id, owner="ann"))
-
-        two._waiting._ledger.find_run = find_late  # type: ignore[method-assign,assignment]
-        with anyio.fail_after(20):
-            async with anyio.create_task_group() as group:
-                group.start_soon(find, waiting.id)
-                await missing.wait()
-                site.gate.set()
-                await run.wait()
-                group.start_soon(find, run.id)
-        assert found[0] is found[1]
-        assert "finished" == (await found[0].wait()).reason
-
-
-async def test_decisions_do_not_change_after_the_start_of_the_continuation(tmp_path: Path) -> None:
-    """A decision that arrives late is refused, so a second attempt after a crash has the same decisions."""
-    site = Site(tmp_path, None)
-    async with site.open() as runs:
-        waiting = await site.ask(runs)
-        assert runs._waiting is not None
-        await runs._waiting._claim(waiting)
-        assert {} == await runs._waiting.decide(waiting, "n0", Approve())
+        await expiry_of(waiting)
+        await (await one.find(waiting.id, owner="ann")).wait()
+        monkeypatch.setattr(Question, "has_expired", lambda question, now: False)
+        with pytest.raises(DecisionRefused, match="has expired"):
+            await two.decide(waiting.id, "n0", True, owner="ann")
+    assert [] == site.bank.paid
 
 
 async def test_a_continuation_that_is_not_stored_is_forgotten_with_the_run_that_waits(site: Site) -> None:

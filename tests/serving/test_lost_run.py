@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 from pydantic import BaseModel, Field
 
-from streamtools import ApprovalOptions, RunnerOptions, ToolCall, chat, replay
+from streamtools import ApprovalOptions, RunnerOptions, chat, replay
 from streamtools.conversation import ScriptedModel
 from streamtools.errors import Code
 from streamtools.events import Done, Error, Executed, Executing, Start, UIEvent
@@ -21,6 +21,7 @@ from streamtools.serving.lost_run import LostRun
 from streamtools.stream import stored_result
 from streamtools.stream.result import TurnResult
 from streamtools.tools import MemoryLedger, ToolOutcome
+from streamtools.tools.ledger import call_key
 from tests.serving.test_runs import add, get_weather
 from tests.support.approvals import ANN, QUESTION, Bank, calls
 
@@ -58,18 +59,17 @@ def numbered(events: list[UIEvent]) -> list[UIEvent]:
 @pytest.mark.parametrize("name", [*sorted(shipped()), "approval"])
 async def test_a_lost_run_ends_validly_after_any_event(name: str, knows: str) -> None:
     """It keeps the order, reports a failure, and gives each started call an outcome."""
-    events = await told(name)
-    every = {event.call.id: event.call for event in events if isinstance(event, Executing)}
-
-    def known(call: ToolCall) -> ToolOutcome | bool | None:
-        if knows != "ended":
-            return {"nothing": None, "not begun": False, "begun": True}[knows]
-        return call.id in every and ToolOutcome(call=call, result=1, text="1", error=None, message=None, elapsed=0.0)
-
+    events = numbered(await told(name))
+    every = [event.call for event in events if isinstance(event, Executing)]
+    ended = {
+        call_key(call): ToolOutcome(call=call, result=1, text="1", error=None, message=None, elapsed=0.0)
+        for call in every
+    }
+    known: dict[str, Any] = {"nothing": None, "not begun": {}, "begun": dict.fromkeys(ended, True), "ended": ended}
     for at in range(len(events)):
         said = events[:at]
-        end = LostRun(said).close("r", known)
-        validate(numbered([*said, *end]))
+        end, _ = LostRun(said).end("r", known[knows])
+        validate([*said, *end])
         done = end[-1]
         assert isinstance(done, Done)
         assert "failed" == done.reason
@@ -83,7 +83,7 @@ async def test_a_lost_run_ends_validly_after_any_event(name: str, knows: str) ->
                 assert id in ends
             else:
                 assert faults[id] is (Code.TOOL_CANCELLED if knows == "not begun" else Code.OUTCOME_UNKNOWN)
-    assert [Start, Error, Done] == [type(event) for event in LostRun([]).close("r", known)]
+    assert [Start, Error, Done] == [type(event) for event in LostRun([]).end("r", known[knows])[0]]
 
 
 @pytest.mark.parametrize("name", sorted(shipped()))

@@ -51,7 +51,7 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     },
     # to front ends
     "outputs": {"errors", "json_values", "calls", "events", "machine"},
-    "serving": {"calls", "errors", "logs", "observing", "events", "json_values", "tools", "stream", "outputs"},
+    "serving": {"errors", "logs", "observing", "events", "json_values", "tools", "stream", "outputs"},
     "outputs.asgi": {"serving"},
     "gateway": {
         *("errors", "limits", "json_values", "calls", "events", "sources", "parsing", "tools", "machine", "history"),
