@@ -15,6 +15,7 @@ import pytest
 from streamtools import chat
 from streamtools.conversation.models import (
     AnthropicMessages,
+    BedrockConverse,
     GeminiChat,
     GeminiInteractions,
     HTTPModel,
@@ -23,8 +24,11 @@ from streamtools.conversation.models import (
     ScriptedModel,
 )
 from streamtools.events import FollowUp, StepEnd
-from streamtools.history import Message
+from streamtools.history import read_messages
+from streamtools.outputs import ag_ui, ai_sdk
 from tests.support.cases import together
+from tests.support.event_streams import event
+from tests.support.front_ends import keep_ag_ui, keep_ai_sdk
 from tests.support.options import grouped
 from tests.support.talks import calls, says, talk
 
@@ -154,7 +158,8 @@ def steps_stream(number: int, calls: bool, search: Body) -> list[Body]:
     if calls:
         last = {"type": "function_call", "id": f"c{number}", "name": "now", "arguments": {}, "signature": "z"}
     found = {**search, "type": "google_search_result", "call_id": "g", "result": []}
-    steps = [{"type": "thought", "signature": "s"}, {**search, "id": "g"}, found, last]
+    thought = {"type": "thought", "signature": "s", "summary": [{"type": "text", "text": "Hm"}]}
+    steps = [thought, *([{**search, "id": "g"}, found] if search else []), last]
     told: list[Body] = []
     for at, step in enumerate(steps):
         told += [{"event_type": "step.start", "index": at, "step": step}, {"event_type": "step.stop", "index": at}]
@@ -163,8 +168,9 @@ def steps_stream(number: int, calls: bool, search: Body) -> list[Body]:
 
 def steps_complaint(body: Body, search: Body) -> str | None:
     kinds = [each["type"] for each in body["input"] if each["type"] not in ("user_input", "function_result")]
-    for turn in zip(*[iter(kinds)] * 4, strict=True):
-        if turn[:3] != ("thought", search["type"], "google_search_result"):
+    wanted = ["thought", *([search["type"], "google_search_result"] if search else [])]
+    for turn in zip(*[iter(kinds)] * (len(wanted) + 1), strict=True):
+        if [*turn[:-1]] != wanted:
             return "a thought or a search is missing"
     unsigned = [
         each for each in body["input"] if each["type"] in ("thought", "function_call") and "signature" not in each
@@ -172,11 +178,46 @@ def steps_complaint(body: Body, search: Body) -> str | None:
     return "a signature is missing" if unsigned else None
 
 
+def converse_stream(number: int, calls: bool, thought: Body) -> bytes:
+    last: Body = {"text": "It is one."}
+    start: Body = {}
+    if calls:
+        start, last = {"toolUse": {"toolUseId": f"c{number}", "name": "now"}}, {"toolUse": {"input": "{}"}}
+    return b"".join(
+        [
+            event("messageStart", {"role": "assistant"}),
+            *(
+                event("contentBlockDelta", _delta(0, {"reasoningContent": {name: value}}))
+                for name, value in thought.items()
+            ),
+            event("contentBlockStop", {"contentBlockIndex": 0}),
+            event("contentBlockStart", {"contentBlockIndex": 1, "start": start}),
+            event("contentBlockDelta", _delta(1, last)),
+            event("contentBlockStop", {"contentBlockIndex": 1}),
+            event("messageStop", {"stopReason": "tool_use" if calls else "end_turn"}),
+        ]
+    )
+
+
+def _delta(index: int, delta: Body) -> Body:
+    return {"contentBlockIndex": index, "delta": delta}
+
+
+def converse_complaint(body: Body, thought: Body) -> str | None:
+    said = [message["content"] for message in body["messages"] if message["role"] == "assistant"]
+    return (
+        None
+        if all({"reasoningContent": {"reasoningText": thought}} == blocks[0] for blocks in said)
+        else "a thought is missing"
+    )
+
+
 THINKING: Body = {"type": "thinking", "thinking": "Hm", "signature": "s"}
 HIDDEN: Body = {"type": "redacted_thinking", "data": "d"}
 SEARCHED: Body = {"type": "web_search_call", "status": "completed", "action": {"type": "search", "query": "x"}}
-Stream: TypeAlias = Callable[[int, bool], list[Body]]
+Stream: TypeAlias = Callable[[int, bool], list[Body] | bytes]
 Complaint: TypeAlias = Callable[[Body], str | None]
+FRONT_ENDS = ("AI SDK", "AG-UI")
 
 
 def provider(make: type[HTTPModel], stream: Callable[..., Any], complaint: Callable[..., Any], what: Any) -> Any:
@@ -184,7 +225,7 @@ def provider(make: type[HTTPModel], stream: Callable[..., Any], complaint: Calla
     return make, partial(_streaming, stream, what), partial(_complaining, complaint, what)
 
 
-def _streaming(stream: Callable[..., list[Body]], what: Any, number: int, calls: bool) -> list[Body]:
+def _streaming(stream: Callable[..., list[Body] | bytes], what: Any, number: int, calls: bool) -> list[Body] | bytes:
     return stream(number, calls, what)
 
 
@@ -207,8 +248,9 @@ PROVIDERS: dict[str, tuple[type[HTTPModel], Stream, Complaint]] = {
     "thought signatures": GOOGLE(""),
     "code that Google runs": GOOGLE("code"),
     "steps of Interactions": STEPS({"type": "google_search_call", "arguments": {"queries": ["x"]}}),
+    "signed steps": STEPS({}),
+    "Converse": provider(BedrockConverse, converse_stream, converse_complaint, {"text": "Hm", "signature": "s"}),
 }
-
 
 AWAY: dict[str, list[str]] = {  # the parts without which each provider refuses a request
     **{field: [field] for field in ("reasoning_content", "reasoning", "reasoning_details")},
@@ -220,7 +262,11 @@ AWAY: dict[str, list[str]] = {  # the parts without which each provider refuses 
     "thought signatures": ["thoughtSignature"],
     "code that Google runs": ["executableCode", "thoughtSignature"],
     "steps of Interactions": ["signature"],
+    "signed steps": ["signature"],
+    "Converse": ["signature", "reasoningContent"],
 }
+KEPT = [*AWAY][2:5] + ["encrypted reasoning", "thought signatures", "signed steps", "Converse"]
+"""The turns whose signatures a front end keeps. It keeps no other items of a provider."""
 
 
 def without(value: Any, name: str) -> Any:
@@ -232,37 +278,69 @@ def without(value: Any, name: str) -> Any:
     )
 
 
-async def converse(name: str, away: str | None = None, *, as_json: bool = False) -> tuple[list[Any], int]:
-    """Return the end of three turns, and the number of accepted requests. `away` is removed from each request."""
+async def converse(name: str, away: str | None = None, *, keeps: str = "history") -> tuple[list[Any], int]:
+    """Return the end of three turns, and the number of accepted requests. `away` is removed from each request.
+
+    `keeps` says what is kept between the turns: the history, the messages of the provider, or those of a front end.
+    """
     make, stream, complaint = PROVIDERS[name]
-    format: Any = make.format
     answers = [True, False, False, True, True, False]
     asked: list[Body] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
         body = json.loads(request.content)
+        for each in body.get("input", ()) if keeps in FRONT_ENDS and make is OpenAIResponses else ():
+            if each.get("role") == "assistant":
+                each["phase"] = "final_answer"  # which no client sends back
         if (why := complaint(without(body, away) if away else body)) is not None:
             return httpx.Response(400, json={"error": {"message": why}})
         asked.append(body)
-        return httpx.Response(200, content=sse(stream(len(asked) - 1, answers[len(asked) - 1])))
+        told = stream(len(asked) - 1, answers[len(asked) - 1])
+        if isinstance(told, bytes):
+            return httpx.Response(200, content=told, headers={"content-type": "application/vnd.amazon.eventstream"})
+        return httpx.Response(200, content=sse(told))
 
-    history: list[Message | Body] = []
+    history: list[Any] = []
     ends: list[Any] = []
+    where: Any = {"region": "us-east-1"} if make is BedrockConverse else {"base_url": "https://llm.example.org/v1"}
     async with httpx.AsyncClient(transport=httpx.MockTransport(answer)) as client:
-        model = make("m", client=client, api_key="k", retries=0, base_url="https://llm.example.org/v1")
-        for question in ("What time is it?", "Thanks.", "And now?"):
-            events = chat(model, [*history, {"role": "user", "content": question}], tools=[now])
-            await events
+        model = make("m", client=client, api_key="k", retries=0, **where)
+        for number, question in enumerate(("What time is it?", "Thanks.", "And now?")):
+            said = {"parts": [{"type": "text", "text": question}]} if keeps == "AI SDK" else {"content": question}
+            history.append(
+                {"id": f"q{number}", "role": "user", **said} if keeps in FRONT_ENDS else {"role": "user", **said}
+            )
+            encoder = ai_sdk() if keeps == "AI SDK" else ag_ui(run_id=f"run{number}", protocol_version="1.0")
+            messages = read_messages(json.loads(json.dumps(history))) if keeps in FRONT_ENDS else history
+            async with chat(model, messages, tools=[now]) as events:
+                body = b"".join([encoder.encode(each) async for each in events])
             ends.append((events.result.reason, [error.status for error in events.result.errors]))
-            history = json.loads(json.dumps(events.messages(format))) if as_json else [*events.history]
+            match keeps:
+                case "AI SDK":
+                    history.append({"id": f"a{number}", "role": "assistant", "parts": []})
+                    keep_ai_sdk(body, history[-1])
+                case "AG-UI":
+                    keep_ag_ui(body, history)
+                case "messages":
+                    format: Any = make.format
+                    history = json.loads(json.dumps(events.messages(format)))
+                case _:
+                    history = [*events.history]
     return ends, len(asked)
 
 
-@together("as_json", [False, True])
+@together("keeps", ["history", "messages"])
 @together("name", PROVIDERS)
-async def test_three_turns_with_tools(name: str, as_json: bool) -> None:
+async def test_three_turns_with_tools(name: str, keeps: str) -> None:
     """Each request is accepted, also if the application keeps the messages of the provider between turns."""
-    assert (3 * [("finished", [])], 6) == await converse(name, as_json=as_json)
+    assert (3 * [("finished", [])], 6) == await converse(name, keeps=keeps)
+
+
+@together("keeps", FRONT_ENDS)
+@together("name", KEPT)
+async def test_three_turns_of_a_front_end(name: str, keeps: str) -> None:
+    """The provider accepts each request; it would refuse a missing signature."""
+    assert (3 * [("finished", [])], 6) == await converse(name, keeps=keeps)
 
 
 @together("name", PROVIDERS)

@@ -211,6 +211,73 @@ def check_ag_ui(events: Sequence[Part], *, current: bool) -> None:
         assert sorted(pending) == sorted(set(started) - set(answered)), f"{pending} are pending in {events}"
 
 
+def keep_ai_sdk(body: bytes, message: Part) -> None:
+    """Add the parts of a body to the assistant's message, as `process-ui-message-stream` of `ai` 6.0.326 does."""
+    check_ai_sdk(read_body(body, done=True))
+    open_parts: dict[str, Part] = {}
+    calls: dict[str, Part] = {}
+    for part in read_body(body, done=True):
+        kind, _, move = part["type"].rpartition("-")
+        if part["type"] == "start-step":
+            message["parts"].append({"type": "step-start"})
+        elif kind in ("text", "reasoning"):
+            if move == "start":
+                open_parts[part["id"]] = {"type": kind, "text": ""}
+                message["parts"].append(open_parts[part["id"]])
+            open_parts[part["id"]]["text"] += part.get("delta", "")
+            if "providerMetadata" in part:
+                open_parts[part["id"]]["providerMetadata"] = part["providerMetadata"]
+        elif kind == "tool-input" and part["toolCallId"] not in calls:
+            calls[part["toolCallId"]] = {"type": "dynamic-tool", "toolName": part["toolName"], **_call(part)}
+            message["parts"].append(calls[part["toolCallId"]])
+        elif kind in ("tool-input", "tool-output"):
+            calls[part["toolCallId"]] |= _call(part)
+
+
+def _call(part: Part) -> Part:
+    states = {"tool-input-start": "input-streaming", "tool-input-delta": "input-streaming"}
+    held: Part = {name: part[name] for name in ("toolCallId", "input", "output") if name in part}
+    metadata = {"callProviderMetadata": part["providerMetadata"]} if "providerMetadata" in part else {}
+    return {**held, **metadata, "state": states.get(part["type"], part["type"].removeprefix("tool-"))}
+
+
+def keep_ag_ui(body: bytes, messages: list[Part]) -> None:
+    """Add the events of a body to the messages, as `apply/default` of `@ag-ui/client` 1.0.0 does."""
+    told = read_body(body, done=False)
+    check_ag_ui(told, current=True)
+
+    def find(id: str, **made: Any) -> Part:
+        found = next((each for each in messages if each["id"] == id), None)
+        if found is None:
+            messages.append(found := {"id": id, **made})
+        return found
+
+    for each in told:
+        match each["type"]:
+            case "TEXT_MESSAGE_START" | "REASONING_MESSAGE_START":
+                find(each["messageId"], role=each["role"], content="")
+            case "TEXT_MESSAGE_CONTENT" | "REASONING_MESSAGE_CONTENT":
+                find(each["messageId"])["content"] += each["delta"]
+            case "TOOL_CALL_START":
+                function = {"name": each["toolCallName"], "arguments": ""}
+                call = {"id": each["toolCallId"], "type": "function", "function": function}
+                find(each["parentMessageId"], role="assistant").setdefault("toolCalls", []).append(call)
+            case "TOOL_CALL_ARGS":
+                _calls(messages)[each["toolCallId"]]["function"]["arguments"] += each["delta"]
+            case "TOOL_CALL_RESULT":
+                find(each["messageId"], role="tool", toolCallId=each["toolCallId"], content=each["content"])
+            case "REASONING_ENCRYPTED_VALUE":
+                calls = _calls(messages)
+                of_call = each["subtype"] == "tool-call"
+                (calls[each["entityId"]] if of_call else find(each["entityId"]))["encryptedValue"] = each[
+                    "encryptedValue"
+                ]
+
+
+def _calls(messages: list[Part]) -> dict[str, Part]:
+    return {call["id"]: call for message in messages for call in message.get("toolCalls", ())}
+
+
 def text_of(parts: Iterable[Part], kind: str) -> str:
     """Return the joined deltas of one type."""
     return "".join(part["delta"] for part in parts if part["type"] == kind)
