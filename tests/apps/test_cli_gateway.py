@@ -15,9 +15,10 @@ from streamtools.apps.cli.servers import FallbackConfig, read_config
 from streamtools.conversation.prompts import Example
 from tests.apps.test_cli_bad_input import error_line
 from tests.apps.test_serve import serve
-from tests.support.blocking_provider import BlockingProvider
 from tests.support.command import COMMAND, ENVIRONMENT
 from tests.support.gateway import collect, request, stream
+from tests.support.loopback import Loopback
+from tests.support.provider import serving
 
 CALL = stream(['~~~tool_call\n{"name": "get_weather", "arguments": {"city": "Bern"}}\n~~~'])
 
@@ -25,10 +26,9 @@ CALL = stream(['~~~tool_call\n{"name": "get_weather", "arguments": {"city": "Ber
 def test_the_command_answers_until_it_is_interrupted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "key").write_text("own\n")
     seen = []
-    with BlockingProvider([CALL]) as upstream:
+    with serving(Loopback([CALL])) as upstream:
         config = tmp_path / "gateway.toml"
-        url = upstream.url.removesuffix("/chat/completions")
-        config.write_text(f'upstream = "{url}"\nfew_shot = true\nkey_file = "{tmp_path / "key"}"\n')
+        config.write_text(f'upstream = "{upstream.url}v1"\nfew_shot = true\nkey_file = "{tmp_path / "key"}"\n')
 
         def visit(client: httpx.Client) -> None:
             response = client.post("/v1/messages", json=request("anthropic"))

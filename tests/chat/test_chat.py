@@ -28,8 +28,8 @@ from streamtools.events import (
 )
 from streamtools.history import Assistant, System, User
 from tests.support.cases import together
+from tests.support.history_rules import check_openai
 from tests.support.options import grouped
-from tests.support.order_rules import check_openai
 from tests.support.stories import story
 
 pytestmark = pytest.mark.anyio

@@ -265,7 +265,10 @@ AWAY: dict[str, list[str]] = {  # the parts without which each provider refuses 
     "signed steps": ["signature"],
     "Converse": ["signature", "reasoningContent"],
 }
-KEPT = [*AWAY][2:5] + ["encrypted reasoning", "thought signatures", "signed steps", "Converse"]
+KEPT = [
+    *("reasoning_details", "thinking", "redacted thinking", "encrypted reasoning", "thought signatures"),
+    *("signed steps", "Converse"),
+]
 """The turns whose signatures a front end keeps. It keeps no other items of a provider."""
 
 

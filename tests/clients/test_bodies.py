@@ -11,14 +11,13 @@ import pytest
 from hypothesis import given, settings
 
 from streamtools import ParserOptions, ToolStream, outputs, replay, sources
-from streamtools.events import Text, UIEvent
-from streamtools.json_values import well_formed
+from streamtools.events import UIEvent
 from streamtools.outputs import Encoder
 from streamtools.recording import shipped
 from tests.clients.programs import run_program
 from tests.outputs.test_front_end_laws import runs as parts_of_runs
 from tests.recording.test_recordings_shipped import TOOLS
-from tests.support.front_ends import read_body
+from tests.support.front_ends import read_body, said, visible
 from tests.support.provider_streams import BY_NAME
 from tests.support.sample_runs import RUNS
 
@@ -70,16 +69,6 @@ def write(events: list[UIEvent], make: Callable[[], Encoder]) -> str:
     """Return the body of a response."""
     encoder = make()
     return (b"".join(map(encoder.encode, events)) + encoder.close()).decode()
-
-
-def visible(text: str) -> str:
-    """Return the visible characters."""
-    return "".join(text.split())
-
-
-def said(events: list[UIEvent]) -> str:
-    """Return the visible characters of the text."""
-    return visible("".join(well_formed(each.text) for each in events if isinstance(each, Text)))
 
 
 @pytest.mark.parametrize("target", [5, 6, 7])

@@ -12,10 +12,9 @@ import httpx
 import pytest
 
 from streamtools.gateway import Rewrite, ToolCallTransport
-from tests.support.blocking_provider import BlockingProvider
 from tests.support.gateway import collect, request, stream, whole
 from tests.support.loopback import Loopback
-from tests.support.provider import Provider
+from tests.support.provider import Provider, serving
 
 CALL = '~~~tool_call\n{"name": "get_weather", "arguments": {"city": "Zürich"}}\n~~~'
 TOLD = stream(["So.\n", CALL[:9], CALL[9:]])
@@ -92,22 +91,22 @@ async def test_a_second_request_has_no_idempotency_key() -> None:
 
 
 def test_blocking_clients() -> None:
-    with BlockingProvider([TOLD[:70], TOLD[70:]]) as provider, httpx.Client(transport=ToolCallTransport()) as http:
-        response = http.post(provider.url, json=request("openai"))
+    with serving(Loopback([TOLD[:70], TOLD[70:]])) as provider, httpx.Client(transport=ToolCallTransport()) as http:
+        response = http.post(f"{provider.url}v1/chat/completions", json=request("openai"))
         assert collect("openai", response.content).calls[0][1] == "get_weather"
-        assert http.post(provider.url, json={"messages": []}).status_code == 400
-        with http.stream("POST", provider.url, json=request("openai")) as left:
+        assert http.post(f"{provider.url}v1/chat/completions", json={"messages": []}).status_code == 400
+        with http.stream("POST", f"{provider.url}v1/chat/completions", json=request("openai")) as left:
             next(left.iter_bytes())
         assert len(provider.requests) == 2
-    with BlockingProvider([whole(CALL)]) as provider, httpx.Client(transport=ToolCallTransport()) as http:
-        response = http.post(provider.url, json=request("openai", streamed=False))
+    with serving(Loopback([whole(CALL)])) as provider, httpx.Client(transport=ToolCallTransport()) as http:
+        response = http.post(f"{provider.url}v1/chat/completions", json=request("openai", streamed=False))
         assert collect("openai", response.content).finish == "tool_calls"
-    with BlockingProvider([BAD]) as provider, httpx.Client(transport=ToolCallTransport()) as http:
-        assert b"error" in http.post(provider.url, json=request("openai")).content
-        assert http.post(provider.url.replace("chat/completions", "embeddings"), json={}).content == BAD
+    with serving(Loopback([BAD])) as provider, httpx.Client(transport=ToolCallTransport()) as http:
+        assert b"error" in http.post(f"{provider.url}v1/chat/completions", json=request("openai")).content
+        assert http.post(f"{provider.url}v1/embeddings", json={}).content == BAD
         assert len(provider.requests) == 2
-    with BlockingProvider([TOLD]) as provider, httpx.Client(transport=ToolCallTransport(mode="native")) as http:
-        assert http.post(provider.url, json=request("openai")).content == TOLD
+    with serving(Loopback([TOLD])) as provider, httpx.Client(transport=ToolCallTransport(mode="native")) as http:
+        assert http.post(f"{provider.url}v1/chat/completions", json=request("openai")).content == TOLD
 
 
 class Broken(httpx.AsyncByteStream, httpx.SyncByteStream):

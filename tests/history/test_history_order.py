@@ -31,9 +31,8 @@ from streamtools.history.pairing import pair_results
 from streamtools.history.parts import steps_to_history
 from streamtools.parsing.dialects import Dialect, hash_marker, tilde_fence
 from tests.support.examples import examples
-from tests.support.history_rules import RULES, breaches
+from tests.support.history_rules import RULES, breaches, check_anthropic, check_openai
 from tests.support.options import grouped
-from tests.support.order_rules import check_anthropic, check_openai, to_anthropic
 from tests.support.stories import Script
 
 FORMATS = list(RULES)
@@ -133,20 +132,29 @@ def test_messages_of_a_run_are_accepted(
 
 def test_the_rules_find_misplaced_results() -> None:
     """A missing, a duplicate, a late and an unexpected result are found."""
-    asked: dict[str, Any] = {
+    function = {"name": "f", "arguments": "{}"}
+    asked = {
         "role": "assistant",
         "content": None,
-        "tool_calls": [{"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
+        "tool_calls": [{"id": "a", "type": "function", "function": function}],
     }
-    told: dict[str, Any] = {"role": "tool", "tool_call_id": "a", "content": "1"}
-    user: dict[str, Any] = {"role": "user", "content": "Well?"}
-    check_openai([user, asked, told])
-    check_anthropic(to_anthropic([user, asked, told]))
-    for messages in ([user, asked], [user, asked, told, told], [user, asked, user, told], [user, told]):
-        with pytest.raises(AssertionError):
-            check_openai(messages)
-        with pytest.raises(AssertionError):
-            check_anthropic(to_anthropic(messages))
+    used = {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "f", "input": {}}]}
+    result = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a", "content": "1"}]}
+    said = {"role": "user", "content": [{"type": "text", "text": "Well?"}]}
+    forms: list[tuple[Any, Any, Any, Any]] = [
+        (
+            check_openai,
+            {"role": "user", "content": "Well?"},
+            asked,
+            {"role": "tool", "tool_call_id": "a", "content": "1"},
+        ),
+        (check_anthropic, said, used, result),
+    ]
+    for check, user, call, told in forms:
+        check([user, call, told])
+        for messages in ([user, call], [user, call, told, told], [user, call, user, told], [user, told]):
+            with pytest.raises(AssertionError):
+                check(messages)
 
 
 # Histories of any kind.

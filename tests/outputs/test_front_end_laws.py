@@ -9,30 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamtools import outputs
-from streamtools.events import Executing, Progress, Reasoning, Text, UIEvent
-from streamtools.json_values import well_formed
-from streamtools.outputs import Encoder
+from streamtools.events import Executing, Progress, Reasoning, UIEvent
 from tests.machine.test_machine_laws import options, rarely, run, sources
-from tests.support.front_ends import Part, check_ag_ui, check_ai_sdk, read_body, text_of
+from tests.support.front_ends import Part, check_ag_ui, check_ai_sdk, read_body, said, text_of, visible
 
 
-def write(events: list[UIEvent], encoder: Encoder) -> bytes:
-    """Return the whole body."""
-    return b"".join(map(encoder.encode, events)) + encoder.close()
-
-
-def read_ai_sdk(events: list[UIEvent], **given: Any) -> list[Part]:
-    """Check the parts of a run and return them."""
-    parts = read_body(write(events, outputs.ai_sdk(**given)), done=True)
-    check_ai_sdk(parts, target=given.get("target", 7))
+def read(events: list[UIEvent], protocol: str, **given: Any) -> list[Part]:
+    """Check the parts of a run as a client does, and return them."""
+    encoder = getattr(outputs, protocol)(**given)
+    parts = read_body(b"".join(map(encoder.encode, events)) + encoder.close(), done=protocol == "ai_sdk")
+    if protocol == "ai_sdk":
+        check_ai_sdk(parts, target=given.get("target", 7))
+    else:
+        check_ag_ui(parts, current=given["protocol_version"] is not None)
     return parts
-
-
-def read_ag_ui(events: list[UIEvent], version: str | None) -> list[Part]:
-    """Check the events of a run and return them."""
-    told = read_body(write(events, outputs.ag_ui(protocol_version=version)), done=False)
-    check_ag_ui(told, current=version is not None)
-    return told
 
 
 ai_sdk_options: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
@@ -56,32 +46,19 @@ def runs(draw: st.DrawFn) -> list[UIEvent]:
     return events[draw(st.sampled_from([0, 0, 0, 1, 3, 6])) : draw(st.sampled_from([None, None, None, -1, 5]))]
 
 
-@given(runs(), ai_sdk_options)
-def test_clients_of_the_ai_sdk_can_read_each_run(events: list[UIEvent], options: dict[str, Any]) -> None:
-    """The version knows each part, each start has its end, and the text is that of the run."""
-    parts = read_ai_sdk(events, **options)
+@pytest.mark.parametrize(
+    ("protocol", "text", "reasoning"),
+    [("ai_sdk", "text-delta", "reasoning-delta"), ("ag_ui", "TEXT_MESSAGE_CONTENT", "REASONING_MESSAGE_CONTENT")],
+)
+@given(runs(), ai_sdk_options, st.sampled_from([None, "1.0"]))
+def test_clients_can_read_each_run(
+    protocol: str, text: str, reasoning: str, events: list[UIEvent], options: dict[str, Any], version: str | None
+) -> None:
+    """Their version knows each part, each start has its end, and the text is that of the run."""
+    parts = read(events, protocol, **(options if protocol == "ai_sdk" else {"protocol_version": version}))
 
-    assert _visible(text_of(parts, "text-delta")) == _said(events, Text)
-    assert _visible(text_of(parts, "reasoning-delta")) == _said(events, Reasoning)
-
-
-@given(runs(), st.sampled_from([None, "1.0"]))
-def test_clients_of_ag_ui_can_read_each_run(events: list[UIEvent], version: str | None) -> None:
-    """Nothing is open at the end, ended calls have a result, and the text is that of the run."""
-    told = read_ag_ui(events, version)
-
-    assert _visible(text_of(told, "TEXT_MESSAGE_CONTENT")) == _said(events, Text)
-    assert _visible(text_of(told, "REASONING_MESSAGE_CONTENT")) == _said(events, Reasoning)
-
-
-def _visible(text: str) -> str:
-    """Return the visible characters, because white space alone is not sent."""
-    return "".join(text.split())
-
-
-def _said(events: list[UIEvent], kind: type[Text | Reasoning]) -> str:
-    """Return the visible text, with U+FFFD for each lone surrogate."""
-    return _visible("".join(well_formed(each.text) for each in events if isinstance(each, kind)))
+    assert visible(text_of(parts, text)) == said(events)
+    assert visible(text_of(parts, reasoning)) == said(events, Reasoning)
 
 
 @pytest.mark.parametrize("name", ["ai_sdk", "ag_ui"])

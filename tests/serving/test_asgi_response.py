@@ -315,17 +315,6 @@ async def test_a_client_that_stops_reading(stuck: int, items: tuple[Any, ...]) -
     assert (stuck, 1) == (len(exchange.sent), source.closed)
 
 
-async def test_a_slow_client_slows_the_provider() -> None:
-    """The buffers are bounded, so the source is not read ahead."""
-    events, source = stream(*texts(*"a" * 5000), hold=True)
-    exchange = Exchange(stuck=10)
-    async with answering(event_stream_response(events), exchange):
-        await exchange.has_sent(10)
-        await anyio.wait_all_tasks_blocked()
-        assert source.read < 2000
-        exchange.gone.set()
-
-
 class Held(Exchange):
     """A server that accepts a message with text only when the test allows it."""
 

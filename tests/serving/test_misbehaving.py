@@ -14,10 +14,6 @@ import anyio
 import anyio.lowlevel
 import httpx
 import pytest
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
-from starlette.routing import Route
 
 from streamtools import ToolStream, chat, sources
 from streamtools.conversation.models import OpenAIChat
@@ -31,32 +27,9 @@ from streamtools.stream.event_buffer import MAX_BYTES, MAX_EVENTS
 from tests.serving.test_asgi_server import END, chunk
 from tests.support.bounds import stored
 from tests.support.loopback import Loopback
-from tests.support.serving import Exchange, Served, read_frames
-from tests.support.stories import Script, texts
+from tests.support.serving import Exchange, Served
 
 pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
-
-
-async def test_slow_bodies() -> None:
-    """Clients that never finish their bodies are refused, and others are served meanwhile."""
-
-    async def post(request: Request) -> Response:
-        return PlainTextResponse(str(await asgi.read_body(request, len, timeout=0.2)))
-
-    head = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n"
-    told: list[bytes] = []
-    async with Served(Starlette(routes=[Route("/", post, methods=["POST"])])) as server:
-
-        async def dawdle() -> None:
-            async with await anyio.connect_tcp("127.0.0.1", server.port) as stream:
-                await stream.send(head + b"x")
-                told.append(await stream.receive())
-
-        async with anyio.create_task_group() as group, httpx.AsyncClient(trust_env=False) as client:
-            for _ in range(50):
-                group.start_soon(dawdle)
-            assert "3" == (await client.post(server.url, content=b"abc")).text
-    assert [b"HTTP/1.1 408"] * 50 == [each[:12] for each in told]
 
 
 async def _endless(delta: str) -> AsyncIterator[str]:
@@ -176,39 +149,6 @@ async def test_a_decompression_bomb() -> None:
         tracemalloc.stop()
     assert [Code.SKIPPED] == [event.code for event in told if isinstance(event, Warning)]
     assert peak < 16 << 20
-
-
-async def test_an_event_source_comes_back() -> None:
-    """A browser sends the last id that it received, and gets the events after it, once and completely.
-
-    As in the specification of `EventSource`, an id counts after the empty line that ends its event.
-    """
-    goes_on = anyio.Event()
-    async with Runs() as runs:
-        run = await runs.start(ToolStream(Script(texts(*"abcdef"), goes_on, texts("g"))), owner="ann")
-
-        async def read(request: Request) -> Response:
-            return asgi.event_stream_response(run, request=request)
-
-        seen: list[int] = []
-        async with Served(Starlette(routes=[Route("/", read)])) as server, httpx.AsyncClient(trust_env=False) as client:
-            for visit in range(4):
-                headers = {"last-event-id": str(seen[-1])} if seen else {}
-                body = b""
-                async with client.stream("GET", server.url, headers=headers) as response:
-                    async for piece in response.aiter_raw():
-                        body += piece
-                        if visit < 3 and body.count(b"\n\n") > 2:
-                            break
-                if visit < 3:  # the connection broke there
-                    body = b"\n\n".join([*body.split(b"\n\n")[:3], b""])
-                whole = body[: body.rindex(b"\n\n") - 3] if visit < 3 else body  # the last one is cut
-                whole = whole[: whole.rindex(b"\n\n") + 2]
-                seen += [frame["seq"] for frame in read_frames(whole)]
-                if visit == 2:
-                    goes_on.set()
-    assert list(range(1, seen[-1] + 1)) == seen
-    assert run.ended
 
 
 @pytest.mark.parametrize(

@@ -233,16 +233,27 @@ async def test_two_consumers_share_the_events() -> None:
     assert sorted(story(taken)) == sorted(story(await collect(gated(*SOURCE), tools=[add])))
 
 
+LARGE = "a" * 256 * 1024
+
+
+class Endless(Script):
+    """Yields the same text without end."""
+
+    def __init__(self, text: str, makes: Callable[[str], SourceEvent] = TextDelta) -> None:
+        super().__init__()
+        self._event = makes(text)
+
+    async def __anext__(self) -> list[SourceEvent]:
+        """Return one event."""
+        await anyio.lowlevel.checkpoint()
+        self.read += 1
+        return [self._event]
+
+
 async def test_a_slow_consumer_slows_the_provider() -> None:
     """The buffer is bounded. The source is read again after the consumer has read events."""
 
-    class Endless(Script):
-        async def __anext__(self) -> list[SourceEvent]:
-            await anyio.lowlevel.checkpoint()
-            self.read += 1
-            return texts("a")
-
-    source = Endless()
+    source = Endless("a")
     async with opened(source) as events:
         await anyio.wait_all_tasks_blocked()
         before = source.read
@@ -276,26 +287,14 @@ async def test_a_slow_consumer_slows_the_tools() -> None:
     assert list(range(1, 5001)) == seqs
 
 
-class Heavy(Script):
-    """Yields large texts without end."""
-
-    size = 256 * 1024
-
-    async def __anext__(self) -> list[SourceEvent]:
-        """Return one text."""
-        await anyio.lowlevel.checkpoint()
-        self.read += 1
-        return texts("a" * self.size)
-
-
 @OTHER_LOOP_DEEP
 async def test_large_events_slow_the_provider() -> None:
     """The buffer is also bounded in bytes. It has room after half of the events have been read."""
-    source, most = Heavy(), event_buffer.MAX_BYTES
+    source, most = Endless(LARGE), event_buffer.MAX_BYTES
     async with opened(source, guards=Guards(size=None)) as events:
         await anyio.wait_all_tasks_blocked()
         before = source.read
-        assert most <= sum(map(weigh, events._buffer._events)) <= most + source.size + 1000
+        assert most <= sum(map(weigh, events._buffer._events)) <= most + len(LARGE) + 1000
         buffered = len(events._buffer._events)
         for _ in range(buffered // 2):
             await anext(events)
@@ -304,20 +303,20 @@ async def test_large_events_slow_the_provider() -> None:
         await anext(events)
         await anyio.wait_all_tasks_blocked()
         assert before < source.read
-        assert most <= sum(map(weigh, events._buffer._events)) <= most + source.size + 1000
-        assert sum(map(weigh, events.take_ready())) <= max(BATCH_BYTES, source.size) + 64
+        assert most <= sum(map(weigh, events._buffer._events)) <= most + len(LARGE) + 1000
+        assert sum(map(weigh, events.take_ready())) <= max(BATCH_BYTES, len(LARGE)) + 64
         seqs = [(await anext(events)).seq for _ in range(50)]
         assert list(range(seqs[0], seqs[0] + 50)) == seqs
 
 
 async def test_a_large_text_reaches_the_size_limit_immediately() -> None:
     """Events are usually collected in batches."""
-    source = Heavy()
-    async with opened(source, guards=Guards(size=10 * source.size)) as events:
+    source = Endless(LARGE)
+    async with opened(source, guards=Guards(size=10 * len(LARGE))) as events:
         last = [event async for event in events][-1]
     assert "stopped" == getattr(last, "reason", None)
     assert 11 == source.read
-    assert stored(events.result.text) <= 11 * source.size
+    assert stored(events.result.text) <= 11 * len(LARGE)
 
 
 async def test_large_progress_slows_the_tools() -> None:
@@ -328,11 +327,11 @@ async def test_large_progress_slows_the_tools() -> None:
         nonlocal told
         while True:
             told += 1
-            yield "a" * Heavy.size
+            yield LARGE
 
     async with opened(Script([*texts(WAIT), STOP]), tools=[wait], tool_timeout=600) as events:
         await anyio.wait_all_tasks_blocked()
-        assert told <= event_buffer.MAX_BYTES // Heavy.size + 1
+        assert told <= event_buffer.MAX_BYTES // len(LARGE) + 1
         while not isinstance(await anext(events), Progress):
             pass
         assert not any(isinstance(each, Progress) for each in events._run.collector.recorded)
@@ -342,13 +341,7 @@ async def test_large_progress_slows_the_tools() -> None:
 async def test_the_size_limit_stops_the_run(makes: Callable[[str], SourceEvent]) -> None:
     """Whether its events are read quickly or not."""
 
-    class Endless(Heavy):
-        async def __anext__(self) -> list[SourceEvent]:
-            await anyio.lowlevel.checkpoint()
-            self.read += 1
-            return [makes("a" * 1000)]
-
-    source = Endless()
+    source = Endless("a" * 1000, makes)
     async with opened(source, guards=Guards(size=1_000_000)) as events:
         told = [event async for event in events]
     done = told[-1]

@@ -11,6 +11,9 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from streamtools.events import Reasoning, Text, UIEvent
+from streamtools.json_values import well_formed
+
 Part = dict[str, Any]
 
 _PARTS: dict[str, tuple[set[str], set[str]]] = {  # the required and the optional fields of each type
@@ -281,6 +284,16 @@ def _calls(messages: list[Part]) -> dict[str, Part]:
 def text_of(parts: Iterable[Part], kind: str) -> str:
     """Return the joined deltas of one type."""
     return "".join(part["delta"] for part in parts if part["type"] == kind)
+
+
+def visible(text: str) -> str:
+    """Return the visible characters, because white space alone is not sent."""
+    return "".join(text.split())
+
+
+def said(events: Iterable[UIEvent], kind: type[Text | Reasoning] = Text) -> str:
+    """Return the visible text of a run, with U+FFFD for each lone surrogate."""
+    return visible("".join(well_formed(each.text) for each in events if isinstance(each, kind)))
 
 
 def _check_members(part: Part, table: dict[str, tuple[set[str], set[str]]], *, nulls: set[str]) -> None:

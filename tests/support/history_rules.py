@@ -10,12 +10,60 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tests.support.order_rules import check_anthropic, check_openai
-
 Messages = Sequence[dict[str, Any]]
 
 _name = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _id = re.compile(r"[A-Za-z0-9_-]+")
+
+
+def check_openai(messages: Messages) -> None:
+    """Raise AssertionError for messages that OpenAI would refuse.
+
+    A message with `tool_calls` is followed directly by one `tool` message for each id. A user message may be empty.
+    """
+    open_ids: list[str] = []
+    for message in messages:
+        role, content = message["role"], message["content"]
+        if role == "tool":
+            assert message["tool_call_id"] in open_ids, f"no call for {message}"
+            assert isinstance(content, str), message
+            open_ids.remove(message["tool_call_id"])
+            continue
+        assert not open_ids, f"{open_ids} have no answer before {message}"
+        calls = message.get("tool_calls")
+        assert calls is None or (role == "assistant" and calls), message
+        assert calls or (isinstance(content, str) and (content or role == "user")), message
+        for call in calls or ():
+            assert call["type"] == "function", call
+            assert _name.fullmatch(call["function"]["name"]), call
+            assert isinstance(json.loads(call["function"]["arguments"]), dict), call
+            assert call["id"] not in open_ids, f"{call['id']} comes twice"
+            open_ids.append(call["id"])
+    assert not open_ids, f"{open_ids} have no answer"
+
+
+def check_anthropic(messages: Messages) -> None:
+    """Raise AssertionError for messages that Anthropic would refuse.
+
+    `tool_use` blocks are answered at the beginning of the next user message, all of them and nothing else. Ids are
+    unique in the history. No text is empty.
+    """
+    asked: list[str] = []
+    seen: set[str] = set()
+    assert not messages or messages[0]["role"] == "user", "a history begins with the user"
+    for message in messages:
+        blocks = message["content"]
+        kinds = [block["type"] for block in blocks]
+        results = [block["tool_use_id"] for block in blocks if block["type"] == "tool_result"]
+        assert sorted(results) == sorted(asked), f"{asked} were asked for, and {results} are answered"
+        assert kinds[: len(results)] == ["tool_result"] * len(results), f"results stand first: {kinds}"
+        assert all(block["text"].strip() for block in blocks if block["type"] == "text"), "a text is empty"
+        asked = [block["id"] for block in blocks if block["type"] == "tool_use"]
+        assert len({*asked}) == len(asked), f"ids come twice: {asked}"
+        assert not seen & {*asked}, f"ids come again: {asked}"
+        assert all(isinstance(block["input"], dict) for block in blocks if block["type"] == "tool_use"), blocks
+        seen.update(asked)
+    assert not asked, f"{asked} have no answer"
 
 
 def openai_breaches(messages: Messages) -> list[str]:

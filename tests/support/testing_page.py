@@ -6,10 +6,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from streamtools.recording import read_recording, shipped
-from tests.support.blocking_provider import BlockingProvider
+from tests.support.loopback import Loopback
+from tests.support.provider import Provider, serving
 from tests.support.readme import ROOT, read_blocks
 
 ADDRESS = "http://127.0.0.1:8080/v1/chat/completions"
@@ -31,6 +33,6 @@ def write_project(folder: Path, address: str, *, without: Iterable[str] = ()) ->
     return list(files)
 
 
-def provider() -> BlockingProvider:
+def provider() -> AbstractContextManager[Provider]:
     """Return a provider with the answers of the page."""
-    return BlockingProvider(chunk.data for chunk in read_recording(shipped()["tilde-call"]).chunks)
+    return serving(Loopback(chunk.data for chunk in read_recording(shipped()["tilde-call"]).chunks))

@@ -11,7 +11,8 @@ import pytest
 
 import streamtools.testing.fixture  # noqa: F401  see above
 from streamtools.recording import read_recordings, shipped
-from tests.support.blocking_provider import BlockingProvider
+from tests.support.loopback import Loopback
+from tests.support.provider import Provider, serving
 
 pytest_plugins = ["pytester"]
 
@@ -36,13 +37,13 @@ def without_other_plugins(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyP
 
 
 @pytest.fixture
-def provider() -> Iterator[BlockingProvider]:
+def provider() -> Iterator[Provider]:
     """A provider that sends a short stream for each request."""
-    with BlockingProvider(CHUNKS + END) as server:
+    with serving(Loopback(CHUNKS + END)) as server:
         yield server
 
 
-def write(pytester: pytest.Pytester, provider: BlockingProvider, tests: str, name: str = "test_chat") -> Path:
+def write(pytester: pytest.Pytester, provider: Provider, tests: str, name: str = "test_chat") -> Path:
     """Write a test module with a function `ask`. Return the folder of its recordings."""
     pytester.makepyfile(**{name: ASK.format(url=provider.url) + tests})
     return pytester.path / "recordings" / name
@@ -53,7 +54,7 @@ def sent_bodies(path: Path) -> list[object]:
     return [each.head.request and each.head.request.body for each in read_recordings(path)]
 
 
-def test_a_missing_recording_is_reported(pytester: pytest.Pytester, provider: BlockingProvider) -> None:
+def test_a_missing_recording_is_reported(pytester: pytest.Pytester, provider: Provider) -> None:
     """The message says how to record the test."""
     write(pytester, provider, "\n    def test_hello(recording): ask(recording)")
 
@@ -65,7 +66,7 @@ def test_a_missing_recording_is_reported(pytester: pytest.Pytester, provider: Bl
     assert [] == provider.requests
 
 
-def test_once_records_a_missing_recording(pytester: pytest.Pytester, provider: BlockingProvider) -> None:
+def test_once_records_a_missing_recording(pytester: pytest.Pytester, provider: Provider) -> None:
     """Later runs replay it."""
     folder = write(pytester, provider, "\n    def test_hello(recording): assert 'Hel' in ask(recording)")
 
@@ -83,7 +84,7 @@ def test_once_records_a_missing_recording(pytester: pytest.Pytester, provider: B
     assert ["test_hello.jsonl"] == [each.name for each in folder.iterdir()]
 
 
-def test_rewrite_replaces_the_recording(pytester: pytest.Pytester, provider: BlockingProvider) -> None:
+def test_rewrite_replaces_the_recording(pytester: pytest.Pytester, provider: Provider) -> None:
     folder = write(pytester, provider, "\n    def test_hello(recording): ask(recording)")
     pytester.runpytest_inprocess("--record-streams=once").assert_outcomes(passed=1)
     write(pytester, provider, "\n    def test_hello(recording): ask(recording, 'bye')")
@@ -93,7 +94,7 @@ def test_rewrite_replaces_the_recording(pytester: pytest.Pytester, provider: Blo
     assert [{"say": "bye"}] == sent_bodies(folder / "test_hello.jsonl")
 
 
-def test_new_records_missing_requests(pytester: pytest.Pytester, provider: BlockingProvider) -> None:
+def test_new_records_missing_requests(pytester: pytest.Pytester, provider: Provider) -> None:
     """Recorded requests are replayed."""
     folder = write(pytester, provider, "\n    def test_hello(recording): ask(recording)")
     pytester.runpytest_inprocess("--record-streams=new").assert_outcomes(passed=1)
@@ -106,7 +107,7 @@ def test_new_records_missing_requests(pytester: pytest.Pytester, provider: Block
     assert 2 == len(provider.requests)
 
 
-def test_an_unrecorded_request_fails_the_test(pytester: pytest.Pytester, provider: BlockingProvider) -> None:
+def test_an_unrecorded_request_fails_the_test(pytester: pytest.Pytester, provider: Provider) -> None:
     """Also if the backend hides the error."""
     write(pytester, provider, "\n    def test_hello(recording): ask(recording)")
     pytester.runpytest_inprocess("--record-streams=once").assert_outcomes(passed=1)
@@ -127,7 +128,7 @@ def test_an_unrecorded_request_fails_the_test(pytester: pytest.Pytester, provide
 
 @pytest.mark.parametrize(("mark", "passed"), [("", 0), ("@pytest.mark.recording(unplayed='ignore')", 1)])
 def test_an_exchange_that_is_not_requested_fails_the_test(
-    mark: str, passed: int, pytester: pytest.Pytester, provider: BlockingProvider
+    mark: str, passed: int, pytester: pytest.Pytester, provider: Provider
 ) -> None:
     write(pytester, provider, "\n    def test_hello(recording): ask(recording); ask(recording, 'bye')")
     pytester.runpytest_inprocess("--record-streams=once").assert_outcomes(passed=1)
@@ -145,7 +146,7 @@ def test_an_exchange_that_is_not_requested_fails_the_test(
 )
 @pytest.mark.parametrize(("mark", "passed"), [("", 0), ("@pytest.mark.recording(unplayed='ignore')", 1)])
 def test_an_unused_recording_fails_the_test(
-    mark: str, passed: int, option: str, pytester: pytest.Pytester, provider: BlockingProvider
+    mark: str, passed: int, option: str, pytester: pytest.Pytester, provider: Provider
 ) -> None:
     write(pytester, provider, "\n    def test_hello(recording): ask(recording)")
     pytester.runpytest_inprocess("--record-streams=once").assert_outcomes(passed=1)
@@ -177,7 +178,7 @@ NAMED = """
 """
 
 
-def test_the_message_names_the_test_that_records(pytester: pytest.Pytester, provider: BlockingProvider) -> None:
+def test_the_message_names_the_test_that_records(pytester: pytest.Pytester, provider: Provider) -> None:
     """Several tests may use one recording."""
     write(pytester, provider, NAMED)
 
@@ -195,7 +196,7 @@ def test_the_message_names_the_test_that_records(pytester: pytest.Pytester, prov
 
 @pytest.mark.parametrize("passes", [True, False])
 def test_an_error_response_is_recorded_if_the_test_passes(passes: bool, pytester: pytest.Pytester) -> None:
-    with BlockingProvider([b'{"detail":"Not Found"}'], status=404) as server:
+    with serving(Loopback([b'{"detail":"Not Found"}'], status=404)) as server:
         folder = write(
             pytester, server, f"\n    def test_hello(recording): assert ('Found' in ask(recording)) is {passes}"
         )
@@ -231,7 +232,7 @@ SHORT = """
     ],
 )
 def test_a_fault_that_is_not_reached_fails_the_test(
-    fault: str, message: str, pytester: pytest.Pytester, provider: BlockingProvider
+    fault: str, message: str, pytester: pytest.Pytester, provider: Provider
 ) -> None:
     """Also if the reader stops before the end."""
     write(pytester, provider, "\n    def test_hello(recording): ask(recording)")
@@ -245,7 +246,7 @@ def test_a_fault_that_is_not_reached_fails_the_test(
         result.stdout.fnmatch_lines([message])
 
 
-def test_a_request_without_a_response_is_not_recorded(pytester: pytest.Pytester, provider: BlockingProvider) -> None:
+def test_a_request_without_a_response_is_not_recorded(pytester: pytest.Pytester, provider: Provider) -> None:
     """The old recording stays."""
     folder = write(pytester, provider, "\n    def test_hello(recording): ask(recording)")
     pytester.runpytest_inprocess("--record-streams=once").assert_outcomes(passed=1)
@@ -302,7 +303,7 @@ PLACES = """
 """
 
 
-def test_each_test_has_its_recording(pytester: pytest.Pytester, provider: BlockingProvider) -> None:
+def test_each_test_has_its_recording(pytester: pytest.Pytester, provider: Provider) -> None:
     """Event loops share one recording."""
     folder = write(pytester, provider, PLACES.replace("{url}", provider.url))
 
@@ -347,7 +348,7 @@ CUTS = """
 """
 
 
-def test_every_cut_makes_one_test_for_each_cut(pytester: pytest.Pytester, provider: BlockingProvider) -> None:
+def test_every_cut_makes_one_test_for_each_cut(pytester: pytest.Pytester, provider: Provider) -> None:
     """All of them share one recording."""
     folder = write(pytester, provider, CUTS.replace("{path}", "recordings/test_chat/test_all.jsonl"))
 
@@ -418,7 +419,7 @@ def test_an_invalid_marker_is_reported(marker: str, message: str, pytester: pyte
     assert message in result.stdout.str()
 
 
-def test_recording_options_apply_to_all_tests(pytester: pytest.Pytester, provider: BlockingProvider) -> None:
+def test_recording_options_apply_to_all_tests(pytester: pytest.Pytester, provider: Provider) -> None:
     """A marker takes precedence."""
     options = """
     @pytest.fixture(scope="session")
@@ -439,7 +440,7 @@ def test_recording_options_apply_to_all_tests(pytester: pytest.Pytester, provide
     assert "responses" == read_recordings(folder / "test_other.jsonl")[0].head.source
 
 
-def test_secrets_are_overwritten_in_compared_requests(pytester: pytest.Pytester, provider: BlockingProvider) -> None:
+def test_secrets_are_overwritten_in_compared_requests(pytester: pytest.Pytester, provider: Provider) -> None:
     marked = "\n    @pytest.mark.recording(redact=['our-account'])"
     folder = write(pytester, provider, f"{marked}\n    def test_hello(recording): ask(recording, 'our-account-name')")
 

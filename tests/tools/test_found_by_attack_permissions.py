@@ -15,25 +15,16 @@ from streamtools.calls import ToolCall
 from streamtools.conversation import Chat
 from streamtools.errors import ToolFailed
 from streamtools.events import UIEvent
-from streamtools.outputs import validate
 from streamtools.tools import MemoryLedger, Tool, ToolError, ledger
 from streamtools.tools.approvals import Deny, Question, Suspension
 from streamtools.tools.guards import Guards
 from streamtools.tools.results import ToolOutcome
-from tests.support.approvals import ANN, Bank, EndedRun, block, calls
-from tests.support.approvals import run_chat as hold_unchecked
+from tests.support.approvals import ANN, Bank, EndedRun, block, calls, run_chat
 from tests.tools.test_mcp import Server, listed
 
 pytestmark = pytest.mark.anyio
 
 PAY: Any = calls(("pay", ANN))
-
-
-async def run_chat(*answers: Any, **options: Any) -> EndedRun:
-    """A run whose events are in order."""
-    held = await hold_unchecked(*answers, **options)
-    validate(held.events)
-    return held
 
 
 async def resume(held: EndedRun, *answers: Any, tools: Any, decisions: Any = None, **options: Any) -> EndedRun:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from streamtools.errors import Code, EventOrderError
 from streamtools.events import COMPLETE, ApprovalRequested, Done, Error, Executed, Executing, UIEvent
 from streamtools.machine.event_order import validate
-from tests.support.order_rules import check_openai
+from tests.support.history_rules import check_openai
 from tests.support.stories import tell
 from tests.torture.noted import Tracked
 from tests.torture.rack import Rack
