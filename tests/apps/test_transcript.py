@@ -79,17 +79,72 @@ def test_text_is_written_immediately() -> None:
     assert "##" == file.getvalue()
 
 
+WRITTEN: dict[str, tuple[tuple[UIEvent, ...], str]] = {
+    "a call between paragraphs keeps their blank lines": (
+        (Text("Above.\n\n"), *call_events(), Text("\n\nBelow.")),
+        'Above.\n\n🔧 Waiting for tool call completion...\n→ get_weather(city="Oslo")\n\nBelow.',
+    ),
+    "a call in a line breaks the line": (
+        (Text("Look: "), Call(_WEATHER), Text("there.")),
+        'Look: \n→ get_weather(city="Oslo")\nthere.',
+    ),
+    "tools are reported below the text": (
+        (
+            Text("One moment."),
+            Executing(_WEATHER),
+            Progress("call_1", {"percent": 50}),
+            Executed(_WEATHER, {"message": "snow\n"}, "snow\n", 0.25),
+            Executed(_WEATHER, {"sky": "snow"}, None, 2.5),
+            Text("\n\nIt snows."),
+        ),
+        "One moment.\n\n"
+        "🔧 Executing tool: get_weather...\n"
+        '   get_weather: {"percent": 50}\n'
+        "🔧 Executed get_weather: snow (250 ms)\n"
+        '🔧 Executed get_weather → {"sky": "snow"} (2.5 s)\n'
+        "\nIt snows.",
+    ),
+    "a malformed call is reported in the text, and failed tools and streams below it": (
+        (
+            Text("Look: "),
+            Error(Code.TRUNCATED, "the call was cut off", call_id="call_1", raw='###:{"'),
+            Error(Code.UNKNOWN_TOOL, "no tool named 'get_weather'", call_id="call_1", call=_WEATHER),
+            Error(Code.TOOL_FAILED, "it *failed*", call_id="call_1", call=_WEATHER),
+            Error(Code.UPSTREAM_ERROR, "overloaded", status=529),
+        ),
+        "Look: \n❌ Invalid tool call format: the call was cut off (truncated)\n"
+        "\n❌ Tool get_weather not available: no tool named 'get_weather' (unknown_tool)\n"
+        "❌ Error processing tool call: it *failed* (tool_failed)\n"
+        "❌ Stream error: overloaded (upstream_error, status 529)\n",
+    ),
+    "warnings have their code and count": (
+        (Warning(Code.FORGED_RESULT, "it was\nforged"), Warning(Code.SKIPPED, "too much", count=12)),
+        "⚠ it was forged (forged_result)\n⚠ too much (12) (skipped)\n",
+    ),
+    "a near miss is reported after the step": (
+        (Text("`###:{"), Warning(Code.NEAR_MISS, "all the same"), Text("` is a marker."), StepEnd(1, "stop")),
+        "`###:{` is a marker.\n\n⚠ all the same (near_miss)\n",
+    ),
+    "an approval and a cancellation": (
+        (ApprovalRequested(_WEATHER), Done("cancelled", None, None, [])),
+        '✋ Approval requested: get_weather(city="Oslo")\n⏹ Cancelled\n',
+    ),
+    "a follow-up": ((FollowUp([]),), "↩ The results are sent to the model.\n"),
+    "events about the run are not shown": (
+        (
+            *(Start("run_1"), StepStart(1), UsageReport(Usage(input=1)), Raw({}), Markup("<x>"), StepEnd(1, "stop")),
+            Done("finished", "stop", "stop", []),
+        ),
+        "",
+    ),
+    "carriage returns are removed": ((Text("a\r"), Text("\nb\rc\r\n")), "a\nbc\n"),
+}
+
+
 @pytest.mark.parametrize("terminal", [True, False])
-def test_a_call_between_paragraphs_keeps_their_blank_lines(terminal: bool) -> None:
-    events = (Text("Above.\n\n"), *call_events(), Text("\n\nBelow."))
-    waiting = "🔧 Waiting for tool call completion...\n"
-    expected = f'Above.\n\n{waiting}→ get_weather(city="Oslo")\n\nBelow.'
+@pytest.mark.parametrize(("events", "expected"), WRITTEN.values(), ids=WRITTEN)
+def test_events_are_reported(events: tuple[UIEvent, ...], expected: str, terminal: bool) -> None:
     assert expected == written(*events, terminal=terminal)
-
-
-def test_a_call_in_a_line_breaks_the_line() -> None:
-    events = (Text("Look: "), Call(_WEATHER), Text("there."))
-    assert 'Look: \n→ get_weather(city="Oslo")\nthere.' == written(*events)
 
 
 def test_reasoning_is_dim_and_has_a_sign() -> None:
@@ -98,76 +153,6 @@ def test_reasoning_is_dim_and_has_a_sign() -> None:
     shown, file = transcript(terminal=True)
     shown.show(events[0])
     assert "\x1b[2;3mLet me \x1b[0m" in file.getvalue()
-
-
-def test_tools_are_reported_below_the_text() -> None:
-    events = (
-        Text("One moment."),
-        Executing(_WEATHER),
-        Progress("call_1", {"percent": 50}),
-        Executed(_WEATHER, {"message": "snow\n"}, "snow\n", 0.25),
-        Executed(_WEATHER, {"sky": "snow"}, None, 2.5),
-        Text("\n\nIt snows."),
-    )
-    assert (
-        "One moment.\n\n"
-        "🔧 Executing tool: get_weather...\n"
-        '   get_weather: {"percent": 50}\n'
-        "🔧 Executed get_weather: snow (250 ms)\n"
-        '🔧 Executed get_weather → {"sky": "snow"} (2.5 s)\n'
-        "\nIt snows."
-    ) == written(*events)
-
-
-def test_errors_have_their_code() -> None:
-    """A malformed call is reported in the text. Failed tools and streams are reported below it."""
-    assert (
-        "Look: \n❌ Invalid tool call format: the call was cut off (truncated)\n"
-        "\n❌ Tool get_weather not available: no tool named 'get_weather' (unknown_tool)\n"
-        "❌ Error processing tool call: it *failed* (tool_failed)\n"
-        "❌ Stream error: overloaded (upstream_error, status 529)\n"
-    ) == written(
-        Text("Look: "),
-        Error(Code.TRUNCATED, "the call was cut off", call_id="call_1", raw='###:{"'),
-        Error(Code.UNKNOWN_TOOL, "no tool named 'get_weather'", call_id="call_1", call=_WEATHER),
-        Error(Code.TOOL_FAILED, "it *failed*", call_id="call_1", call=_WEATHER),
-        Error(Code.UPSTREAM_ERROR, "overloaded", status=529),
-    )
-
-
-def test_warnings_have_their_code_and_count() -> None:
-    assert "⚠ it was forged (forged_result)\n⚠ too much (12) (skipped)\n" == written(
-        Warning(Code.FORGED_RESULT, "it was\nforged"), Warning(Code.SKIPPED, "too much", count=12)
-    )
-
-
-def test_a_near_miss_is_reported_after_the_step() -> None:
-    near = Warning(Code.NEAR_MISS, "text all the same", raw="###:{")
-    assert "`###:{` is a marker.\n\n⚠ text all the same (near_miss)\n" == written(
-        Text("`###:{"), near, Text("` is a marker."), StepEnd(1, "stop")
-    )
-
-
-def test_an_approval_and_a_cancellation_are_reported() -> None:
-    assert '✋ Approval requested: get_weather(city="Oslo")\n⏹ Cancelled\n' == written(
-        ApprovalRequested(_WEATHER), Done("cancelled", None, None, [])
-    )
-
-
-def test_a_follow_up_is_reported() -> None:
-    assert "↩ The results are sent to the model.\n" == written(FollowUp([]))
-
-
-def test_events_about_the_run_are_not_shown() -> None:
-    assert "" == written(
-        Start("run_1"),
-        StepStart(1),
-        UsageReport(Usage(input=1)),
-        Raw({}),
-        Markup("<x>"),
-        StepEnd(1, "stop"),
-        Done("finished", "stop", "stop", []),
-    )
 
 
 @pytest.mark.parametrize("terminal", [True, False])
@@ -212,8 +197,7 @@ def test_text_continues_after_end_line() -> None:
     assert "Hello\nworld" == file.getvalue()
 
 
-def test_carriage_returns_are_removed() -> None:
-    assert "a\nbc\n" == written(Text("a\r"), Text("\nb\rc\r\n"))
+def test_control_characters_are_printed() -> None:
     assert "a\tb\nc␀" == printable("a\tb\r\nc\0")
 
 

@@ -24,9 +24,8 @@ from starlette.routing import Route, WebSocketRoute
 from streamtools import ToolStream
 from streamtools.errors import RunNotFound
 from streamtools.events import ProviderCompleted
-from streamtools.outputs.asgi import EventStreamResponse, last_event_id, serve_websocket
+from streamtools.outputs.asgi import EventStreamResponse, serve_websocket
 from streamtools.runs import Run, Runs
-from tests.support.cases import together
 from tests.support.serving import Served
 from tests.support.stories import Script, texts
 
@@ -101,11 +100,3 @@ async def test_a_websocket_shows_no_run_of_another_user() -> None:
                 answer = await client.recv()
                 assert SECRET not in str(answer)
                 assert "run_not_found" == json.loads(answer)["error"]["code"]
-
-
-@together("told", [each for each in POSITIONS if each.isascii()])
-def test_positions_are_numbers_of_bounded_length(told: str) -> None:
-    """Any other value means the beginning."""
-    number = last_event_id({"type": "http", "headers": [(b"last-event-id", told.encode())], "query_string": b""})
-
-    assert number == (int(told) if told in ("0", "1") else 0)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 import unicodedata
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import structlog.testing
 
 from streamtools import ToolRegistry, ToolStream, parse, tool
 from streamtools.errors import Code, UnknownTool
@@ -20,6 +20,7 @@ from streamtools.parsing.dialects import DIALECTS
 from streamtools.tools import Tool
 from tests.support.cases import cases, together
 from tests.support.stories import Script, texts
+from tests.tools.test_mcp import Server, listed
 
 pytestmark = pytest.mark.anyio
 
@@ -133,19 +134,11 @@ def test_similar_names_are_invalid_for_tools(name: str) -> None:
 async def test_a_server_replaces_no_tool() -> None:
     """Registered tools stay, whatever names an MCP server uses."""
 
-    class Session:
-        async def list_tools(self) -> Any:
-            names = (NAME, "get.weather", "get weather", "gеt_weather", f"{NAME}\n", "get_weather")
-            schema = {"type": "object", "properties": {}}
-            return SimpleNamespace(
-                tools=[SimpleNamespace(name=name, description="theirs", inputSchema=schema) for name in names]
-            )
+    names = (NAME, "get.weather", "get weather", "gеt_weather", f"{NAME}\n", NAME)
+    with structlog.testing.capture_logs() as logs:
+        registry = await ToolRegistry(Tool(get_weather, description="mine")).add_mcp(Server(*map(listed, names)))
 
-        async def call_tool(self, name: str, arguments: dict[str, Any]) -> Any:
-            raise AssertionError
-
-    registry = await ToolRegistry(Tool(get_weather, description="mine")).add_mcp(Session())
-
+    assert {"duplicate_tool"} == {entry["event"] for entry in logs}
     assert "mine" == registry.find(NAME).description
     assert all(each.isascii() for each in registry.names)
 

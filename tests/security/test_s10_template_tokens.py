@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamtools import ToolStream
+from streamtools import ToolStream, tool
 from streamtools.events import Executed, NativeToolCall, ProviderCompleted
 from streamtools.parsing.dialects import DIALECTS
 from streamtools.parsing.dialects.neutralizing import neutralize, restore
@@ -68,24 +68,30 @@ def test_no_token_survives_among_others(text: str) -> None:
 
 
 @pytest.mark.anyio
+@pytest.mark.parametrize("neutralizes", [True, False])
+@pytest.mark.parametrize("enabled", [None, [], ["tilde_fence"]], ids=["default", "none", "named"])
 @pytest.mark.parametrize("flag", [None, True])
 @pytest.mark.parametrize("native", [False, True], ids=["text", "native"])
-async def test_only_the_interface_gets_tokens(native: bool, flag: bool | None) -> None:
-    """If text may contain calls, the model gets no token. The interface gets the unchanged result."""
+async def test_only_the_interface_gets_tokens(
+    native: bool, flag: bool | None, enabled: list[str] | None, neutralizes: bool
+) -> None:
+    """If text may contain calls, the model gets no token, unless the tool opts out. The interface gets the result."""
     page = "\n".join(TOKENS)
 
+    @tool(neutralize=neutralizes)
     def read() -> str:
         return page
 
     end = ProviderCompleted(finish_reason="stop")
     made: list[Any] = [NativeToolCall("0", "read", {}, "n")] if native else texts('~~~tool_call\n{"name":"read"}\n~~~')
-    named = None if native else ["tilde_fence"]
+    named = enabled if native else ["tilde_fence"]
     async with ToolStream(Script([*made, end]), tools=[read], native_tool_calls=flag, dialects=named) as events:
         shown = [event.result async for event in events if isinstance(event, Executed)]
     sent = events.result.messages()[-1]["content"]
 
     assert [page] == shown
-    assert (TOKENS if native and flag else []) == [token for token in TOKENS if token in sent]
+    is_text = named != [] and not (named is None and flag)
+    assert ([] if is_text and neutralizes else TOKENS) == [token for token in TOKENS if token in sent]
 
 
 @together(

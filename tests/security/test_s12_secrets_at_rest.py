@@ -1,6 +1,6 @@
 """S12: keys and content are in no log and no recording, a log record is one line, and recordings are private.
 
-`test_log_secrets.py`, `test_recording_secrets.py` and `test_tool_secrets.py` search for planted secrets. This module
+`test_log_secrets.py`, `test_recording_secrets.py` and `test_s14_errors.py` search for planted secrets. This module
 checks who may read the files, and what names can do to a log.
 """
 

@@ -1,13 +1,15 @@
-"""S14: the text of an exception reaches no front end, in no format. Its type is logged.
-
-`test_tool_secrets.py` tests tools. This module tests all other code that can raise, and each encoder.
-"""
+"""S14: the text of an exception reaches no front end, no model and no recording, in no format. Only the log has it."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+import asyncio
+import io
+import json
+from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
 from typing import Any
 
+import anyio
 import httpx
 import pytest
 
@@ -15,9 +17,11 @@ from streamtools import chat, outputs, sources
 from streamtools.conversation import OpenAIChat, ScriptedModel
 from streamtools.events import UIEvent
 from streamtools.outputs import Encoder
+from streamtools.recording import ExchangeHead
+from streamtools.recording.files import RecordingWriter
+from streamtools.recording.redaction import describe_request
 from streamtools.tools import Tool, ToolContext
 from tests.support.approvals import calls
-from tests.support.cases import together
 from tests.support.options import grouped
 
 pytestmark = pytest.mark.anyio
@@ -52,19 +56,80 @@ async def afail(*_: Any, **__: Any) -> Any:
 
 
 def tool() -> str:
-    """Raise."""
-    raise Leaky
+    """Raise, because of an exception that is secret too."""
+    try:
+        raise KeyError(SECRET)
+    except KeyError as error:
+        raise Leaky from error
 
 
-async def generator() -> AsyncIterator[int]:
-    """Raise after the first value."""
+async def coroutine() -> None:
+    tool()
+
+
+def generator() -> Iterator[int]:
     yield 1
-    raise Leaky
+    tool()
+
+
+async def async_generator() -> AsyncIterator[int]:
+    yield 1
+    tool()
+
+
+async def task_group() -> None:
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(coroutine)
+        tasks.start_soon(coroutine)
+
+
+async def timeout() -> None:
+    raise TimeoutError(SECRET)
+
+
+async def cancellation() -> None:
+    raise asyncio.CancelledError(SECRET)
+
+
+async def stopped() -> None:
+    try:
+        await anyio.sleep_forever()
+    finally:
+        tool()
 
 
 async def progress(context: ToolContext) -> None:
     """Report progress that cannot be serialized."""
     await context.progress({SECRET: Leaky()})
+
+
+async def result() -> Any:
+    class Result:
+        def __iter__(self) -> Iterator[Any]:
+            tool()
+            return iter(())
+
+    return Result()
+
+
+TOOLS: list[Callable[..., Any]] = [
+    tool,
+    coroutine,
+    generator,
+    async_generator,
+    task_group,
+    timeout,
+    cancellation,
+    stopped,
+    progress,
+    result,
+]
+
+
+def failing(function: Callable[..., Any]) -> tuple[ScriptedModel, dict[str, Any]]:
+    """Return a model that calls this tool, and the options of its chat. The hook fails too."""
+    made = Tool(function, timeout=0.05 if function is stopped else 60)
+    return calling(function.__name__), {"tools": [made], "on_tool_result": afail}
 
 
 def calling(name: str) -> ScriptedModel:
@@ -100,11 +165,8 @@ def unreachable() -> OpenAIChat:
 
 
 PLACES: dict[str, Callable[[], tuple[Any, dict[str, Any]]]] = {
-    "a tool": lambda: (calling("tool"), {"tools": [tool]}),
-    "a generator": lambda: (calling("generator"), {"tools": [generator]}),
-    "progress": lambda: (calling("progress"), {"tools": [progress]}),
+    **{function.__name__: partial(failing, function) for function in TOOLS},
     "a predicate": lambda: (calling("tool"), {"tools": [Tool(tool, requires_approval=afail)]}),
-    "a hook": lambda: (calling("tool"), {"tools": [tool], "on_tool_result": afail}),
     "a hook that does not wait": lambda: (calling("tool"), {"tools": [tool], "on_tool_result": fail}),
     "a review": lambda: (calling("tool"), {"tools": [tool], "review": afail}),
     "a stream": lambda: (Broken([]), {}),
@@ -112,9 +174,11 @@ PLACES: dict[str, Callable[[], tuple[Any, dict[str, Any]]]] = {
 }
 
 
-@together("place", PLACES)
-async def test_no_encoder_writes_the_text_of_an_exception(place: str) -> None:
-    """It is not in an event, in the result, or in the messages for the model."""
+@pytest.mark.parametrize("place", PLACES)
+async def test_no_encoder_writes_the_text_of_an_exception(
+    place: str, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is not in an event, in the result, in the messages for the model, or in a recording of them."""
     model, options = PLACES[place]()
     told: list[UIEvent] = []
     stream = chat(model, [{"role": "user", "content": "Hi"}], **grouped(**options))
@@ -124,12 +188,16 @@ async def test_no_encoder_writes_the_text_of_an_exception(place: str) -> None:
                 told.append(event)
     except Leaky:
         assert place == "a review", "what the application's own code raises is raised to the application"
-    written = [event.to_json() for event in told] + [repr(told)]
+    messages = json.dumps(stream.messages())
+    written = [event.to_json() for event in told] + [repr(told), messages, repr(stream.result)]
     for make in ENCODERS:
         encoder = make()
         written.append((b"".join(map(encoder.encode, told)) + encoder.close()).decode())
+    request = describe_request("POST", "http://x/", [("content-type", "application/json")], messages.encode())
+    recording = io.BytesIO()
+    RecordingWriter(recording, ExchangeHead(source="openai", request=request))
 
     assert "done" == told[-1].type
-    assert [] == [each for each in written if SECRET in each]
+    assert [] == [each for each in [*written, *capfd.readouterr(), recording.getvalue().decode()] if SECRET in each]
     assert [] == [each for each in written if "Traceback" in each or ".py" in each]
-    assert SECRET not in repr(getattr(stream, "result", ""))
+    assert place not in [function.__name__ for function in TOOLS] or "tool_call_failed" in caplog.text

@@ -117,19 +117,6 @@ async def test_names_are_made_valid() -> None:
     assert ["files.read", "files/read", "", long, "é"] == [name for name, _ in server.called]
 
 
-async def test_server_tools_never_replace_others() -> None:
-    """A tool whose name is taken is skipped."""
-
-    async def weather() -> str:
-        return "sun"
-
-    with structlog.testing.capture_logs() as logs:
-        registry = await ToolRegistry(weather).add_mcp(Server(listed("weather"), listed("time")))
-    assert ["weather", "time"] == registry.names
-    assert "sun" == (await run(registry, "weather", {}))[1].text
-    assert ["duplicate_tool"] == [entry["event"] for entry in logs]
-
-
 @together(
     ("result", "for_model", "for_ui"),
     [
