@@ -162,16 +162,6 @@ async def test_a_recorded_pause_may_exceed_the_read_timeout() -> None:
     assert 1.2 == clock()
 
 
-@pytest.mark.parametrize("end", ["reset", "timeout"])
-def test_a_blocking_reader_gets_the_recorded_end(end: Any) -> None:
-    played = ReplayBytes(recording(b"a", b"b", end=end), speed=1000)
-    assert [b"a", b"b"] == [next(played), next(played)]
-    with pytest.raises(TimeoutError if end == "timeout" else ConnectionResetError):
-        next(played)
-    assert [] == list(played)
-    assert [b"a"] == list(ReplayBytes(recording(b"a")))
-
-
 @pytest.mark.anyio
 async def test_events_arrive_at_the_time_of_their_bytes(tmp_path: Path) -> None:
     clock = VirtualClock()

@@ -10,8 +10,7 @@ import pytest
 from httpx_sse import aconnect_sse
 
 from streamtools import ToolStream, sources
-from streamtools.recording import Recording, RecordingTransport, read_recording, record
-from streamtools.recording.format import StreamEnd
+from streamtools.recording import RecordingTransport, read_recording, record
 from tests.support.loopback import Loopback
 
 pytestmark = pytest.mark.anyio
@@ -53,11 +52,6 @@ class Stream:
         self.closed = True
 
 
-def ending(recording: Recording) -> StreamEnd | None:
-    """Return the end of a recording."""
-    return recording.end
-
-
 async def test_an_asynchronous_iterable_is_recorded(tmp_path: Path) -> None:
     """Times are counted from the call of `record`."""
     path = tmp_path / "a.jsonl"
@@ -65,7 +59,7 @@ async def test_an_asynchronous_iterable_is_recorded(tmp_path: Path) -> None:
     assert CHUNKS == [data async for data in stream]
     recording = read_recording(path)
     assert [(1000.0, CHUNKS[0]), (2000.0, CHUNKS[1]), (3000.0, CHUNKS[2])] == list(recording.chunks)
-    assert ("end", 4000.0, "") == ending(recording)
+    assert ("end", 4000.0, "") == recording.end
     assert ("openai", None, None) == (recording.head.source, recording.head.request, recording.head.response)
     assert (None, None, None) == (stream.status_code, stream.headers, stream.write_error)
     await stream.aclose()
@@ -77,7 +71,7 @@ async def test_an_exception_is_recorded_by_its_name(error: Exception, kind: str,
     path = tmp_path / "a.jsonl"
     with pytest.raises(type(error)):
         [data async for data in record(Stream(CHUNKS[0], error), path, clock=Seconds())]
-    assert (kind, 2000.0, type(error).__name__) == ending(read_recording(path))
+    assert (kind, 2000.0, type(error).__name__) == read_recording(path).end
     assert b"s3cret" not in path.read_bytes()
 
 

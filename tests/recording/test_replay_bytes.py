@@ -101,12 +101,14 @@ async def test_a_replay_returns_the_bytes_once(cut: Cut) -> None:
 )
 @pytest.mark.parametrize("speed", [0, 1000])
 async def test_a_replay_ends_as_recorded(end: EndKind, error: type[OSError], speed: float) -> None:
-    replay = ReplayBytes(recording(b"a", b"b", end=end), speed=speed)
-
-    assert [await anext(replay), await anext(replay)] == [b"a", b"b"]
-    with pytest.raises(error):
-        await anext(replay)
-    assert await collect(replay) == []
+    """For a reader of either kind."""
+    for blocking in (False, True):
+        replay = ReplayBytes(recording(b"a", b"b", end=end), speed=speed)
+        assert [next(replay) if blocking else await anext(replay) for _ in range(2)] == [b"a", b"b"]
+        with pytest.raises(error):
+            next(replay) if blocking else await anext(replay)
+        assert (list(replay) if blocking else await collect(replay)) == []
+    assert [b"a"] == list(ReplayBytes(recording(b"a")))
 
 
 @pytest.mark.anyio
