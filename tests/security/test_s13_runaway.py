@@ -11,12 +11,15 @@ import pytest
 
 from streamtools import Guards, chat
 from streamtools.conversation import Ask, ScriptedModel
-from streamtools.events import Done, NativeToolCall, ProviderCompleted, SourceUsage, Usage
+from streamtools.errors import Code
+from streamtools.events import NativeToolCall, ProviderCompleted, SourceUsage, Usage
 from streamtools.sources import Source
 from tests.support.cases import together
 from tests.support.options import grouped
 
 pytestmark = pytest.mark.anyio
+
+ASK = [{"role": "user", "content": "Go."}]
 
 
 class Tireless(ScriptedModel):
@@ -57,14 +60,6 @@ class Work:
         return "done"
 
 
-async def run(model: Tireless, work: Work, **options: Any) -> Done:
-    """Return the end of the run."""
-    async with chat(model, [{"role": "user", "content": "Go."}], tools=[work.work], **grouped(**options)) as events:
-        told = [event async for event in events]
-    assert isinstance(told[-1], Done)
-    return told[-1]
-
-
 BOUNDS: dict[str, tuple[Tireless, Work, dict[str, Any], str, int]] = {
     "steps, by default": (Tireless(), Work(), {}, "max_steps", 9),
     "steps": (Tireless(), Work(), {"max_steps": 3}, "max_steps", 2),
@@ -84,11 +79,12 @@ async def test_each_limit_stops_the_model(bound: str) -> None:
     model, worked, options, why, runs = BOUNDS[bound]
     model, work = Tireless(model.calls, same=model.same), Work(ends=worked.ends, fails=worked.fails)
     with anyio.fail_after(60):
-        done = await run(model, work, **options)
+        result = await chat(model, ASK, tools=[work.work], **grouped(**options))
 
-    assert ("stopped", why) == (done.reason, done.finish_reason)
-    assert runs == work.done
-    assert (why in ("failed_turns", "time_limit")) or done.pending
+    assert ("stopped", why) == (result.reason, result.finish_reason)
+    assert (runs, 0) == (work.done, model.open)
+    assert (why in ("failed_turns", "time_limit")) or result.pending
+    assert (why == "time_limit") is (result.outcomes[-1].error is Code.TOOL_CANCELLED)
 
 
 def test_default_limits() -> None:

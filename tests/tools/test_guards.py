@@ -61,15 +61,6 @@ async def test_repeated_calls_stop_the_run() -> None:
     assert ("stopped", "repeated_call") == (stream.result.reason, stream.result.finish_reason)
 
 
-async def test_too_many_calls_stop_the_run() -> None:
-    """The first ones run. Limits of a turn and of the run are separate."""
-    two = texts(at(1), at(2))
-    for guards, pending in ((Guards(calls_per_turn=2), "c5"), (Guards(calls=4), "c5")):
-        told, _ = await run(*two, TURN, *two, *texts(at(3)), TURN, *two, STOP, guards=guards)
-        assert ["executed"] * 4 == [line.split()[0] for line in told[:-1]]
-        assert told[-1] == f"done stopped: call_limit (None), pending {pending}"
-
-
 async def test_failed_turns_stop_the_run() -> None:
     """Malformed calls and failed tools count. A success resets the count, and turns without calls do not."""
     failed = texts('###:{"name":"fail"}')
@@ -111,24 +102,6 @@ async def test_too_many_tokens_stop_the_run() -> None:
     assert told == ["done finished: stop (None)"]
     told, _ = await run(*texts(at(1)), spent(None), TURN, *texts("a"), spent(9), STOP, guards=guards)
     assert told[-1] == "done finished: stop (None)"
-
-
-async def test_the_time_limit_stops_the_run() -> None:
-    """The tool is cancelled, the step ends, and the source is closed."""
-    stopped = []
-
-    async def wait() -> None:
-        try:
-            await anyio.sleep_forever()
-        finally:
-            stopped.append(True)
-
-    source = Script([*texts('###:{"name":"wait"}'), STOP])
-    async with ToolStream(source, tools=[wait], guards=Guards(seconds=0.1)) as stream:
-        told = story([event async for event in stream])
-    assert ([True], 1) == (stopped, source.closed)
-    assert told[-1] == "done stopped: time_limit (None)"
-    assert [Code.TOOL_CANCELLED] == [outcome.error for outcome in stream.result.outcomes]
 
 
 async def test_a_tool_ends_the_run() -> None:
