@@ -11,6 +11,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass, field
 from io import BytesIO
 from operator import methodcaller
@@ -449,7 +450,7 @@ class GrowingItem:
             elif isinstance(value, dict) and isinstance(known, dict):
                 known.update(value)
             elif value not in (None, ""):
-                self.data[name] = value
+                self.data[name] = copy(value)  # a later delta continues it, and an event may hold the original
 
     def whole(self) -> dict[str, Any]:
         """Return the object with all strings joined."""

@@ -16,6 +16,7 @@ import struct
 from base64 import b64decode
 from collections.abc import Callable
 from functools import partial
+from itertools import groupby
 from typing import Any
 from zlib import crc32
 
@@ -31,6 +32,7 @@ from streamtools.sources.adapter import (
     FrameAdapter,
     Framed,
     FrameDecoder,
+    GrowingItem,
     OpenCall,
     Skipped,
     end_doubtful,
@@ -181,7 +183,7 @@ class Bedrock(FrameAdapter):
         super().__init__(EventStreamDecoder(limits.frame), limits)
         self._inner: FrameAdapter | None = None  # the adapter of the model's own API
         self._calls: dict[Any, OpenCall] = {}  # open calls, by the index of their block
-        self._whole_blocks: dict[Any, tuple[str, dict[str, Any]]] = {}  # open blocks of the kinds in `_WHOLE`, by index
+        self._whole_blocks: dict[Any, tuple[str, GrowingItem]] = {}  # open blocks of the kinds in `_WHOLE`, by index
         self._open_text: Any = None  # the index of the last text block
         self._pieces: list[str] = []  # the text of this block, in pieces
         self._citations: list[dict[str, Any]] = []  # the citations of this block
@@ -217,7 +219,7 @@ class Bedrock(FrameAdapter):
         if not isinstance(tool, dict):
             kind, data = next(((kind, data) for kind, data in start.items() if kind in _WHOLE), ("", None))
             if isinstance(data, dict) and len(self._whole_blocks) < self._limits.calls:
-                self._whole_blocks[index] = kind, {**data, "content": []} if kind == "toolResult" else dict(data)
+                self._whole_blocks[index] = kind, GrowingItem(data | ({"content": []} if kind == "toolResult" else {}))
             else:
                 self._pass_raw({"contentBlockStart": value}, events)
             return
@@ -264,20 +266,12 @@ class Bedrock(FrameAdapter):
 
     def _add_to_whole_block(self, index: Any, delta: dict[str, Any]) -> bool:
         """Add a delta to a `_WHOLE` block. Returns False if the delta has another kind or exceeds the limit."""
-        kind, data = self._whole_blocks[index]
+        kind, item = self._whole_blocks[index]
         more = delta.get(kind)
-        if not self._reserve(more):
+        if not isinstance(more, list | dict) or not self._reserve(more):
             return False
-        if isinstance(more, list) and isinstance(data.get("content"), list):
-            for part in more:
-                last = data["content"][-1] if data["content"] else None
-                if isinstance(part, dict) and [*part] == ["text"] and last and [*last] == ["text"]:
-                    last["text"] = f"{last['text']}{part['text']}"
-                elif isinstance(part, dict):
-                    data["content"].append(dict(part))
-        elif isinstance(more, dict):
-            data.update(more)
-        return isinstance(more, list | dict)
+        item.add({"content": [part for part in more if isinstance(part, dict)]} if isinstance(more, list) else more)
+        return True
 
     def _stop_block(self, value: dict[str, Any], events: list[SourceEvent]) -> None:
         whole_block = self._whole_blocks.pop(_block_index(value), None)
@@ -287,7 +281,8 @@ class Bedrock(FrameAdapter):
                 events.append(SourceRaw({"citationsContent": cited}, _FORMAT, "text"))
             self._open_text, self._pieces, self._citations = None, [], []
         if whole_block is not None:
-            events.append(SourceRaw({whole_block[0]: whole_block[1]}, _FORMAT))
+            kind, item = whole_block
+            events.append(SourceRaw({kind: _with_joined_texts(item.whole())}, _FORMAT))
             return
         if (call := self._calls.pop(_block_index(value), None)) is not None:
             call.close(events, self._limits, partial(_block_to_repeat, call) if call.executed else None)
@@ -332,8 +327,8 @@ class Bedrock(FrameAdapter):
             events += self._inner.close()
             return
         self._flush(events)
-        for kind, data in self._whole_blocks.values():  # these blocks are incomplete
-            events.append(SourceRaw({kind: data}))
+        for kind, item in self._whole_blocks.values():  # these blocks are incomplete
+            events.append(SourceRaw({kind: _with_joined_texts(item.whole())}))
         if self._reason is not None:
             self._complete_response(self._reason, self._usage, events)
 
@@ -343,6 +338,15 @@ class Bedrock(FrameAdapter):
             return
         events += self._inner.fail(fault.event() if isinstance(fault, Fault) else fault)
         self._over = True
+
+
+def _with_joined_texts(block: dict[str, Any]) -> dict[str, Any]:
+    """Return a block in which adjacent texts of its content are one text. Each delta contains a piece of a text."""
+    content: list[dict[str, Any]] = []
+    for is_text, group in groupby(block.get("content", ()), lambda part: [*part] == ["text"]):
+        parts = [*group]
+        content += [{"text": "".join(str(part["text"]) for part in parts)}] if is_text else parts
+    return block | ({"content": content} if content else {})
 
 
 def _block_to_repeat(call: OpenCall, arguments: dict[str, Any]) -> dict[str, Any]:
