@@ -8,10 +8,12 @@ or an incomplete recording also raises one. So does a tool that fails if the cal
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import is_dataclass
 from enum import StrEnum
 from functools import cache
 from types import CoroutineType, FunctionType, MappingProxyType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Never, Self
 
 
 class Code(StrEnum):
@@ -174,10 +176,38 @@ def check_word(name: str, value: object, allowed: Iterable[object]) -> None:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, values))}, got {value!r}{meant}")
 
 
-def check_kind(name: str, given: object, kind: type) -> None:
-    """Raise TypeError if `given` is not an instance of `kind`. `name` is the name of the parameter."""
-    if not isinstance(given, kind):
-        raise TypeError(f"{name} must be a {kind.__name__}, got {given!r}")
+def check_kind(name: str, given: object, kind: type, *, optional: bool = False) -> None:
+    """Raise TypeError if `given` is not an instance of `kind`. `name` is the name of the parameter.
+
+    If `kind` is a dataclass, the message shows how to make one. With `optional`, `given` may be None.
+    """
+    if not (isinstance(given, kind) or (optional and given is None)):
+        fields = [*(given if isinstance(given, Mapping) else ()), *getattr(kind, "__annotations__", ())]
+        example = f", such as {kind.__name__}({fields[0]}=...)" if is_dataclass(kind) else ""
+        article = "an" if kind.__name__[0] in "AEIO" else "a"
+        raise TypeError(f"{name} must be {article} {kind.__name__}{example}, got {described(given)}")
+
+
+def check_function(name: str, given: object, *arguments: str, advice: str = "") -> None:
+    """Raise TypeError if `given` cannot be called with as many positional arguments. `arguments` are their names.
+
+    `advice` is added to the message.
+    """
+    from inspect import signature  # imported here because few modules need it
+
+    try:
+        accepted = signature(given)  # type: ignore[arg-type]  # raises TypeError if it is not callable
+    except ValueError:  # a built-in function that does not report its parameters
+        return
+    except TypeError:
+        shown = described(given)
+    else:
+        with suppress(TypeError):
+            accepted.bind(*arguments)
+            return
+        shown = f"{getattr(given, '__name__', type(given).__name__)}({', '.join(accepted.parameters)})"
+    call = f"{name.rpartition(' ')[2]}({', '.join(arguments)})"
+    raise TypeError(f"{name} must be callable as {call}, got {shown}{advice}")
 
 
 def check_number(
@@ -193,6 +223,12 @@ def check_number(
     if not (is_number and (value > 0 if least is None else value >= least)):  # type: ignore[operator]
         bound = "a positive number" if least is None else f"{'an integer of ' if whole else ''}at least {least}"
         raise ValueError(f"{name} must be {bound}{' or None' if optional else ''}, got {value!r}")
+
+
+def check_methods(name: str, given: object, example: str, *methods: str) -> None:
+    """Raise TypeError if `given` is not an object with these methods. `example` is such an object."""
+    if not has_methods(given, *methods):
+        raise TypeError(f"{name} must be {example}, got {described(given)}")
 
 
 def has_methods(value: object, *names: str) -> bool:
@@ -211,24 +247,46 @@ def described(value: object) -> str:
 
 
 class Checked:
-    """A base class. Its constructor raises TypeError for an unknown parameter, and suggests a similar name."""
+    """A base class. Its constructor raises TypeError for an unknown parameter, and suggests a similar name.
+
+    It also raises TypeError for a value that must be passed with the name of its parameter.
+    """
 
     def __new__(cls, *given: Any, **named: Any) -> Self:
-        known = _parameters_of(cls.__init__)
+        unnamed, known = _parameters_of(cls.__init__)
         if known is not None:
             check_names(f"{cls.__name__}()", named, known)
+        if unnamed is not None and len(given) > len(unnamed):
+            names = ", ".join(f"{name}=..." for name in known or () if name not in unnamed)
+            accepts = f"at most {len(unnamed)} values" if unnamed else "no value"
+            raise TypeError(f"{cls.__name__}() takes {accepts} without a name; write {names}")
         return super().__new__(cls)
 
 
 @cache  # reading a signature takes as long as parsing a small call
-def _parameters_of(constructor: Callable[..., object]) -> Collection[str] | None:
-    """Return the names of the parameters of a constructor; None if it accepts all names."""
+def _parameters_of(constructor: Callable[..., object]) -> tuple[Collection[str] | None, Collection[str] | None]:
+    """Return the names of positional parameters, and of all parameters. None stands for any number of parameters."""
     from inspect import Parameter, signature  # imported here because few modules need it
 
     _, *parameters = signature(constructor).parameters.values()
-    if any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters):
-        return None
-    return [parameter.name for parameter in parameters]
+    kinds = {parameter.kind for parameter in parameters}
+    unnamed = [each.name for each in parameters if each.kind is Parameter.POSITIONAL_OR_KEYWORD]
+    named = [each.name for each in parameters if each.kind in (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)]
+    return None if Parameter.VAR_POSITIONAL in kinds else unnamed, None if Parameter.VAR_KEYWORD in kinds else named
+
+
+class AsyncOnly:
+    """A base class of objects that are used with `async`. A `for` or a `with` without it raises TypeError."""
+
+    if not TYPE_CHECKING:  # a type checker reports these uses, unless it sees the methods
+
+        def __iter__(self) -> Never:
+            raise TypeError(f"write `async for`, or `await`: {type(self).__name__} is asynchronous")
+
+        def __enter__(self) -> Never:
+            raise TypeError(f"write `async with`: {type(self).__name__} is asynchronous")
+
+        __exit__ = __enter__
 
 
 class StreamToolsError(Exception):

@@ -18,7 +18,7 @@ from typing import Any
 import structlog
 from pydantic_core import ErrorDetails, ValidationError
 
-_PACKAGE = __file__.removesuffix("logs.py")
+_OWN = re.compile(re.escape(__file__.removesuffix("logs.py")) + "(?!serving)")
 _LONGEST_REASON = 300
 _QUOTED = re.compile(r"""'[^']*'?|"[^"]*"?""")
 _STACK_LEVEL = 3  # the number of stack frames from `logging` to the caller of `Logger`
@@ -75,9 +75,10 @@ def loggable(error: BaseException) -> dict[str, str]:
 def reason_of(error: BaseException) -> str:
     """Return the message of an exception, without values that the message quotes. It is safe to log.
 
-    Messages of this package are returned unchanged, because they quote only names.
+    Messages of this package are returned unchanged, because they quote only names. If `serving` raised the exception,
+    it has called a built-in function of the application, such as `int`.
     """
-    if isinstance(error, ValidationError) or loggable(error)["raised_at"].startswith(_PACKAGE):
+    if isinstance(error, ValidationError) or _OWN.match(loggable(error)["raised_at"]):
         return str(without_inputs(error))[:_LONGEST_REASON]
     return _QUOTED.sub("…", str(error))[:_LONGEST_REASON]
 

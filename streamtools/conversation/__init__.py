@@ -7,6 +7,8 @@ async with chat(model, messages, tools=tools) as events:
         ...
 """
 
+from typing import TYPE_CHECKING
+
 from streamtools.conversation.chat_stream import Chat, chat
 from streamtools.conversation.emulation import Emulation
 from streamtools.conversation.failover import Fallback
@@ -27,6 +29,7 @@ from streamtools.conversation.models import (
 )
 from streamtools.conversation.prompts import Example, augment_system_prompt, few_shot
 from streamtools.conversation.request_writer import RequestOptions
+from streamtools.loading import load_later
 from streamtools.parsing.dialects.hash_and_tilde import new_nonce
 
 __all__ = [
@@ -34,3 +37,6 @@ __all__ = [
     "GeminiChat", "GeminiInteractions", "Model", "OllamaChat", "OpenAIChat", "OpenAIResponses", "RequestOptions",
     "ScriptedModel", "Timeouts", "augment_system_prompt", "chat", "few_shot", "latitude_request", "new_nonce",
 ]  # fmt: skip
+
+if not TYPE_CHECKING:  # with a `__getattr__`, a type checker would accept any name
+    __getattr__, __dir__ = load_later(__name__, {})  # says where a missing name is

@@ -20,7 +20,7 @@ from streamtools.conversation.failover import FailoverReply, Failures, Fallback
 from streamtools.conversation.models.model import Ask, Model, check_model
 from streamtools.conversation.reply import Reply
 from streamtools.conversation.request_writer import RequestOptions, RequestWriter
-from streamtools.errors import Code, check_kind, check_names, check_number, check_word
+from streamtools.errors import Code, check_function, check_kind, check_names, check_number, check_word
 from streamtools.events import COMPLETE, FollowUp, SourceWarning, Thinking
 from streamtools.history import Assistant, CallResult, Format, Message, Results, User, read_messages, write_messages
 from streamtools.history.calls_in_text import close_answered_calls, neutralize_quotations
@@ -97,7 +97,9 @@ class Chat(ToolStream):
         **options: Unpack[StreamOptions],
     ) -> None:
         check_model(model)
-        if not callable(follow_up):
+        if callable(follow_up):
+            check_function("follow_up", follow_up, "messages")
+        else:
             check_word("follow_up", follow_up, ("auto", "never"))
         check_names("chat()", options, _PARAMETERS, _HOMES, _ADVICE)
         check_number("max_steps", max_steps, 1)
@@ -113,6 +115,8 @@ class Chat(ToolStream):
         if self._emulation.mode != "off" and options.get("runner", DEFAULT_RUNNER).self_contained:
             raise ValueError("a self-contained agent runs its tools itself; its calls cannot be emulated")
         history = read_messages(messages)
+        if not history:
+            log.warning("no_messages", advice='pass messages, such as [{"role": "user", "content": "Hello"}]')
         if empty := [i for i, message in enumerate(history) if isinstance(message, User) and not message.content]:
             log.warning("empty_message", messages=empty, advice="providers refuse a user's message without content")
         self._retries_left = output.retries

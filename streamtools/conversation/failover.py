@@ -23,7 +23,7 @@ from streamtools.conversation.failover_rules import CONTINUE_PROMPT, Circuits, S
 from streamtools.conversation.models.model import Ask, Model, check_model, origin_of, with_type_in_prompt
 from streamtools.conversation.models.prefill import prefill_of
 from streamtools.conversation.reply import ModelSource, Reply
-from streamtools.errors import Code, check_word
+from streamtools.errors import Checked, Code, check_word
 from streamtools.events import ProviderCompleted, SourceError, SourceEvent, SourceWarning
 from streamtools.history import Assistant, Origin, User
 from streamtools.logs import Logger
@@ -40,7 +40,7 @@ remaining text, which includes complete calls in text. It returns None if a call
 _NO_TERMINATOR = "the stream ended before it was complete"
 
 
-class Fallback:
+class Fallback(Checked):
     """A model for `chat` that consists of several models: `first` and, if it fails, `others` in this order.
 
     `on_break` is the policy for a model that fails after a part of its answer was shown. With `"continue"`, the next

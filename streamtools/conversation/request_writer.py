@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from streamtools.conversation.emulation import Emulation, Mode
 from streamtools.conversation.models.model import Ask, Model, takes_schema, with_type_in_prompt
 from streamtools.conversation.prompts import Example, add_teaching, augment_system_prompt
 from streamtools.conversation.prompts import few_shot as write_examples
-from streamtools.errors import Checked, check_word
+from streamtools.errors import Checked, check_kind, check_word
 from streamtools.history import Message, calls_as_text
 from streamtools.logs import Logger
 from streamtools.parsing.dialects import ByName, Dialect, Dialects, enabled_dialects, is_default
@@ -37,7 +37,7 @@ class RequestOptions(Checked):
     def __post_init__(self) -> None:
         check_word("teach", self.teach, ("auto", "always", "never"))
         if not isinstance(self.emulation, Emulation):
-            Emulation(mode=self.emulation)
+            check_word("emulation", self.emulation, get_args(Mode))
         examples = () if isinstance(self.few_shot, bool) else self.few_shot
         if not (isinstance(examples, Sequence) and all(isinstance(example, Example) for example in examples)):
             raise TypeError(f"few_shot must be a bool or a list of Example objects, got {examples!r}")
@@ -45,13 +45,12 @@ class RequestOptions(Checked):
     @classmethod
     def of(cls, given: RequestOptions | Mapping[str, Any] | None) -> RequestOptions:
         """Return `given` as a `RequestOptions`. A mapping becomes its `body`. None means the default options."""
-        if isinstance(given, RequestOptions):
-            return given
         if given is None or isinstance(given, Mapping):
             if misplaced := [name for name in given or () if name in cls.__dataclass_fields__]:
                 raise TypeError(f"write request=RequestOptions({misplaced[0]}=...): it is no field of the body")
             return cls(body=given or {})
-        raise TypeError(f"request must be a RequestOptions or a mapping, got {given!r}")
+        check_kind("request", given, RequestOptions)
+        return given
 
 
 class RequestWriter:

@@ -199,10 +199,13 @@ def write_messages(
     For `"anthropic"`, `"bedrock"`, `"gemini"` and `"interactions"`, the messages do not include the system messages.
     Use `system_prompt` for the separate field in the request.
 
-    Raises ValueError for an unknown format, for a part of a user message that the provider does not accept, for a
-    result that does not follow the turn with its call, and for a second result of a call.
+    Raises TypeError for a message that is a dict. Raises ValueError for an unknown format, for a part of a user message
+    that the provider does not accept, for a result that does not follow the turn with its call, and for a second result
+    of a call.
     """
     check_word("format", format, _WRITERS)
+    if any(isinstance(message, Mapping) for message in history):
+        raise TypeError("the history has a dict: write write_messages(read_messages(history), format)")
     recipient = (provider or Origin())._replace(format=format)
     paired = view_for(pair_results(close_answered_calls(history, dialects), unanswered), recipient)
     if format == "openai":

@@ -7,10 +7,10 @@ import it separately.
 from __future__ import annotations
 
 from collections.abc import Callable
-from inspect import signature
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from streamtools.errors import check_word, described, has_methods
+from streamtools.errors import check_function, check_word, described, has_methods
+from streamtools.loading import load_later
 from streamtools.machine.event_order import Grammar, validate
 from streamtools.outputs.ag_ui_events import AGUIEncoder
 from streamtools.outputs.ai_sdk_parts import AISDKEncoder
@@ -38,6 +38,8 @@ __all__ = [
     "validate",
 ]
 
+if not TYPE_CHECKING:  # with a `__getattr__`, a type checker would accept any name
+    __getattr__, __dir__ = load_later(__name__, {})  # says where a missing name is
 
 native = NativeEncoder
 ai_sdk = AISDKEncoder
@@ -68,11 +70,8 @@ def make_encoder(format: Format) -> Encoder:
     if isinstance(format, str):
         check_word("format", format, FORMATS)
         return FORMATS[format]()
-    if callable(format) and any(
-        each.default is each.empty and each.kind < each.VAR_POSITIONAL for each in signature(format).parameters.values()
-    ):
-        meant = "for a protocol of your own, write format=outputs.custom(send)"
-        raise TypeError(f"format is called without arguments, to make an encoder; {meant}")
+    if callable(format):
+        check_function("format", format, advice="; for your own protocol, write format=outputs.custom(send)")
     encoder: Any = format() if callable(format) else format
     if not has_methods(encoder, "encode", "close"):
         raise TypeError(f"format must be a name, an encoder or a function that makes one, got {described(format)}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Self, TypeAlias
 
-from streamtools.errors import Code
+from streamtools.errors import Code, check_function, described
 from streamtools.events import Done, Error, UIEvent
 from streamtools.json_values import well_formed
 from streamtools.outputs.sse import Framing, NativeEncoder, closed_error, encode_json, to_json
@@ -38,8 +38,7 @@ class CustomEncoder(NativeEncoder):
         self, function: Callable[[UIEvent], Message], *, framing: Framing = "sse", resumable: bool = True
     ) -> None:
         super().__init__(framing=framing)
-        if not callable(function):
-            raise TypeError(f"`function` must accept an event, got {function!r}.")
+        check_function("function", function, "event")
         self.resumable = resumable
         self._function = function
 
@@ -54,7 +53,9 @@ class CustomEncoder(NativeEncoder):
         self._ended = type(event) is Done
         message = None if event.type in self.excluded else self._function(event)
         if not (message is None or isinstance(message, bytes | str | Mapping)):
-            raise TypeError(f"A function of outputs.custom returns a dict, str, bytes or None, got {type(message)!r}.")
+            raise TypeError(
+                f"a custom format must return a dict, str, bytes or None, got {described(message)}"
+            )
         return well_formed(message) if isinstance(message, str) else message
 
     def encode(self, event: UIEvent) -> bytes:

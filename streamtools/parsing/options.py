@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypedDict
 
 from streamtools.calls import IdFactory, new_call_id
-from streamtools.errors import Checked, check_word, described
+from streamtools.errors import Checked, check_function, check_kind, check_word, described
 from streamtools.limits import DEFAULT_LIMITS, Limits
 from streamtools.parsing.json_repair import load_library
 
@@ -62,10 +62,9 @@ class ParserOptions(Checked):
     def __post_init__(self) -> None:
         for name, allowed in _CHOICES.items():
             check_word(name, getattr(self, name), allowed)
-        if not isinstance(self.limits, Limits):
-            raise ValueError(f"limits must be a Limits, got {self.limits!r}")
-        if not callable(self.new_id):
-            raise ValueError(f"new_id must be a function, got {self.new_id!r}")
+        check_kind("limits", self.limits, Limits)
+        if self.new_id is not new_call_id:  # checking a function takes time
+            check_function("new_id", self.new_id)
         if self.repair:
             load_library()
 

@@ -9,7 +9,7 @@ from os import PathLike
 from typing import Any, Self, Unpack
 
 from streamtools import sources
-from streamtools.errors import RecordingError
+from streamtools.errors import AsyncOnly, RecordingError
 from streamtools.events import UIEvent
 from streamtools.recording.files import DETECT, OpenExchange, RecordedExchange, open_exchange
 from streamtools.recording.playback import PLAYBACK_OPTIONS, PlaybackOptions, ReplayBytes
@@ -44,7 +44,7 @@ class ReplayedResponse(ReplayBytes):
             raise
 
 
-class EventReplay:
+class EventReplay(AsyncOnly):
     """The result of `replay`. `await` returns a list of the events. `async with` returns a `ToolStream`."""
 
     def __init__(self, open_stream: Callable[[], AbstractAsyncContextManager[ToolStream]]) -> None:

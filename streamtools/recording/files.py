@@ -88,7 +88,8 @@ class LineReader:
         try:
             return function(*args)
         except OSError as error:
-            raise RecordingError(f"{self.name} cannot be read: {error.strerror}") from None
+            advice = "; for a recording of the package, write shipped()[name]" if "." not in self.name else ""
+            raise RecordingError(f"{self.name} cannot be read: {error.strerror}{advice}") from None
         except ValueError as error:  # a null character in the path
             raise RecordingError(f"{self.name!r} cannot be read: {error}") from None
 

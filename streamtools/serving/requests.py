@@ -17,7 +17,15 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import PlainTextResponse, Response
 
-from streamtools.errors import DecisionRefused, Draining, RunNotFound, StreamToolsError, TooManyRuns
+from streamtools.errors import (
+    DecisionRefused,
+    Draining,
+    RunNotFound,
+    StreamToolsError,
+    TooManyRuns,
+    check_function,
+    check_methods,
+)
 from streamtools.json_values import count_values
 from streamtools.logs import Logger, loggable, reason_of, without_inputs
 from streamtools.serving.shutdown import RETRY_AFTER
@@ -70,13 +78,14 @@ async def read_body(
     the type, line and message of the exception (`body_refused`), because `read` may have a bug. Values that the message
     quotes are left out. With `debug=True`, the response holds the whole message. Package errors pass unchanged.
 
-
     Raises Starlette's HTTPException, which Starlette and FastAPI turn into a response. The status is 413 if the body
     has more than `max_body` bytes, or has more than 64 KiB and more than `max_values` JSON values. Pass
     `max_values=None` if the body is not JSON. The status is 408 if the body did not arrive within `timeout` seconds
     (None: no limit), and 400 if it is incomplete or invalid. It is 503 with `Retry-After` if all bodies of the process
     together exceed 256 MiB, or `max_body` if that is larger.
     """
+    check_methods("request", request, "the request of a framework", "stream")
+    check_function("read", read, "body")
     global _total_bytes
     declared = request.headers.get("content-length", "")
     if declared.isdecimal() and (len(declared) > 18 or int(declared) > max_body):

@@ -29,10 +29,20 @@ import msgspec
 from anyio.abc import TaskGroup
 from starlette.websockets import WebSocketState
 
-from streamtools.errors import DecisionRefused, Draining, OwnerUnreachable, RunNotFound, StreamToolsError
+from streamtools.errors import (
+    DecisionRefused,
+    Draining,
+    OwnerUnreachable,
+    RunNotFound,
+    StreamToolsError,
+    check_function,
+    check_methods,
+    check_number,
+)
 from streamtools.events import Done, Start, UIEvent
 from streamtools.json_values import count_values
 from streamtools.logs import Logger, loggable, reason_of
+from streamtools.outputs import make_encoder
 from streamtools.outputs.custom import CustomEncoder, Message
 from streamtools.outputs.sse import HIDDEN, read_exclude, to_json
 from streamtools.serving.event_reader import EventReader, EventSink, OnDisconnect, Readable
@@ -45,8 +55,8 @@ from streamtools.tools.approvals import Decision
 
 _CLOSE_TIMEOUT_S = 5.0
 
-NORMAL, GOING_AWAY, POLICY_VIOLATION, INTERNAL_ERROR = 1000, 1001, 1008, 1011
-"""Close codes: all events were sent, the server shuts down, the client sent an invalid message, the server failed."""
+NORMAL, GOING_AWAY, INTERNAL_ERROR = 1000, 1001, 1011
+"""Close codes: all events were sent, the server shuts down, the server failed."""
 
 
 class AnyWebSocket(Protocol):
@@ -61,6 +71,7 @@ class Socket:
     """Wraps a framework's websocket. All frames are sent through `writer`."""
 
     def __init__(self, websocket: AnyWebSocket, *, send_timeout: float | None, shutdown: Shutdown | None) -> None:
+        check_methods("websocket", websocket, "the websocket of a framework", "accept", "receive", "send")
         # There is no keep-alive, because servers send pings.
         self.writer = ResponseWriter(
             websocket.send, keep_alive=None, send_timeout=send_timeout, disconnect_errors=(Exception,)
@@ -148,6 +159,11 @@ SocketFormat: TypeAlias = Callable[[], CustomEncoder]
 """An encoder of `outputs.custom`, or a function that makes one."""
 
 
+def _check_format(format: SocketFormat | None) -> None:
+    if not (format is None or isinstance(make_encoder(format), CustomEncoder)):
+        raise TypeError(f"a websocket sends events, or with format=outputs.custom(send) yours; got {format!r}")
+
+
 class SocketSink(EventSink):
     """Sends each event as one frame, except the event types in `exclude`."""
 
@@ -201,6 +217,7 @@ async def send_events(
     closed. The client then receives the status 503 if the websocket is not accepted yet and the server supports it.
     """
     excluded = read_exclude(exclude)
+    _check_format(format)
     socket = Socket(websocket, send_timeout=send_timeout, shutdown=shutdown)
     reader = EventReader(run_or_stream, after=after, on_disconnect=on_disconnect)
 
@@ -364,14 +381,14 @@ async def serve_websocket(
 
     The server sends each event as one frame, except the event types in `exclude`. With
     `format=outputs.custom(function)`, it sends the messages that `function` returns. At most `max_waiting` messages and
-    `resume` frames of a conversation may wait. A further frame is dropped with the error `too_many`, and counts as an
-    invalid frame.
+    `resume` frames of a conversation may wait. A further frame is dropped with the error `too_many_messages`, and
+    counts as an invalid frame.
 
     With `max_conversations`, each frame may have the field `conversation`, an id that the client chooses. Messages of
     one conversation are answered in order, and up to `max_conversations` conversations at the same time. A frame that
-    would begin a further conversation is dropped with the error `too_many`. Every JSON object that the server sends has
-    the field of the frame that it answers. A `str` or `bytes` of a custom format is sent unchanged. Without this
-    option, the field has no meaning.
+    would begin a further conversation is dropped with the error `too_many_conversations`. Every JSON object that the
+    server sends has the field of the frame that it answers. A `str` or `bytes` of a custom format is sent unchanged.
+    Without this option, the field has no meaning.
 
     An invalid frame is answered with `{"error": {"code": …, "message": …}}`. If the decision in a frame is refused, or
     the process of the run does not answer, the error also has the `call_id`, and the frame is not counted as invalid.
@@ -380,20 +397,28 @@ async def serve_websocket(
     parsed in the event loop.
 
     If the handler raises ValueError, LookupError, TypeError or RecursionError, or the stream does so before its first
-    event, the websocket is closed with the code 1008, without an error frame. The log reports the type and line of the
-    exception (`message_refused`). Any other exception, or a `StreamToolsError`, closes it with 1011 and is raised.
+    event, the message is an invalid frame with the code `refused`. The log reports the type, line and reason of the
+    exception (`message_refused`). Any other exception, or a `StreamToolsError`, closes the websocket with 1011 and is
+    raised.
 
     When `shutdown` begins, the current answers may finish during the drain. Other messages are answered with the error
     code `ending` and the number of seconds `retry_after`. Then the websocket is closed with 1001. A client that
     connects after `shutdown` has begun is refused, as by `send_events`. When the client leaves, a stream is stopped. A
     run continues, unless `on_disconnect` is `"stop"`.
 
-    Raises ValueError for `runs` without `owner`, and for a limit below 1.
+    With `runs`, return `await runs.start(…)` from the handler. If it returns a stream, the log has a warning
+    (`not_a_run`).
+
+    Raises ValueError for `runs` without `owner`, and for a limit below 1. Raises TypeError for a `websocket`, `handler`
+    or `format` of a wrong type.
     """
     if runs is not None and owner is None:
         raise ValueError("`runs` needs `owner`, whose runs the client may resume.")
-    if not all(limit is None or limit >= 1 for limit in (max_frame, max_values, max_waiting, max_conversations)):
-        raise ValueError("max_frame, max_values, max_waiting and max_conversations must be at least 1.")
+    limits = {"max_frame": max_frame, "max_waiting": max_waiting, "max_values": max_values}
+    for name, limit in (limits | {"max_conversations": max_conversations}).items():
+        check_number(name, limit, 1, optional=True)
+    check_function("handler", handler, "message", "session")
+    _check_format(format)
     socket = Socket(websocket, send_timeout=send_timeout, shutdown=shutdown)
     excluded = read_exclude(exclude)
     has_conversations = max_conversations is not None
@@ -436,6 +461,8 @@ class _Connection:
     """For each active conversation: the answer that is being sent, and then the waiting answers."""
     last_run: Run | None = None  # of messages without a conversation
     error: Exception | None = None  # raised by the handler or a stream
+    invalid_frames: int = 0
+    has_warned: bool = False  # whether the log has the warning `not_a_run`
 
     async def serve(self) -> None:
         self.finished = anyio.Event()  # set after an error, and when the last answer has ended during a shutdown
@@ -470,7 +497,6 @@ class _Connection:
     # Frames of the client.
 
     async def _read_frames(self) -> None:
-        invalid_frames = 0
         while (received := await self.socket.receive()) is not None:
             conversation = None
             try:
@@ -483,11 +509,16 @@ class _Connection:
                     case MessageFrame() | ResumeFrame():
                         self._add(frame, conversation)
             except FrameError as error:
-                await self._send_error(error, conversation)
-                invalid_frames += "call_id" not in error.answer
-                if invalid_frames >= _MAX_INVALID_FRAMES:
-                    self.socket.closing = error.close_code, ""
-                    return
+                await self._refuse(error, conversation)
+
+    async def _refuse(self, error: FrameError, conversation: str | None) -> None:
+        """Answer an invalid frame. Close the websocket after too many of them."""
+        await self._send_error(error, conversation)
+        self.invalid_frames += "call_id" not in error.answer
+        if self.invalid_frames >= _MAX_INVALID_FRAMES:
+            self.socket.closing = error.close_code, ""
+            self._leave()
+            self.finished.set()
 
     async def _send_error(self, error: FrameError, conversation: str | None) -> None:
         await self.socket.send({"error": error.answer}, conversation)
@@ -497,12 +528,12 @@ class _Connection:
             raise _shutdown_error()
         if conversation not in self.answers:
             if len(self.answers) >= self.max_conversations:
-                raise FrameError("too_many", "Too many conversations are active; this message is dropped.")
+                raise FrameError("too_many_conversations", "Too many are active; this message is dropped.")
             self.answers[conversation] = deque()
             self.group.start_soon(self._converse, conversation)
         answers = self.answers[conversation]
         if len(answers) > self.max_waiting:
-            raise FrameError("too_many", "Too many messages wait; this one is dropped.")
+            raise FrameError("too_many_messages", "Too many messages wait; this one is dropped.")
         answers.append(_Answer(frame, self.make_sink(conversation)))
 
     def _cancel(self, run_id: str | None, conversation: str | None) -> None:
@@ -552,14 +583,15 @@ class _Connection:
                     await self._answer(answers[0], conversation)
                 except FrameError as error:
                     await self._send_error(error, conversation)
+                except CLIENT_ERRORS as error:
+                    has_begun = isinstance(answers[0].frame, ResumeFrame) or answers[0].sink.last is not None
+                    if has_begun or isinstance(error, StreamToolsError):
+                        raise
+                    _log.warning("message_refused", **loggable(error), reason=reason_of(error))
+                    await self._refuse(FrameError("refused", "The message is invalid."), conversation)
                 answers.popleft()
         except Exception as error:  # `serve` raises it, because a task group would wrap it in an ExceptionGroup
-            has_begun = isinstance(answers[0].frame, ResumeFrame) or answers[0].sink.last is not None
-            if has_begun or isinstance(error, StreamToolsError) or not isinstance(error, CLIENT_ERRORS):
-                self.error = error
-            else:
-                _log.warning("message_refused", **loggable(error), reason=reason_of(error))
-                self.socket.closing = POLICY_VIOLATION, "Invalid message."
+            self.error = error
             self._leave()
             self.finished.set()
         finally:
@@ -584,6 +616,9 @@ class _Connection:
         if isinstance(readable, Run):
             answer.sink.run_id = readable.id
             self.last_run = readable if conversation is None else self.last_run
+        elif self.find_run is not None and not self.has_warned:
+            self.has_warned = True
+            _log.warning("not_a_run", advice="return `await runs.start(…)`: a stream ends with its websocket")
         answer.reader = reader = EventReader(readable, after=after, on_disconnect=self.on_disconnect)
         try:
             if answer.is_cancelled:

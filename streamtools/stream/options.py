@@ -44,11 +44,10 @@ class ApprovalOptions(Checked):
     @classmethod
     def of(cls, given: ApprovalOptions | Decisions | None) -> ApprovalOptions:
         """Convert `given` to options. A mapping holds decisions by call id."""
-        if isinstance(given, ApprovalOptions):
-            return given
         if given is None or isinstance(given, Mapping):
             return cls(decisions=given or {})
-        raise TypeError(f"approvals must be an ApprovalOptions or a mapping of decisions, got {given!r}")
+        check_kind("approvals", given, ApprovalOptions)
+        return given
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ from typing import Protocol, Self, TypeAlias
 import anyio
 import anyio.lowlevel
 
-from streamtools.errors import described, has_methods
+from streamtools.errors import check_methods
 from streamtools.events import SourceEvent, UIEvent
 from streamtools.logs import Logger, loggable
 from streamtools.tools.cancellation import is_failure
@@ -68,8 +68,8 @@ It is a `ToolStream`, a chat, a replay, or the result of a function with `@async
 
 def check_startable(stream: object) -> None:
     """Raise TypeError if `stream` is not an asynchronous context manager."""
-    if not has_methods(stream, "__aenter__", "__aexit__"):
-        raise TypeError(f"Expected a run or a stream, such as chat(model, messages), got {described(stream)}.")
+    kind = "a run or a stream, such as chat(model, messages)"
+    check_methods("the stream", stream, kind, "__aenter__", "__aexit__")
 
 
 class Sink(Protocol):

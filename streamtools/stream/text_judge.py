@@ -23,7 +23,7 @@ import anyio
 from anyio.abc import TaskGroup
 from msgspec.structs import force_setattr, replace
 
-from streamtools.errors import check_number, check_word
+from streamtools.errors import check_function, check_number, check_word
 from streamtools.events import (
     Error,
     Matched,
@@ -87,8 +87,7 @@ class TextJudge:
     reasoning: bool = False
 
     def __post_init__(self) -> None:
-        if not callable(self.ask):
-            raise ValueError(f"ask must be a function of a text and the text before it, got {self.ask!r}")
+        check_function("ask", self.ask, "text", "before")
         if self.release != "sentences":
             check_number("release, if it is not 'sentences',", self.release, 1, whole=True)
         check_number("wait", self.wait)

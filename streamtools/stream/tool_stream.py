@@ -26,7 +26,7 @@ from anyio.abc import TaskGroup
 
 from streamtools import observing
 from streamtools.calls import ToolChoice
-from streamtools.errors import ClosedError, Code, UnreadableSource, check_kind, check_names, check_word
+from streamtools.errors import AsyncOnly, ClosedError, Code, UnreadableSource, check_kind, check_names, check_word
 from streamtools.events import LARGE, Partial, Progress, SourceError, Text, UIEvent, weigh
 from streamtools.json_values import Draft, compact
 from streamtools.machine.state_machine import StreamMachine
@@ -82,7 +82,7 @@ _Invalid: TypeAlias = Literal["skip", "yield"]
 DEFAULT_PARSER, DEFAULT_RUNNER, DEFAULT_TEXT = ParserOptions(), RunnerOptions(), TextOptions()
 
 
-class ToolStream(Decidable):
+class ToolStream(AsyncOnly, Decidable):
     """One run of a model and its tools: an asynchronous context manager and an iterator of UI events.
 
     `source` is created with `streamtools.sources`. `tools` is a registry, tools, or plain functions. Without tools,
@@ -102,7 +102,7 @@ class ToolStream(Decidable):
     at its next read, or on exit. Network errors are not raised, only reported as events. Enter and exit the stream in
     one task. Any task may call `aclose()`, which stops the run and waits for its end.
 
-    `await stream` enters the stream, reads all its events, and returns the `result`.
+    `await stream` enters the stream, unless it is entered, reads all its events, and returns the `result`.
 
     Raises ValueError for a value that is not allowed and for a `tool_choice` that no answer can satisfy. Raises
     TypeError for an unknown parameter, `UnreadableSource` for an object that is not a source, and `DecisionRefused` for
@@ -138,12 +138,14 @@ class ToolStream(Decidable):
             raise ValueError(
                 "a text judge may refuse a turn before its calls run; write execute='completed', not 'eager'"
             )
+        check_kind("run_id", run_id, str, optional=True)
         approvals = ApprovalOptions.of(approvals)
         if isinstance(resume, DecidedRun):
             run_id = resume.next_id
         if text.rules_in_arguments:
             parser = replace(parser, call_deltas=False)  # rules cannot match the raw JSON of deltas
         typed_answer = OutputOptions.of(output)
+        self._is_typed = typed_answer.type is not None
         registry = ToolRegistry.of(tools if tools is not None else ())
         choice = parse_choice(tool_choice)
         check_choice(choice, registry.names, eager=runner.execute == "eager")
@@ -228,9 +230,12 @@ class ToolStream(Decidable):
         members are the items. This reads all events of the stream, but skips events that complete no item.
 
         Invalid items are skipped. With `invalid="yield"`, each is an `InvalidItem` with its value and its errors. Items
-        after an invalid item follow in any case.
+        after an invalid item follow in any case. Raises ValueError if the stream has no `output`.
         """
         check_word("invalid", invalid, ("skip", "yield"))
+        if not self._is_typed:
+            name = getattr(kind, "__name__", "Item")
+            raise ValueError(f"items({name}) needs a typed answer: write output=list[{name}] where the stream is made")
         if isinstance(path, str):
             raise TypeError(f"`path` must be a list of keys, such as [{path!r}], got {path!r}")
         item_type, draft, list_path = output_type(kind), Draft(), None if path is None else list(path)
@@ -282,10 +287,18 @@ class ToolStream(Decidable):
         return self._read_all().__await__()
 
     async def _read_all(self) -> TurnResult:
-        async with self:
+        async with self if self._tasks is None else nullcontext():
             async for _ in self:
                 pass
         return self.result
+
+    if not TYPE_CHECKING:  # with a `__getattr__`, a type checker would accept any name
+
+        def __getattr__(self, name: str) -> Never:
+            in_result = name in TurnResult.__dataclass_fields__
+            advice = f"; write `(await stream).{name}`, or `stream.result.{name}` after its block" if in_result else ""
+            text = f"{type(self).__name__!r} object has no attribute {name!r}{advice}"
+            raise AttributeError(text, name=name, obj=self)
 
     def __aiter__(self) -> Self:
         return self
@@ -303,7 +316,7 @@ class ToolStream(Decidable):
 
     async def __aenter__(self) -> Self:
         if self._tasks is not None or self._buffer.is_closed:
-            raise ClosedError("a stream can be entered only once; read it with `async for`, or make a new one")
+            raise ClosedError("a stream can be entered only once; make a new one for each run")
         self._task_id = anyio.get_current_task().id
         self._scope = anyio.CancelScope()
         self._finished = anyio.Event()

@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 from typing import Literal, TypeAlias
 
 from streamtools.calls import ToolCall
-from streamtools.errors import Checked, Code, check_number
+from streamtools.errors import Checked, Code, check_kind, check_number
 from streamtools.tools.results import ToolOutcome
 
 Stop: TypeAlias = Literal[
@@ -78,11 +78,12 @@ class GuardTracker:
     def of(cls, guards: Guards | GuardTracker | None) -> GuardTracker:
         """Return a tracker for the value of an argument `guards=`. A tracker is returned unchanged.
 
-        Raises ValueError for any other object.
+        Raises TypeError for any other object.
         """
-        if not isinstance(guards, Guards | GuardTracker | None):
-            raise ValueError(f"guards must be a Guards, got {guards!r}")
-        return guards if isinstance(guards, GuardTracker) else cls(guards)
+        if isinstance(guards, GuardTracker):
+            return guards
+        check_kind("guards", guards, Guards, optional=True)
+        return cls(guards)
 
     def begin(self, now: float) -> float | None:
         """Return the remaining seconds of the run, or None if it has no time limit.

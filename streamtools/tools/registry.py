@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeAlias, TypeVar, Union, Unpack, get_args, overload
 
 from streamtools.calls import new_call_id, read_arguments
-from streamtools.errors import Code, ToolInputError, UnknownTool, check_word, did_you_mean
+from streamtools.errors import Checked, Code, ToolInputError, UnknownTool, check_word, did_you_mean
 from streamtools.json_values import Rejected
 from streamtools.logs import Logger
 from streamtools.tools.context import ToolContext
@@ -40,7 +40,7 @@ ToolsLike: TypeAlias = Union[
 OnDuplicate: TypeAlias = Literal["replace", "error", "keep"]
 
 
-class ToolRegistry:
+class ToolRegistry(Checked):
     """Tools by name, in the order of their registration.
 
     >>> def weather(city: str) -> str:
@@ -61,6 +61,7 @@ class ToolRegistry:
         raised.
         """
         self._tools: dict[str, Tool] = {}
+        check_word("on_duplicate", on_duplicate, get_args(OnDuplicate))
         self._on_duplicate = on_duplicate
         self.register(*tools)
 
@@ -243,4 +244,5 @@ def _tools_in(tools: object) -> Iterator[Tool]:
     elif callable(tools):
         yield Tool(tools)
     else:
-        raise TypeError(f"`tools` must be a tool, a function, a ToolRegistry or a collection of them, got {tools!r}")
+        advice = "pass functions without calling them, such as tools=[get_weather]"
+        raise TypeError(f"`tools` must be tools, functions or a ToolRegistry, got {type(tools).__name__}: {advice}")

@@ -30,7 +30,17 @@ from msgspec.structs import replace
 
 from streamtools import observing
 from streamtools.calls import ToolCall
-from streamtools.errors import Checked, Code, ToolCallFailed, ToolFailed, ToolOutputError, check_number, check_word
+from streamtools.errors import (
+    Checked,
+    Code,
+    ToolCallFailed,
+    ToolFailed,
+    ToolOutputError,
+    check_function,
+    check_methods,
+    check_number,
+    check_word,
+)
 from streamtools.events import ApprovalRequested, Executing, Progress, UIEvent, Warning
 from streamtools.logs import Logger
 from streamtools.tools.approvals import Answer, Approvals, Approve, Deny, Need, Question, need_of
@@ -166,8 +176,10 @@ class RunnerOptions(Checked):
         check_number("concurrency", self.concurrency, 1, whole=True)
         check_number("result_limit", self.result_limit, 1, whole=True, optional=True)
         check_number("timeout", self.timeout)
-        if not (self.on_result is None or callable(self.on_result)):
-            raise TypeError(f"on_result must be None or a function, got {self.on_result!r}")
+        if self.on_result is not None:
+            check_function("on_result", self.on_result, "call", "outcome")
+        if self.ledger is not None:
+            check_methods("ledger", self.ledger, "a ledger, such as SQLiteLedger(path)", "begin", "finish")
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

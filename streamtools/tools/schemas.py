@@ -35,7 +35,7 @@ _Keywords: Any = TypedDict(
         **dict.fromkeys(_SCHEMA_LIST_KEYS, f"list[{_SCHEMA}]"),
         **dict.fromkeys(_SCHEMA_KEYS, _SCHEMA),
         **dict.fromkeys(("enum", "examples"), list),
-        **dict.fromkeys(("$ref", "format", "description"), str),
+        **dict.fromkeys(("$ref", "$schema", "format", "title", "description"), str),
         "items": f"{_SCHEMA} | list[{_SCHEMA}]",
         "required": list[str],
         "type": "str | list[str]",
@@ -82,7 +82,10 @@ def snapshot(schema: Mapping[str, Any]) -> JsonSchema:
 
 
 def check_keywords(schema: Mapping[str, Any]) -> None:
-    """Raise ValueError if a keyword has a value of the wrong type."""
+    """Raise ValueError if a keyword has a value of the wrong type, or if no key of the schema is a keyword."""
+    if schema and not schema.keys() & {"const", "default", *_Keywords.__annotations__}:
+        example = '{"type": "object", "properties": {...}}'
+        raise ValueError(f"the JSON schema has no keyword, only {', '.join(map(repr, schema))}; write {example}")
     try:
         msgspec.convert(schema, _Keywords)
     except msgspec.ValidationError as error:

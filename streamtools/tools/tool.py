@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypedDict, U
 from pydantic_core import ValidationError, to_json
 from typing_extensions import ParamSpec, TypeVar
 
-from streamtools.errors import ToolInputError, ToolOutputError, check_names, check_number, check_word
+from streamtools.errors import ToolInputError, ToolOutputError, check_function, check_names, check_number, check_word
 from streamtools.json_values import Rejected
 from streamtools.limits import TOOL_NAME
 from streamtools.logs import Logger, reason_without_input
@@ -122,7 +122,7 @@ class Tool(Generic[P, R]):
             function = function.function
         if isinstance(function, staticmethod):
             function = function.__func__
-        if not callable(function):
+        if not callable(function) or isinstance(function, type):
             raise TypeError(f"a tool needs a function, got {function!r}; for a name, write @tool(name=...)")
         if is_unbound_method(function):
             raise TypeError(f"{function.__qualname__} has no instance; make a tool of the method of an instance")
@@ -147,8 +147,9 @@ class Tool(Generic[P, R]):
         self.client = options.get("client", False)
         self.trust = options.get("trust", "text")
         check_word(f"tool {self.name!r}: trust", self.trust, get_args(Trust))
-        if not (isinstance(self.requires_approval, bool) or callable(self.requires_approval)):
-            raise ValueError(f"tool {self.name!r}: requires_approval must be True, False or a function")
+        if not isinstance(self.requires_approval, bool):
+            where, advice = f"tool {self.name!r}: requires_approval", "; or write True or False"
+            check_function(where, self.requires_approval, "arguments", advice=advice)
         self.is_async = inspect.iscoroutinefunction(body) or inspect.isasyncgenfunction(body)
         self.yields = inspect.isgeneratorfunction(body) or inspect.isasyncgenfunction(body)
         parameters = options.get("parameters")

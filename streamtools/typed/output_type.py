@@ -59,9 +59,10 @@ class OutputType:
 
             try:
                 self._adapter = TypeAdapter(kind)
-            except PydanticUserError as error:
-                raise TypeError(f"output must be a type for pydantic or a JSON schema, got {kind!r}") from error
-            self.schema = self._adapter.json_schema()
+                self.schema = self._adapter.json_schema()
+            except (PydanticUserError, NameError) as error:
+                advice = f"; write {kind} without quotes" if isinstance(kind, str) else ""
+                raise TypeError(f"output must be a type for pydantic or a JSON schema, got {kind!r}{advice}") from error
             self.name = getattr(kind, "__name__", "output")
 
     def validate(self, text: str) -> Any:

@@ -34,9 +34,9 @@ import msgspec
 from tenacity import AsyncRetrying, RetryCallState, retry_if_result, stop_after_attempt, wait_exponential, wait_random
 
 from streamtools import observing
-from streamtools.conversation.models.model import Ask, Body, merge, schema_fields
+from streamtools.conversation.models.model import Ask, Body, check_body_fields, merge, schema_fields
 from streamtools.conversation.models.prefill import PREFILLS, known_prefill, prefill_of
-from streamtools.errors import Checked, StreamToolsError, check_number, check_word, did_you_mean
+from streamtools.errors import Checked, StreamToolsError, check_kind, check_methods, check_number, check_word
 from streamtools.events import SourceError
 from streamtools.history import Assistant, Origin, ReasoningField, SendReasoning, write_messages
 from streamtools.history.formats import write_continuation
@@ -257,7 +257,7 @@ class Sending:
             timeout=(None if math.isinf(timeouts.connect) else timeouts.connect, None, None, None),
         )
         if not hasattr(opened, "__aenter__"):
-            raise TypeError(f"{type(self._client)!r} is not an asynchronous HTTP client")
+            raise TypeError(f"{type(self._client)!r} is not an asynchronous HTTP client; pass an httpx.AsyncClient()")
         with anyio.move_on_after(timeouts.first_byte):
             try:
                 raw = await opened.__aenter__()
@@ -449,11 +449,10 @@ class HTTPModel(ABC):
 
         Without the TypeError, a misspelled parameter would be sent to the provider as one of the `options`.
         """
-        parameters = HTTPModel.__init__.__annotations__.keys() - {"model", "prefill", "options", "return"}
-        for name in options:  # no provider has an option with a name similar to a parameter
-            if meant := did_you_mean(name, sorted(parameters)):
-                hint = "pass fields of the request body as `request` of chat()"
-                raise TypeError(f"{type(self).__name__} has no parameter {name!r}{meant} {hint}")
+        check_body_fields(type(self), options)
+        check_kind("the name of the model", model, str)
+        if client is not None:
+            check_methods("client", client, "an HTTP client, such as httpx.AsyncClient()", "stream")
         if prefill and (prefill not in PREFILLS or self.format not in ("openai", "anthropic")):
             raise ValueError(f"`prefill` must be '' or, for chat completions, {', '.join(PREFILLS)}; got {prefill!r}.")
         check_word("send_reasoning", send_reasoning, get_args(SendReasoning))

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
-from streamtools.errors import described, has_methods
+from streamtools.errors import check_names, described, did_you_mean, has_methods
 from streamtools.events import NativeToolCall, ProviderCompleted, SourceEvent, TextDelta, ToolCallDelta, ToolCallStart
 from streamtools.history import Message, Origin, System
 from streamtools.history.untrusted import neutralize_body
@@ -86,7 +86,25 @@ def check_model(model: object) -> None:
     if not (has_methods(model, "stream") and hasattr(model, "native_tool_calls")):
         name = model if isinstance(model, str) else "qwen3"
         hint = f"such as OpenAIChat({name!r}) of streamtools.conversation"
-        raise TypeError(f"`model` must be a model, {hint}, got {described(model)}.")
+        advice = "; for several models, write Fallback(first, second)" if isinstance(model, list | tuple) else ""
+        raise TypeError(f"`model` must be a model, {hint}, got {described(model)}{advice}.")
+
+
+_OTHER_NAMES = dict.fromkeys(("url", "host", "endpoint", "api_base"), "base_url")
+_OTHER_NAMES |= {"key": "api_key", "token": "api_key", "http_client": "client", "max_retries": "retries"}
+"""The names of parameters in other libraries, and ours. No provider has an option with one of these names."""
+
+
+def check_body_fields(model: type, options: Iterable[str]) -> None:
+    """Raise TypeError if one of the `options` of a model is a misspelled parameter of its constructor.
+
+    No provider has an option with a name similar to a parameter. Other options are fields of the request body.
+    """
+    annotated = {name for kind in model.__mro__ for name in getattr(kind.__init__, "__annotations__", ())}  # type: ignore[misc]
+    parameters = sorted(annotated - {"model", "prefill", "options", "return"})
+    homes = {name: f"{ours}=..." for name, ours in _OTHER_NAMES.items() if ours in parameters}
+    wrong = {name for name in options if name in homes or did_you_mean(name, parameters)}
+    check_names(model.__name__, wrong, parameters, homes)
 
 
 def origin_of(model: object) -> Origin:

@@ -8,9 +8,10 @@ from typing import Any, TypeAlias
 
 import anyio.lowlevel
 
-from streamtools.conversation.models.model import Ask
+from streamtools.conversation.models.model import Ask, check_body_fields
 from streamtools.conversation.models.providers import chat_completions_body
-from streamtools.events import ProviderCompleted, SourceEvent, TextDelta
+from streamtools.errors import described
+from streamtools.events import SOURCE_EVENTS, ChainCompleted, ProviderCompleted, SourceError, SourceEvent, TextDelta
 from streamtools.sources import Source, adapter, detect, events
 
 _Delta: TypeAlias = str | bytes | SourceEvent | BaseException
@@ -20,13 +21,17 @@ ScriptedReply: TypeAlias = _Delta | Sequence[_Delta]
 It is one delta or a list of deltas. A delta is a text, a source event, a chunk (bytes) of a provider's stream, or an
 exception, which the transport raises at this position."""
 
+_ENDS = (ProviderCompleted, ChainCompleted, SourceError, BaseException)
+
 
 class ScriptedModel:
     """A model that returns the given `answers` in order, and records the requests in `asks`.
 
-    If all deltas of an answer are texts, a `ProviderCompleted` event is added at its end. Otherwise no event is added.
+    A `ProviderCompleted` event is added to an answer that has neither bytes nor an event or exception that ends it.
     Bytes are read by the adapter named `format`, or by the adapter that recognizes them. The source converts an
     exception to an error event, like an exception of the network. `options` are fields of the body.
+
+    Raises TypeError for an answer of another type, and for a misspelled parameter.
 
     >>> model = ScriptedModel(["Hello!"])
     >>> model.asks
@@ -42,6 +47,7 @@ class ScriptedModel:
         format: str | None = None,
         **options: Any,
     ) -> None:
+        check_body_fields(type(self), options)
         if isinstance(answers, str | bytes):
             raise TypeError(f"answers must be a list of answers, such as [{answers!r}], got {answers!r}")
         self.name = name
@@ -52,6 +58,8 @@ class ScriptedModel:
         self.open = 0
         """The number of answers that are currently open."""
         self._answers = list(answers)
+        for number, answer in enumerate(self._answers):
+            _read_answer(number, answer)
         self._format = format
 
     @property
@@ -66,28 +74,40 @@ class ScriptedModel:
     def stream(self, ask: Ask) -> AbstractAsyncContextManager[Source]:
         """Return the next answer. Raises LookupError if all answers were requested before."""
         if not self.left:
-            raise LookupError(f"the script has {len(self._answers)} answers, and this is request {len(self.asks) + 1}")
-        answer = self._answers[len(self.asks)]
+            number, more = len(self.asks) + 1, "write one more in ScriptedModel([...])"
+            raise LookupError(f"the script has no answer for request {number}, only {len(self._answers)}: {more}")
+        deltas = _read_answer(len(self.asks), self._answers[len(self.asks)])
         self.asks.append(ask)
-        is_sequence = isinstance(answer, Sequence) and not isinstance(answer, str | bytes)
-        return self._open(answer if is_sequence else [answer])
+        return self._open(deltas)
 
     @asynccontextmanager
-    async def _open(self, deltas: Any) -> AsyncIterator[Source]:
-        if any(isinstance(delta, bytes) for delta in deltas):
-            chunks = _play(deltas)
-            source = Source(chunks, adapter(self._format)) if self._format else detect(chunks)
+    async def _open(self, deltas: list[_Delta]) -> AsyncIterator[Source]:
+        chunks = _play(deltas)
+        if not any(isinstance(delta, bytes) for delta in deltas):
+            source = events(chunks)
         else:
-            written = [TextDelta(delta) if isinstance(delta, str) else delta for delta in deltas]
-            if all(isinstance(delta, str) for delta in deltas):
-                written.append(ProviderCompleted(finish_reason="stop"))
-            source = events(_play(written))
+            source = Source(chunks, adapter(self._format)) if self._format else detect(chunks)
         self.open += 1
         try:
             yield source
         finally:
             self.open -= 1
             await source.aclose()
+
+
+def _read_answer(number: int, answer: ScriptedReply) -> list[_Delta]:
+    """Return the deltas of an answer, with its end. Raises TypeError, which contains the number, for other objects."""
+    is_list = isinstance(answer, Sequence) and not isinstance(answer, str | bytes)
+    deltas: list[Any] = list(answer) if is_list else [answer]  # type: ignore[arg-type]
+    for delta in deltas:
+        if not isinstance(delta, (str, bytes, BaseException, *SOURCE_EVENTS)):
+            kinds = 'a text, bytes, an exception or a source event, such as NativeToolCall("0", "name", {})'
+            raise TypeError(f"answer {number}: a delta must be {kinds}, got {described(delta)}")
+    if any(isinstance(delta, bytes) for delta in deltas):
+        return deltas
+    if not any(isinstance(delta, _ENDS) for delta in deltas):
+        deltas.append(ProviderCompleted(finish_reason="stop"))
+    return [TextDelta(delta) if isinstance(delta, str) else delta for delta in deltas]
 
 
 async def _play(deltas: Iterable[Any]) -> AsyncIterator[Any]:
