@@ -35,7 +35,7 @@ def load_later(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], 
 
 def _import_of(name: str) -> str | None:
     """Return the statement that imports a public name, or None. It reads the sources: importing them all takes long."""
-    exports = re.compile(rf'"{re.escape(name)}"[,\]]|^class {re.escape(name)}\b', re.MULTILINE)
+    exports = re.compile(rf'^__all__ = \[[^\]]*"{re.escape(name)}"|^class {re.escape(name)}\b', re.MULTILINE)
     for path in (*_ROOT.glob("*.py"), *_ROOT.glob("*/__init__.py"), _ROOT / "outputs" / "asgi.py"):
         parts = [part for part in path.relative_to(_ROOT.parent).with_suffix("").parts if part != "__init__"]
         if parts[-1] == name:

@@ -74,7 +74,7 @@ def make_encoder(format: Format) -> Encoder:
         check_function("format", format, advice="; for your own protocol, write format=outputs.custom(send)")
     encoder: Any = format() if callable(format) else format
     if not has_methods(encoder, "encode", "close"):
-        raise TypeError(f"format must be a name, an encoder or a function that makes one, got {described(format)}")
+        raise TypeError(f"format must be a name, an encoder or a function that makes one, got {described(encoder)}")
     return encoder  # type: ignore[no-any-return]
 
 

@@ -53,9 +53,7 @@ class CustomEncoder(NativeEncoder):
         self._ended = type(event) is Done
         message = None if event.type in self.excluded else self._function(event)
         if not (message is None or isinstance(message, bytes | str | Mapping)):
-            raise TypeError(
-                f"a custom format must return a dict, str, bytes or None, got {described(message)}"
-            )
+            raise TypeError(f"a custom format must return a dict, str, bytes or None, got {described(message)}")
         return well_formed(message) if isinstance(message, str) else message
 
     def encode(self, event: UIEvent) -> bytes:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeAlias, TypeVar, Union, Unpack, get_args, overload
 
 from streamtools.calls import new_call_id, read_arguments
-from streamtools.errors import Checked, Code, ToolInputError, UnknownTool, check_word, did_you_mean
+from streamtools.errors import Checked, Code, ToolInputError, UnknownTool, check_word, described, did_you_mean
 from streamtools.json_values import Rejected
 from streamtools.logs import Logger
 from streamtools.tools.context import ToolContext
@@ -245,4 +245,5 @@ def _tools_in(tools: object) -> Iterator[Tool]:
         yield Tool(tools)
     else:
         advice = "pass functions without calling them, such as tools=[get_weather]"
-        raise TypeError(f"`tools` must be tools, functions or a ToolRegistry, got {type(tools).__name__}: {advice}")
+        got = described(tools).partition(";")[0]  # a coroutine needs another advice than the one after the semicolon
+        raise TypeError(f"`tools` must be tools, functions or a ToolRegistry, got {got}: {advice}")

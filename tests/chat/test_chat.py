@@ -413,7 +413,7 @@ async def test_guards_apply_to_the_whole_run(guards: Guards, answers: list[Scrip
     [
         (SourceError("the model is overloaded", status=529), Code.UPSTREAM_ERROR),
         (OSError("gone"), Code.STREAM_INTERRUPTED),
-        ([TextDelta("It is")], Code.STREAM_INTERRUPTED),
+        (b'data: {"choices":[{"delta":{"content":"It is"}}]}\n\n', Code.STREAM_INTERRUPTED),
     ],
 )
 async def test_the_second_request_fails(second: ScriptedReply, code: Code) -> None:
@@ -433,7 +433,7 @@ async def test_the_second_request_fails(second: ScriptedReply, code: Code) -> No
         ({"tool_choice": "nope"}, "names 'nope'"),
         ({"messages": [{"role": "bot"}]}, "message 0"),
         ({"teach": "always", "dialects": "llama_json"}, "no dialect|chat template"),
-        ({"emulation": "sometimes"}, "mode must be one of"),
+        ({"emulation": "sometimes"}, "emulation must be one of"),
         ({"review": "yes"}, "follow_up must be one of 'auto', 'never'"),
     ],
 )

@@ -346,7 +346,7 @@ async def test_emulation_without_tools() -> None:
 def test_invalid_options_of_emulation() -> None:
     """They raise before any request."""
     model = ScriptedModel([])
-    with pytest.raises(ValueError, match="mode must be one of"):
+    with pytest.raises(ValueError, match="emulation must be one of"):
         chat(model, [QUESTION], tools=TOOLS, request=RequestOptions(emulation="always"))  # type: ignore[arg-type]  # the mistake
     with pytest.raises(ValueError, match="keep_system must be one of"):
         Emulation(keep_system="all")  # type: ignore[arg-type]  # the mistake

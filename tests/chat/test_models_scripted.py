@@ -6,7 +6,7 @@ import pytest
 
 from streamtools.conversation.models import Ask, ScriptedModel, ScriptedReply
 from streamtools.errors import Code
-from streamtools.events import ProviderCompleted, SourceError, SourceEvent, TextDelta
+from streamtools.events import NativeToolCall, ProviderCompleted, SourceError, SourceEvent, TextDelta
 from streamtools.history import User
 from tests.support.cases import together
 
@@ -15,6 +15,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.trio_deep]
 ASK = Ask((User("Hi"),))
 STOP = ProviderCompleted(finish_reason="stop")
 READ = ProviderCompleted(finish_reason="stop", raw_finish_reason="stop")
+CALL = NativeToolCall("0", "look", {})
 CHAT = [b'data: {"choices":[{"delta":{"content":"a"}', b',"finish_reason":"stop"}]}\n\n', b"data: [DONE]\n\n"]
 
 
@@ -35,7 +36,9 @@ async def answer(model: ScriptedModel, ask: Ask = ASK) -> list[SourceEvent]:
         ([], [STOP]),
         ([TextDelta("a"), STOP], [TextDelta("a"), STOP]),
         (STOP, [STOP]),
-        ([TextDelta("a")], [TextDelta("a")]),
+        ([TextDelta("a")], [TextDelta("a"), STOP]),
+        ([CALL, "a"], [CALL, TextDelta("a"), STOP]),
+        (CALL, [CALL, STOP]),
         (["a", ProviderCompleted(finish_reason="length")], [TextDelta("a"), ProviderCompleted(finish_reason="length")]),
         (CHAT, [TextDelta("a"), READ]),
         (b"".join(CHAT), [TextDelta("a"), READ]),

@@ -547,7 +547,7 @@ def test_wrong_values(options: dict[str, Any], words: str) -> None:
 
 def test_an_object_without_events_is_refused() -> None:
     """It raises TypeError."""
-    with pytest.raises(TypeError, match="Expected a run or a stream"):
+    with pytest.raises(TypeError, match="the stream must be a run or a stream"):
         event_stream_response(["no", "events"])  # type: ignore[arg-type]
 
 

@@ -159,13 +159,27 @@ async def test_too_many_conversations() -> None:
             conversations.say(name, ask=name)
         await settle()
         errors = [frame["error"]["code"] for frame in conversations.frames if frame["conversation"] == "c"]
-        assert ["too_many"] == errors
+        assert ["too_many_conversations"] == errors
         conversations.go_on["a"].set()
         await settle()
         conversations.say("c", ask="c")
         await settle()
         conversations.go_on["c"].set()
     assert {"a": "finished", "c": "finished"} == conversations.ends
+
+
+async def test_a_refused_message() -> None:
+    """The other conversation continues, and so does its own."""
+    conversations = Conversations()
+    async with conversations.serving():
+        for name, frame in (("a", {"ask": "r1"}), ("b", {"aks": "r2"}), ("b", {"ask": "r2"})):
+            conversations.say(name, **frame)
+        await settle()
+        for run_id in ("r1", "r2"):
+            conversations.go_on[run_id].set()
+    errors = [(frame["conversation"], frame["error"]["code"]) for frame in conversations.frames if "error" in frame]
+    assert [("b", "refused")] == errors
+    assert {"r1": "finished", "r2": "finished"} == conversations.ends
 
 
 @pytest.mark.parametrize("conversation", [3, "", "a" * 2_000, ["a"]])

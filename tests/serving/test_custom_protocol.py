@@ -167,7 +167,7 @@ async def test_frames_of_a_websocket(both_ways: bool, conversation: str | None) 
 
 def test_mistakes_are_named() -> None:
     """They say what the function must be, and what it may return."""
-    with pytest.raises(TypeError, match="`function` must accept an event, got 'ai_sdk'"):
+    with pytest.raises(TypeError, match=r"function must be callable as function\(event\), got str"):
         outputs.custom("ai_sdk")  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="returns a dict, str, bytes or None, got <class 'int'>"):
+    with pytest.raises(TypeError, match="must return a dict, str, bytes or None, got int"):
         outputs.custom(lambda event: 3).encode(Text("a"))  # type: ignore[arg-type,return-value]

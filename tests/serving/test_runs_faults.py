@@ -221,7 +221,7 @@ async def test_a_stream_that_is_closed_on_exit() -> None:
 async def test_an_object_that_is_no_stream(wrong: Any) -> None:
     """It raises TypeError."""
     async with Runs() as runs:
-        with pytest.raises(TypeError, match="Expected a run or a stream"):
+        with pytest.raises(TypeError, match="the stream must be a run or a stream"):
             await runs.start(wrong, owner="ann")
 
 

@@ -253,7 +253,7 @@ def test_an_invalid_judge_is_refused_when_it_is_created() -> None:
     for wrong in ({"release": 0}, {"wait": 0}, {"timeout": -1}, {"unanswered": "yes"}, {"at_once": 0}, {"context": -1}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             Judge(**wrong)
-    with pytest.raises(ValueError, match="function"):
+    with pytest.raises(TypeError, match=r"ask\(text, before\)"):
         TextJudge("no")  # type: ignore[arg-type]
 
 

@@ -498,5 +498,5 @@ def test_an_impossible_tool_choice_is_refused(options: dict[str, Any]) -> None:
 def test_wrong_values_are_refused_before_reading(options: dict[str, Any]) -> None:
     """The message names the parameter."""
     (name,) = options
-    with pytest.raises(ValueError, match=f"{PLACES.get(name, ('', name))[1]} (is|must be) "):
+    with pytest.raises((TypeError, ValueError), match=f"{PLACES.get(name, ('', name))[1]} (is|must be) "):
         ToolStream(Script(), **grouped(**options))

@@ -329,7 +329,7 @@ async def test_a_call_needs_approval_if_its_predicate_raises() -> None:
 def test_invalid_values_of_requires_approval_are_refused() -> None:
     """The error is raised when the tool is defined."""
     wrong: Any = {"requires_approval": "always"}
-    with pytest.raises(ValueError, match="requires_approval must be True, False or a function"):
+    with pytest.raises(TypeError, match=r"requires_approval must be callable as .*; or write True or False"):
         Tool(Bank().look, **wrong)
     wrong = {"trust": "always"}
     with pytest.raises(ValueError, match="trust must be one of 'text', 'native', 'approved', got 'always'"):

@@ -47,10 +47,10 @@ MAY_IMPORT: dict[str, Collection[str]] = {
     "conversation.models": {"errors", "logs", "observing", "events", "sources", "parsing", "tools", "history", "typed"},
     "conversation": {
         *("errors", "json_values", "logs", "calls", "events", "parsing", "tools", "machine", "history", "stream"),
-        *("conversation.models", "observing", "sources"),
+        *("conversation.models", "loading", "observing", "sources"),
     },
     # to front ends
-    "outputs": {"errors", "json_values", "calls", "events", "machine"},
+    "outputs": {"errors", "json_values", "calls", "events", "loading", "machine"},
     "serving": {"errors", "logs", "observing", "events", "json_values", "tools", "stream", "outputs"},
     "outputs.asgi": {"serving"},
     "gateway": {

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from contextlib import asynccontextmanager
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 import anyio
@@ -11,6 +14,7 @@ import httpx
 import pytest
 from pydantic import BaseModel
 
+import streamtools
 from streamtools import (
     ApprovalOptions,
     Guards,
@@ -26,7 +30,7 @@ from streamtools import (
     sources,
     tool,
 )
-from streamtools.conversation import AnthropicMessages, Fallback, OpenAIChat, RequestOptions, ScriptedModel
+from streamtools.conversation import AnthropicMessages, OpenAIChat, RequestOptions, ScriptedModel
 from streamtools.errors import UnreadableSource
 from streamtools.events import UIEvent
 from streamtools.history import read_messages
@@ -106,11 +110,11 @@ MISTAKES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     ),
     "a judge that is only a function": (
         lambda: TextOptions(judge=bool),  # type: ignore[arg-type]
-        *(TypeError, "judge must be a TextJudge, got <class 'bool'>"),
+        *(TypeError, "judge must be a TextJudge, such as TextJudge(ask=...), got bool"),
     ),
     "a callback that is no function": (
         lambda: RunnerOptions(on_result="log"),  # type: ignore[arg-type]
-        *(TypeError, "on_result must be None or a function, got 'log'"),
+        *(TypeError, "on_result must be callable as on_result(call, outcome), got str"),
     ),
     "an example that is a text": (
         lambda: RequestOptions(few_shot=["a"]),  # type: ignore[list-item]
@@ -146,7 +150,6 @@ MISTAKES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         *(ValueError, 'message 0: a message must be an object such as {"role": "user", "content": "Hello"}, got str'),
     ),
     "a class of a model": (lambda: chat(OpenAIChat, []), TypeError, "must be called: OpenAIChat(...)"),  # type: ignore[arg-type]
-    "models in a list": (lambda: Fallback([LOCAL]), TypeError, "`model` must be a model, such as OpenAIChat("),  # type: ignore[arg-type]
     "a system prompt": (
         lambda: chat(LOCAL, [], system="Be brief."),  # type: ignore[call-arg]
         *(TypeError, 'chat() has no parameter \'system\'; write {"role": "system", ...} as the first message'),
@@ -157,7 +160,7 @@ MISTAKES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     ),
     "options of a parser in a dict": (
         lambda: chat(LOCAL, [], parser={"strict": True}),  # type: ignore[arg-type]
-        *(TypeError, "parser must be a ParserOptions, got {'strict': True}"),
+        *(TypeError, "parser must be a ParserOptions, such as ParserOptions(strict=...), got dict"),
     ),
     "steps that are a text": (
         lambda: chat(LOCAL, [], max_steps="3"),  # type: ignore[arg-type]
@@ -221,6 +224,112 @@ MISTAKES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         *(TypeError, "got a coroutine; await it first"),
     ),
 }
+
+PROGRAM = """
+import httpx, streamtools
+from contextlib import ExitStack
+from starlette.requests import Request
+from streamtools import *
+from streamtools.conversation import *
+from streamtools.events import Text
+from streamtools.history import write_messages
+from streamtools.outputs import asgi
+from tests.serving.test_asgi_by_hand import Socket
+
+REQUEST = Request({"type": "http"})
+"""
+NAMES = {"LOCAL": LOCAL, "QUESTION": QUESTION, "Completion": Completion, "create": create}
+exec(PROGRAM, NAMES)
+
+WRITTEN = {
+    'OpenAIChat("m", url="http://x")': "TypeError: OpenAIChat has no parameter 'url'; write base_url=...",
+    'OpenAIChat("m", client=httpx.AsyncClient)': "TypeError: must be an HTTP client, such as httpx.AsyncClient()",
+    "OpenAIChat(None)": "TypeError: the name of the model must be a str, got NoneType",
+    "Fallback([LOCAL])": "TypeError: got list; for several models, write Fallback(first, second)",
+    "chat([LOCAL, LOCAL], QUESTION)": "TypeError: got list; for several models, write Fallback(first, second)",
+    'Fallback(LOCAL, onbreak="fail")': "TypeError: Fallback() has no parameter 'onbreak'; did you mean 'on_break'?",
+    "RequestOptions({})": "TypeError: RequestOptions() takes no value without a name; write body=..., teach=...",
+    "RequestOptions(emulation=True)": "ValueError: emulation must be one of 'off', 'fallback', 'force', got True",
+    'ScriptedModel(["x"], native_calls=True)': "TypeError: 'native_calls'; did you mean 'native_tool_calls'?",
+    "ScriptedModel([QUESTION[0]])": "TypeError: answer 0: a delta must be a text, bytes, an exception or a source",
+    'ScriptedModel(["a", ["b", Text("c")]])': 'TypeError: answer 1: such as NativeToolCall("0", "name", {}), got Text',
+    "chat(LOCAL, QUESTION, tools=[create()])": "TypeError: got a coroutine: pass functions without calling them",
+    'chat(LOCAL, QUESTION, tools="f")': "TypeError: got str: pass functions without calling them, such as tools=[",
+    "chat(LOCAL, QUESTION, tools=[Completion])": "TypeError: a tool needs a function, got <class",
+    'ToolRegistry(on_duplicate="skip")': "ValueError: must be one of 'replace', 'error', 'keep', got 'skip'",
+    "tool(requires_approval=lambda: True)(print)": "TypeError: requires_approval(arguments), got <lambda>()",
+    "chat(LOCAL, QUESTION, follow_up=lambda: None)": "TypeError: follow_up must be callable as follow_up(messages)",
+    "chat(LOCAL, QUESTION, text=[rules.email()])": "TypeError: a TextOptions, such as TextOptions(rules=...), got list",
+    'chat(LOCAL, QUESTION, guards={"calls": 3})': "TypeError: guards must be a Guards, such as Guards(calls=...), got",
+    'RunnerOptions(ledger="a.db")': "TypeError: ledger must be a ledger, such as SQLiteLedger(path), got str",
+    "chat(LOCAL, QUESTION, run_id=3)": "TypeError: run_id must be a str, got int",
+    'chat(LOCAL, QUESTION, output="City")': "TypeError: got 'City'; write City without quotes",
+    'chat(LOCAL, QUESTION, output={"a": {"type": "string"}})': "ValueError: no keyword, only 'a'; write {\"type\":",
+    'write_messages(QUESTION, "openai")': "TypeError: write write_messages(read_messages(history), format)",
+    "outputs.make_encoder(outputs.custom)": "TypeError: format must be callable as format(), got CustomEncoder",
+    'outputs.custom(lambda: "a")': "TypeError: function must be callable as function(event), got <lambda>()",
+    "chat(LOCAL, QUESTION).text": "AttributeError: write `(await stream).text`, or `stream.result.text` after",
+    "[*chat(LOCAL, QUESTION)]": "TypeError: write `async for`, or `await`: Chat is asynchronous",
+    "ExitStack().enter_context(chat(LOCAL, QUESTION))": "TypeError: write `async with`: Chat is asynchronous",
+    'coalesce(replay("a"))': "TypeError: write `async for`, or `await`: EventReplay is asynchronous",
+    "streamtools.OpenAIChat": "ImportError: write `from streamtools.conversation import OpenAIChat`",
+    "streamtools.outputs.read_body": "ImportError: write `from streamtools.outputs.asgi import read_body`",
+    "streamtools.conversation.asgi": "ImportError: write `from streamtools.outputs import asgi`",
+}
+"""Wrong expressions, and the type and parts of their errors."""
+
+AWAITED = {
+    "asgi.read_body(len, REQUEST)": "request must be the request of a framework, got builtin_function_or_method",
+    "asgi.read_body(REQUEST, create)": "read must be callable as read(body), got create()",
+    "asgi.serve_websocket(Socket(), create)": "handler must be callable as handler(message, session), got create()",
+    "asgi.serve_websocket(Socket(), print, format=create)": "format must be a name, an encoder or a function that",
+    "asgi.serve_websocket(Socket(), print, format=len)": "write format=outputs.custom(send)",
+    'asgi.send_events(Socket(), chat(LOCAL, QUESTION), format="text")': "or with format=outputs.custom(send) yours",
+    'asgi.send_events("ws", chat(LOCAL, QUESTION))': "websocket must be the websocket of a framework, got str",
+}
+"""Wrong expressions that raise TypeError when they are awaited, and the parts of its message."""
+
+
+def test_wrong_expressions_say_what_to_write() -> None:
+    """The exception is raised at the mistake."""
+    with cases() as case:
+        for code, message in WRITTEN.items():
+            with case(code):
+                with pytest.raises((TypeError, ValueError, AttributeError, ImportError)) as caught:
+                    eval(code, NAMES)
+                kind, _, text = message.partition(": ")
+                assert kind == type(caught.value).__name__
+                assert all(part in str(caught.value) for part in text.split(": "))
+
+
+async def test_awaited_expressions_say_what_to_write() -> None:
+    """The exception is raised before the request or the websocket is read."""
+    for code, message in AWAITED.items():
+        with pytest.raises(TypeError, match=re.escape(message)):
+            await eval(code, NAMES)
+    async with chat(ScriptedModel(["x"]), QUESTION) as events:
+        with pytest.raises(ValueError, match=r"write output=list\[Completion\]"):
+            [item async for item in events.items(Completion)]
+
+
+async def test_a_chat_is_awaited_in_its_block_and_again() -> None:
+    """It returns the same result."""
+    async with chat(ScriptedModel(["Hello."]), QUESTION) as events:
+        assert "Hello." == (await events).text
+    assert "finished" == (await events).reason
+
+
+def test_each_public_name_is_found() -> None:
+    """The import of a name from the wrong module names the right one. Modules and unknown names are not affected."""
+    others = ("conversation", "history", "outputs", "outputs.asgi", "recording", "runs", "tools", "testing", "gateway")
+    for name in {name for other in others for name in import_module(f"streamtools.{other}").__all__}:
+        if name not in streamtools.__all__ and find_spec(f"streamtools.{name}") is None:
+            with pytest.raises(ImportError, match=rf"`from streamtools[\w.]* import {name}`$") as caught:
+                getattr(streamtools, name)
+            namespace = dict[str, Any]()
+            exec(str(caught.value).split("`")[1], namespace)
+            assert name in namespace
+    assert not hasattr(streamtools, "unknown_name")
 
 
 def test_messages_say_what_to_do() -> None:
