@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from importlib.util import find_spec
-from pathlib import Path
+from pkgutil import iter_modules
 from typing import Any
 
-_ROOT = Path(__file__).parent
+_ROOT = "streamtools"
 
 
 def load_later(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
@@ -36,10 +36,11 @@ def load_later(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], 
 def _import_of(name: str) -> str | None:
     """Return the statement that imports a public name, or None. It reads the sources: importing them all takes long."""
     exports = re.compile(rf'^__all__ = \[[^\]]*"{re.escape(name)}"|^class {re.escape(name)}\b', re.MULTILINE)
-    for path in (*_ROOT.glob("*.py"), *_ROOT.glob("*/__init__.py"), _ROOT / "outputs" / "asgi.py"):
-        parts = [part for part in path.relative_to(_ROOT.parent).with_suffix("").parts if part != "__init__"]
-        if parts[-1] == name:
-            return f"from {'.'.join(parts[:-1])} import {name}"
-        if exports.search(path.read_text("utf-8")):
-            return f"from {'.'.join(parts)} import {name}"
+    modules = [f"{_ROOT}.{module.name}" for module in iter_modules(import_module(_ROOT).__path__)]
+    for module in (_ROOT, *modules, f"{_ROOT}.outputs.asgi"):
+        spec: Any = find_spec(module)
+        if exports.search(spec.loader.get_source(module)):
+            return f"from {module} import {name}"
+        if module.endswith(f".{name}"):
+            return f"from {module.rpartition('.')[0]} import {name}"
     return None

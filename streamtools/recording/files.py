@@ -88,7 +88,8 @@ class LineReader:
         try:
             return function(*args)
         except OSError as error:
-            advice = "; for a recording of the package, write shipped()[name]" if "." not in self.name else ""
+            is_name = isinstance(error, FileNotFoundError) and "." not in self.name
+            advice = f"; for a recording of the package, write shipped()[{self.name!r}]" if is_name else ""
             raise RecordingError(f"{self.name} cannot be read: {error.strerror}{advice}") from None
         except ValueError as error:  # a null character in the path
             raise RecordingError(f"{self.name!r} cannot be read: {error}") from None

@@ -26,12 +26,13 @@ from streamtools import (
     ToolStream,
     chat,
     parse,
+    replay,
     rules,
     sources,
     tool,
 )
 from streamtools.conversation import AnthropicMessages, OpenAIChat, RequestOptions, ScriptedModel
-from streamtools.errors import UnreadableSource
+from streamtools.errors import RecordingError, UnreadableSource
 from streamtools.events import UIEvent
 from streamtools.history import read_messages
 from streamtools.outputs import asgi
@@ -307,6 +308,8 @@ async def test_awaited_expressions_say_what_to_write() -> None:
     for code, message in AWAITED.items():
         with pytest.raises(TypeError, match=re.escape(message)):
             await eval(code, NAMES)
+    with pytest.raises(RecordingError, match=r"write shipped\(\)\['tilde-call'\]"):
+        await replay("tilde-call")
     async with chat(ScriptedModel(["x"]), QUESTION) as events:
         with pytest.raises(ValueError, match=r"write output=list\[Completion\]"):
             [item async for item in events.items(Completion)]
