@@ -16,16 +16,21 @@ def load_later(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], 
     """Return `__getattr__` and `__dir__` for a package, which import names on first use.
 
     `homes` maps each such name to its module, relative to the package. If both are equal, the name stands
-    for the module. `__getattr__` raises ImportError for a name of another module, and AttributeError for other names.
+    for the module. If another module has a missing name, the message of the error says how to import it.
     """
     names = vars(import_module(package))
 
     def find(name: str) -> Any:
         if name not in homes:
-            if not name.startswith("_") and find_spec(f"{package}.{name}") is None and (advice := _import_of(name)):
-                # The import statement drops the message of an AttributeError.
-                raise ImportError(f"{package} has no {name!r}; write `{advice}`", name=package)
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+            from inspect import currentframe  # imported here because it is rarely needed
+
+            is_missing = not name.startswith("_") and find_spec(f"{package}.{name}") is None
+            advice = _import_of(name) if is_missing else None
+            frame: Any = currentframe()
+            # An import statement calls this function from `importlib`, and drops the message of an AttributeError.
+            is_import = frame.f_back.f_globals.get("__name__") == "importlib._bootstrap"
+            kind = ImportError if advice and is_import else AttributeError
+            raise kind(f"module {package!r} has no attribute {name!r}" + (f"; write `{advice}`" if advice else ""))
         home = import_module(f".{homes[name]}", package)
         found = names[name] = home if name == homes[name] else getattr(home, name)
         return found

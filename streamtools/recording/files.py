@@ -88,7 +88,7 @@ class LineReader:
         try:
             return function(*args)
         except OSError as error:
-            is_name = isinstance(error, FileNotFoundError) and "." not in self.name
+            is_name = isinstance(error, FileNotFoundError) and self.name.replace("-", "").isalnum()
             advice = f"; for a recording of the package, write shipped()[{self.name!r}]" if is_name else ""
             raise RecordingError(f"{self.name} cannot be read: {error.strerror}{advice}") from None
         except ValueError as error:  # a null character in the path

@@ -21,6 +21,7 @@ import sys
 from collections.abc import Iterator
 from inspect import CO_COROUTINE
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import anyio
@@ -31,7 +32,9 @@ from structlog.testing import ReturnLoggerFactory
 
 from streamtools import Code, ToolStream, chat, parse, sources
 from streamtools.events import TextDelta
+from streamtools.outputs import asgi
 from streamtools.recording import read_recording, shipped
+from streamtools.runs import Runs
 from tests.support.cases import together
 from tests.support.loopback import Loopback
 from tests.support.loops import OTHER_LOOP_DEEP
@@ -241,6 +244,31 @@ def test_every_parameter_of_a_chat_is_listed() -> None:
     own = [each for name, each in inspect.signature(chat).parameters.items() if name not in {*known, "options"}]
 
     assert {each.name: repr(each.default).replace("'", '"') for each in own[2:]} == dict(rows)
+
+
+FUNCTIONS: dict[str, dict[str, Any]] = {
+    "runs": {"": Runs},
+    "responses": {
+        "response": asgi.event_stream_response,
+        "send": asgi.send_events,
+        "serve": asgi.serve_websocket,
+        "read": asgi.read_body,
+    },
+}
+
+
+@pytest.mark.parametrize("table", FUNCTIONS)
+def test_parameters_and_defaults_are_listed(table: str) -> None:
+    """A table has a row for each parameter with a default. Its third column names the functions."""
+    _, _, rest = TEXT.partition(f"<!-- parameters: {table} -->")
+    rows = re.findall(r"\| `(\w+)` \| `(.+?)` \| (.+?) \|", rest.partition("\n\n")[0])
+    for of, function in FUNCTIONS[table].items():
+        parameters = inspect.signature(function).parameters.values()
+        known = {each.name: each.default for each in parameters if each.default is not each.empty}
+        listed = [(name, text) for name, text, functions in rows if not of or of in functions.split(", ")]
+        assert {
+            name: {"time.monotonic": monotonic}.get(text) or ast.literal_eval(text) for name, text in listed
+        } == known
 
 
 def test_every_code_is_used() -> None:
