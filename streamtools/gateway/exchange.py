@@ -57,8 +57,6 @@ class AnswerFailover:
     """Selects the upstreams for one answer, in order, and prepares their requests."""
 
     def __init__(self, settings: Settings) -> None:
-        self.instructions: list[dict[str, Any]] = []
-        """Messages at the end of the request that instruct the model to continue. Empty if they are not needed."""
         self._settings = settings
         self.answer = SharedAnswer(settings.circuits)
         """The answer to which the upstreams contribute. If its `fault` is set, the next upstream must get a request."""
@@ -71,10 +69,17 @@ class AnswerFailover:
         return self._settings.fallbacks[index - 1] if index else None
 
     def address(self, request: UpstreamRequest) -> UpstreamRequest:
-        """Return `request` addressed to the current upstream, with the text to continue as a prefill if possible."""
-        prefill = self._prefill
-        if self._written.strip() and prefill is not None and not self.answer.complete:
-            body = prefill.write(msgspec.json.decode(request.body), self._written.rstrip())
+        """Return `request` addressed to the current upstream, with the text to continue as a prefill if possible.
+
+        Without a prefill, the request instructs the model to continue the text.
+        """
+        if self._written.strip():
+            body, prefill = msgspec.json.decode(request.body), self._prefill
+            if prefill is not None:
+                body = prefill.write(body, self._written.rstrip())
+            else:
+                body["messages"].append({"role": "assistant", "content": self._written})
+                body["messages"].append({"role": "user", "content": CONTINUE_PROMPT})
             request = request._replace(body=to_json(body))
         return request._replace(at=self.answer.index)
 
@@ -94,15 +99,9 @@ class AnswerFailover:
         answer.move_on()
         status = fault.status if fault is not None else None
         log.warning("failed_over", upstream=failed, next=answer.index, begun=begun, status=status)
-        self._written, self.instructions = written, []
-        if not written.strip():
-            return
-        if self._prefill is None:
-            self.instructions = [
-                {"role": "assistant", "content": written},
-                {"role": "user", "content": CONTINUE_PROMPT},
-            ]
-        answer.continue_text(written, self._prefill)
+        self._written = written
+        if written.strip():
+            answer.continue_text(written, self._prefill)
 
     @property
     def _prefill(self) -> Prefill | None:
@@ -336,13 +335,7 @@ class RewrittenExchange(Exchange):
         if upstream is not None and upstream.model:
             self._client_request = self._client_request._replace(model=upstream.model)
         settings = self._settings
-        request = write_request(
-            self._client_request,
-            self._plan,
-            examples=settings.few_shot,
-            host=self._host,
-            more=self._failover.instructions,
-        )
+        request = write_request(self._client_request, self._plan, examples=settings.few_shot, host=self._host)
         return self._failover.address(request)
 
     def _drop_schema(self) -> None:
@@ -403,26 +396,23 @@ class Rewrite(Settings):
             plan = plan._replace(used=self.used_dialects.get(model))
             if client == "openai" and not (plan.dialects or plan.taught or reads_text or self.fallbacks):
                 return PassThrough(client, "chat/completions", body)
-            refused = _unsupported_option(request.body)
-            if refused is None:
-                return RewrittenExchange(self, request, plan, host=host, watch=watch, request_size=len(body))
+            _refuse_unsupported_options(request.body)
+            return RewrittenExchange(self, request, plan, host=host, watch=watch, request_size=len(body))
         except (InvalidRequest, ValueError, RecursionError) as error:
-            taught = mode_of(self.mode, model) == "text"
-            if client == "openai" and not (taught or self.dialects or reads_text):  # the upstream reports the error
+            rewrites = mode_of(self.mode, model) == "text" or self.dialects or reads_text or self.fallbacks
+            if client == "openai" and not rewrites:  # the upstream reports the error
                 return PassThrough(client, "chat/completions", body)
-            refused = error if isinstance(error, InvalidRequest) else InvalidRequest(str(error))
-        return RefusedExchange(client, refused)
+            return RefusedExchange(client, error if isinstance(error, InvalidRequest) else InvalidRequest(str(error)))
 
 
-def _unsupported_option(body: Mapping[str, Any]) -> InvalidRequest | None:
-    """Return an error if the body has an option that a rewritten answer does not support, else None."""
+def _refuse_unsupported_options(body: Mapping[str, Any]) -> None:
+    """Raise `InvalidRequest` if the body has an option that a rewritten answer does not support."""
     n, include = body.get("n"), body.get("include")
     if isinstance(n, int) and n > 1:
-        return InvalidRequest(f"`n` must be 1 if answers are rewritten, got {n}. Send several requests.", "n")
+        raise InvalidRequest(f"`n` must be 1 if answers are rewritten, got {n}. Send several requests.", "n")
     names = [name for name in ("logprobs", "top_logprobs") if body.get(name)]
     if isinstance(include, list) and "message.output_text.logprobs" in include:
         names.append("include")
     if names:
         message = "Rewritten answers have no log probabilities. Do not request them, or call the upstream directly."
-        return InvalidRequest(message, names[0])
-    return None
+        raise InvalidRequest(message, names[0])

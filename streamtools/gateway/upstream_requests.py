@@ -144,14 +144,9 @@ def calls_in(history: Iterable[Message]) -> Iterator[ToolCall]:
 
 
 def write_request(
-    request: ClientRequest,
-    plan: CallPlan,
-    *,
-    examples: bool | Sequence[Example] = False,
-    host: str | None = None,
-    more: Sequence[dict[str, Any]] = (),
+    request: ClientRequest, plan: CallPlan, *, examples: bool | Sequence[Example] = False, host: str | None = None
 ) -> UpstreamRequest:
-    """Return the request for the upstream at `host`. `more` contains chat messages that are appended to the history.
+    """Return the request for the upstream at `host`.
 
     `examples` are calls that the prompt shows as examples if it teaches a dialect. True makes them from the tools.
     Raises `InvalidRequest` for a tool whose definition is invalid.
@@ -161,8 +156,7 @@ def write_request(
     body["messages"] = write_messages(history, "openai", dialects=plan.dialects, provider=Origin("openai", host))
     if plan.taught is not None:
         _append_instructions(body["messages"], instructions_for(request, plan))
-    body["messages"] += more
-    if plan.taught is None:
+    else:
         body |= _tools(request)
     body |= request.options | {"stream": request.streamed}
     requested = request.body.get("stream_options") if request.client == "openai" else None

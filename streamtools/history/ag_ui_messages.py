@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from streamtools.history.content import Content, part_of_url, read_content, signed_or_encrypted, string_at, text_in
-from streamtools.history.history_reader import HistoryReader, TurnDraft, read_call
+from streamtools.history.history_reader import HistoryReader, TurnDraft
 from streamtools.history.message_keys import refuse_misspelled_keys
 from streamtools.history.parts import ProviderItem, Thought, User
 from streamtools.json_values import Rejected, decode_json
@@ -70,8 +70,7 @@ def _read_assistant(message: Mapping[str, Any], reader: HistoryReader) -> None:
     for call in calls if isinstance(calls, list | tuple) else ():
         id = string_at(call, "id")
         if isinstance(call, Mapping) and id and not reader.is_open(id):
-            signed = _provider_data(call, turn).get("signature")
-            reader.add_call(turn, read_call(_as_written(call), id, id, reader.budget, signature=signed))
+            turn.add_call(_as_written(call), id, signature=_provider_data(call, turn).get("signature"))
 
 
 def _as_written(call: Mapping[str, Any]) -> Mapping[str, Any]:

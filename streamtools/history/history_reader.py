@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
@@ -130,7 +130,7 @@ class HistoryReader:
         """
         if self.turn is None:
             history = self.flush()
-            self.turn = TurnDraft(self.index, self.budget, client=self.client)
+            self.turn = TurnDraft(self.index, self.budget, client=self.client, register=self._register_call)
             last = history[-1] if history and self._turn_end not in self._results else None
             if isinstance(last, Assistant) and not only_items:
                 history.pop()
@@ -139,18 +139,6 @@ class HistoryReader:
                 self._begin_turn()
         self.turn.format = format or self.turn.format
         return self.turn
-
-    def add_call(self, turn: TurnDraft, call: ToolCall) -> None:
-        """Register a call as open, and append it to `turn`."""
-        turn.parts.append(self._register_call(call))
-
-    def add_call_item(
-        self, format: str, call: Mapping[str, Any], id: object, rest: Mapping[str, Any], signature: object = None
-    ) -> None:
-        """Add a call that arrived as a separate item. `rest` holds the additional JSON fields of the item."""
-        turn = self.open_turn(format)
-        item = turn.to_provider_item(rest)
-        self.add_call(turn, read_call(call, id, f"call_{self.index}_0", self.budget, item, signature))
 
     def add_native_result(
         self, format: str | None, id: object, content: object, rest: Mapping[str, Any], *, is_error: bool = False
@@ -223,6 +211,7 @@ class TurnDraft:
     """The provider format that this message reveals."""
     count: int = 0  # the number of calls that `add_call` added
     client: bool = False  # whether a client sent the message; provider data is then kept only if it is signed
+    register: Callable[[ToolCall], ToolCall] | None = None  # registers each call that `add_call` adds
 
     @property
     def calls(self) -> list[ToolCall]:
@@ -259,8 +248,8 @@ class TurnDraft:
         if isinstance(call, Mapping):
             new_id = f"call_{self.index}_{self.count}"
             self.count += 1
-            item = self.to_provider_item(extra)
-            self.parts.append(read_call(call, id, new_id, self.budget, item, signature))
+            read = read_call(call, id, new_id, self.budget, self.to_provider_item(extra), signature)
+            self.parts.append(self.register(read) if self.register is not None else read)
 
     def claim_format(self, format: str) -> bool:
         """Set the format if it is unknown. Returns whether the turn has this format."""

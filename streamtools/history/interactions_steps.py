@@ -70,8 +70,7 @@ def read(step: Mapping[str, Any], reader: HistoryReader) -> None:
             reader.open_turn(FORMAT).add_thought("".join(texts), step.get("signature"), extra=step)
         case "function_call":
             rest = without(step, "type", "id", "name", "arguments", "signature")
-            call = {"name": step.get("name"), "arguments": step.get("arguments")}
-            reader.add_call_item(FORMAT, call, step.get("id"), rest, step.get("signature"))
+            reader.open_turn(FORMAT).add_call(step, step.get("id"), rest, step.get("signature"))
         case _:
             reader.open_turn(FORMAT).add_item(step)
 

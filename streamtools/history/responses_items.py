@@ -95,7 +95,7 @@ def read_item(item: Mapping[str, Any], reader: HistoryReader) -> None:
         )
     elif kind in ("function_call", _CUSTOM):
         known = ("type", "call_id", "name", "arguments", "input")[kind == _CUSTOM :]  # keep the `type` of a custom call
-        reader.add_call_item(FORMAT, item, item.get("call_id"), without(item, *known))
+        reader.open_turn(FORMAT).add_call(item, item.get("call_id"), without(item, *known))
     elif isinstance(kind, str) or (kind is None and string_at(item, "id") and len(item) <= 2):  # an item reference
         reader.open_turn(FORMAT).add_item(item)
     else:

@@ -42,14 +42,13 @@ _NO_BOUND = Limits(calls=10**6)
 
 def items_are_copied(patch: pytest.MonkeyPatch) -> None:
     """With each call that an item of a client adds to a turn."""
-    add = HistoryReader.add_call
+    add = TurnDraft.add_call
 
-    def copy(reader: HistoryReader, said: TurnDraft, call: Any) -> None:
-        add(reader, said, call)
-        said.parts = [*said.parts]
-        reader._waiting = {each.id: (reader._turn_end, each) for each in said.calls}
+    def copy(said: TurnDraft, *given: Any, **options: Any) -> None:
+        add(said, *given, **options)
+        said.parts = [each for each in said.parts if each not in (None, "")]
 
-    patch.setattr(HistoryReader, "add_call", copy)
+    patch.setattr(TurnDraft, "add_call", copy)
 
 
 def results_are_copied(patch: pytest.MonkeyPatch) -> None:
