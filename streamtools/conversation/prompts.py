@@ -217,19 +217,15 @@ def _value(schema: Any, number: int) -> Any:
     """Return an example value for a schema. `number` selects among several values."""
     if not isinstance(schema, Mapping):
         return "..."
-    if "const" in schema:
-        return schema["const"]
-    for key in ("examples", "enum"):
-        if isinstance(schema.get(key), list) and schema[key]:
-            return schema[key][number % len(schema[key])]
+    if choices := [schema["const"]] if "const" in schema else schema.get("examples") or schema.get("enum"):
+        return choices[number % len(choices)]
     if schema.get("default") is not None:
         return schema["default"]
-    for key in ("anyOf", "oneOf", "allOf"):
-        if branch := next((branch for branch in schema.get(key, ()) if string_at(branch, "type") != "null"), None):
-            return _value(branch, number)
-    kinds = schema.get("type")
-    kind = kinds if isinstance(kinds, str) else next((kind for kind in kinds or () if kind != "null"), None)
-    match kind:
+    branches = (branch for key in ("anyOf", "oneOf", "allOf") for branch in schema.get(key, ()))
+    if branch := next((branch for branch in branches if string_at(branch, "type") != "null"), None):
+        return _value(branch, number)
+    kinds = schema.get("type", ())
+    match next((kind for kind in ([kinds] if isinstance(kinds, str) else kinds) if kind != "null"), None):
         case "integer" | "number":
             return schema.get("minimum", 1)
         case "boolean":

@@ -10,7 +10,7 @@ calls, `ClientAnswer` restores the original text.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from itertools import chain
 from typing import Any, TypeAlias
 
@@ -19,7 +19,7 @@ import msgspec
 from streamtools import events
 from streamtools.calls import NATIVE, ToolCall
 from streamtools.errors import Code
-from streamtools.gateway.client_requests import Client, ClientRequest
+from streamtools.gateway.client_requests import Client, ClientRequest, as_tools
 from streamtools.gateway.settings import Settings
 from streamtools.gateway.upstream_requests import TEXT_CALL_ID, CallPlan, calls_in
 from streamtools.history.writing import valid_name
@@ -33,7 +33,6 @@ from streamtools.outputs.responses_events import ResponsesEncoder
 from streamtools.outputs.sse import Encoder
 from streamtools.parsing.dialects.neutralizing import restore
 from streamtools.sources.provider_terms import read_fault
-from streamtools.tools import Tool
 
 _log = Logger(__name__)
 
@@ -47,7 +46,7 @@ OnEvent: TypeAlias = Callable[[events.UIEvent], object]
 class ClientAnswer:
     """One answer for the client. `feed` and `close` return its bytes.
 
-    `machine` finds calls in the text of the model. `tools` are the tools that the prompt describes. `identity` returns
+    `machine` finds calls in the text of the model. `identity` returns
     the upstream's id of the answer and name of the model. `neutralized` says whether the request contains neutralized
     text. `watch` is called with each event except text.
     """
@@ -58,7 +57,6 @@ class ClientAnswer:
         request: ClientRequest,
         plan: CallPlan,
         *,
-        tools: Sequence[Tool],
         identity: Callable[[], tuple[str | None, str | None]],
         neutralized: bool,
         watch: OnEvent | None,
@@ -72,7 +70,7 @@ class ClientAnswer:
         self._max_calls = 0 if drops_calls else None if request.parallel else 1  # None means no limit
         self.machine = StreamMachine(
             dialects=plan.readable,
-            tools=tools,
+            tools=as_tools(request.tools) if plan.dialects else (),
             execute="never",
             native_tool_calls=plan.native,
             call_deltas=not (neutralized or self._calls_at_end),

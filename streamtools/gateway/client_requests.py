@@ -18,6 +18,7 @@ from streamtools.history import Message, read_messages
 from streamtools.history.content import read_content, string_at, text_in
 from streamtools.json_values import compact, decode, writable
 from streamtools.tools import Tool, ToolChoice
+from streamtools.tools.schemas import REFUSED_AT_THE_TOP
 from streamtools.tools.tool_choice import parse_choice
 
 Client: TypeAlias = Literal["openai", "responses", "anthropic"]
@@ -330,7 +331,6 @@ def _read_choice(given_choice: Any, tools: tuple[DeclaredTool, ...]) -> tuple[To
 
 
 _LONG_DEFINITIONS = 256 * 1024  # bytes
-_NOT_AT_TOP_LEVEL = ("anyOf", "oneOf", "allOf", "not", "enum")
 
 _More = TypeVarTuple("_More")
 _Result = TypeVar("_Result")
@@ -366,7 +366,7 @@ def tools_of(definitions: bytes) -> tuple[Tool[..., Any], ...]:
     for definition in msgspec.json.decode(definitions):
         name, description, schema = definition["name"], definition.get("description", ""), definition["parameters"]
         if isinstance(schema, dict):  # providers refuse these keywords at the top level
-            schema = {key: value for key, value in schema.items() if key not in _NOT_AT_TOP_LEVEL}
+            schema = {key: value for key, value in schema.items() if key not in REFUSED_AT_THE_TOP}
         try:
             tools[name] = Tool.declared(name, description, schema)  # the last definition of a name is used
         except (ValueError, TypeError, AttributeError) as error:

@@ -27,7 +27,7 @@ from streamtools.conversation.models.prefill import PREFILLS, Prefill
 from streamtools.errors import Code
 from streamtools.events import SourceError, SourceEvent
 from streamtools.gateway.answer import ClientAnswer, OnEvent, write_refusal
-from streamtools.gateway.client_requests import Client, ClientRequest, InvalidRequest, as_tools, read_body, read_request
+from streamtools.gateway.client_requests import Client, ClientRequest, InvalidRequest, read_body, read_request
 from streamtools.gateway.http import JSON, ResponseHead, end_to_end
 from streamtools.gateway.settings import FallbackUpstream, Settings
 from streamtools.gateway.upstream_requests import (
@@ -209,7 +209,6 @@ class RewrittenExchange(Exchange):
         # Whether the request contains neutralized text. U+2060 is inserted into such text, so that the model makes no
         # call when it repeats the text.
         self._neutralized = b"\xe2\x81\xa0" in written or b"\\u2060" in written
-        self._tools = as_tools(self._client_request.tools) if self._plan.dialects else ()
         self._answer = self._make_answer()
         self.has_fallback = bool(settings.fallbacks)
 
@@ -289,7 +288,6 @@ class RewrittenExchange(Exchange):
             self._settings,
             self._client_request,
             self._plan,
-            tools=self._tools,
             identity=lambda: self._identity or self._adapter.identity,
             neutralized=self._neutralized,
             watch=self._watch,

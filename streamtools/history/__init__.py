@@ -23,7 +23,7 @@ from streamtools.history.parts import (
     Thought,
     User,
 )
-from streamtools.history.provider_view import ReasoningField, SendReasoning, without_reasoning
+from streamtools.history.provider_view import ReasoningField, SendReasoning
 from streamtools.history.writing import system_prompt
 from streamtools.loading import load_later
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Assistant", "CallResult", "Format", "Message", "Origin", "ProviderItem", "ReasoningField", "Results",
     "SendReasoning", "Step", "System", "TextPart", "Thought", "User", "calls_as_text", "read_messages",
-    "system_prompt", "without_reasoning", "write_messages",
+    "system_prompt", "write_messages",
 ]  # fmt: skip
 
 _LAZY = {"calls_as_text": "calls_in_text"} | dict.fromkeys(("Format", "read_messages", "write_messages"), "formats")

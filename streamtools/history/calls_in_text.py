@@ -14,11 +14,11 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import takewhile
-from typing import Any
 
 import msgspec
 
 from streamtools.calls import NATIVE, ToolCall
+from streamtools.history.content import text_in
 from streamtools.history.parts import Assistant, CallResult, Message, Part, Results, System, TextPart, User
 from streamtools.history.untrusted import neutralize_history, neutralize_words
 from streamtools.history.writing import valid_name
@@ -117,8 +117,7 @@ def neutralize_quotations(history: Sequence[Message], dialects: Sequence[Dialect
 def _begins_with_result(following: Sequence[Message], dialects: Sequence[Dialect]) -> bool:
     if not following or not isinstance(user := following[0], User):
         return False
-    content, name = user.content, "NAME"  # the name stands for any tool name
-    text = content if isinstance(content, str) else str(content[0].get("text", "")) if content else ""
+    text, name = text_in(user.content), "NAME"  # the name stands for any tool name
     openings = (_opening(dialect, name).replace(name, r"[\w-]{1,64}") for dialect in dialects)
     return any(re.match(opening, text) for opening in openings)
 
@@ -157,15 +156,14 @@ def close_answered_calls(history: Iterable[Message], dialects: Sequence[Dialect]
             answered.update(result.call_id for result in message.results)
         elif isinstance(message, User) and last is not None and isinstance(turn := checked[last], Assistant):
             open_calls = [call for call in turn.in_text if call.id not in answered]
-            found = _answered_in(message.content, open_calls, dialects)
+            found = _answered_in(text_in(message.content), open_calls, dialects)
             checked[last] = replace(turn, in_text=tuple(call for call in turn.in_text if call.id not in found))
         checked.append(message)
     return checked
 
 
-def _answered_in(content: str | list[dict[str, Any]], calls: list[ToolCall], dialects: Sequence[Dialect]) -> set[str]:
-    """Return the ids of the calls whose results a user message contains."""
-    text = content if isinstance(content, str) else "\n".join(str(part.get("text", "")) for part in content)
+def _answered_in(text: str, calls: list[ToolCall], dialects: Sequence[Dialect]) -> set[str]:
+    """Return the ids of the calls whose results a user message with this text contains."""
     found: set[str] = set()
     used: Counter[str] = Counter()
     for call in calls:

@@ -21,18 +21,7 @@ import msgspec
 from streamtools.calls import ToolCall
 from streamtools.errors import check_word
 from streamtools.history.content import string_at
-from streamtools.history.parts import (
-    UNKNOWN_ORIGIN,
-    Assistant,
-    Message,
-    Origin,
-    Part,
-    ProviderItem,
-    Results,
-    TextPart,
-    Thought,
-    User,
-)
+from streamtools.history.parts import Assistant, Message, Origin, Part, ProviderItem, Results, TextPart, Thought, User
 from streamtools.history.writing import valid_name
 
 _STRICT = {"api.openai.com": (), ".openai.azure.com": (), "api.mistral.ai": ("content",)}
@@ -152,17 +141,6 @@ def with_valid_names(history: Sequence[Message]) -> list[Message]:
             message = replace(message, parts=tuple(map(renamed, message.parts)))
         named.append(message)
     return named
-
-
-def without_reasoning(history: Iterable[Message]) -> list[Message]:
-    """Remove all provider data from the turns: reasoning, signatures, response ids, items and additional fields."""
-    plain: list[Message] = []
-    for message in history:
-        if isinstance(message, Assistant):
-            parts = (_part_for(part, UNKNOWN_ORIGIN, False) for part in message.parts if not isinstance(part, Thought))
-            message = replace(message, parts=tuple(part for part in parts if part is not None), response_id=None)
-        plain.append(message)
-    return plain
 
 
 SendReasoning: TypeAlias = Literal["with_calls", "always", "since_user", "never"]

@@ -26,7 +26,8 @@ _SCHEMA_KEYS = (
 )  # fmt: skip
 _SCHEMA_LIST_KEYS = ("anyOf", "oneOf", "allOf", "prefixItems", "items")  # `items` was a list before draft 2020-12
 _SCHEMA_MAP_KEYS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
-_REFUSED_AT_THE_TOP = ("anyOf", "oneOf", "allOf", "not", "enum")  # OpenAI and Anthropic refuse them
+REFUSED_AT_THE_TOP = ("anyOf", "oneOf", "allOf", "not", "enum")
+"""The keywords that OpenAI and Anthropic refuse at the top of a tool's schema."""
 _SCHEMA = "bool | _Keywords"
 _Keywords: Any = TypedDict(
     "_Keywords",
@@ -72,7 +73,7 @@ def snapshot(schema: Mapping[str, Any]) -> JsonSchema:
         raise ValueError(f"the schema of the parameters nests deeper than {DEFAULT_LIMITS.depth}")
     if copied.get("type", "object") != "object":
         raise ValueError(f"the schema of the parameters must have the type 'object', got {copied['type']!r}")
-    if found := [key for key in _REFUSED_AT_THE_TOP if key in copied]:
+    if found := [key for key in REFUSED_AT_THE_TOP if key in copied]:
         raise ValueError(f"the schema of the parameters has {found[0]!r} at the top, which providers refuse; nest it")
     check_keywords(copied)
     if not all(isinstance(example, dict) for example in copied.get("examples", ())):

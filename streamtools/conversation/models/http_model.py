@@ -94,13 +94,13 @@ class Timeouts(Checked):
         if isinstance(timeout, Timeouts):
             return timeout
         if timeout is None or (isinstance(timeout, int | float) and not isinstance(timeout, bool)):
-            seconds = math.inf if timeout is None else timeout
-            return cls(connect=seconds, first_byte=seconds, between_bytes=seconds)
-        if hasattr(timeout, "connect") and hasattr(timeout, "read"):  # a timeout of httpx or httpx2
-            read = math.inf if timeout.read is None else timeout.read
-            connect = math.inf if timeout.connect is None else timeout.connect
-            return cls(connect=connect, first_byte=read, between_bytes=read)
-        raise TypeError(f"`timeout` must be a Timeouts, a number of seconds, or None, got {timeout!r}.")
+            limits = timeout, timeout
+        elif hasattr(timeout, "connect") and hasattr(timeout, "read"):  # a timeout of httpx or httpx2
+            limits = timeout.connect, timeout.read
+        else:
+            raise TypeError(f"`timeout` must be a Timeouts, a number of seconds, or None, got {timeout!r}.")
+        connect, read = (math.inf if limit is None else limit for limit in limits)
+        return cls(connect=connect, first_byte=read, between_bytes=read)
 
     def __post_init__(self) -> None:
         for limit in fields(self):
