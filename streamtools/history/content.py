@@ -107,28 +107,24 @@ def read_part(part: object) -> dict[str, Any]:
     """Return a part of any provider in the form of a history."""
     if not isinstance(part, Mapping):
         return {"type": "text", "text": part if isinstance(part, str) else compact(writable(part))}
-    match part.get("type"):
-        case "text" | "input_text" | "output_text" | "summary_text":
+    match part:
+        case {"type": "text" | "input_text" | "output_text" | "summary_text"}:
             return {**part, "type": "text", "text": string_at(part, "text")}
-        case "image_url" | "input_image":
+        case {"type": "image_url" | "input_image"}:
             found = part.get("image_url")
             image = {"url": found} if isinstance(found, str) else dict(found) if isinstance(found, Mapping) else {}
             if isinstance(image.get("url"), str):
                 detail = {"detail": part["detail"]} if string_at(part, "detail") else {}
                 return _with_rest(part, image | detail)
-        case "image":
-            match part.get("source"):  # Anthropic's format
-                case {"type": "base64", "media_type": str() as kind, "data": str() as data}:
-                    return _with_rest(part, {"url": f"data:{kind};base64,{data}"})
-                case {"type": "url", "url": str() as url}:
-                    return _with_rest(part, {"url": url})
-        case "document":
-            match part.get("source"):  # Anthropic's format
-                case {"type": "base64", "media_type": str() as kind, "data": str() as data}:
-                    return without(part, "source", "title") | file_of(kind, data, string_at(part, "title"))
-        case "document_url" if found := data_of(string_at(part, "document_url")):  # Mistral's format
+        case {"type": "image", "source": {"type": "url", "url": str() as url}}:  # Anthropic's format
+            return _with_rest(part, {"url": url})
+        case {"type": "image", "source": {"type": "base64", "media_type": str() as kind, "data": str() as data}}:
+            return _with_rest(part, {"url": f"data:{kind};base64,{data}"})
+        case {"type": "document", "source": {"type": "base64", "media_type": str() as kind, "data": str() as data}}:
+            return without(part, "source", "title") | file_of(kind, data, string_at(part, "title"))
+        case {"type": "document_url", "document_url": str() as url} if found := data_of(url):  # Mistral's format
             return without(part, "document_url", "document_name") | file_of(*found, string_at(part, "document_name"))
-        case "input_file" if data_of(string_at(part, "file_data")):
+        case {"type": "input_file"} if data_of(string_at(part, "file_data")):
             known = {name: part[name] for name in ("filename", "file_data") if string_at(part, name)}
             return without(part, *known) | {"type": "file", "file": known}
     return dict(part)

@@ -54,19 +54,16 @@ class _TurnResults:
         self._native = {call.id: call for call in turn.calls}
         self._in_text = turn.in_text
         self._results: dict[str, CallResult] = {}
-        self._text_results: dict[str, CallResult] = {}
         self.other_messages: list[Message] = []
 
     def add(self, result: CallResult) -> None:
-        if result.dialect != NATIVE:
-            self._text_results[result.call_id] = result
-        elif result.call_id not in self._native:
-            raise ValueError(f"the result of call {result.call_id!r} must follow the turn that holds the call")
-        elif result.call_id in self._results:
-            raise ValueError(f"call {result.call_id!r} has two results; remove one")
-        else:
-            name = self._native[result.call_id].name  # Gemini and Ollama require the name of the call
-            self._results[result.call_id] = result._replace(name=name)
+        if result.dialect == NATIVE:
+            if result.call_id not in self._native:
+                raise ValueError(f"the result of call {result.call_id!r} must follow the turn that holds the call")
+            if result.call_id in self._results:
+                raise ValueError(f"call {result.call_id!r} has two results; remove one")
+            result = result._replace(name=self._native[result.call_id].name)  # Gemini and Ollama require it
+        self._results[result.call_id] = result
 
     def end(self, unanswered: Unanswered, *, continues: bool) -> Iterator[Message]:
         """Yield the results, then the other messages. `continues` is True if another turn follows."""
@@ -74,10 +71,10 @@ class _TurnResults:
             if id not in self._results and (fault := fault_of(call)):  # a malformed call cannot run
                 self._results[id] = CallResult(NATIVE, call.name, fault, id, is_error=True)
         if unanswered == "cancelled" or (unanswered is None and (continues or self.other_messages)):
-            for calls, results_of in ((self._native.values(), self._results), (self._in_text, self._text_results)):
-                for call in calls:
-                    results_of.setdefault(call.id, CallResult(call.dialect, call.name, NOT_RUN, call.id, is_error=True))
-        results = [self._results[id] for id in self._native if id in self._results]
-        if results or self._text_results:
-            yield Results((*results, *self._text_results.values()))
+            for call in (*self._native.values(), *self._in_text):
+                not_run = CallResult(call.dialect, call.name, NOT_RUN, call.id, is_error=True)
+                self._results.setdefault(call.id, not_run)
+        native = [self._results.pop(id) for id in self._native if id in self._results]
+        if native or self._results:
+            yield Results((*native, *self._results.values()))
         yield from self.other_messages

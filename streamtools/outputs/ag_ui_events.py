@@ -21,7 +21,6 @@ Source: the packages `@ag-ui/client` 0.0.27 to 0.0.59 and 1.0.0 (`verify`, `appl
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
 from typing import Any
 
@@ -34,8 +33,6 @@ PROTOCOL_VERSION = "1.0"
 
 MALFORMED = "$malformed"
 """The name of the argument that holds the text of a malformed call. `history/ag_ui_messages.py` reads it."""
-
-_version = re.compile(r"(\d{1,9})\.\d{1,9}")  # `1.0`, of which the group is the major version
 
 
 class AGUIEncoder(FrontEndEncoder):
@@ -69,9 +66,8 @@ class AGUIEncoder(FrontEndEncoder):
         self._known_results = {known_results} if isinstance(known_results, str) else set(known_results)
         self._thread_id = thread_id
         self._run_id = run_id or ""
-        declared = _version.fullmatch(protocol_version or "")
         # Whether the client declares version 1.0 or a later version.
-        self._is_current = declared is not None and int(declared[1]) >= 1
+        self._is_current = (protocol_version or "").startswith(tuple("123456789"))
         self._message_prefix = ""  # the id of this run; the client may send one `runId` for two runs
         self._message_count = 0
         self._state = state

@@ -56,7 +56,7 @@ class AnthropicEncoder(CompletionEncoder):
             "content": [],
             "stop_reason": None,
             "stop_sequence": None,
-            "usage": _write_usage(None),
+            "usage": _write_usage(events.Usage()),
         }
         return _event("message_start", message=message)
 
@@ -81,7 +81,7 @@ class AnthropicEncoder(CompletionEncoder):
         delta = {"type": "input_json_delta", "partial_json": text}
         return _event("content_block_delta", index=self._call_blocks[call_id], delta=delta)
 
-    def _write_call_end(self, call_id: str, name: str, arguments: str) -> bytes:
+    def _write_call_end(self, call_id: str) -> bytes:
         return _event("content_block_stop", index=self._call_blocks.pop(call_id))
 
     def _write_end(self, finish: str) -> bytes:
@@ -90,7 +90,7 @@ class AnthropicEncoder(CompletionEncoder):
             *(_event("content_block_stop", index=index) for index in self._call_blocks.values()),
         ]
         delta = {"stop_reason": STOP_REASONS[finish], "stop_sequence": None}
-        parts.append(_event("message_delta", delta=delta, usage=_write_usage(self._usage)))
+        parts.append(_event("message_delta", delta=delta, usage=_write_usage(self._usage or events.Usage())))
         return b"".join((*parts, _event("message_stop")))
 
     def _write_error(self, code: Code, message: str) -> bytes:
@@ -120,9 +120,7 @@ def _event(type: str, **members: Any) -> bytes:
     return b"event: %b\ndata: %b\n\n" % (type.encode(), to_json({"type": type, **members}))
 
 
-def _write_usage(usage: events.Usage | None) -> dict[str, Any]:
-    if usage is None:
-        return {"input_tokens": 0, "output_tokens": 0}
+def _write_usage(usage: events.Usage) -> dict[str, Any]:
     cached = (usage.cache_read or 0) + (usage.cache_write or 0)
     return {
         **present(cache_read_input_tokens=usage.cache_read, cache_creation_input_tokens=usage.cache_write),

@@ -165,7 +165,7 @@ class CompletionEncoder(Checked, ABC):
             written = self._start_call(call_id, name, arguments)
         elif rest := self._withheld.get(call_id, "") if call_id in self._has_arguments else arguments:
             written = self._write_arguments(call_id, rest)
-        return written + self._write_call_end(call_id, name, arguments)
+        return written + self._write_call_end(call_id)
 
     def _add_call(self, call: ToolCall) -> bytes:
         if call.dialect != NATIVE:
@@ -237,7 +237,7 @@ class CompletionEncoder(Checked, ABC):
     @abstractmethod
     def _write_arguments(self, call_id: str, text: str) -> bytes: ...
 
-    def _write_call_end(self, call_id: str, name: str, arguments: str) -> bytes:
+    def _write_call_end(self, call_id: str) -> bytes:
         """Return the end of a call. It is `b""` if the API has no such event."""
         return b""
 

@@ -161,7 +161,7 @@ class ResponsesEncoder(CompletionEncoder):
         delta = custom_input(text) if is_custom else text
         return self._event(f"response.{kind}.delta", item_id=item["id"], output_index=index, delta=delta)
 
-    def _write_call_end(self, call_id: str, name: str, arguments: str, status: str = "completed") -> bytes:
+    def _write_call_end(self, call_id: str, status: str = "completed") -> bytes:
         index, pieces = self._calls.pop(call_id)
         item, text = self._response["output"][index], "".join(pieces)
         if item["type"] == "custom_tool_call":
@@ -180,7 +180,7 @@ class ResponsesEncoder(CompletionEncoder):
         reason = _INCOMPLETE_REASONS.get(finish)
         status = "incomplete" if reason else "completed"
         parts = [self._close_item(status)]
-        parts += [self._write_call_end(call_id, "", "", "incomplete") for call_id in list(self._calls)]
+        parts += [self._write_call_end(call_id, "incomplete") for call_id in list(self._calls)]
         self._response["status"] = status
         self._response["incomplete_details"] = {"reason": reason} if reason else None
         self._response["usage"] = None if self._usage is None else _write_usage(self._usage)
