@@ -285,20 +285,19 @@ def _read_tool(tool: object, client: Client) -> DeclaredTool:
     name = string_at(inner, "name")
     if not isinstance(inner, Mapping) or not name:
         raise InvalidRequest("A tool in `tools` has no name. Name it.", "tools")
-    described = {"description": string_at(inner, "description")} if string_at(inner, "description") else {}
-    if kind == "custom" and client != "anthropic":
-        syntax = inner.get("format")  # {"type": "text"} or {"type": "grammar", …}
-        advice = f"The input is a text in this form: {compact(syntax)}" if isinstance(syntax, dict) else ""
-        description = "\n".join(filter(None, [string_at(inner, "description"), advice if "grammar" in advice else ""]))
-        text = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
-        function = {"name": name, "description": description, "parameters": text}
-        return DeclaredTool(name, {"type": "function", "function": function}, custom=True)
+    custom = kind == "custom" and client != "anthropic"
+    description, syntax = string_at(inner, "description"), inner.get("format")
     schema = inner.get("input_schema" if client == "anthropic" else "parameters")
+    if custom:
+        schema = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
+        if string_at(syntax, "type") == "grammar":
+            description = f"{description}\nThe input is a text in this form: {compact(syntax)}".lstrip()
+    described = {"description": description} if description else {}
     parameters = {"type": "object", "properties": {}} if schema is None else schema
     definition: Body = {"name": name, **described, "parameters": parameters}
-    if inner.get("strict") is True:
+    if inner.get("strict") is True and not custom:
         definition["strict"] = True
-    return DeclaredTool(name, {"type": "function", "function": definition})
+    return DeclaredTool(name, {"type": "function", "function": definition}, custom)
 
 
 def _read_choice(given_choice: Any, tools: tuple[DeclaredTool, ...]) -> tuple[ToolChoice, tuple[str, ...] | None]:

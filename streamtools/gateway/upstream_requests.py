@@ -175,8 +175,7 @@ def _tools(request: ClientRequest) -> dict[str, Any]:
     if request.client == "openai":
         names = ("tools", "tool_choice", "parallel_tool_calls")
         return {name: request.body[name] for name in names if request.body.get(name) is not None}
-    allowed = None if request.allowed is None else frozenset(request.allowed)
-    tools = [tool for tool in request.tools if allowed is None or tool.name in allowed]
+    tools = [tool for tool in request.tools if request.allowed is None or tool.name in request.allowed]
     named = {"type": "function", "function": {"name": request.choice.name}}
     choice: Any = named if request.choice.mode == "tool" else request.choice.mode
     return {

@@ -53,8 +53,8 @@ async def test_the_request_of_a_prefill() -> None:
     assert text_of(events) == "Hello \n\nthere"
 
     thinking = AnthropicMessages("claude-sonnet-4-5", thinking={"type": "enabled", "budget_tokens": 1024})
-    assert prefill_of(thinking) is None
-    assert prefill_of(AnthropicMessages("claude-sonnet-4-5")) is not None
+    assert prefill_of(thinking, {}) is None
+    assert prefill_of(AnthropicMessages("claude-sonnet-4-5"), {}) is not None
     with pytest.raises(ValueError, match="`prefill` must be"):
         OpenAIChat("m", prefill="unknown")
 

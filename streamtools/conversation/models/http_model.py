@@ -508,7 +508,7 @@ class HTTPModel(ABC):
     def _request(self, ask: Ask) -> ModelRequest:
         body = self.body(ask)
         if ask.output is not None:
-            body = merge(dict(schema_fields(self.format, ask.output)), body)
+            body = merge(schema_fields(self.format, ask.output), body)
         if ask.prefill and (prefill := prefill_of(self, ask.options)) is not None:
             body = prefill.write(body, ask.prefill)
         try:

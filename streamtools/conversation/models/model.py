@@ -23,6 +23,7 @@ from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
+from streamtools.conversation.models.prefill import thinks
 from streamtools.errors import check_names, described, did_you_mean, has_methods
 from streamtools.events import NativeToolCall, ProviderCompleted, SourceEvent, TextDelta, ToolCallDelta, ToolCallStart
 from streamtools.history import Message, Origin, System
@@ -199,29 +200,6 @@ ANSWER_TOOL = "answer"
 """The name of the tool that the model must call with its answer."""
 
 
-def _anthropic(name: str, schema: Any) -> Body:
-    tool = {"name": ANSWER_TOOL, "description": f"Takes your answer, a {name}.", "input_schema": schema}
-    return {"tools": [tool], "tool_choice": {"type": "tool", "name": ANSWER_TOOL, "disable_parallel_tool_use": True}}
-
-
-def _json_schema(name: str, schema: Any) -> Body:
-    return {"name": name, "schema": schema, "strict": False}  # strict mode supports only a subset of JSON Schema
-
-
-_FORMATS: dict[str, Callable[[str, Any], Body]] = {
-    "openai": lambda name, schema: {
-        "response_format": {"type": "json_schema", "json_schema": _json_schema(name, schema)}
-    },
-    "responses": lambda name, schema: {"text": {"format": {"type": "json_schema", **_json_schema(name, schema)}}},
-    "gemini": lambda name, schema: {
-        "generationConfig": {"responseMimeType": "application/json", "responseJsonSchema": schema}
-    },
-    "ollama": lambda name, schema: {"format": schema},
-    "anthropic": _anthropic,
-}
-"""Maps a message format to a function that returns the body fields with the schema."""
-
-
 def takes_schema(model: object, output: OutputType, options: Mapping[str, Any], *, tools: bool) -> bool:
     """Return whether a request with these options can carry the schema. `tools` says whether it also carries tools."""
     format = getattr(model, "format", None)
@@ -229,17 +207,30 @@ def takes_schema(model: object, output: OutputType, options: Mapping[str, Any], 
         return urlsplit(str(getattr(model, "url", ""))).hostname == "api.openai.com"
     if format == "anthropic":
         given = {**getattr(model, "options", {}), **options}
-        thinking = given.get("thinking")
-        thinks = isinstance(thinking, Mapping) and thinking.get("type") != "disabled"
-        return output.schema.get("type") == "object" and not (thinks or "tools" in given or "tool_choice" in given)
-    return format in _FORMATS
+        can_choose_tool = not (thinks(given) or "tools" in given or "tool_choice" in given)
+        return can_choose_tool and output.schema.get("type") == "object"
+    return bool(schema_fields(format, output))
 
 
-def schema_fields(format: str, output: OutputType) -> Mapping[str, Any]:
+def schema_fields(format: str | None, output: OutputType) -> Body:
     """Return the body fields that hold the schema of the answer; none if the provider accepts no schema."""
-    write = _FORMATS.get(format)
-    name = "".join(char if char.isalnum() and char.isascii() else "_" for char in output.name)[:64]
-    return {} if write is None else write(name or "output", output.schema)
+    name = "".join(char if char.isalnum() and char.isascii() else "_" for char in output.name)[:64] or "output"
+    schema = output.schema
+    named = {"name": name, "schema": schema, "strict": False}  # strict mode supports only a subset of JSON Schema
+    match format:
+        case "openai":
+            return {"response_format": {"type": "json_schema", "json_schema": named}}
+        case "responses":
+            return {"text": {"format": {"type": "json_schema", **named}}}
+        case "gemini":
+            return {"generationConfig": {"responseMimeType": "application/json", "responseJsonSchema": schema}}
+        case "ollama":
+            return {"format": schema}
+        case "anthropic":
+            tool = {"name": ANSWER_TOOL, "description": f"Takes your answer, a {name}.", "input_schema": schema}
+            choice = {"type": "tool", "name": ANSWER_TOOL, "disable_parallel_tool_use": True}
+            return {"tools": [tool], "tool_choice": choice}
+    return {}
 
 
 def with_type_in_prompt(history: tuple[Message, ...], output: OutputType) -> tuple[Message, ...]:

@@ -70,12 +70,17 @@ def known_prefill(format: str, url: str, model: str) -> str | None:
     return "mistral" if parts.hostname == "api.mistral.ai" else None
 
 
-def prefill_of(model: object, *options: Mapping[str, Any]) -> Prefill | None:
+def prefill_of(model: object, options: Mapping[str, Any]) -> Prefill | None:
     """Return the fields for a prefill in a request with these `options`; None if `model` cannot continue a prefill."""
     name = getattr(model, "prefill", None)
     prefill = PREFILLS.get(name) if isinstance(name, str) else None
     if prefill is None:
         return None
-    thinking = [given["thinking"] for given in (getattr(model, "options", {}), *options) if "thinking" in given]
-    thinks = bool(thinking) and isinstance(thinking[-1], Mapping) and thinking[-1].get("type") != "disabled"
-    return None if name == "anthropic" and thinks else prefill
+    given = {**getattr(model, "options", {}), **options}
+    return None if name == "anthropic" and thinks(given) else prefill
+
+
+def thinks(options: Mapping[str, Any]) -> bool:
+    """Return whether the options of a request to Anthropic enable thinking."""
+    thinking = options.get("thinking")
+    return isinstance(thinking, Mapping) and thinking.get("type") != "disabled"
