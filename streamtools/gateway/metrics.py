@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import accumulate
 
 from streamtools.calls import NATIVE
 from streamtools.errors import Code
@@ -81,15 +82,12 @@ class Metrics:
             samples = [(_labels(label_names, values), count) for values, count in sorted(self.counts[name].items())]
             family(f"{name}_total", "counter", about, samples)
         family("leaks_prevented_total", "counter", "Calls and results hidden from users.", [("", self.leaks_prevented)])
-        name = "first_token_seconds"
-        family(name, "histogram", "Seconds until the first bytes of an answer.", [])
-        total = 0
-        for bound in _BUCKETS:
-            total += self._first_tokens[bound]
-            labels = _labels(("le",), ("+Inf" if bound == float("inf") else f"{bound:g}",))
-            lines.append(f"streamtools_gateway_{name}_bucket{labels} {total:g}")
-        lines.append(f"streamtools_gateway_{name}_sum {self._first_token_seconds:g}")
-        lines.append(f"streamtools_gateway_{name}_count {total}")
+        bounds = (f"{bound:g}".replace("inf", "+Inf") for bound in _BUCKETS)
+        totals = accumulate(self._first_tokens[bound] for bound in _BUCKETS)
+        buckets = [("_bucket" + _labels(("le",), (bound,)), total) for bound, total in zip(bounds, totals, strict=True)]
+        whole = [("_sum", self._first_token_seconds), ("_count", self._first_tokens.total())]
+        about = "Seconds until the first bytes of an answer."
+        family("first_token_seconds", "histogram", about, [*buckets, *whole])
         return "\n".join(lines) + "\n"
 
 

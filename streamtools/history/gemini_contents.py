@@ -97,7 +97,6 @@ def write(history: Sequence[Message]) -> list[dict[str, Any]]:
     In the history, each turn must be followed by its results, and results of calls in text must be user messages.
     """
     contents: list[dict[str, Any]] = []
-    joins = False  # True if more parts may be added to the last content, because it holds no results
     known: set[str] = set()  # the ids that the provider gave to calls of the last turn
     for message in history:
         if isinstance(message, System):
@@ -106,28 +105,21 @@ def write(history: Sequence[Message]) -> list[dict[str, Any]]:
             known = {call.id for call in message.calls if call.provider_id}
             from_gemini = message.origin.format == FORMAT
             parts = [written for part in _ordered(message) for written in _write(part, from_gemini=from_gemini)]
-            joins = _add("model", parts, contents, joins)
+            _add("model", parts, contents)
         elif isinstance(message, Results):
-            responses = [_response(result, known) for result in message.results]
-            contents.append({"role": "user", "parts": responses})
-            joins = False
+            contents.append({"role": "user", "parts": [_response(result, known) for result in message.results]})
         else:
-            joins = _add("user", _user(message.content), contents, joins)
+            _add("user", _user(message.content), contents)
     return contents
 
 
-def _add(role: str, parts: list[dict[str, Any]], contents: list[dict[str, Any]], joins: bool) -> bool:
-    """Add parts to the last content if `joins` is True and the role is the same, otherwise add a new content.
-
-    Returns whether more parts may be added to the last content.
-    """
-    if not parts:
-        return joins
-    if joins and contents[-1]["role"] == role:
-        contents[-1]["parts"] += parts
-    else:
+def _add(role: str, parts: list[dict[str, Any]], contents: list[dict[str, Any]]) -> None:
+    """Add parts to the last content if it has the same role and holds no results, otherwise add a new content."""
+    last = contents[-1] if contents else None
+    if parts and last is not None and last["role"] == role and "functionResponse" not in last["parts"][-1]:
+        last["parts"] += parts
+    elif parts:
         contents.append({"role": role, "parts": parts})
-    return not any("functionResponse" in part for part in parts)
 
 
 def _user(content: Content) -> list[dict[str, Any]]:

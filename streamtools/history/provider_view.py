@@ -199,11 +199,8 @@ def select_reasoning(
 
 def _last_field(history: Sequence[Message]) -> str | None:
     """Return the name of the last reasoning field with text in the history, or None."""
-    for message in reversed(history):
-        for name in reversed(fields_of(message) if isinstance(message, Assistant) else ()):
-            if name in FIELDS[:2]:
-                return name
-    return None
+    turns = (message for message in reversed(history) if isinstance(message, Assistant))
+    return next((name for turn in turns for name in reversed(fields_of(turn)) if name in FIELDS[:2]), None)
 
 
 def _with_field(message: Assistant, field: str | None) -> Assistant:

@@ -17,17 +17,11 @@ from streamtools.outputs.sse import to_json
 
 _INCOMPLETE_REASONS = {"length": "max_output_tokens", "content_filter": "content_filter"}
 _REQUEST_DEFAULTS: Mapping[str, Any] = {
-    "instructions": None,
-    "max_output_tokens": None,
+    **dict.fromkeys(("instructions", "max_output_tokens", "text", "reasoning", "temperature", "top_p", "user")),
     "metadata": {},
     "parallel_tool_calls": True,
-    "text": None,
-    "reasoning": None,
-    "temperature": None,
     "tool_choice": "auto",
     "tools": [],
-    "top_p": None,
-    "user": None,
     "truncation": "disabled",
 }
 """Maps the request fields that a response repeats to their default values."""
@@ -63,12 +57,9 @@ class ResponsesEncoder(CompletionEncoder):
             "status": "in_progress",
             "model": model,
             "created_at": int(time.time()) if created is None else created,
-            "error": None,
-            "incomplete_details": None,
+            **dict.fromkeys(("error", "incomplete_details", "usage", "previous_response_id")),
             "output": [],
-            "usage": None,
             "background": False,
-            "previous_response_id": None,
             "store": False,
             **repeated,
         }
