@@ -156,7 +156,8 @@ class Chat(ToolStream):
             return TAUGHT_DIALECTS[::-1]  # the prompt teaches the first dialect of this list
         if self._fallback is None:
             return for_model(str(getattr(self._model, "name", "")), native)
-        return "auto" if self._fallback.is_mixed else None  # the next answer may come from a model without native calls
+        is_mixed = {True, False} <= {model.native_tool_calls for model in self._fallback.models}
+        return "auto" if is_mixed else None  # the next answer may come from a model without native calls
 
     @property
     def supersedes(self) -> bool:

@@ -82,11 +82,6 @@ class Fallback(Checked):
         values = {model.native_tool_calls for model in self.models}
         return values.pop() if len(values) == 1 else None
 
-    @property
-    def is_mixed(self) -> bool:
-        """Whether some of the models make native calls, and others do not."""
-        return {True, False} <= {model.native_tool_calls for model in self.models}
-
     def body(self, ask: Ask) -> dict[str, Any]:
         """Return the body of the first model's request."""
         return self.models[0].body(ask)

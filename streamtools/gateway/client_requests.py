@@ -30,12 +30,11 @@ Body = dict[str, Any]
 class InvalidRequest(Exception):
     """The error for a request that the gateway refuses.
 
-    `message` is the text for the client, and `param` is the name of the invalid field in the body.
+    Its text is for the client, and `param` is the name of the invalid field in the body.
     """
 
     def __init__(self, message: str, param: str | None = None) -> None:
         super().__init__(message)
-        self.message = message
         self.param = param
 
 

@@ -168,7 +168,7 @@ class RefusedExchange(Exchange):
     def __init__(self, client: Client, error: InvalidRequest) -> None:
         self.client = client
         self.head = ResponseHead(400, [("content-type", JSON)])
-        self._body = error_body(client, 400, error.message, error.param)
+        self._body = error_body(client, 400, str(error), error.param)
 
     def close(self, cause: str | None = None) -> bytes:
         return self._body

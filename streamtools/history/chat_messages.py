@@ -113,8 +113,7 @@ def read_result(message: Mapping[str, Any], reader: HistoryReader) -> None:
     content = message.get("content")
     id = message.get("tool_call_id") or reader.find_open_call(message.get("tool_name") or message.get("name"))
     parts = content if isinstance(content, list) else [content]
-    kinds = {string_at(part, "type") for part in parts}
-    format = COHERE if "document" in kinds else FORMAT
+    format = COHERE if any(string_at(part, "type") == "document" for part in parts) else FORMAT
     plain = not isinstance(content, list) or all(
         isinstance(part, Mapping) and is_text(part) and len(part) == 2 for part in content
     )

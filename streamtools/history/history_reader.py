@@ -161,7 +161,8 @@ class HistoryReader:
         if self.client and call.raw:  # clients do not receive the suffix of the error of a malformed call
             text, is_error = text.removesuffix(SEND_AGAIN) + SEND_AGAIN, True
         result = CallResult(NATIVE, call.name, text, id, is_error=is_error, parts=parts, extra=extra)
-        self.flush()
+        if turn_end == self._turn_end:
+            self.flush()
         self._results.setdefault(turn_end, []).append(result)
 
     def add_result(self, result: CallResult) -> None:
