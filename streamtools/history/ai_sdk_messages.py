@@ -132,7 +132,6 @@ class _UIStep:
 
 def _result(call: ToolCall, state: str, part: Mapping[str, Any]) -> CallResult | None:
     """Return the result of a call, or None if it has no result yet. An approved call has none until it has run."""
-    approval = part.get("approval")
     if state == "output-available" and part.get("preliminary") is not True:
         output = part.get("output")
         if not isinstance(output, str):
@@ -141,7 +140,7 @@ def _result(call: ToolCall, state: str, part: Mapping[str, Any]) -> CallResult |
     if state == "output-error":
         text = string_at(part, "errorText") or fault_of(call) or NOT_RUN
     elif state == "output-denied":
-        reason = string_at(approval, "reason")
+        reason = string_at(part.get("approval"), "reason")
         text = f"the call of tool {call.name!r} was denied{f': {reason}' if reason else ''}"  # as in tools/runner.py
     else:
         return None

@@ -219,6 +219,11 @@ class GeminiInteractions(HTTPModel):
         return add_options(body, ask, self.options, inside="generation_config", names=_INTERACTIONS)
 
 
+def _with_chosen_tools(ask: Ask) -> Ask:
+    """Return the request with only the tool that its tool choice names, for providers whose choice has no name."""
+    return replace(ask, tools=tuple(tool for tool in ask.tools if ask.tool_choice.name in (None, tool.name)))
+
+
 class CohereChat(HTTPModel):
     """A model that is called at Cohere's `/v2/chat`, with the key in `CO_API_KEY` or `COHERE_API_KEY`.
 
@@ -233,8 +238,7 @@ class CohereChat(HTTPModel):
     def body(self, ask: Ask) -> Body:
         messages = write_messages(ask.history, "cohere", dialects=ask.dialects, provider=self.origin)
         body: Body = {"model": self.name, "messages": messages, "stream": True}
-        if ask.tool_choice.mode == "tool":
-            ask = replace(ask, tools=tuple(tool for tool in ask.tools if tool.name == ask.tool_choice.name))
+        ask = _with_chosen_tools(ask)
         mode = "NONE" if ask.tool_choice.mode == "none" else "REQUIRED"
         body = add_tools(body, ask, "cohere", lambda _: {"tool_choice": mode})
         return add_options(body, ask, self.options, names=_COHERE)
@@ -255,11 +259,7 @@ class OllamaChat(HTTPModel):
     def body(self, ask: Ask) -> Body:
         messages = write_messages(ask.history, "ollama", dialects=ask.dialects, provider=self.origin)
         body: Body = {"model": self.name, "messages": messages, "stream": True}
-        choice = ask.tool_choice
-        tools = [] if choice.mode == "none" else tool_definitions(ask, "ollama")
-        if choice.mode == "tool":
-            tools = [tool for tool in tools if tool["function"]["name"] == choice.name]
-        if tools:
+        if ask.tool_choice.mode != "none" and (tools := tool_definitions(_with_chosen_tools(ask), "ollama")):
             body["tools"] = tools
         return add_options(body, ask, self.options, inside="options", names=OLLAMA_OPTIONS)
 
