@@ -46,7 +46,7 @@ def items_are_copied(patch: pytest.MonkeyPatch) -> None:
 
     def copy(said: TurnDraft, *given: Any, **options: Any) -> None:
         add(said, *given, **options)
-        said.parts = [each for each in said.parts if each not in (None, "")]
+        said.parts = [each for each in said.parts if each is not None]
 
     patch.setattr(TurnDraft, "add_call", copy)
 
