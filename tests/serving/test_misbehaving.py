@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import gzip
 import tracemalloc
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
 from sys import getsizeof
-from typing import Any
 
 import anyio
 import anyio.lowlevel
@@ -23,11 +20,11 @@ from streamtools.events import LARGE, Warning, weigh
 from streamtools.limits import Limits
 from streamtools.outputs import asgi
 from streamtools.runs import MemoryEventLog, Runs, log_key
-from streamtools.stream.event_buffer import MAX_BYTES, MAX_EVENTS
+from streamtools.stream.event_buffer import MAX_BYTES
 from tests.serving.test_asgi_server import END, chunk
 from tests.support.bounds import stored
 from tests.support.loopback import Loopback
-from tests.support.serving import Exchange, Served
+from tests.support.serving import Exchange
 
 pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
 
@@ -77,59 +74,6 @@ async def test_clients_that_never_read_a_stream(delta: str) -> None:
             await anyio.wait_all_tasks_blocked()
         assert read <= MAX_BYTES + 2**20 + 4 * getsizeof(delta)
         group.cancel_scope.cancel()
-
-
-@pytest.mark.parametrize("size", [100, 20_000])
-async def test_a_client_that_stops_reading_over_sockets(size: int) -> None:
-    """Its provider waits, and the memory of the server is bounded."""
-    frame = chunk("x" * size)
-    written, is_over, streams, sent = 0, anyio.Event(), list[ToolStream](), 0
-
-    async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal written
-        await reader.readuntil(b"\r\n\r\n")
-        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n")
-        with suppress(ConnectionError):
-            while True:
-                writer.write(frame)
-                written += len(frame)
-                await writer.drain()
-        is_over.set()
-
-    provider = await asyncio.start_server(speak, "127.0.0.1", 0)
-    url = f"http://127.0.0.1:{provider.sockets[0].getsockname()[1]}"
-
-    @asynccontextmanager
-    async def asked() -> AsyncIterator[ToolStream]:
-        async with client.stream("GET", url) as response, ToolStream(sources.openai(response)) as stream:
-            streams.append(stream)
-            yield stream
-
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        async def counted(message: Any) -> None:
-            nonlocal sent
-            await send(message)
-            sent += message.get("body", b"").count(b"x" * size)
-
-        await asgi.event_stream_response(asked())(scope, receive, counted)
-
-    async with (
-        provider,
-        httpx.AsyncClient(trust_env=False) as client,
-        Served(app, lifespan="off") as server,
-        await anyio.connect_tcp("127.0.0.1", server.port) as reader,
-    ):
-        await reader.send(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-        await reader.receive()
-        still, before = 0, -1
-        while still < 100:  # turns of the loop, in each of which the sockets are looked at
-            still, before = (still + 1 if written == before else 0), written
-            await anyio.lowlevel.checkpoint()
-        held = len(streams[0].result.text) - sent * size
-        assert 0 < held <= min(MAX_EVENTS * size, MAX_BYTES) + 2**16 + 2**16
-        await reader.aclose()
-        with anyio.fail_after(20):
-            await is_over.wait()
 
 
 async def test_a_decompression_bomb() -> None:
