@@ -23,8 +23,7 @@ from fastapi import FastAPI, HTTPException, Request
 from fastapi.responses import HTMLResponse
 
 from streamtools import ApprovalOptions, RunnerOptions, chat, tool
-from streamtools.conversation import Chat
-from streamtools.conversation.models import OpenAIChat
+from streamtools.conversation import Chat, OpenAIChat
 from streamtools.history import Message, read_messages
 from streamtools.outputs import asgi
 from streamtools.tools import Approve, Deny, MemoryLedger, Question, Suspension

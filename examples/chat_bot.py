@@ -15,8 +15,7 @@ import anyio
 import httpx
 
 from streamtools import UiTexts, chat, tool
-from streamtools.conversation import Chat
-from streamtools.conversation.models import Model, OpenAIChat
+from streamtools.conversation import Chat, Model, OpenAIChat
 
 PAUSE = 0.4  # seconds between two edits
 TEXTS = UiTexts()

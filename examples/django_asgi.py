@@ -25,8 +25,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from streamtools import chat, tool
-from streamtools.conversation import Chat
-from streamtools.conversation.models import OpenAIChat
+from streamtools.conversation import Chat, OpenAIChat
 from streamtools.history import read_messages
 from streamtools.outputs import asgi
 

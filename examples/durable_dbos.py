@@ -30,7 +30,7 @@ from fastapi.responses import Response
 from pydantic import UUID4
 
 from streamtools import ParserOptions, RunnerOptions, ToolCall, ToolContext, ToolError, ToolOutcome, chat, sources, tool
-from streamtools.conversation.models import Ask, Model, OpenAIChat
+from streamtools.conversation import Ask, Model, OpenAIChat
 from streamtools.events import SourceEvent
 from streamtools.history import read_messages
 from streamtools.outputs import asgi

@@ -15,7 +15,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.responses import HTMLResponse
 
 from streamtools import chat, replay, tool
-from streamtools.conversation.models import OpenAIChat
+from streamtools.conversation import OpenAIChat
 from streamtools.history import read_messages
 from streamtools.outputs import asgi
 from streamtools.recording import shipped

@@ -16,8 +16,7 @@ from typing import Any
 from litestar import Litestar, MediaType, WebSocket, get, websocket
 
 from streamtools import chat, tool
-from streamtools.conversation import Chat
-from streamtools.conversation.models import OpenAIChat
+from streamtools.conversation import Chat, OpenAIChat
 from streamtools.history import Message, read_messages
 from streamtools.outputs import asgi
 

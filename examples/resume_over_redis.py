@@ -19,8 +19,7 @@ from fastapi.responses import HTMLResponse, Response
 from pydantic import UUID4
 
 from streamtools import chat, tool
-from streamtools.conversation import Chat
-from streamtools.conversation.models import OpenAIChat
+from streamtools.conversation import Chat, OpenAIChat
 from streamtools.history import read_messages
 from streamtools.outputs import asgi
 from streamtools.runs import RedisStore, Runs

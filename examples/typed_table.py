@@ -14,8 +14,7 @@ import anyio
 from pydantic import BaseModel, Field
 
 from streamtools import OutputOptions, chat
-from streamtools.conversation import ScriptedModel
-from streamtools.conversation.models import OpenAIChat
+from streamtools.conversation import OpenAIChat, ScriptedModel
 
 
 class City(BaseModel):

@@ -18,8 +18,7 @@ from fastapi.staticfiles import StaticFiles
 from pydantic import BaseModel
 
 from streamtools import chat, outputs, tool
-from streamtools.conversation import Chat
-from streamtools.conversation.models import OpenAIChat
+from streamtools.conversation import Chat, OpenAIChat
 from streamtools.history import read_messages
 from streamtools.outputs import asgi
 

@@ -12,8 +12,7 @@ import msgspec
 from fastapi import Depends, FastAPI, Request, Response
 
 from streamtools import chat, tool
-from streamtools.conversation import Chat
-from streamtools.conversation.models import OpenAIChat
+from streamtools.conversation import Chat, OpenAIChat
 from streamtools.history import Message, read_messages
 from streamtools.outputs import asgi
 

@@ -13,8 +13,8 @@ import httpx
 import pytest
 from opentelemetry.metrics import NoOpMeter
 
-from streamtools import parse, rules
-from streamtools.conversation import ScriptedModel, models
+from streamtools import conversation, parse, rules
+from streamtools.conversation import ScriptedModel
 from streamtools.conversation.failover import OnBreak
 from streamtools.conversation.failover_rules import MIN_REPETITION, REPETITION_WINDOW
 from streamtools.conversation.models.prefill import PREFILLS
@@ -109,7 +109,7 @@ async def test_the_recipes_print_the_output_of_the_page(
     names: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Scripted models take the place of `model` and of the second model. Each recipe links to pages with more."""
-    monkeypatch.setattr(models, "OpenAIChat", lambda name, **options: ScriptedModel([["s warm."]], name=name))
+    monkeypatch.setattr(conversation, "OpenAIChat", lambda name, **options: ScriptedModel([["s warm."]], name=name))
     for block in programs("recipes"):
         names["model"] = ScriptedModel(ANSWERS.get(block.notes.get("answers", ""), []), name="first")
         await run_code(block, names)
