@@ -103,30 +103,14 @@ class Piece:
 
     before: str
     """The text before the piece in the same turn, up to the length `context` of the judge."""
-    length: int = 0
-    """The length of the piece in characters."""
-    tail: str = ""
-    """The last characters of the piece, in which a sentence end may have started."""
     text: str = ""
-    """The text of the piece; empty until the piece has ended."""
+    """The text of the piece."""
     ended: anyio.Event = field(default_factory=anyio.Event)
     """Set when the piece is complete and gets no more text."""
     approved: bool | None = None
     """The decision of the judge; None before the decision."""
     unreleased_events: int = 0
     """The number of events of the piece that were not released."""
-    _parts: list[str] = field(default_factory=list)
-
-    def add(self, text: str) -> None:
-        """Add text to the end of the piece."""
-        self._parts.append(text)
-        self.length += len(text)
-        self.tail = (self.tail + text)[-_LONGEST_END:]
-
-    def end(self) -> None:
-        """Mark the piece as complete, and set its `text`."""
-        self.text = "".join(self._parts)
-        self.ended.set()
 
 
 class Gate:
@@ -204,7 +188,7 @@ class Gate:
         """End the open piece, if there is one."""
         piece, self.open = self.open, None
         if piece is not None:
-            piece.end()
+            piece.ended.set()
             self.unreleased_pieces += 1
             if piece.text.strip():
                 self.unjudged.append(piece)
@@ -228,7 +212,7 @@ class Gate:
     def _add(self, event: Any) -> None:
         if self.open is None:
             self.open = Piece(self._text_before)
-        self.open.add(event.text)
+        self.open.text += event.text  # a piece has a maximum length, so this takes constant time
         self.open.unreleased_events += 1
         self._queue.append((event, self.open))
 
@@ -237,7 +221,8 @@ class Gate:
 
         The text before the position `begin` is ignored.
         """
-        length, tail = (0, "") if self.open is None else (self.open.length, self.open.tail)
+        before = "" if self.open is None else self.open.text
+        length, tail = len(before), before[-_LONGEST_END:]  # a sentence end may have started in `tail`
         last = begin + 2 * self._target_length - length  # the latest position at which the piece ends
         if self._sentences:
             found = _SENTENCE.search(tail + text[begin : begin + _LONGEST_END + 1]) if tail else None

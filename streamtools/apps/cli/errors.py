@@ -10,9 +10,7 @@ import contextlib
 import logging
 import os
 from collections.abc import Callable, Iterator
-from typing import Any, NoReturn, TextIO
-
-import structlog
+from typing import Any, TextIO
 
 from streamtools.apps.cli.printable import one_line
 from streamtools.stream.result import TurnResult
@@ -99,27 +97,19 @@ class ErrorOutput:
     @contextlib.contextmanager
     def capture_logs(self) -> Iterator[None]:
         """Write the warnings and errors that the library logs in a `with` block."""
-        previous = structlog.get_config() if structlog.is_configured() else None
-        structlog.configure(
-            processors=[self._write_log],
-            wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
-            logger_factory=structlog.ReturnLoggerFactory(),
-            cache_logger_on_first_use=False,
-        )
+        logger, handler = logging.getLogger("streamtools"), logging.Handler(logging.WARNING)
+        handler.emit = self._write_log  # type: ignore[method-assign]
+        logger.addHandler(handler)
         try:
             yield
         finally:
-            structlog.reset_defaults()
-            if previous is not None:
-                structlog.configure(**previous)
+            logger.removeHandler(handler)
 
-    def _write_log(self, logger: object, level: str, fields: Any) -> NoReturn:
-        """Write one log record. This is the last processor of structlog."""
-        event = fields.pop("event")
+    def _write_log(self, record: logging.LogRecord) -> None:
+        """Write one log record of `streamtools.logs`."""
+        event, values = record.getMessage().partition(" ")[0], getattr(record, "streamtools", {})
         if event == "stream_failed":  # `report_result` writes it after the run
-            self._cause = fields.get("cause")
+            self._cause = values.get("cause")
         else:
-            shown = {key: value for key, value in fields.items() if key not in ("logger", "exception")}
-            details = "".join(f" {key}={value}" for key, value in shown.items() if value is not None)
-            self.write(f"{level}: {event}{details}")
-        raise structlog.DropEvent
+            details = "".join(f" {key}={value}" for key, value in values.items() if value is not None)
+            self.write(f"{record.levelname.lower()}: {event}{details}")
