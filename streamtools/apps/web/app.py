@@ -257,9 +257,6 @@ class Conversations:
 MAX_BODY = 256 * 1024
 """The maximum size of a request body in bytes."""
 
-MAX_QUESTION = 100_000
-"""The maximum length of a question in characters."""
-
 _NUMBER = re.compile("[0-9]{1,9}")
 
 _ABANDONED_S = 900.0  # the time in seconds after which an answer without a reader is stopped
@@ -407,8 +404,6 @@ class _ChatPage:
         question = body.question if body.suggestion is None else suggested.get(body.suggestion)
         if question is None or not question.strip() or (body.suggestion is not None and body.question is not None):
             raise HTTPException(400, "the body must have either a question or the name of a suggestion")
-        if len(question) > MAX_QUESTION:
-            raise HTTPException(413, f"the question is longer than {MAX_QUESTION} characters")
         return question
 
     async def events(self, request: Request) -> Response:
