@@ -31,8 +31,6 @@ with require_packages("this command", "cli,web", "starlette", "uvicorn"):
     from streamtools.gateway import FallbackUpstream
     from streamtools.gateway.service import app
 
-_SHUTDOWN_TIMEOUT_S = 20
-
 
 def listen(host: str, port: int) -> socket.socket:
     """Open a listening socket. Raises CommandError if that fails."""
@@ -57,9 +55,7 @@ def url_host(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def run_server(
-    app: Any, listener: socket.socket, banner: str, output: TextIO, *, shutdown_timeout: float = _SHUTDOWN_TIMEOUT_S
-) -> None:
+def run_server(app: Any, listener: socket.socket, banner: str, output: TextIO, *, shutdown_timeout: float) -> None:
     """Print the banner, and run the server until a signal ends the process.
 
     After the signal, open requests have `shutdown_timeout` seconds to end.
@@ -85,7 +81,7 @@ def run_serve(args: Namespace, output: TextIO, errors: ErrorOutput) -> int:
                 errors.write(f"{everyone} can talk to the model and run the tools")
             page = f"debugger?{urlencode({'of': answerer.suggestions[0].name})}" if args.files else ""
             banner = f"{answerer.label}: http://{url_host(args.host)}:{port}/{page} (Ctrl-C ends it)"
-            run_server(app, listener, banner, output)
+            run_server(app, listener, banner, output, shutdown_timeout=20)
     return 0
 
 
