@@ -123,7 +123,7 @@ MAY_USE: dict[str, Collection[str]] = {
     "telemetry": {"msgspec", "opentelemetry"},
     "apps": (),
     "apps.web": {"msgspec", "starlette"},
-    "apps.cli": {*("anyio", "httpx", "msgspec", "rich", "structlog", "uvicorn")},
+    "apps.cli": {*("anyio", "httpx", "msgspec", "rich", "uvicorn")},
     "testing": {"httpx", "hypothesis", "msgspec", "pytest"},
     "__init__": (),
     "__main__": (),
