@@ -225,9 +225,12 @@ def check_number(
         raise ValueError(f"{name} must be {bound}{' or None' if optional else ''}, got {value!r}")
 
 
-def check_methods(name: str, given: object, example: str, *methods: str) -> None:
-    """Raise TypeError if `given` is not an object with these methods. `example` is such an object."""
-    if not has_methods(given, *methods):
+def check_methods(name: str, given: object, example: str, *methods: str, optional: bool = False) -> None:
+    """Raise TypeError if `given` is not an object with these methods. With `optional`, it may be None.
+
+    `example` describes such an object.
+    """
+    if not (has_methods(given, *methods) or (optional and given is None)):
         raise TypeError(f"{name} must be {example}, got {described(given)}")
 
 

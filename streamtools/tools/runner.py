@@ -178,8 +178,7 @@ class RunnerOptions(Checked):
         check_number("timeout", self.timeout)
         if self.on_result is not None:
             check_function("on_result", self.on_result, "call", "outcome")
-        if self.ledger is not None:
-            check_methods("ledger", self.ledger, "a ledger, such as SQLiteLedger(path)", "begin", "finish")
+        check_methods("ledger", self.ledger, "a ledger, such as SQLiteLedger(path)", "begin", "finish", optional=True)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

@@ -12,6 +12,8 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from streamtools import chat
+from streamtools.conversation import ScriptedModel
 from streamtools.errors import OwnerUnreachable
 from streamtools.events import Done, Start, TextDelta, UIEvent
 from streamtools.machine.event_order import validate
@@ -180,6 +182,26 @@ async def test_a_refused_message() -> None:
     errors = [(frame["conversation"], frame["error"]["code"]) for frame in conversations.frames if "error" in frame]
     assert [("b", "refused")] == errors
     assert {"r1": "finished", "r2": "finished"} == conversations.ends
+
+
+async def test_a_stream_in_place_of_a_run(caplog: pytest.LogCaptureFixture) -> None:
+    """The log has one warning for the connection."""
+    socket, question = Socket(), [{"role": "user", "content": "Hi"}]
+
+    async def serve() -> None:
+        await serve_websocket(
+            socket, lambda message, session: chat(ScriptedModel(["Yes?"]), question), runs=runs, owner="ann"
+        )
+
+    with anyio.fail_after(10):
+        async with Runs() as runs, anyio.create_task_group() as group:
+            group.start_soon(serve)
+            for number in (1, 2):
+                socket.say("{}")
+                while number > sum('"done"' in message.get("text", "") for message in socket.sent):
+                    await anyio.lowlevel.checkpoint()
+            group.cancel_scope.cancel()
+    assert ["not_a_run"] == [record.getMessage().split()[0] for record in caplog.records]
 
 
 @pytest.mark.parametrize("conversation", [3, "", "a" * 2_000, ["a"]])

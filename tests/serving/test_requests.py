@@ -179,6 +179,7 @@ NO_LIST = "Invalid input for Conversation:\nmessages: Input should be a valid ar
         (ask, b'{"messages": [5]}', NO_MESSAGE, ""),
         (Conversation.model_validate_json, b'{"messages": "s3cret"}', NO_LIST, ""),
         (read_number, b'"s3cret"', f"{NO_NUMBER}…", f"{NO_NUMBER}'s3cret'"),
+        (int, b"s3cret", f"{NO_NUMBER}b…", f"{NO_NUMBER}b's3cret'"),
         (json.loads, b"{", "Expecting property name enclosed in double quotes: line 1 column 2 (char 1)", ""),
     ],
 )

@@ -451,8 +451,7 @@ class HTTPModel(ABC):
         """
         check_body_fields(type(self), options)
         check_kind("the name of the model", model, str)
-        if client is not None:
-            check_methods("client", client, "an HTTP client, such as httpx.AsyncClient()", "stream")
+        check_methods("client", client, "an HTTP client, such as httpx.AsyncClient()", "stream", optional=True)
         if prefill and (prefill not in PREFILLS or self.format not in ("openai", "anthropic")):
             raise ValueError(f"`prefill` must be '' or, for chat completions, {', '.join(PREFILLS)}; got {prefill!r}.")
         check_word("send_reasoning", send_reasoning, get_args(SendReasoning))
