@@ -14,6 +14,7 @@ from streamtools import rules
 from streamtools.conversation.failover_rules import CONTINUE_PROMPT
 from streamtools.gateway import Exchange, FallbackUpstream, Rewrite, ToolCallTransport
 from streamtools.gateway.service import app
+from tests.support.chat_chunks import DONE, chunk, sse
 from tests.support.gateway import CLIENTS, HEADERS, begin, collect, request, stream, whole
 from tests.support.loopback import Loopback
 from tests.support.provider import Provider
@@ -106,13 +107,9 @@ def native(arguments: str, index: int = 0) -> dict[str, Any]:
 def test_native_calls_are_discarded(client: str) -> None:
     """Complete or not, they belong to the failed model."""
     frames = [{"content": "I look. "}, native('{"city": "Bern"}'), native('{"ci', 1)]
-    chunks = [{"choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in frames]
-    broken = b"".join(b"data: %b\n\n" % json.dumps(each).encode() for each in chunks)
-    ends = {"choices": [{"index": 0, "delta": native('{"city": "Basel"}'), "finish_reason": "tool_calls"}]}
-    good = b"data: %b\n\ndata: [DONE]\n\n" % json.dumps(ends).encode()
     exchange = begin(client, request(client), mode="native", fallbacks=[SECOND])
-    sent = give(exchange, 200, broken + b'data: {"error": {"message": "overloaded", "code": 503}}\n\n')
-    got = collect(client, sent + give(exchange, 200, good))
+    sent = give(exchange, 200, b"".join(map(chunk, frames)) + sse({"error": {"message": "overloaded", "code": 503}}))
+    got = collect(client, sent + give(exchange, 200, chunk(native('{"city": "Basel"}'), "tool_calls") + DONE))
 
     assert got.text.strip() == "I look."
     assert [arguments for _, _, arguments in got.calls] == [{"city": "Basel"}]

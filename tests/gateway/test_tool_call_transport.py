@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import anyio
@@ -12,6 +11,7 @@ import httpx
 import pytest
 
 from streamtools.gateway import Rewrite, ToolCallTransport
+from tests.support.bodies import Pieces
 from tests.support.gateway import collect, request, stream, whole
 from tests.support.loopback import Loopback
 from tests.support.provider import Provider, serving
@@ -109,28 +109,13 @@ def test_blocking_clients() -> None:
         assert http.post(f"{provider.url}v1/chat/completions", json=request("openai")).content == TOLD
 
 
-class Broken(httpx.AsyncByteStream, httpx.SyncByteStream):
-    """A body whose connection breaks."""
-
-    def __init__(self, body: bytes) -> None:
-        self._body = body
-
-    def __iter__(self) -> Iterator[bytes]:
-        yield self._body
-        raise httpx.ReadError("gone")
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        yield self._body
-        raise httpx.ReadError("gone")
-
-
 @pytest.mark.parametrize("streamed", [True, False])
 async def test_a_lost_connection_in_mid_answer(streamed: bool) -> None:
     """Before the answer begins, the error is raised, so that the client may retry."""
 
     def respond(asked: httpx.Request) -> httpx.Response:
         declared = {"content-type": "text/event-stream" if streamed else "application/json"}
-        return httpx.Response(200, headers=declared, stream=Broken(BAD if streamed else b"{"))
+        return httpx.Response(200, headers=declared, stream=Pieces(BAD if streamed else b"{", httpx.ReadError("gone")))
 
     url, body = "http://localhost/v1/chat/completions", request("openai", streamed=streamed)
 

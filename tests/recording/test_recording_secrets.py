@@ -15,7 +15,8 @@ from streamtools.recording.files import RecordingWriter
 from streamtools.recording.format import Chunk, RecordedResponse
 from streamtools.recording.redaction import describe_request, encode_secrets, redact_head, redact_request, redact_text
 from streamtools.recording.transports import ExchangeFile
-from tests.recording.test_recording_transport import Pieces, answering, in_memory
+from tests.recording.test_recording_transport import answering, in_memory
+from tests.support.bodies import Pieces
 from tests.support.loops import ONE_LOOP
 from tests.support.planted import KEYS, found
 

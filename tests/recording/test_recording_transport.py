@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import io
 import stat
-from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -16,32 +15,12 @@ import pytest
 
 from streamtools.recording import Recording, read_recording, read_recordings
 from streamtools.recording.transports import RecordingTransport
+from tests.support.bodies import Pieces
 from tests.support.loopback import Loopback
 
 pytestmark = pytest.mark.anyio
 
 CHUNKS = [b"data: caf\xc3", b"\xa9\n\n", b"data: [DONE]\n\n"]
-
-
-class Pieces(httpx.AsyncByteStream, httpx.SyncByteStream):
-    """A body of these pieces. Exceptions among them are raised."""
-
-    def __init__(self, *pieces: bytes | Exception) -> None:
-        self._pieces = pieces
-        self.closed = False
-
-    def __iter__(self) -> Iterator[bytes]:
-        for piece in self._pieces:
-            if isinstance(piece, Exception):
-                raise piece
-            yield piece
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        for piece in self:
-            yield piece
-
-    async def aclose(self) -> None:
-        self.closed = True
 
 
 def answering(*answers: httpx.Response | Exception) -> httpx.AsyncBaseTransport:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import AsyncIterator
 from typing import Any
 from zlib import crc32
 
@@ -33,6 +32,7 @@ from streamtools.limits import Limits
 from streamtools.sources.adapter import Damaged, Frame, Skipped
 from streamtools.sources.wire_formats.bedrock import Bedrock, EventStreamDecoder
 from tests.sources.adapters import read
+from tests.support.bodies import Pieces
 from tests.support.cuts import cut, places, usual_cuts
 from tests.support.event_streams import chunk, event, exception, message
 from tests.support.provider_streams import BY_NAME
@@ -280,16 +280,11 @@ def test_a_chunk_that_cannot_be_decoded_is_a_warning() -> None:
 @pytest.mark.anyio
 async def test_streams_of_bedrock_are_detected(declared: str) -> None:
     """By its content type, and else by its first byte."""
-
-    class Pieces(httpx.AsyncByteStream):
-        async def __aiter__(self) -> AsyncIterator[bytes]:
-            yield BY_NAME["bedrock"].body[:1]
-            yield BY_NAME["bedrock"].body[1:]
-
+    body = BY_NAME["bedrock"].body
     for source in (sources.detect, sources.bedrock):
-        response = httpx.Response(200, headers={"content-type": declared}, stream=Pieces())
+        response = httpx.Response(200, headers={"content-type": declared}, stream=Pieces(body[:1], body[1:]))
         events = [event async for batch in source(response) for event in batch]
-        assert read(Bedrock, BY_NAME["bedrock"].body) == events
+        assert read(Bedrock, body) == events
 
 
 # The framing.

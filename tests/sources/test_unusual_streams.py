@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -41,6 +41,7 @@ from streamtools.sources.wire_formats.responses import Responses
 from streamtools.stream.extraction import extract_tool_calls
 from tests.machine.test_machine import story
 from tests.sources.adapters import assert_same_at_every_cut, read
+from tests.support.bodies import Pieces
 from tests.support.cases import together
 from tests.support.chat_chunks import DONE, chunk, sse, stop
 
@@ -349,7 +350,7 @@ FOREIGN: dict[str, tuple[str, bytes, str]] = {
 async def test_a_stream_of_another_format_fails(name: str, body: bytes, words: str) -> None:
     """The error names the declared type, the first event and the right source. The run fails."""
     declared = "text/html" if body.startswith(b"<") else "text/event-stream"
-    response = httpx.Response(200, headers={"content-type": declared}, stream=Pieces(body))
+    response = httpx.Response(200, headers={"content-type": declared}, stream=Pieces(body[:7], body[7:]))
     async with ToolStream(sources.Source(response, sources.adapter(name))) as stream:
         events = [event async for event in stream]
 
@@ -366,17 +367,6 @@ def test_one_understood_event_proves_the_format() -> None:
     for stream in (chunk({"content": "a"}), chunk({"role": "assistant"}), sse({"choices": []})):
         assert isinstance(read(ChatCompletions, COHERE + stream + DONE)[-1], ProviderCompleted)
     assert [] == read(ChatCompletions, b": PROCESSING\n\n")
-
-
-class Pieces(httpx.AsyncByteStream):
-    """A body that arrives in two pieces."""
-
-    def __init__(self, body: bytes) -> None:
-        self._body = body
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        yield self._body[:7]
-        yield self._body[7:]
 
 
 # Finished messages.

@@ -104,15 +104,12 @@ async def test_calls_and_errors_are_counted_by_dialect_and_code() -> None:
         f'`{CALL}` <tool_call>\n{{"name": "get_wea'
     )
     with collecting() as collected:
-        stream = ToolStream(
+        await ToolStream(
             sources.text([text]),
             tools=[get_weather],
             dialects=["hash_marker", "hermes_json"],
             text=TextOptions(rules=[rules.email()]),
         )
-        async with stream as events:
-            async for _ in events:
-                pass
     assert 1 == collected.total("streamtools.calls", dialect="hash_marker")
     assert 1 == collected.total("streamtools.errors", dialect="hermes_json", code="invalid_json")
     assert 1 == collected.total("streamtools.errors", dialect="hermes_json", code="truncated")

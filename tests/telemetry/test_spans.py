@@ -41,19 +41,12 @@ def model(server: Loopback, name: str = "m", **options: Any) -> OpenAIChat:
     return OpenAIChat(name, base_url=server.url, api_key="", native_tool_calls=False, **options)
 
 
-async def read(stream: ToolStream) -> ToolStream:
-    async with stream as events:
-        async for _ in events:
-            pass
-    return stream
-
-
 async def test_a_run_has_a_span_for_each_request_and_each_call() -> None:
     with collecting(agent="weather") as collected:
         trace_provider = collected.tracers
         async with Provider(Loopback(CALLS), Loopback(SAID)) as server:
             with trace_provider.get_tracer("app").start_as_current_span("GET /chat") as request:
-                await read(chat(model(server), ASK, tools=[get_weather]))
+                await chat(model(server), ASK, tools=[get_weather])
         run, (first, second), call = (
             collected.one("invoke_agent"),
             collected.named("chat"),
@@ -122,7 +115,7 @@ async def test_failed_calls_have_their_error_types() -> None:
 
     text = "".join(CALL.replace("get_weather", name) + "\n" for name in ("broken", "refuses", "unheard_of"))
     with collecting() as collected:
-        await read(ToolStream(sources.text([text]), tools=[broken, refuses]))
+        await ToolStream(sources.text([text]), tools=[broken, refuses])
         calls = {span.name: span for span in collected.named("execute_tool")}
     errors = {name: (span.attributes or {})["error.type"] for name, span in calls.items()}
     assert {
@@ -149,7 +142,7 @@ async def test_failed_calls_have_their_error_types() -> None:
 async def test_a_failed_response_fails_its_request_and_the_run(answer: Loopback, error: str) -> None:
     with collecting() as collected:
         async with answer as server:
-            await read(chat(model(server, retries=0), ASK))
+            await chat(model(server, retries=0), ASK)
     for span in (collected.one("chat"), collected.one("invoke_agent")):
         assert (error, StatusCode.ERROR) == ((span.attributes or {})["error.type"], span.status.status_code)
     assert 1 == collected.total("gen_ai.client.operation.duration", **{"error.type": error})
@@ -187,7 +180,7 @@ async def test_retries_and_failovers_are_recorded() -> None:
     with collecting() as collected:
         async with Provider(refused, refused, Loopback(SAID)) as server:
             one, two = model(server, "one", retries=1), model(server, "two", retries=1)
-            await read(chat(Fallback(one, two), ASK))
+            await chat(Fallback(one, two), ASK)
         first, second = collected.named("chat")
     assert ["chat one", "chat two"] == [first.name, second.name]
     assert (1, "upstream_error") == (
@@ -207,18 +200,13 @@ async def test_a_resumed_run_is_linked_to_the_earlier_run(tmp_path: Any) -> None
 
     text, ledger = CALL.replace("get_weather", "pay"), SQLiteLedger(tmp_path / "calls.db")
     with collecting() as collected:
-        asked = await read(ToolStream(sources.text([text]), tools=[pay], runner=RunnerOptions(ledger=ledger)))
+        asked = ToolStream(sources.text([text]), tools=[pay], runner=RunnerOptions(ledger=ledger))
+        await asked
         assert asked.suspension is not None
         (call,) = asked.suspension.calls
         kept = asked.suspension.to_json()
-        await read(
-            ToolStream(
-                sources.text([]),
-                tools=[pay],
-                resume=kept,
-                approvals={call.id: True},
-                runner=RunnerOptions(ledger=ledger),
-            )
+        await ToolStream(
+            sources.text([]), tools=[pay], resume=kept, approvals={call.id: True}, runner=RunnerOptions(ledger=ledger)
         )
         first, second = collected.named("invoke_agent")
         run = collected.one("execute_tool")
@@ -234,7 +222,7 @@ async def test_content_is_recorded_on_request_and_without_keys() -> None:
     for content in (False, True):
         with collecting(content=content) as collected:
             async with Provider(Loopback(CALLS), Loopback(SAID)) as server:
-                await read(chat(model(server), question, tools=[get_weather], request=RequestOptions(teach="never")))
+                await chat(model(server), question, tools=[get_weather], request=RequestOptions(teach="never"))
         told = json.dumps([dict(span.attributes or {}) for span in collected.spans])
         assert key not in told
         assert content is ("Rome" in told) is ("rain in Rome" in told) is ("It rains." in told)
@@ -254,6 +242,6 @@ async def test_silence_is_an_error_of_the_request() -> None:
     with collecting() as collected:
         async with Loopback([chunk({"content": "It ra"})], hold=True) as server:
             waits = Timeouts(between_bytes=0.05)
-            stream = await read(chat(model(server, timeout=waits), ASK))
-    assert [Code.STREAM_INTERRUPTED] == [error.code for error in stream.result.errors]
+            result = await chat(model(server, timeout=waits), ASK)
+    assert [Code.STREAM_INTERRUPTED] == [error.code for error in result.errors]
     assert "stream_interrupted" == (collected.one("chat").attributes or {})["error.type"]

@@ -280,6 +280,7 @@ async def test_a_planted_fault_is_caught(
 # The ways in which a model answers.
 
 TEXT = json.dumps({"rows": [GOOD[0], 7, {"name": "x", "cur": "Dollars"}, GOOD[1]]})
+VALUES = [Row(**GOOD[0]), 7, {"name": "x", "cur": "Dollars"}, Row(**GOOD[1])]
 QUESTION = [{"role": "user", "content": "List the rows."}]
 
 
@@ -316,21 +317,22 @@ WAYS: dict[str, tuple[Callable[[], Loopback], type[Any]]] = {
 }
 
 
-def check(found: list[Any], output: Any) -> None:
-    assert [Row(**GOOD[0]), 7, {"name": "x", "cur": "Dollars"}, Row(**GOOD[1])] == [
-        item.value if isinstance(item, InvalidItem) else item for item in found
-    ]
-    assert output is None
+def values(found: list[Any]) -> list[Any]:
+    return [item.value if isinstance(item, InvalidItem) else item for item in found]
+
+
+async def check(model: Any, **options: Any) -> None:
+    """Check the items of a chat."""
+    async with chat(model, QUESTION, output=Rows, **options) as stream:
+        assert VALUES == values([item async for item in stream.items(Row, invalid="yield")])
+    assert stream.result.output is None
 
 
 @pytest.mark.parametrize("way", WAYS)
 async def test_a_provider_that_takes_the_schema(way: str) -> None:
     answer, kind = WAYS[way]
     async with Provider(answer()) as server:
-        model = kind("m", base_url=server.url, api_key="", retries=0)
-        async with chat(model, QUESTION, output=Rows) as stream:
-            found = [item async for item in stream.items(Row, invalid="yield")]
-    check(found, stream.result.output)
+        await check(kind("m", base_url=server.url, api_key="", retries=0))
 
 
 @pytest.mark.parametrize("emulation", ["off", "force"])
@@ -338,9 +340,7 @@ async def test_a_model_that_reads_the_schema_in_its_prompt(emulation: str) -> No
     """With emulation, a separate request decides about tools."""
     answers: list[Any] = [pieces()] if emulation == "off" else ['{"tools":[]}', pieces()]
     request = RequestOptions(emulation=emulation)  # type: ignore[arg-type]  # one of its words
-    async with chat(ScriptedModel(answers), QUESTION, tools=[pay], output=Rows, request=request) as stream:
-        found = [item async for item in stream.items(Row, invalid="yield")]
-    check(found, stream.result.output)
+    await check(ScriptedModel(answers), tools=[pay], request=request)
 
 
 async def test_each_dialect() -> None:
@@ -348,10 +348,7 @@ async def test_each_dialect() -> None:
     with cases() as case:
         for dialect in DIALECTS:
             with case(dialect):
-                model = ScriptedModel([pieces()], native_tool_calls=False)
-                async with chat(model, QUESTION, tools=[pay], dialects=[dialect], output=Rows) as stream:
-                    found = [item async for item in stream.items(Row, invalid="yield")]
-                check(found, stream.result.output)
+                await check(ScriptedModel([pieces()], native_tool_calls=False), tools=[pay], dialects=[dialect])
 
 
 async def test_another_answer_after_an_invalid_one() -> None:
@@ -359,7 +356,7 @@ async def test_another_answer_after_an_invalid_one() -> None:
     model = ScriptedModel([pieces(), json.dumps({"rows": GOOD})])
     async with chat(model, QUESTION, output=OutputOptions(Rows, retries=1)) as stream:
         found = [item async for item in stream.items(Row, invalid="yield")]
-    check(found[:4], None)
+    assert VALUES == values(found[:4])
     assert found[4:] == stream.result.output.rows
     told = str(model.asks[1].history[-1])
     assert "rows.1: Input should be an object" in told
