@@ -11,7 +11,7 @@ from streamtools import ToolRegistry, chat
 from streamtools.conversation import Chat, ScriptedModel
 from streamtools.conversation.models import ScriptedReply
 from streamtools.events import NativeToolCall, ProviderCompleted, UIEvent
-from streamtools.tools import Tool
+from streamtools.tools import MemoryLedger, Tool
 from tests.support.options import grouped
 from tests.support.stories import story
 
@@ -93,3 +93,11 @@ async def run_chat(
                 await done
     assert not model.left
     return EndedRun(seen, events, model)
+
+
+async def resume(
+    held: EndedRun, *answers: ScriptedReply, tools: Any, decisions: Any = None, **options: Any
+) -> EndedRun:
+    """Return the run that resumes `held`."""
+    given = {"resume": held.chat.suspension, "ledger": MemoryLedger(), "messages": held.chat.messages(), **options}
+    return await run_chat(*answers, tools=tools, decisions=decisions, **given)

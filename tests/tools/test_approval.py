@@ -17,7 +17,7 @@ from streamtools.conversation import Chat
 from streamtools.errors import DecisionRefused
 from streamtools.events import ApprovalRequested, UIEvent
 from streamtools.tools import MemoryLedger, Tool
-from tests.support.approvals import ANN, Bank, EndedRun, block, calls, run_chat
+from tests.support.approvals import ANN, Bank, EndedRun, block, calls, resume, run_chat
 from tests.support.cases import together
 from tests.support.options import grouped
 
@@ -49,12 +49,6 @@ async def suspended(bank: Bank, **options: Any) -> EndedRun:
     held = await run_chat(ASKED, tools=bank.tools, **options)
     assert [] == bank.paid
     return held
-
-
-async def resumed(held: EndedRun, bank: Bank, decisions: Any, *, resume: Any = None, **options: Any) -> EndedRun:
-    """Return the resumed run. Its model says `Done.`"""
-    given = {"ledger": MemoryLedger(), "resume": resume or held.chat.suspension, **options}
-    return await run_chat("Done.", tools=bank.tools, messages=held.chat.messages(), decisions=decisions, **given)
 
 
 # Now.
@@ -134,7 +128,9 @@ async def test_an_approved_run_continues(as_json: bool) -> None:
     held = await suspended(bank)
     suspension = held.chat.suspension
     assert suspension is not None
-    on = await resumed(held, bank, {"n0": True}, resume=suspension.to_json() if as_json else suspension)
+    on = await resume(
+        held, "Done.", tools=bank.tools, decisions={"n0": True}, resume=suspension.to_json() if as_json else suspension
+    )
     expected = ["call n0", "executing n0", "executed n0: paid 5 to Ann", "follow-up of 1", "text 'Done.'"]
     assert [*expected, "done finished: stop (None)"] == on.shown
     assert [("Ann", 5)] == bank.paid
@@ -151,7 +147,7 @@ async def test_the_result_continues_the_history_of_each_provider(format: Any) ->
     """`result.messages` of the resumed run starts with the result and does not repeat the call."""
     bank = Bank()
     held = await suspended(bank)
-    on = await resumed(held, bank, {"n0": True})
+    on = await resume(held, "Done.", tools=bank.tools, decisions={"n0": True})
     written = json.dumps(on.chat.result.messages(format))
     assert "paid 5 to Ann" in written
     assert '"amount"' not in written
@@ -162,7 +158,7 @@ async def test_calls_in_text_are_resumed() -> None:
     bank = Bank()
     held = await run_chat("Ok.\n" + block("pay", json.dumps(ANN)), tools=bank.tools)
     (call,) = held.chat.result.pending
-    on = await resumed(held, bank, {call.id: True})
+    on = await resume(held, "Done.", tools=bank.tools, decisions={call.id: True})
     assert [("Ann", 5)] == bank.paid
     messages = on.chat.messages()
     assert {"role": "user", "content": "~~~tool_result pay\npaid 5 to Ann\n~~~"} == messages[2]
@@ -178,8 +174,8 @@ async def test_a_changed_call_is_refused() -> None:
     forged = json.loads(suspension.to_json())
     forged["questions"][0]["call"]["arguments"]["amount"] = 5000
     with pytest.raises(DecisionRefused, match="its arguments differ"):
-        await resumed(held, bank, {"n0": True}, resume=json.dumps(forged))
-    on = await resumed(held, bank, {"n0": False}, resume=json.dumps(forged))
+        await resume(held, "Done.", tools=bank.tools, decisions={"n0": True}, resume=json.dumps(forged))
+    on = await resume(held, "Done.", tools=bank.tools, decisions={"n0": False}, resume=json.dumps(forged))
     assert ["call n0", "error n0 tool_denied"] == on.shown[:2]
     assert [] == bank.paid
 
@@ -210,7 +206,7 @@ async def test_resuming_needs_a_ledger() -> None:
     bank = Bank()
     held = await suspended(bank)
     with pytest.raises(ValueError, match=r"write runner=RunnerOptions\(ledger=SQLiteLedger"):
-        await resumed(held, bank, {"n0": True}, ledger=None)
+        await resume(held, "Done.", tools=bank.tools, decisions={"n0": True}, ledger=None)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from streamtools.errors import DecisionRefused
 from streamtools.events import UIEvent
 from streamtools.tools import MemoryLedger, Tool, tool
 from streamtools.tools.approvals import Answer, Deny
-from tests.support.approvals import Bank, EndedRun, calls, run_chat
+from tests.support.approvals import Bank, EndedRun, calls, resume, run_chat
 from tests.support.cases import together
 
 pytestmark = pytest.mark.anyio
@@ -27,20 +27,6 @@ def answer(result: Any = None, *, error: str | None = None) -> Any:
             events.answer(question.call.id, result, error=error)
 
     return then
-
-
-async def resumed(held: EndedRun, bank: Bank, decision: Any, **options: Any) -> EndedRun:
-    (call,) = held.chat.result.pending
-    given: Any = {"ledger": MemoryLedger(), **options}
-    messages = held.chat.messages()
-    return await run_chat(
-        "Done.",
-        tools=bank.tools,
-        messages=messages,
-        resume=held.chat.suspension,
-        decisions={call.id: decision},
-        **given,
-    )
 
 
 def told(held: EndedRun) -> list[Any]:
@@ -90,10 +76,10 @@ async def test_a_resumed_run_gets_the_result() -> None:
     """The interface and the model get it once."""
     bank, ledger = Bank(), MemoryLedger()
     held = await run_chat(calls(SIGN), tools=bank.tools)
-    on = await resumed(held, bank, Answer({"pages": 2}), ledger=ledger)
+    on = await resume(held, "Done.", tools=bank.tools, decisions={"n0": Answer({"pages": 2})}, ledger=ledger)
     assert ["call n0", "executing n0", "executed n0: {'pages': 2}", "follow-up of 1", "text 'Done.'"] == on.shown[:5]
     assert ['{"pages":2}'] == told(on)
-    again = await resumed(held, bank, Answer({"pages": 3}), ledger=ledger)
+    again = await resume(held, "Done.", tools=bank.tools, decisions={"n0": Answer({"pages": 3})}, ledger=ledger)
     assert ['{"pages":2}'] == told(again)
 
 
@@ -121,7 +107,8 @@ async def test_an_attended_run_waits_for_the_result() -> None:
 async def test_an_invalid_result_is_an_error_for_the_model(decision: Any, code: str, text: str) -> None:
     """The run continues."""
     bank = Bank()
-    on = await resumed(await run_chat(calls(SIGN), tools=bank.tools), bank, decision)
+    held = await run_chat(calls(SIGN), tools=bank.tools)
+    on = await resume(held, "Done.", tools=bank.tools, decisions={"n0": decision})
     assert f"error n0 {code}" in on.shown
     assert text in told(on)[0]
     assert "finished" == on.chat.result.reason
@@ -154,22 +141,9 @@ async def test_an_approved_call_asks_for_its_result_in_the_same_run() -> None:
     declared = Tool.declared("pick").replace(requires_approval=True)
     held = await run_chat(calls(("pick", {})), tools=[declared])
     ledger = MemoryLedger()
-    allowed = await run_chat(
-        tools=[declared],
-        messages=held.chat.messages(),
-        resume=held.chat.suspension,
-        decisions={"n0": True},
-        ledger=ledger,
-    )
+    allowed = await resume(held, tools=[declared], decisions={"n0": True}, ledger=ledger)
     suspension = allowed.chat.suspension
     assert suspension is not None
     assert [False] == [question.approval for question in suspension.questions]
-    on = await run_chat(
-        "Done.",
-        tools=[declared],
-        messages=allowed.chat.messages(),
-        resume=suspension,
-        decisions={"n0": Answer("red")},
-        ledger=ledger,
-    )
+    on = await resume(allowed, "Done.", tools=[declared], decisions={"n0": Answer("red")}, ledger=ledger)
     assert ["red"] == told(on)

@@ -19,18 +19,12 @@ from streamtools.tools import MemoryLedger, Tool, ToolError, ledger
 from streamtools.tools.approvals import Deny, Question, Suspension
 from streamtools.tools.guards import Guards
 from streamtools.tools.results import ToolOutcome
-from tests.support.approvals import ANN, Bank, EndedRun, block, calls, run_chat
+from tests.support.approvals import ANN, Bank, block, calls, resume, run_chat
 from tests.tools.test_mcp import Server, listed
 
 pytestmark = pytest.mark.anyio
 
 PAY: Any = calls(("pay", ANN))
-
-
-async def resume(held: EndedRun, *answers: Any, tools: Any, decisions: Any = None, **options: Any) -> EndedRun:
-    """Return the run that resumes `held`."""
-    given = {"resume": held.chat.suspension, "ledger": MemoryLedger(), "messages": held.chat.messages(), **options}
-    return await run_chat(*answers, tools=tools, decisions=decisions, **given)
 
 
 # Approval.
