@@ -95,9 +95,7 @@ async def run_chat(
     return EndedRun(seen, events, model)
 
 
-async def resume(
-    held: EndedRun, *answers: ScriptedReply, tools: Any, decisions: Any = None, **options: Any
-) -> EndedRun:
+async def resume(held: EndedRun, *answers: Any, tools: Any, decisions: Any = None, **options: Any) -> EndedRun:
     """Return the run that resumes `held`."""
     given = {"resume": held.chat.suspension, "ledger": MemoryLedger(), "messages": held.chat.messages(), **options}
     return await run_chat(*answers, tools=tools, decisions=decisions, **given)

@@ -128,9 +128,8 @@ async def test_an_approved_run_continues(as_json: bool) -> None:
     held = await suspended(bank)
     suspension = held.chat.suspension
     assert suspension is not None
-    on = await resume(
-        held, "Done.", tools=bank.tools, decisions={"n0": True}, resume=suspension.to_json() if as_json else suspension
-    )
+    kept = suspension.to_json() if as_json else suspension
+    on = await resume(held, "Done.", tools=bank.tools, decisions={"n0": True}, resume=kept)
     expected = ["call n0", "executing n0", "executed n0: paid 5 to Ann", "follow-up of 1", "text 'Done.'"]
     assert [*expected, "done finished: stop (None)"] == on.shown
     assert [("Ann", 5)] == bank.paid
