@@ -2,7 +2,7 @@
 
 An error of a *model* or a *provider* never raises an exception. It is reported as an event with a `Code` and the raw
 text. An error of the *caller* raises one of these exceptions, whose message names the wrong value. A limit, a shutdown
-or an incomplete recording also raises one. So does a tool that fails if the caller runs it by name.
+or an incomplete recording also raises one. So does a failed tool that the caller ran by name.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Code(StrEnum):
     MISSING_TOOL_NAME = "missing_tool_name"
     """The call does not name a tool."""
     INVALID_ARGUMENTS = "invalid_arguments"
-    """The arguments are neither an object nor a string that contains a JSON object."""
+    """The arguments are not a JSON object or a string that contains one, or an argument cannot be read."""
     CONFLICTING_FIELDS = "conflicting_fields"
     """Two spellings of the same field, such as `name` and `tool`, have different values."""
     UNRECOGNISED_TOOL_CALL = "unrecognised_tool_call"
@@ -44,7 +44,7 @@ class Code(StrEnum):
     DUPLICATE_KEY = "duplicate_key"
     """An object has the same key twice. Parsers disagree about its value."""
     NOT_A_NUMBER = "not_a_number"
-    """`NaN`, `Infinity`, or a number that overflows to infinity. None of them is JSON."""
+    """`NaN`, `Infinity`, or a number that overflows to infinity. None of them can be written as JSON."""
     NUMBER_TOO_LONG = "number_too_long"
     """A number has more digits than `Limits.digits`."""
     LONE_SURROGATE = "lone_surrogate"
@@ -69,7 +69,7 @@ class Code(StrEnum):
     """The tool may have started earlier, and its outcome is unknown, for example because its process ended. The call is
     not run again."""
     TOOL_CANCELLED = "tool_cancelled"
-    """The run was cancelled while the tool was running."""
+    """The run was cancelled while the tool was running, or its process ended before the tool started."""
     TOOL_OUTPUT = "tool_output"
     """The result of the tool cannot be serialized as JSON."""
 
@@ -77,7 +77,7 @@ class Code(StrEnum):
     UPSTREAM_ERROR = "upstream_error"
     """The provider reported an error."""
     STREAM_INTERRUPTED = "stream_interrupted"
-    """The stream ended without its terminator."""
+    """The stream ended without its terminator, or the run failed on the server."""
     GUARD_FAILED = "guard_failed"
     """The response contains text that a `rules.fail` rule forbids."""
 
@@ -95,7 +95,7 @@ class Code(StrEnum):
     MISSING_CLOSE = "missing_close"
     """The stream ended after a complete call without its closing marker. The call is accepted."""
     SKIPPED = "skipped"
-    """`count` characters or bytes over a limit were dropped. Without `count`: the calls of a first attempt."""
+    """`count` characters or bytes over a limit were dropped. Without `count`, calls of a first attempt were dropped."""
     BAD_FRAME = "bad_frame"
     """A frame of the stream could not be decoded. The stream continues."""
     ARGUMENTS_MISMATCH = "arguments_mismatch"
@@ -189,7 +189,7 @@ def check_kind(name: str, given: object, kind: type, *, optional: bool = False) 
 
 
 def check_function(name: str, given: object, *arguments: str, advice: str = "") -> None:
-    """Raise TypeError if `given` cannot be called with as many positional arguments. `arguments` are their names.
+    """Raise TypeError if `given` cannot be called with one positional argument for each name in `arguments`.
 
     `advice` is added to the message.
     """

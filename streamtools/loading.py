@@ -15,8 +15,8 @@ _ROOT = "streamtools"
 def load_later(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return `__getattr__` and `__dir__` for a package, which import names on first use.
 
-    `homes` maps each such name to its module, relative to the package. If both are equal, the name stands
-    for the module. If another module has a missing name, the message of the error says how to import it.
+    `homes` maps each such name to its module, relative to the package. If both are equal, the name stands for the
+    module. If a missing name exists in another module, the error message says how to import it.
     """
     names = vars(import_module(package))
 

@@ -137,7 +137,7 @@ class SharedAnswer:
         return read
 
     def take_pending_text(self) -> list[SourceEvent]:
-        """Return the current model's text that is still buffered as a possible repetition. It has just failed."""
+        """Return the text of the current model, which has failed, that is still buffered as a possible repetition."""
         continuation, self._continuation = self._continuation, None
         pending = continuation.close() if continuation is not None else ""
         return [TextDelta(pending)] if pending else []

@@ -21,7 +21,7 @@ log = Logger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class RequestOptions(Checked):
-    """Options for every request of a chat. Raises ValueError for a value that is not allowed."""
+    """Options for every request of a chat. Raises ValueError or TypeError for a value that is not allowed."""
 
     body: Mapping[str, Any] = field(default_factory=dict)
     """Fields that are merged into the body of each request."""
@@ -47,7 +47,7 @@ class RequestOptions(Checked):
         """Return `given` as a `RequestOptions`. A mapping becomes its `body`. None means the default options."""
         if given is None or isinstance(given, Mapping):
             if misplaced := [name for name in given or () if name in cls.__dataclass_fields__]:
-                raise TypeError(f"write request=RequestOptions({misplaced[0]}=...): it is no field of the body")
+                raise TypeError(f"write request=RequestOptions({misplaced[0]}=...): it is not a field of the body")
             return cls(body=given or {})
         check_kind("request", given, RequestOptions)
         return given

@@ -46,9 +46,9 @@ OnEvent: TypeAlias = Callable[[events.UIEvent], object]
 class ClientAnswer:
     """One answer for the client. `feed` and `close` return its bytes.
 
-    `machine` finds calls in the text of the model. `identity` returns
-    the upstream's id of the answer and name of the model. `neutralized` says whether the request contains neutralized
-    text. `watch` is called with each event except text.
+    `machine` finds calls in the text of the model. `identity` returns the upstream's id of the answer and name of the
+    model. `neutralized` says whether the request contains neutralized text. `watch` is called with each event except
+    text.
     """
 
     def __init__(

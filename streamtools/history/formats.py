@@ -225,7 +225,7 @@ def write_continuation(
     """Return only the messages that follow a turn, for a request that continues it.
 
     `turn` is the turn, or the list of its calls. `history` holds the results of its calls and the later messages. The
-    other parameters are passed to `write_messages`, which raises the errors.
+    other parameters are those of `write_messages`. Raises the exceptions of `write_messages`.
     """
     if not isinstance(turn, Assistant):
         native = tuple(call for call in turn if call.dialect == NATIVE)

@@ -44,7 +44,7 @@ def read_content(content: Mapping[str, Any], reader: HistoryReader) -> None:
 
 
 def _camel(part: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a part with the names of JSON. SDKs may write the names of protobuf, such as `function_call`."""
+    """Return a part with JSON names such as `functionCall`. SDKs may write protobuf names such as `function_call`."""
     return {
         _after_underscore.sub(lambda found: found[1].upper(), str(name)): _camel(value)
         if name in ("inline_data", "file_data") and isinstance(value, Mapping)

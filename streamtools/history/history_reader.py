@@ -54,12 +54,12 @@ class ValueBudget:
 
 
 class HistoryReader:
-    """Collects messages into a history. Tracks open native calls: calls of the last turn without a result.
+    """Collects messages into a history. Tracks native calls without a result. Those of the last turn are *open*.
 
     A source may spread one turn, and its results, over many messages. The reader merges them into one `Assistant` and
     one `Results` message, in linear time. A result that arrives after a later turn is moved to the turn of its call.
-    Results without an open call are dropped. If calls of one turn share an id, they get unique ids, and their results
-    are assigned in order.
+    A result is dropped if its call is unknown or already has a result. If calls of one turn share an id, they get
+    unique ids, and their results are assigned in order.
     """
 
     def __init__(self, *, client: bool = False, system: bool = False) -> None:
@@ -143,7 +143,7 @@ class HistoryReader:
     def add_native_result(
         self, format: str | None, id: object, content: object, rest: Mapping[str, Any], *, is_error: bool = False
     ) -> None:
-        """Add the result of the native call with this id. Does nothing if no such call is open.
+        """Add the result of the native call with this id. Does nothing if no such call waits for a result.
 
         `rest` holds the additional JSON fields of the result in this `format`.
         """
@@ -288,7 +288,7 @@ def read_call(
     extra: ProviderItem | None = None,
     signature: object = None,
 ) -> ToolCall:
-    """Return `call` as a ToolCall. It gets the id `new_id` if `id` is not a string.
+    """Return `call` as a ToolCall. It gets the id `new_id` if `id` is empty or not a string.
 
     If the call is malformed or exceeds `budget`, `arguments` is empty. `raw` then holds the model's text.
     """

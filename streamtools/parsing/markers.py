@@ -62,7 +62,8 @@ class Header:
 
     A line feed may precede each token.
 
-    The header, up to the next text that cannot belong to it, holds no match of the regular expression `without`.
+    A header extends to the first text that cannot belong to it. It contains no match of the regular expression
+    `without`.
     """
 
     characters: str
@@ -142,10 +143,10 @@ class Marker:
 
     `not_after` is a pattern for one character. The marker is not recognized after such a character.
 
-    `tag_parts` is how many of the first `parts` and `ahead` form a complete tag, such as `<tool_call>`. If the stream
-    ends after the tag but inside the marker, a call was cut off. With None, the tag ends with
-    the first literal that ends with `]` if the marker begins with `[`, or with `>` if it begins with `<` or `]`. With
-    0, the marker has no tag.
+    `tag_parts` is the number of first parts, in `parts` and then `ahead`, that form a complete tag, such as
+    `<tool_call>`. If the stream ends after the tag but inside the marker, a call was cut off. With None, the tag ends
+    with the first literal that ends with `]` if the marker begins with `[`, or with `>` if it begins with `<` or `]`.
+    With 0, the marker has no tag.
 
     Raises ValueError if the marker does not begin with a literal, or does not end with a literal, a line end, or one
     character of a class.

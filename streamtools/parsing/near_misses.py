@@ -6,7 +6,7 @@ each form is a pattern of limited length:
 
 - a marker in code or a quote, where markers do not begin calls,
 - a wrong variant of a marker that the dialect lists,
-- JSON of a declared tool without a marker, in a place where the dialect `raw_json` reads no call.
+- JSON that names a declared tool but has no marker, in a place where the dialect `raw_json` reads no call.
 
 A near miss does not depend on the text after it. If near misses overlap, only the first complete one is reported. The
 limit of calls in a turn is also the limit of reported near misses.
@@ -47,7 +47,7 @@ class NearMisses:
             ]
             for known in (prose, code)
         )
-        """Two functions each: the first recognizes near misses within a line, the second at the start of a line.
+        """Each is a list of two functions, for near misses within a line and for those at the start of a line.
 
         `in_code` is for code and quotes. None in place of a function means that there are no near misses.
         """

@@ -89,7 +89,7 @@ class Visible:
         self._called = self._right_after_call = True
 
     def flush(self) -> None:
-        """Show pending white space, and report hidden text. For a tag, a tool result, and the end of the turn."""
+        """Show white space and report hidden text, before a tag or a tool result, and at the end of the turn."""
         self._report_hidden()
         if self._space:
             self._output.add(Text, self._take_space())

@@ -55,7 +55,7 @@ def compare(
             yield from compare(one, other, f"{path}[{index}]", read=read)
     else:
         differ = expected is MISSING or actual is MISSING or expected != actual
-        if differ or (isinstance(expected, int) and isinstance(expected, bool) is not isinstance(actual, bool)):
+        if differ or isinstance(expected, bool) is not isinstance(actual, bool):
             yield Difference(path, expected, actual)
 
 
@@ -127,7 +127,7 @@ def explain(
 
 
 def _compared(request: RecordedRequest, fields: Collection[str]) -> dict[str, Any]:
-    """Return the values to compare. A body of other bytes, or only the size of a body, is in a dict."""
+    """Return the values to compare. A body that is neither JSON nor text, or the size of a body, is in a dict."""
     body = request.body
     if body is None and (form := request.body_base64 or request.left_out):
         body = {"left_out" if request.left_out else "base64": form}

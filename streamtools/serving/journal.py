@@ -65,7 +65,7 @@ class Journal:
         """Whether `write_now` may be called. Otherwise, `write` waits until the log has the event."""
         self.written_before: Sequence[UIEvent] = ()
         """The events of this run that a crashed process has written. The copied events are not among them."""
-        self._next: Callable[[UIEvent], UIEvent | None] | None = None  # what is written for an event of the stream
+        self._next: Callable[[UIEvent], UIEvent | None] | None = None  # maps an event to the event to write
         self._run_id = run_id
         self._closed = False
         self._last_missing = 0  # the seq of the last event that could not be written; 0 if the last write succeeded
@@ -93,7 +93,7 @@ class Journal:
                 await self.write(event)
 
     def resume(self, earlier: Sequence[UIEvent]) -> None:
-        """Leave out events of the stream that are in the log: of the waiting run, or written by a crashed process."""
+        """From now on, leave out events that the log already has, from the waiting run or from a crashed process."""
         if earlier or self.written_before:
             self._next = _next_after(earlier, self.written_before)
 
@@ -120,7 +120,7 @@ class Journal:
         return [*([resync(self.done.seq - 1)] if has_gap else []), self.done]
 
     def _number(self, event: UIEvent) -> Sequence[UIEvent]:
-        """Return the event with its `seq`, after a `start` if the run has none. The caller must write both."""
+        """Return the events to write for `event`: none, the event, or a `start` and the event. Each gets its `seq`."""
         events: tuple[UIEvent, ...]
         if self._next is not None:
             following = self._next(event)
@@ -186,7 +186,7 @@ def _identity(event: UIEvent) -> tuple[object, ...]:
 
 
 def _next_after(earlier: Sequence[UIEvent], written_before: Sequence[UIEvent]) -> Callable[[UIEvent], UIEvent | None]:
-    """Return a function that turns an event of a stream that resumes a run into the next event in the log, or None.
+    """Return a function that maps each event of a resuming stream to the event for the log, or to None.
 
     The stream begins with a `start` and a first step, and reports the waiting calls again. In the log, that step is
     still open, so these events are left out. So are the events in `written_before`, which a crashed process has

@@ -31,7 +31,8 @@ class LostRun:
         self.is_untouched = not steps or steps[0] is logged[-1]
         """Whether the model has answered nothing in this run."""
         # `_thinking`: whether the model is being asked which calls are needed (emulation). `_was_near_miss`: whether
-        # the last event says that text which looked like a call was not one. The warning about it is then missing.
+        # the last event ended a call without a `call` or an error. That text was a near miss, and its warning is
+        # missing.
         self._failed = self._thinking = self._was_near_miss = False
         self._step: int | None = None  # the number of the open step
         self._writing: dict[str, bool] = {}  # unfinished calls; True if the call or its error is logged

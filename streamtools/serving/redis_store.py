@@ -63,9 +63,10 @@ class RedisStore:
     run, and only if the model has answered nothing yet. A run that continues a waiting run is started again in the same
     case, with the function `resume` of `Runs`.
 
-    A run is kept for `keep` seconds after its end. This replaces the argument `keep` of `Runs`. The log of a run keeps
-    the last `max_events` events, or a few more. While the server does not answer, runs continue for `max_outage`
-    seconds, and readers wait for the same time. All processes with the same `prefix` must use the same settings.
+    A run is kept for `keep` seconds after its end, and a waiting run for `keep` seconds after its last question
+    expires. This replaces the argument `keep` of `Runs`. The log of a run keeps the last `max_events` events, or a few
+    more. While the server does not answer, runs continue for `max_outage` seconds, and readers wait for the same time.
+    All processes with the same `prefix` must use the same settings.
     """
 
     def __init__(
@@ -98,7 +99,7 @@ class RedisStore:
 
     @property
     def keep(self) -> float:
-        """Seconds for which an ended run is kept, after its questions have expired."""
+        """Seconds for which a run is kept after its end, or after its last question has expired."""
         return self._settings.keep
 
     @property
@@ -127,9 +128,9 @@ class RedisStore:
         """Start to share runs, and to take over runs whose lease has expired.
 
         `running` maps the `log_key` of each running run of this process to the run. `Runs` keeps it up to date.
-        `admit(stream, lost)` returns a run that continues `lost`, which the caller starts. `resume_lost` restarts a
-        lost run that continued a waiting run. It sets `lost.earlier`.
-        While `may_start()` is False, this process can start no more runs.
+        `admit(stream, lost)` returns a run that continues `lost`. The caller starts the returned run.
+        `resume_lost(lost)` sets `lost.earlier`, and returns a stream for a lost run that continued a waiting run. While
+        `may_start()` is False, this process can start no more runs.
         """
         self._tasks, self._running, self._admit, self._resume_lost = tasks, running, admit, resume_lost
         self._may_start = may_start
@@ -220,7 +221,7 @@ class RedisStore:
         await self._server.retry("ZREM", self._server.owner_keys(owner).runs, run_id)
 
     async def decide(self, run: Run, call_id: str = "", decision: Decision | None = None) -> dict[str, Decision]:
-        """Store the decision about a call of an ended run, unless it is None or the call has one.
+        """Store a decision about a call of an ended run. An earlier decision about the call is kept.
 
         Returns the decisions about its calls. Raises `RunNotFound` if the run is not kept any more.
         """

@@ -35,7 +35,7 @@ MAX_BODY = 4 * 1024 * 1024
 """Maximum number of bytes in the body of a request."""
 
 MAX_VALUES = 100_000
-"""Maximum number of JSON values in the body of a request."""
+"""Maximum number of JSON values in the body of a request. Bodies up to 64 KiB are not counted."""
 
 MAX_TOTAL_BODIES = 256 * 1024 * 1024
 """Maximum number of bytes in all bodies that a process receives or parses at the same time."""

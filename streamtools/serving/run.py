@@ -1,7 +1,7 @@
 """One run: a separate task reads a stream and writes its events into a log, which any number of readers read.
 
-A run ends when its stream ends, on `stop`, or when its `Runs` object is closed. Its last events, including `done`, are
-also written to the event log.
+A run ends when its stream ends, on `stop`, when it has had no reader for too long, or when its `Runs` object is closed.
+Its last events, including `done`, are written to the event log.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ class Run:
     """A stream that is read to its end, with or without readers. `Runs.start` creates it.
 
     With a `RedisStore`, every process can use the run through the same methods. Async methods may call the process that
-    drives the run. They raise `OwnerUnreachable` if it does not respond within the store's `lease`.
+    drives the run. They raise `OwnerUnreachable` if that process does not respond within the store's `lease`, or if
+    Redis does not answer. `stop` waits up to four times the `lease`.
 
     `id` is the run id in the `start` event. Only lookups with the same `owner` find the run. `conversation` and `note`
     are the arguments of `Runs.start`. `Runs.latest` finds runs by `conversation`. `note` is any application value.
@@ -95,7 +96,7 @@ class Run:
         self.copied = earlier[-1].seq if earlier else 0
         """The `seq` of the last event that was copied from the waiting run; 0 if there is none."""
         self.is_cut = False
-        """True if the run ends only here: its process closes, or has lost its lease. It may continue elsewhere."""
+        """True if the run ends only here: its process closes, or lost a ledger's lease. It may continue elsewhere."""
         self.is_abandoned = False
         """True if the run was stopped because no client has read it."""
         self.is_stored = False
@@ -172,7 +173,7 @@ class Run:
         return StoredEnd(self.result, suspension, [] if suspension is None else self.history, self.decisions)
 
     def keep_for(self, keep: float) -> float:
-        """Return for how many seconds the ended run is kept: for `keep`, after its questions have expired."""
+        """Return for how many seconds the ended run is kept: until its last question expires, and then `keep`."""
         return keep + (0.0 if self.suspension is None else self.suspension.seconds_left(time.time()))
 
     def mark_finished(self) -> None:
@@ -190,7 +191,7 @@ class Run:
         True approves the call, and False denies it. The same decision, made again, has no effect, even after the end of
         the run. May be called from any task of the event loop. `decide`, `approve`, `deny` and `answer` raise
         `DecisionRefused` if the call does not wait for this kind of decision, or was decided otherwise. `decide` raises
-        ValueError if `decision` has another type.
+        ValueError if `decision` is neither a decision nor a bool.
         """
         decision = read_decision(call_id, decision)
         if isinstance(self._events, Decidable):
@@ -222,8 +223,9 @@ class Run:
         """Return an iterator over the stored events with `seq` above `after`, then over new events.
 
         If events after `after` were dropped, or `after` is too high, the first event is `warning(resync)`. Its `seq` is
-        that of the last dropped event. All stored events follow. Raises TypeError if `after` is not an integer. Readers
-        receive `done` before the stream is closed. Await `run.wait()` before you use state that the stream sets.
+        that of the last dropped event, or 0 if no event was dropped. All stored events follow. Raises TypeError if
+        `after` is not an integer. Readers receive `done` before the stream is closed. Await `run.wait()` before you use
+        state that the stream sets.
         """
         if self.copied and self.copied < after <= self.copied + 2:
             after = self.copied  # the reader has read the end of the waiting run, which is not in this log
@@ -237,7 +239,7 @@ class Run:
         return attachment
 
     async def events_for_next(self) -> list[UIEvent]:
-        """Return the events with which the log of the next run begins: those of this run, up to its question.
+        """Return the events of this run before its last `step-end`. The log of the next run begins with them.
 
         A failure to read them is logged.
         """
@@ -375,7 +377,7 @@ class Run:
             self.journal.close()
             end = self._current_end() if stored is None else self._current_end()._replace(result=stored)
             done = self.journal.done
-            if done is not None and done.reason == "failed" and end.result.reason == "waiting":  # it was not stored
+            if done is not None and done.reason == "failed" and end.result.reason == "waiting":  # not stored
                 end = StoredEnd(replace(end.result, reason="failed"), None, [], {})
             self._final = end
             self._driver = self._collector = None
@@ -414,7 +416,7 @@ class Run:
         await self.journal.write(done)
 
     async def _write_end(self) -> None:
-        """Write the events that a stopped stream still has, and then an error and `done` if they are missing."""
+        """Write the events that a stopped stream still has. Add a missing `done`, after an error if the run failed."""
         driver = self._driver
         assert driver is not None
         self.is_abandoned = driver.is_cancelled and not driver.cancel_requested

@@ -55,16 +55,18 @@ class Runs(Checked):
     is added to this time. A caller that waits for the result is not a reader. `clock` returns seconds.
 
     When `shutdown` begins or the context ends, no new run starts. The runs then have `drain` seconds to finish (by
-    default 0). With `shutdown`, its `drain` applies. After that, the remaining runs are stopped. A stopped stream may
-    take `grace` seconds to close and is then cancelled.
+    default 0). With `shutdown`, its `drain` applies. Then the end of the context stops the remaining runs. A stopped
+    stream may take `grace` seconds to close and is then cancelled.
 
     When all calls of a waiting run are decided or have expired, the run is passed to `resume`, which returns the chat
-    that continues it. If that fails, the next request for the run tries again, and this process does at intervals.
-    Waiting runs are stored with their events in `ledger`, the ledger of the tools. They outlive the process in a
-    `SQLiteLedger` or `PostgresLedger`. A `RedisStore` stores such runs itself, and needs no `ledger` here.
+    that continues it. If that fails, the next request for the run tries again. When the last question has expired, the
+    process in which the run waited also tries, at intervals. Waiting runs are stored with their events in `ledger`, the
+    ledger of the tools. They outlive the process in a `SQLiteLedger` or `PostgresLedger`. A `RedisStore` stores such
+    runs itself, and needs no `ledger` here.
 
     Raises ValueError for a limit that is out of range, for both `drain` and `shutdown`, for `resume` with neither a
-    `ledger` nor a `RedisStore`, for `ledger` without `resume`, and for `ledger` with another event log.
+    `ledger` nor a `RedisStore`, for `ledger` without `resume`, and for `ledger` with an event log other than a
+    `MemoryEventLog` or a `RedisStore`.
 
     If a run fails, its events report the error and `run.wait()` raises it. Other runs are not affected.
     """
@@ -86,9 +88,10 @@ class Runs(Checked):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         limits = ("max_running", max_running, 1), ("max_kept", max_kept, 0), ("keep", keep, 0), ("grace", grace, 0)
-        optional = ("max_per_owner", max_per_owner, 1), ("stop_when_abandoned", stop_when_abandoned, 0)
-        for name, value, minimum in (*limits, *optional):
-            check_number(name, value, minimum, optional=True)
+        for name, value, minimum in limits:
+            check_number(name, value, minimum)
+        check_number("max_per_owner", max_per_owner, 1, optional=True)
+        check_number("stop_when_abandoned", stop_when_abandoned, 0, optional=True)
         if isinstance(log, str):
             raise TypeError(f"`log` must be an event log or a RedisStore: write RedisStore({log!r}).")
         if not (shutdown is None or drain is None):
@@ -134,7 +137,7 @@ class Runs(Checked):
         self._new_run = partial(
             Run, event_log=self.log, stop_when_abandoned=stop_when_abandoned, on_end=self._keep_ended, save=save
         )
-        self._continuing: WeakValueDictionary[str, anyio.Lock] = WeakValueDictionary()  # by `_chain_of`
+        self._continuing: WeakValueDictionary[str, anyio.Lock] = WeakValueDictionary()  # see `_chain_of`
 
     async def __aenter__(self) -> Self:
         if self._tasks is not None or self._closed:
@@ -186,9 +189,9 @@ class Runs(Checked):
         `start` does not wait until the stream is entered. If entering fails, the error is reported like any later
         error. If `start` raises, it closes the stream. Raises `TooManyRuns` if a limit is reached. Raises `Draining`
         after `shutdown` has begun or the context has started to end, and ClosedError before the context is entered.
-        Raises ValueError if the user already has a run with the same id, in this process or in the `RedisStore`, or if
-        `owner` is empty. Raises TypeError if `owner` is not a string or `stream` is not an asynchronous context
-        manager.
+        Raises ValueError if the user already has a run with the same id, in this process or in the `RedisStore`, if the
+        id ends with `~`, or if `owner` is empty. Raises TypeError if `owner` is not a string or `stream` is not an
+        asynchronous context manager.
         """
         try:
             await anyio.lowlevel.checkpoint_if_cancelled()
@@ -324,18 +327,20 @@ class Runs(Checked):
         While other calls are undecided, that is the waiting run, whose `decisions` has the decisions that arrived. The
         decision about the last call starts a new run, the continuation, with the chat that `resume` returns. Its log
         begins with the events of the waiting run. The same decision, made again, returns the same run. If another
-        process continues the run, the returned run gets its events at its end, or sooner from a `RedisStore`. If that
-        process dies, closes or abandons the run, this one continues it when the lease has expired, unless the run has
-        made calls of its own.
+        process continues the run, the readers of the returned run get the new events when it has ended. With a
+        `RedisStore`, they get each event immediately. If that process dies, ends, or stops the run for lack of readers,
+        the lease expires. This process then continues the run for its reader. A run that has made calls of its own is
+        not continued. With a `RedisStore`, a run that was stopped or whose model has answered is not continued either.
 
-        A question that has expired counts as denied. When each question is decided or has expired, this process
-        continues the run. If it has ended, the next `find` or `latest` in another process does.
+        A question that has expired counts as denied. When the last question has expired, the process in which the run
+        waited continues the run. If this process has ended, the next `find` or `latest` in another process continues
+        it.
 
         If the run is still running (`ask="now"`), the decision is passed to it, as by `Run.decide`.
 
         Raises `DecisionRefused` if the call does not wait for this decision, was decided otherwise, or has expired.
-        Raises ValueError if a run has ended waiting and `Runs` has no `resume`, and TypeError if `resume` returns a
-        chat of another run. It also raises the exceptions of `find`, `start` and `resume`.
+        Raises ValueError if the run waits and `Runs` has no `resume`, and TypeError if `resume` returns a chat of
+        another run. It also raises the exceptions of `find`, `start` and `resume`.
         """
         given, run = read_decision(call_id, decision), await self._lookup_waiting(run_id, owner)
         if run.journal.done is not None and not run.ended:
@@ -357,7 +362,7 @@ class Runs(Checked):
         return run if run.undecided else await self._continue(run)
 
     def _chain_of(self, run: Run) -> anyio.Lock:
-        """Return the lock of a run, the runs that it continues, and those that continue it."""
+        """Return the lock that a run shares with the runs that it continues and the runs that continue it."""
         return self._continuing.setdefault(log_key(run.owner, run.id.rstrip(NEXT)), anyio.Lock())
 
     async def _continue(self, run: Run) -> Run:

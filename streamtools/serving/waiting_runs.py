@@ -51,7 +51,7 @@ class StoredRun(msgspec.Struct, frozen=True):
 class WaitingRuns:
     """The waiting runs in one ledger, and the ended runs that continued them.
 
-    A run is kept for `keep` seconds, after its questions have expired.
+    A run is kept until its last question has expired, and then for `keep` seconds.
     """
 
     def __init__(self, ledger: SQLLedger, keep: float) -> None:
@@ -154,8 +154,8 @@ class WaitingRuns:
     async def keep_lease(self, run: Run, continuation: Run) -> None:
         """Renew the lease on a run until its continuation has ended.
 
-        The continuation is stopped if another process asks for it. If the lease is lost or the run was forgotten, the
-        continuation ends here, and is not stored.
+        The continuation is stopped if another process has requested that. If the lease is lost or the run was
+        forgotten, the continuation ends here, and is not stored.
         """
         while not continuation.ended:
             try:
@@ -197,8 +197,8 @@ class FollowedRun(Run):
     """A continuation that another process drives. The object is also the log from which its readers read.
 
     They get the events up to the question, and the others when the run has ended. `try_to_continue(waiting)` returns
-    the ended run, or starts it here if the lease of the other process has expired. Before that, it returns a
-    `FollowedRun`.
+    the continuation if it has ended. If the lease of the other process has expired, it starts and returns the
+    continuation here. Otherwise it returns a `FollowedRun`.
     """
 
     def __init__(self, waiting: Run, store: WaitingRuns, try_to_continue: Callable[[Run], Awaitable[Run]]) -> None:
@@ -222,7 +222,7 @@ class FollowedRun(Run):
     async def wait(self) -> TurnResult:
         if not self.ended:
             run = await self._found()
-            with suppress(Exception):  # only callers that found this run itself get its exception
+            with suppress(Exception):  # only other callers of `run.wait` get the exception
                 await run.wait()
             self._final, self.decisions = run._final, run.decisions
             self.mark_finished()
@@ -233,7 +233,7 @@ class FollowedRun(Run):
         await self.wait()
 
     async def _found(self) -> Run:
-        """Wait until the run is stored, or runs in this process. A failure of the ledger or of `resume` may pass."""
+        """Wait until the run is stored, or runs in this process. Retry after a failure of the ledger or of `resume`."""
         pause = _POLL_S
         while True:
             try:

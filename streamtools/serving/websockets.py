@@ -78,7 +78,7 @@ class Socket:
         )
         self.shutdown = shutdown or Shutdown()
         self.closing: tuple[int, str] | None = None
-        """The close code and the reason, if they do not depend on the end of the answers."""
+        """The close code and the reason after too many invalid frames. None: the end of the answers decides."""
         self._websocket = websocket
         self._closed = False
 
@@ -161,7 +161,7 @@ SocketFormat: TypeAlias = Callable[[], CustomEncoder]
 
 def _check_format(format: SocketFormat | None) -> None:
     if not (format is None or isinstance(make_encoder(format), CustomEncoder)):
-        raise TypeError(f"a websocket sends events, or with format=outputs.custom(send) yours; got {format!r}")
+        raise TypeError(f"`format` must be None or outputs.custom(function), got {format!r}.")
 
 
 class SocketSink(EventSink):

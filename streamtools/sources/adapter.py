@@ -109,7 +109,7 @@ class FrameDecoder(ABC):
     does not depend on the size of the chunks.
 
     Subclasses define the separator of frames and how a frame is read. The decoder of binary messages overrides `feed`,
-    because these have no separator.
+    because binary messages have no separator.
     """
 
     _separator: ClassVar[bytes]
@@ -439,7 +439,7 @@ class GrowingItem:
         self._texts: dict[str, list[str]] = {}  # strings that arrived in pieces, by the name of their field
 
     def add(self, delta: Mapping[str, Any]) -> None:
-        """Add the fields of a delta. It continues strings, lists and objects, and replaces other values."""
+        """Add the fields of a delta. Lists, objects and most strings are continued. Other values are replaced."""
         for name, value in delta.items():
             known = self.data.get(name)
             if isinstance(value, str) and isinstance(known, str | None) and name not in _UNCUT_FIELDS:
@@ -541,7 +541,7 @@ class FrameAdapter(Adapter):
         self._text = PairJoiner()
         self._thought = PairJoiner()
         self._understood = False  # whether the adapter has understood any data of the stream
-        # The first event that is not understood, unless it is of this format: its description, and advice or None.
+        # The description of the first event that is not understood and has another format, and advice or None.
         self._other_format: tuple[str, str | None] | None = None
         self._passed_fields: dict[str, None] = {}  # a set of the unknown fields of deltas that were forwarded, by name
         self._response_id: str | None = None  # the provider's id of the response

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 log = Logger(__name__)
 
-_LONGEST_WAIT = 2_592_000.0  # seconds for which ledgers keep calls by default
+_LONGEST_WAIT = 2_592_000.0  # 30 days, for which a `SQLiteLedger` keeps calls by default
 
 EXPIRED = "the approval timed out before a decision arrived"
 """The reason of the `Deny` decision for a question that has expired."""
@@ -109,7 +109,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
         """Return the question with an earlier expiry: at most `keep` seconds after it was asked.
 
         `keep` is how long a ledger keeps calls, so the question expires before the ledger deletes its call. Without
-        `asked`, a question with `expires` does not change, and one without it has expired.
+        `asked`, a question with `expires` does not change, and a question without `expires` has expired.
 
         >>> call = ToolCall(id="call_1", name="pay", arguments={"sum": 5}, dialect="native")
         >>> Question(call=call, digest=call.digest, approval=True, asked=100.0).within(60.0).expires
@@ -203,7 +203,8 @@ class Suspension(msgspec.Struct, frozen=True, kw_only=True):
 
     def seconds_left(self, now: float) -> float:
         """Return the seconds until the last question expires: from 0 to 30 days. `now` is in seconds since 1970."""
-        return min(_LONGEST_WAIT, max(0.0, *((question.expires or math.inf) - now for question in self.questions)))
+        last = max((question.expires or math.inf for question in self.questions), default=now)
+        return min(_LONGEST_WAIT, max(0.0, last - now))
 
     def to_json(self) -> str:
         """Return one line of JSON."""
@@ -231,7 +232,7 @@ class DecidedRun(Protocol):
 
 
 class Resumption(NamedTuple):
-    """What a resumed run starts with: the suspension, and its questions and the decisions, both by call id."""
+    """The input of a resumed run: the suspension, and its questions and the decisions, both by call id."""
 
     suspension: Suspension
     questions: Mapping[str, Question]

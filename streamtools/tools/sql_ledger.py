@@ -236,10 +236,10 @@ class SQLLedger(ledger.OwnerViews):
     async def save_run(
         self, owner: str, run_id: str, conversation: str | None, data: bytes, keep: float, holder: str
     ) -> bool:
-        """Store an ended run for `keep` seconds, and delete expired runs. Returns False if it is not stored here.
+        """Store an ended run for `keep` seconds, and delete expired runs. Returns False if the run was not stored.
 
-        This is so if a run with this id is stored. A run that continues another is stored only if `holder` has the
-        lease on that run. All runs before it are kept as long as the run itself.
+        This is so if a run with this id is already stored. A run that continues another is stored only if `holder` has
+        the lease on that run. All runs before it are kept as long as the run itself.
         """
 
         def save() -> Transaction[bool]:
@@ -283,8 +283,8 @@ class SQLLedger(ledger.OwnerViews):
     ) -> WaitingState:
         """Replace the state of a stored run by `change(state, now)`. Returns the new state.
 
-        If the state changes, the run and the runs before it are kept for `keep` more seconds, or longer. With None, the
-        state does not change. Raises `RunNotFound` if the run is not stored.
+        If the state changes, the run and the runs before it are kept for `keep` more seconds, or longer. If `change` is
+        None, the state does not change. Raises `RunNotFound` if the run is not stored.
         """
 
         def change_state() -> Transaction[WaitingState]:
@@ -354,7 +354,7 @@ class SQLLedger(ledger.OwnerViews):
 
 
 def check_version(found: object, place: str) -> None:
-    """Raise ValueError if the tables have another version. `place` is the kind of place where they are."""
+    """Raise ValueError if the tables have another version. `place` names the kind of storage for the message."""
     if str(found) != str(VERSION):
         raise ValueError(f"the {place} has a ledger of version {found}, expected version {VERSION}; use a new {place}")
 

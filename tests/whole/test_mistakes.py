@@ -285,7 +285,7 @@ AWAITED = {
     "asgi.serve_websocket(Socket(), create)": "handler must be callable as handler(message, session), got create()",
     "asgi.serve_websocket(Socket(), print, format=create)": "format must be a name, an encoder or a function that",
     "asgi.serve_websocket(Socket(), print, format=len)": "write format=outputs.custom(send)",
-    'asgi.send_events(Socket(), chat(LOCAL, QUESTION), format="text")': "or with format=outputs.custom(send) yours",
+    'asgi.send_events(Socket(), chat(LOCAL, QUESTION), format="text")': "must be None or outputs.custom(function)",
     'asgi.send_events("ws", chat(LOCAL, QUESTION))': "websocket must be the websocket of a framework, got str",
 }
 """Wrong expressions that raise TypeError when they are awaited, and the parts of its message."""

@@ -50,7 +50,7 @@ def open_transcript(output: TextIO, errors: ErrorOutput) -> Transcript:
 
 
 class Terminal(Console):
-    """A rich console without markup. For a broken pipe it raises the error, while rich would end the process."""
+    """A rich console without markup. It raises the error of a broken pipe. By default, rich ends the process."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(markup=False, emoji=False, highlight=False, **options)

@@ -96,7 +96,7 @@ class ScriptedModel:
 
 
 def _read_answer(number: int, answer: ScriptedReply) -> list[_Delta]:
-    """Return the deltas of an answer, with its end. Raises TypeError, which contains the number, for other objects."""
+    """Return the deltas of an answer, with its end. Raises TypeError for a delta of another type."""
     is_list = isinstance(answer, Sequence) and not isinstance(answer, str | bytes)
     deltas: list[Any] = list(answer) if is_list else [answer]  # type: ignore[arg-type]
     for delta in deltas:

@@ -134,8 +134,9 @@ cut_escape = matcher(rf"\\(?:x{_HEX}?|u{_HEX}{{0,3}}|U{_HEX}{{0,7}}|[0-7]{{1,2}}
 def escape(text: str, at: int) -> tuple[str, int] | None:
     """Convert the escape at index `at` to content of a JSON string. Returns the content and the end of the escape.
 
-    Returns None for an invalid or incomplete escape. The escapes of Python and JSON are known. They differ only in
-    `\\/`, which means a slash, as in JSON. As in Python, the back-slash of an unknown escape is content.
+    Returns None for an invalid or incomplete escape. The escapes of Python, except `\\N{…}`, and of JSON are known.
+    They differ only in `\\/`, which means a slash, as in JSON. As in Python, the back-slash of an unknown escape is
+    content.
     """
     found = _escape(text, at)
     if found is None:
