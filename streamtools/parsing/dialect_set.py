@@ -184,20 +184,18 @@ def _is_recognized(entry: MarkerEntry, kind: int) -> bool:
 
 def _run_markers(entries: list[MarkerEntry]) -> RunMarkers:
     """Return the markers of calls in reasoning."""
-    openers, tags = list[tuple[Marker, Opener | None]](), list[tuple[Marker, Tag]]()
+    openers, tags = list[tuple[Marker, Opener]](), list[tuple[Marker, Tag]]()
     for entry in entries:
-        (owner, dialect, spaces), marker = entry.meaning, entry.marker
+        (owner, _, spaces), marker = entry.meaning, entry.marker
         if isinstance(owner, Tag):
-            hidden = not (owner.closings or spaces)
-            if owner.ends_turn or (dialect.in_reasoning == "call" and hidden):
+            if owner.ends_turn or not (owner.closings or spaces):
                 tags.append((marker, owner))
         elif owner.kind == "call" and not (spaces and marker.where == "start"):
-            opener = owner if dialect.in_reasoning == "call" else None
             if marker.where == "line_start":
-                openers.append((marker.after_space("\n", _INDENT, where="anywhere"), opener))
+                openers.append((marker.after_space("\n", _INDENT, where="anywhere"), owner))
             if marker.where != "anywhere":  # such a call begins at the start of a line
                 marker = replace(marker, where="anywhere", not_after=r"[^\n]")
-            openers.append((marker, opener))
+            openers.append((marker, owner))
     return [*tags, *openers]
 
 

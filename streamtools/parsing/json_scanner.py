@@ -131,7 +131,7 @@ RAW = "raw"  # the arguments as an object or an array
 TEXT = "text"  # the arguments as a string whose content is JSON
 
 BEGIN, ARGUMENTS, NAME, PIECE, END = "begin", "arguments", "name", "piece", "end"
-FINAL_NAME, FAULT = "final name", "fault"
+FINAL_NAME = "final name"
 Fact: TypeAlias = tuple[str, Any]
 """A fact about a call: the kind of the fact, and its value.
 
@@ -142,8 +142,7 @@ Positions count characters from the start of the span, which is the text of the 
 - NAME: an early report of the tool's name. The name is read again from the decoded JSON of the call.
 - PIECE: a piece of the arguments, as JSON text.
 - END: the position where the call ends.
-- FINAL_NAME: the tool's name, for a call whose JSON holds only the arguments.
-- FAULT: an error message. The call becomes an error with this message.
+- FINAL_NAME: the tool's name, for a call whose JSON holds only the arguments. "" if it is missing or too long.
 """
 
 _NAMES = frozenset(NAME_FIELDS)
@@ -588,12 +587,11 @@ class CallsUnderNames(JsonScanner):
         if depth == self._call_depth:
             self.outer = depth
             if self._next == KEY and not self._begun:
-                self.facts += [(BEGIN, self._object), (FAULT, "the call has no tool name"), (END, place)]
+                self.facts += [(BEGIN, self._object), (FINAL_NAME, ""), (END, place)]
                 return True
             return self._next == AFTER_VALUE
         if kind == FIELD:
-            name = self._read_field()
-            self.facts.append((FAULT, "the name of the tool is too long") if name is None else (FINAL_NAME, name))
+            self.facts.append((FINAL_NAME, self._read_field() or ""))
             self._next = COLON
             return True
         if kind == TEXT:

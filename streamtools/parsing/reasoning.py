@@ -42,11 +42,8 @@ class RunVerdict(Enum):
     REASONING = "reasoning"
 
 
-RunMarkers: TypeAlias = Sequence[tuple[Marker, Opener | Tag | None]]
-"""The markers in a run: tags of the chat template, some of which end the message, then the openers of calls.
-
-None stands for the opener of a call that is never executed.
-"""
+RunMarkers: TypeAlias = Sequence[tuple[Marker, Opener | Tag]]
+"""The markers in a run: tags of the chat template, some of which end the message, then the openers of calls."""
 
 
 TAGS = {
@@ -134,7 +131,7 @@ class ReasoningEnd:
         self._firsts = {"\n", *(marker.first for marker in (*self._tags, *self._ends_before))}
 
     @cached_property
-    def run(self) -> Markers[Opener | Tag | None]:
+    def run(self) -> Markers[Opener | Tag]:
         """Finds the markers of a run."""
         return Markers(self._run)
 
@@ -364,9 +361,6 @@ class CallRun:
                     self.rest = text
                     return RunVerdict.REASONING
             self._take(text[:end])
-            if meaning is None:
-                self.rest = text[end:]
-                return RunVerdict.REASONING
             if isinstance(meaning, Opener):
                 self._before, self._tag = "", None
                 self._span = Span(text[:end], None, self._output, self._declared, bool)

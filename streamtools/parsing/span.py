@@ -28,7 +28,6 @@ from streamtools.parsing.json_scanner import (
     BROKEN,
     DEEP,
     END,
-    FAULT,
     FIELD,
     LINE,
     NAME,
@@ -164,8 +163,6 @@ class Span(Reader):
                     self._output.start_call(call, value)
             elif kind == END:
                 call.json_end = value
-            elif kind == FAULT:
-                self.fail_call(Code.MISSING_TOOL_NAME, value)
             else:  # FINAL_NAME
                 self.set_name(value)
         scanner.facts.clear()

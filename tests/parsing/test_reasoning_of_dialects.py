@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -101,15 +100,6 @@ def test_a_call_at_the_end_of_a_message_ends_reasoning(dialect: str) -> None:
         ]
 
 
-def test_each_dialect_decides_if_its_calls_end_reasoning() -> None:
-    dialects = (replace(DIALECTS["hash_marker"], in_reasoning="text"), "kimi_k2")
-    text = f"<think>{WRITTEN['hash_marker']}{WRITTEN['kimi_k2']}"
-
-    assert [thought(WRITTEN["hash_marker"]), ALIKE, f] == read_anew(text, dialects=dialects)
-    cut = f"<think>{WRITTEN['kimi_k2']}{WRITTEN['hash_marker'][:6]}"
-    assert [thought(cut.removeprefix("<think>")), ALIKE] == read_anew(cut, dialects=dialects)
-
-
 def read_anew(text: str, **options: Any) -> list[Brief]:
     """Return what a custom dialect reads in `text`. The reference for promptness does not know it."""
     events = assert_chunk_invariant(text, usual_ways(text), **options)
@@ -153,7 +143,7 @@ def _name(span: Span) -> Generator[None, None, None]:
     },
 )
 def test_only_openers_that_count_anywhere_end_reasoning(text: str, expected: list[Brief]) -> None:
-    options: dict[str, Any] = {"dialects": (house(in_reasoning="call"),)}
+    options: dict[str, Any] = {"dialects": (house(),)}
 
     assert expected == read_anew(f"<think>{text}", **options)
     assert expected == read_anew(text, in_reasoning=True, **options)

@@ -22,7 +22,7 @@ from streamtools.errors import Code
 from streamtools.parsing.bodies import CallEnd, Members, cut_in_tag, read_arguments, report_end, skip_broken
 from streamtools.parsing.bodies.nesting import Level, NestedText, unescape
 from streamtools.parsing.bodies.values import JSON_TYPES, STRING, TYPES, Value
-from streamtools.parsing.bodies.xml import BEFORE_ATTRIBUTE, Elements, cut_in_attributes, read_attributes
+from streamtools.parsing.bodies.xml import BEFORE_ATTRIBUTE, Elements, end_in_attributes, read_attributes
 from streamtools.parsing.markers import SPACES, OneOf, Part, Pattern, Some
 from streamtools.parsing.reader import Closing, Word
 from streamtools.parsing.span import Body, Span
@@ -133,7 +133,7 @@ class Invocations:
         """Read a call after the name of its tag. `outermost` is the level of the outermost tag that must be closed."""
         attributes, end_of_tag = yield from read_attributes(span)
         if not end_of_tag:
-            return CallEnd.CUT if cut_in_attributes(span) else CallEnd.BROKEN
+            return end_in_attributes(span)
         name = self._read_name(attributes.get("name", ""))
         span.set_name(name)
         if _has_tag(name) and name not in span.declared:
@@ -175,7 +175,7 @@ class Invocations:
         """Read one argument after the name of its tag. Returns the `CallEnd` of a failed call, else None."""
         attributes, end_of_tag = yield from read_attributes(span)
         if not end_of_tag:
-            return CallEnd.CUT if cut_in_attributes(span) else CallEnd.BROKEN
+            return end_in_attributes(span)
         key = attributes.get("name", "")
         if not key or (_has_tag(key) and key not in members.known):
             span.fail_call(Code.INVALID_ARGUMENTS, "an argument has no name, or a tag in its name")

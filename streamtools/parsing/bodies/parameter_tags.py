@@ -31,7 +31,7 @@ valid.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from types import MappingProxyType
 from typing import Final
 
@@ -239,7 +239,7 @@ class ArgumentPairs:
 
     The attributes `opening` and `close` are the tags around one call. `wrapper` and `unwrap` are the tags around all
     calls. `begin_key` is the opening tag of a key. `after_name` holds the tags up to their suffixes. If one of them
-    follows a name, the text is a call.
+    follows a name, the text is a call. `tag_text` returns the text of a tag, without a suffix.
     """
 
     def __init__(
@@ -265,12 +265,13 @@ class ArgumentPairs:
                 return (parts,) if isinstance(parts, str) else parts
             return ("<" + name, Maybe(SUFFIX), ">") if suffixed else (f"<{name}>",)
 
+        self.tag_text: Callable[[str], str] = lambda name: "".join(part for part in tag(name) if isinstance(part, str))
         self.opening, self.close = tag("tool_call"), tag("/tool_call")
         self.wrapper, self.unwrap = tag(wrapper), tag("/" + wrapper) if wrapper else _NO_TAG
         self.begin_key = tag("arg_key")
         names = ("/tool_call", "arg_key", "/arg_key", "arg_value", "/arg_value", *filter(None, (separator,)))
         self.after_name = OneOf(tuple(filter(None, (str(tag(name)[0]) for name in names))))
-        self._close = "".join(part for part in self.close if isinstance(part, str))
+        self._close = self.tag_text("/tool_call")
         self._separator = Pattern(*tag(separator)) if separator else None
         self._tags = [Pattern(*parts) for parts in (tag("arg_key"), self.close, self.opening, self.unwrap)]
         self._end_key = Pattern(*tag("/arg_key"))
@@ -283,8 +284,7 @@ class ArgumentPairs:
         levels += [Level(begin_value, tag("/arg_value"), tag("arg_key"))]
         self._outermost = 0
         if str(tag("arg_key")[0]).startswith("<arg_key"):  # other dialects have the same pairs in another tag
-            opening = "".join(part for part in self.opening if isinstance(part, str))
-            others = OneOf(tuple(name for name in _TAGS_AROUND_PAIRS if opening != f"<{name}>"))
+            others = OneOf(tuple(name for name in _TAGS_AROUND_PAIRS if self.tag_text("tool_call") != f"<{name}>"))
             levels.insert(0, Level(("<", others, ">"), ("</", others, ">")))
             self._outermost = 1
         self._call_level = self._outermost + bool(wrapper)

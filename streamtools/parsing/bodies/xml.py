@@ -80,12 +80,12 @@ def read_attributes(reader: Reader) -> Generator[None, None, tuple[dict[str, str
         attributes.setdefault(key, unescape(value))
 
 
-def cut_in_attributes(reader: Reader) -> bool:
-    """Return True, and read the rest of the text, if the stream ends in a tag, after its attributes."""
-    cut = reader.ended and not reader.text[reader.at :].strip(" \t\r\n/")
-    if cut:
-        reader.at = len(reader.text)
-    return cut
+def end_in_attributes(reader: Reader) -> CallEnd:
+    """Return CUT, and read the rest of the text, if the stream ends in a tag, after its attributes. Else BROKEN."""
+    if not reader.ended or reader.text[reader.at :].strip(" \t\r\n/"):
+        return CallEnd.BROKEN
+    reader.at = len(reader.text)
+    return CallEnd.CUT
 
 
 def _read_value(reader: Reader) -> Generator[None, None, str | None]:
@@ -153,7 +153,7 @@ class Elements:
             found = yield from span.choose(self._open, self._close)
             name = self._tag_name(span.read_since(place))
             if found < 0:
-                return self._end_broken(span)
+                return CallEnd.CUT if span.at_end_in(*self._tags) else CallEnd.BROKEN
             another_call = found == 0 and len(stack) == 1 and name == root and root not in schema.properties
             if another_call or (found == 1 and name != container.name):
                 span.go_back(place)
@@ -166,9 +166,11 @@ class Elements:
                 continue
             span.at -= 1  # the character after the name belongs to the attributes or to the end of the tag
             _, end = yield from read_attributes(span)
-            inner = self._begin_element(span, container, name) if end else None
+            if not end:
+                return end_in_attributes(span)
+            inner = self._begin_element(span, container, name)
             if inner is None:
-                return self._end_broken(span, in_tag=not end)
+                return CallEnd.CUT if span.at_end_in(*self._tags) else CallEnd.BROKEN
             if end == "/>":
                 self._write_empty(span, inner, "")
                 continue
@@ -279,11 +281,6 @@ class Elements:
             return end
         value.end()
         return None
-
-    def _end_broken(self, span: Span, *, in_tag: bool = False) -> CallEnd:
-        """Return the `CallEnd` of a call at text that is not allowed. With `in_tag=True`, the text is in a tag."""
-        cut = cut_in_attributes(span) if in_tag else span.at_end_in(*self._tags)
-        return CallEnd.CUT if cut else CallEnd.BROKEN
 
 
 @lru_cache(maxsize=256)

@@ -136,11 +136,6 @@ class Dialect:
     write_result: Callable[[str, str], str] = write_response
     in_code: Literal["text", "call"] = "text"
     """How a complete call inside Markdown code or a quote is read: as `"text"` or as a `"call"`."""
-    in_reasoning: Literal["text", "call"] = "call"
-    """How a call inside reasoning is read if the message ends after it: as a call, or as part of the reasoning.
-
-    Many models forget the closing tag of their reasoning before a call.
-    """
     reserved: tuple[str, ...] = ()
     """The texts that a tool result must not contain, because they would end the result or begin a call."""
     reserved_patterns: tuple[tuple[str, str], ...] = ()

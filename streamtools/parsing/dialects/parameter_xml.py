@@ -11,9 +11,8 @@ JSON. The last form may also contain the text of a single value.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Any
 
 from streamtools.parsing.bodies.json_bodies import json_calls
@@ -151,7 +150,6 @@ def _function_writer(
 # Tags for keys and values. Other dialects also have the tag `<tool_call>`. Here, a name and another tag follow it.
 
 _PAIR_TAGS = (*both_tags("tool_call", "tool_response"), "<arg_", "</arg_")
-_NO_OTHER_SPELLINGS: Mapping[str, str] = MappingProxyType({})
 
 
 def _name_and(following: Part) -> tuple[Part, ...]:
@@ -171,20 +169,14 @@ def _pair_openers(pairs: ArgumentPairs, **fields: Any) -> tuple[Opener, ...]:
 
 
 def _pairs_writer(
-    pairs: ArgumentPairs,
-    before: str,
-    between: str,
-    after: str,
-    spelled: Mapping[str, str] = _NO_OTHER_SPELLINGS,
-    line: str = "\n",
+    pairs: ArgumentPairs, before: str, between: str, after: str, line: str = "\n"
 ) -> Callable[[str, dict[str, Any]], str]:
     """Return a `write_call` function. It writes `before`, the name, `between`, the pairs of tags, and `after`.
 
-    `spelled` maps names of tags to other spellings, such as `/tool_call` to `<|tool_call:end|>`, or to "" for no tag.
     `line` follows each key and each value.
     """
     names = ("arg_key", "/arg_key", "arg_value", "/arg_value", "tool_call", "/tool_call", "tool_calls", "/tool_calls")
-    key_tag, end_key, value_tag, end_value, *outer = (spelled.get(name, f"<{name}>") for name in names)
+    key_tag, end_key, value_tag, end_value, *outer = map(pairs.tag_text, names)
     between_pair = end_key + (line + value_tag if value_tag else "")
     # The tag may have a suffix before `>`, as in `</arg_value:opensource>`, so the search leaves out `>`. The special
     # tokens of a dialect without a value tag have no suffix.
@@ -282,7 +274,7 @@ def _other_tags(id: str, call: str, key: str = "arg_key", value: str = "arg_valu
     return Dialect(
         id=id,
         openers=_pair_openers(pairs),
-        write_call=_pairs_writer(pairs, opening, "\n", close, spelled),
+        write_call=_pairs_writer(pairs, opening, "\n", close),
         reserved=both_tags(call, "tool_response", key, value),
         tags=closing_tags(close),
         strays=pairs.text.strays,
@@ -357,7 +349,7 @@ def k2_horizon() -> Dialect:
             *(Opener((wrap, SPACES, opening, SPACES), json_body, ahead=(first,)) for first in "{["),
             *(Opener((opening, SPACES), json_body, ahead=(first,)) for first in "{["),
         ),
-        write_call=_pairs_writer(pairs, f"{wrap}\n{opening}", "\n", f"{close}\n{unwrap}", spelled),
+        write_call=_pairs_writer(pairs, f"{wrap}\n{opening}", "\n", f"{close}\n{unwrap}"),
         reserved=("<ifm|", "</ifm|", *both_tags("tool_response")),
         tags=(
             Tag((unwrap,)),
@@ -379,7 +371,7 @@ def solar_open2() -> Dialect:
     return Dialect(
         id="solar_open2",
         openers=_pair_openers(pairs),
-        write_call=_pairs_writer(pairs, begin, "\n", end, spelled),
+        write_call=_pairs_writer(pairs, begin, "\n", end),
         write_result=lambda name, text: f"<|tool_response:start|>{text}<|tool_response:end|>",
         reserved=("<|tool_call:", "<|tool_arg:", "<|tool_response:"),
         tags=(Tag(("<|think:start|>",), closings=("<|think:end|>",), where="start"), *closing_tags(end)),
