@@ -495,9 +495,9 @@ class StreamMachine:
         if isinstance(event, TextDelta | SourceUsage | ProviderCompleted):
             return self._feed_turn(event)
         if turn.applies_rules_to_reasoning and isinstance(event, ReasoningDelta):
-            events, rest = turn.feed_reasoning(event), []
+            events, rest = turn.filter(self._feed_turn(event)), []
         else:
-            events = turn.end_match()
+            events = turn.filter([], ends=True)
             rest = [] if turn.parser.stopped else [*map(self.clean, self._feed_turn(event))]
         return events + (self._stop_turn(why) if (why := turn.stop_reason) else rest)
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from streamtools.calls import NATIVE, ToolCall
 from streamtools.errors import Code
-from streamtools.events import Call, Error, NativeToolCall, Reasoning, ReasoningDelta, Text, Thinking, UIEvent, Warning
+from streamtools.events import Call, Error, NativeToolCall, Text, Thinking, UIEvent, Warning
 from streamtools.machine.native_calls import NativeCalls
 from streamtools.machine.output_text import OutputText
 from streamtools.parsing import DIALECTS, Parser
@@ -129,14 +129,9 @@ class Turn:
         """Return the buffered text. Call this before an item of the provider. No marker continues after the item."""
         return self._with_output(self.parser.release()) if self.parser.pending else []
 
-    def end_match(self) -> list[UIEvent]:
-        """Return the text that text rules have buffered. Call this before any event that is not text."""
-        return self._with_output(self.parser.filter([], ends=True))
-
-    def feed_reasoning(self, event: ReasoningDelta) -> list[UIEvent]:
-        """Return the buffered text, then the reasoning, both with the text rules applied."""
-        thought = Reasoning(event.text, 0, event.signature, event.id, event.redacted, event.own)
-        return self._with_output(self.parser.filter([thought]))
+    def filter(self, events: list[UIEvent], *, ends: bool = False) -> list[UIEvent]:
+        """Apply the text rules to `events`. With `ends=True`, also return the text that the rules have buffered."""
+        return self._with_output(self.parser.filter(events, ends=ends))
 
     def mark_gap(self) -> None:
         """Mark the open calls as damaged, because a part of the stream is missing."""

@@ -19,7 +19,7 @@ from functools import cached_property
 from json.encoder import encode_basestring
 
 from streamtools.errors import Code
-from streamtools.parsing.json_scanner import BROKEN, DEEP, ENDED, OPEN
+from streamtools.parsing.json_scanner import BROKEN, DEEP, ENDED, OPEN, WORDS
 from streamtools.parsing.markers import SPACES, OneOf, Pattern, Some, beginning
 from streamtools.parsing.reader import always, matcher, white_space
 
@@ -27,8 +27,7 @@ from streamtools.parsing.reader import always, matcher, white_space
 # the words true, false and null.
 
 # NaN and Infinity are not valid JSON. They are forwarded unchanged, and decoding the complete call reports them.
-JSON_WORDS = {word: word for word in ("true", "false", "null", "NaN", "Infinity", "-Infinity")}
-PYTHON_WORDS = JSON_WORDS | {"True": "true", "False": "false", "None": "null"}
+PYTHON_WORDS = {word: word for word in WORDS} | {"True": "true", "False": "false", "None": "null"}
 _WORDS = PYTHON_WORDS | {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 # Matches content that may stay unchanged in a JSON string, if its escapes are escapes of JSON.
