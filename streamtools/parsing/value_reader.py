@@ -93,8 +93,7 @@ class ValueReader:
                     if self._expects > FIRST and not self._is_key:
                         raise _invalid()
                     self._in_string, self._key = True, []
-                    if at < end:
-                        at = self._read_string(text, at, added)
+                    at = self._read_string(text, at, added)
                 elif char in " \t\r\n":
                     continue
                 elif char == ",":
@@ -145,13 +144,7 @@ class ValueReader:
             return self._read_escapes(text, at, added)
         if not piece.isprintable():  # it may hold raw control characters
             self.repaired = self.repaired or any(character < " " for character in piece)
-        if self._is_key:
-            self._take(piece, end >= 0, added)
-        elif end >= 0:
-            added.append((self._place, piece, True))
-            self._end_value()
-        elif piece:
-            added.append((self._place, piece, False))
+        self._take(piece, end >= 0, added)
         if end < 0:
             return len(text)
         self._in_string = False
@@ -214,17 +207,14 @@ class ValueReader:
         """Read the characters of a number or a literal. Returns the index after them."""
         end = rest_of_word(text, at).end()
         self._word += text[at:end]
-        if end < len(text) or len(self._word) > _MAX_WORD:
-            self._end_word(added, ends=end < len(text))
+        if len(self._word) > max(_MAX_WORD, self._limits.digits):
+            raise Rejected(Code.NUMBER_TOO_LONG, "a number is too long")
+        if end < len(text):
+            self._end_word(added)
         return end
 
-    def _end_word(self, added: list[Added], *, ends: bool = True) -> None:
-        word = self._word
-        if len(word) > _MAX_WORD and len(word) > self._limits.digits:
-            raise Rejected(Code.NUMBER_TOO_LONG, "a number is too long")
-        if not ends:
-            return
-        self._word = ""
+    def _end_word(self, added: list[Added]) -> None:
+        word, self._word = self._word, ""
         value: Any
         if word in _LITERALS:
             value = _LITERALS[word]
