@@ -9,6 +9,7 @@ Values are text. The type of a value comes from an attribute, or else from the J
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -359,9 +360,7 @@ def _write_xtml(name: str, arguments: dict[str, Any]) -> str:
 
 
 def _quote(text: str) -> str:
-    for character, entity in (("&", "&amp;"), (">", "&gt;"), ("<", "&lt;"), ('"', "&quot;")):
-        text = text.replace(character, entity)
-    return f'"{text}"'
+    return '"' + html.escape(text, quote=False).replace('"', "&quot;") + '"'
 
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_"
