@@ -20,13 +20,14 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from streamtools.parsing.marker_starts import starts_of
-from streamtools.parsing.markers import Marker, Markers
+from streamtools.parsing.markers import Group, Marker, Markers
 
-Recognise: TypeAlias = Callable[[str, int, bool], tuple[str, int] | Literal[False] | None]
+_Found: TypeAlias = "tuple[str, int] | Literal[False] | Group[str]"
+Recognise: TypeAlias = Callable[[str, int, bool], _Found]
 """A function that recognizes a near miss. Its arguments are a text, an index in it, and whether the stream has ended.
 
-Returns the message and the end of the near miss at that index. Returns None if more text is needed to decide, and False
-if there is none.
+Returns the message and the end of the near miss at that index. Returns the group of possible near misses if more text
+is needed to decide, and False if there is none.
 """
 
 MissMarker: TypeAlias = tuple[Marker, str]
@@ -57,7 +58,7 @@ class NearMisses:
 
 
 def _any_of(known: Sequence[MissMarker]) -> Recognise | None:
-    return Markers(known).match if known else None
+    return Markers(known).find if known else None
 
 
 class Candidate(msgspec.Struct, eq=False):
@@ -138,7 +139,7 @@ class NearMissCandidates:
             candidate.before += text[candidate.origin : shown]
             candidate.origin = 0
 
-    def _accept(self, candidate: Candidate, found: tuple[str, int] | Literal[False] | None, text: str, at: int) -> None:
+    def _accept(self, candidate: Candidate, found: _Found, text: str, at: int) -> None:
         """Keep the candidate unless `found`, the result of its function for `text` and `at`, is False.
 
         If the candidate is complete and ends first, store it as the next report.
@@ -147,7 +148,7 @@ class NearMissCandidates:
             return
         self._candidates.append(candidate)
         self.open = True
-        if found is not None:
+        if isinstance(found, tuple):
             message, end = found
             place = candidate.origin - len(candidate.before) + candidate.at + end - at
             if place < self._end:
