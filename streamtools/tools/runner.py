@@ -438,6 +438,8 @@ def _logged(outcome: ToolOutcome) -> ToolOutcome:
     """Return the outcome, and log it without arguments or results. A bug that is not a timeout has a traceback."""
     assert outcome.error is not None
     values = {"tool": outcome.call.name[:64], "call_id": outcome.call.id, "code": outcome.error.value}
+    if outcome.error is Code.UNKNOWN_TOOL:  # the text lists the tools, and suggests one
+        values["advice"] = outcome.text[:300]
     elapsed = round(outcome.elapsed, 6)
     if _is_fault(outcome) and outcome.error is not Code.TOOL_TIMEOUT:
         log.error("tool_call_failed", outcome.exception, **values, elapsed=elapsed)

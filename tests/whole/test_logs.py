@@ -63,6 +63,13 @@ async def test_a_failed_tool_is_in_the_standard_log(
     assert ("", "") == capfd.readouterr()
 
 
+async def test_an_unknown_tool_is_in_the_log_with_the_most_similar_one(caplog: pytest.LogCaptureFixture) -> None:
+    """The record lists the tools, like the text for the model."""
+    await ToolStream(sources.text(['###:{"name": "look_pu", "arguments": {}}']), tools=[Tool(look_up)])
+    (record,) = caplog.records
+    assert "there are look_up; did you mean 'look_up'?" in record.getMessage()
+
+
 async def test_a_configured_structlog_gets_the_records(caplog: pytest.LogCaptureFixture) -> None:
     """The traceback is text, so that no renderer adds local variables."""
     out = io.StringIO()
