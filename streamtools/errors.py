@@ -256,26 +256,29 @@ class Checked:
     """
 
     def __new__(cls, *given: Any, **named: Any) -> Self:
-        unnamed, known = _parameters_of(cls.__init__)
-        if known is not None:
+        unnamed, known, accepts_any = _parameters_of(cls.__init__)
+        if not accepts_any:
             check_names(f"{cls.__name__}()", named, known)
         if unnamed is not None and len(given) > len(unnamed):
-            names = ", ".join(f"{name}=..." for name in known or () if name not in unnamed)
+            names = ", ".join(f"{name}=..." for name in known if name not in unnamed)
             accepts = f"at most {len(unnamed)} values" if unnamed else "no value"
             raise TypeError(f"{cls.__name__}() takes {accepts} without a name; write {names}")
         return super().__new__(cls)
 
 
 @cache  # reading a signature takes as long as parsing a small call
-def _parameters_of(constructor: Callable[..., object]) -> tuple[Collection[str] | None, Collection[str] | None]:
-    """Return the names of positional parameters, and of all parameters. None stands for any number of parameters."""
+def _parameters_of(constructor: Callable[..., object]) -> tuple[Collection[str] | None, Collection[str], bool]:
+    """Return the names of positional parameters and of all, and whether the constructor accepts all names.
+
+    The first value is None if it accepts any number of positional values.
+    """
     from inspect import Parameter, signature  # imported here because few modules need it
 
     _, *parameters = signature(constructor).parameters.values()
     kinds = {parameter.kind for parameter in parameters}
     unnamed = [each.name for each in parameters if each.kind is Parameter.POSITIONAL_OR_KEYWORD]
-    named = [each.name for each in parameters if each.kind in (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)]
-    return None if Parameter.VAR_POSITIONAL in kinds else unnamed, None if Parameter.VAR_KEYWORD in kinds else named
+    named = [each.name for each in parameters if each.kind is Parameter.KEYWORD_ONLY]
+    return None if Parameter.VAR_POSITIONAL in kinds else unnamed, unnamed + named, Parameter.VAR_KEYWORD in kinds
 
 
 class AsyncOnly:

@@ -75,7 +75,7 @@ class RewriteOptions(TypedDict, total=False):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class Settings(Checked):
     """The settings that apply to all requests. The docstring of `Rewrite` describes them."""
 
     mode: CallModes = "text"

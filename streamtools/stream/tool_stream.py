@@ -26,7 +26,16 @@ from anyio.abc import TaskGroup
 
 from streamtools import observing
 from streamtools.calls import ToolChoice
-from streamtools.errors import AsyncOnly, ClosedError, Code, UnreadableSource, check_kind, check_names, check_word
+from streamtools.errors import (
+    AsyncOnly,
+    Checked,
+    ClosedError,
+    Code,
+    UnreadableSource,
+    check_kind,
+    check_names,
+    check_word,
+)
 from streamtools.events import LARGE, Partial, Progress, SourceError, Text, UIEvent, weigh
 from streamtools.json_values import Draft, compact
 from streamtools.machine.state_machine import StreamMachine
@@ -82,7 +91,7 @@ _Invalid: TypeAlias = Literal["skip", "yield"]
 DEFAULT_PARSER, DEFAULT_RUNNER, DEFAULT_TEXT = ParserOptions(), RunnerOptions(), TextOptions()
 
 
-class ToolStream(AsyncOnly, Decidable):
+class ToolStream(AsyncOnly, Checked, Decidable):
     """One run of a model and its tools: an asynchronous context manager and an iterator of UI events.
 
     `source` is created with `streamtools.sources`. `tools` is a registry, tools, or plain functions. Without tools,

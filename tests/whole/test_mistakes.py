@@ -233,6 +233,7 @@ from starlette.requests import Request
 from streamtools import *
 from streamtools.conversation import *
 from streamtools.events import Text
+from streamtools.gateway import ToolCallTransport
 from streamtools.history import write_messages
 from streamtools.outputs import asgi
 from tests.serving.test_asgi_by_hand import Socket
@@ -249,6 +250,9 @@ WRITTEN = {
     "Fallback([LOCAL])": "TypeError: got list; for several models, write Fallback(first, second)",
     "chat([LOCAL, LOCAL], QUESTION)": "TypeError: got list; for several models, write Fallback(first, second)",
     'Fallback(LOCAL, onbreak="fail")': "TypeError: Fallback() has no parameter 'onbreak'; did you mean 'on_break'?",
+    'OpenAIChat("m", "http://x")': "TypeError: OpenAIChat() takes at most 1 values without a name; write base_url=...",
+    "chat(LOCAL, QUESTION, [print])": "TypeError: Chat() takes at most 2 values without a name; write tools=...,",
+    'ToolCallTransport(dialect="x")': "TypeError: has no parameter 'dialect'; did you mean 'dialects'?",
     "RequestOptions({})": "TypeError: RequestOptions() takes no value without a name; write body=..., teach=...",
     "RequestOptions(emulation=True)": "ValueError: emulation must be one of 'off', 'fallback', 'force', got True",
     'ScriptedModel(["x"], native_calls=True)': "TypeError: 'native_calls'; did you mean 'native_tool_calls'?",

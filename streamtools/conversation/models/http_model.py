@@ -393,7 +393,7 @@ def calls_natively_at(host: str) -> bool:
     return host in _NATIVE_HOSTS or host.endswith(_NATIVE_HOST_ENDINGS)
 
 
-class HTTPModel(ABC):
+class HTTPModel(Checked, ABC):
     """A model that is called over HTTP.
 
     `base_url` is the base URL of the API, or the whole URL of the endpoint. Its default is the provider's base URL.
