@@ -216,15 +216,6 @@ async def test_a_denial_is_sent_to_the_model_with_its_reason() -> None:
         assert "too much" in str(page.provider.bodies[1]["messages"])
 
 
-async def test_the_number_of_running_answers_is_limited() -> None:
-    async with opened(saying("Wait", hold=True), max_running=1) as page:
-        await page.until(await page.ask("One?"), "Wait")
-        page.client.cookies.clear()
-        refused = await page.post("/runs", {"question": "Two?"})
-
-    assert 503 == refused.status_code
-
-
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The time in seconds, which a test sets."""
