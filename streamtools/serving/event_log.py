@@ -39,8 +39,12 @@ def log_key(owner: str, run_id: str) -> str:
 
 
 def resync(seq: int) -> Warning:
-    """Return the warning that replaces missing events. `seq` is the seq of the last missing event."""
-    return Warning(Code.RESYNC, "The events before the next one are no longer available.", seq=seq)
+    """Return the warning that replaces missing events. `seq` is the seq of the last missing event.
+
+    It is 0 if no event is missing, because the reader has asked for events that do not exist.
+    """
+    lost = "The events before the next one are no longer available."
+    return Warning(Code.RESYNC, lost if seq else "The run has no such events. All its events follow.", seq=seq)
 
 
 class ReadableLog(Protocol):

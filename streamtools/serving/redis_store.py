@@ -162,7 +162,7 @@ class RedisStore:
         if status == b"gone":
             raise RunNotFound(f"The run {run.id.removesuffix(NEXT)[:64]!r} is not kept any more.")
         if status == b"exists":
-            raise ValueError(f"The owner already has a run {run.id!r}.")
+            raise ValueError(f"The owner already has a run {run.id!r}. Make a new chat for each run.")
         if status == b"full":
             limit = max_per_owner
             raise TooManyRuns(f"{limit} runs of this owner are in progress; no more are allowed at the same time.")

@@ -20,7 +20,16 @@ import anyio
 import anyio.lowlevel
 from anyio.abc import TaskGroup
 
-from streamtools.errors import Checked, ClosedError, DecisionRefused, Draining, RunNotFound, TooManyRuns, check_number
+from streamtools.errors import (
+    AsyncOnly,
+    Checked,
+    ClosedError,
+    DecisionRefused,
+    Draining,
+    RunNotFound,
+    TooManyRuns,
+    check_number,
+)
 from streamtools.logs import Logger, loggable
 from streamtools.serving.event_log import EventLog, MemoryEventLog, ReadableLog, log_key
 from streamtools.serving.run import NEXT, Run
@@ -44,7 +53,7 @@ It may be asynchronous.
 """
 
 
-class Runs(Checked):
+class Runs(Checked, AsyncOnly):
     """Starts runs and finds them again. Enter it with `async with`. An `owner` is the user to whom a run belongs.
 
     The events of the runs are written to `log`, by default in memory. With a `RedisStore`, all processes that use the
@@ -497,7 +506,7 @@ class Runs(Checked):
         if not self._may_start():
             raise TooManyRuns(f"{self._max_running} runs are in progress; no more are allowed at the same time.")
         if run.journal.key in self._running or run.journal.key in self._kept:
-            raise ValueError(f"The owner already has a run {run.id!r}.")
+            raise ValueError(f"The owner already has a run {run.id!r}. Make a new chat for each run.")
         self._running[run.journal.key] = run
         self._by_owner.setdefault(run.owner, {})[run.id] = run
         return self._tasks

@@ -626,6 +626,8 @@ class FrameAdapter(Adapter):
             return None
         seen, advice = self._other_format
         advice = advice or "`sources.detect` chooses a source that reads the stream"
+        if "html" in self.content_type:
+            advice = "a page was sent: check the URL, which ends in `/v1` for most servers"
         declared = bounded(self.content_type, 100) or "unknown"
         expected = f"`sources.{self.name}`" if self.name else "the adapter"
         message = f"{expected} understood nothing in the stream: the content type is {declared}"

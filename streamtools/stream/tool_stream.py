@@ -160,6 +160,9 @@ class ToolStream(AsyncOnly, Checked, Decidable):
         check_choice(choice, registry.names, eager=runner.execute == "eager")
         execute = "never" if tools is None else runner.execute
         resumed = read_resumption(resume, approvals.decisions, runner.ledger)
+        if resumed is not None and tools is None:
+            names = ", ".join(call.name for call in resumed.suspension.calls)
+            raise ValueError(f"`resume` runs calls of the tools {names}: write tools=[...]")
         self._source = source
         self._source_was_read = False
         self._approvals = Approvals(attended=approvals.ask == "now", timeout=approvals.timeout, resumed=resumed)
@@ -580,7 +583,7 @@ class StreamRun:
             async for batch in source:
                 if not isinstance(batch, _BATCH_TYPES):
                     kind = type(batch).__name__
-                    advice = "make a source with `streamtools.sources`"
+                    advice = "make a source with `streamtools.sources`, such as sources.events([...])"
                     raise UnreadableSource(f"a source must yield lists of source events, got {kind}: {advice}")
                 if observation is not None:
                     observation.take_batch(batch)

@@ -31,6 +31,7 @@ from streamtools import (
     sources,
     tool,
 )
+from streamtools.calls import ToolCall
 from streamtools.conversation import AnthropicMessages, OpenAIChat, RequestOptions, ScriptedModel
 from streamtools.errors import RecordingError, UnreadableSource
 from streamtools.events import UIEvent
@@ -38,6 +39,8 @@ from streamtools.history import read_messages
 from streamtools.outputs import asgi
 from streamtools.recording import shipped
 from streamtools.runs import Runs
+from streamtools.tools import MemoryLedger
+from streamtools.tools.approvals import Question, Suspension
 from tests.support.cases import cases
 from tests.support.loopback import Loopback
 
@@ -240,7 +243,12 @@ from tests.serving.test_asgi_by_hand import Socket
 
 REQUEST = Request({"type": "http"})
 """
+
+
+PAY = ToolCall(id="a", name="pay", arguments={}, dialect="native")
+WAITING = Suspension(run_id="r", questions=[Question(call=PAY, digest=PAY.digest, approval=True)])
 NAMES = {"LOCAL": LOCAL, "QUESTION": QUESTION, "Completion": Completion, "create": create}
+NAMES |= {"Runs": Runs, "WAITING": WAITING, "LEDGER": RunnerOptions(ledger=MemoryLedger())}
 exec(PROGRAM, NAMES)
 
 WRITTEN = {
@@ -277,6 +285,9 @@ WRITTEN = {
     "[*chat(LOCAL, QUESTION)]": "TypeError: write `async for`, or `await`: Chat is asynchronous",
     "ExitStack().enter_context(chat(LOCAL, QUESTION))": "TypeError: write `async with`: Chat is asynchronous",
     'coalesce(replay("a"))': "TypeError: write `async for`, or `await`: EventReplay is asynchronous",
+    "ExitStack().enter_context(Runs())": "TypeError: write `async with`: Runs is asynchronous",
+    "chat(QUESTION, LOCAL)": "TypeError: got list; the model comes first",
+    "chat(LOCAL, [], resume=WAITING, runner=LEDGER)": "ValueError: `resume` runs calls of the tools pay: write tools=",
     "streamtools.OpenAIChat": "AttributeError: write `from streamtools.conversation import OpenAIChat`",
     "streamtools.outputs.read_body": "AttributeError: write `from streamtools.outputs.asgi import read_body`",
     "streamtools.conversation.asgi": "AttributeError: write `from streamtools.outputs import asgi`",

@@ -87,7 +87,11 @@ def check_model(model: object) -> None:
     if not (has_methods(model, "stream") and hasattr(model, "native_tool_calls")):
         name = model if isinstance(model, str) else "qwen3"
         hint = f"such as OpenAIChat({name!r}) of streamtools.conversation"
-        advice = "; for several models, write Fallback(first, second)" if isinstance(model, list | tuple) else ""
+        advice = ""
+        if isinstance(model, list | tuple):
+            has_models = any(has_methods(each, "stream") for each in model)
+            advice = "for several models, write Fallback(first, second)" if has_models else "the model comes first"
+            advice = "; " + advice
         raise TypeError(f"`model` must be a model, {hint}, got {described(model)}{advice}.")
 
 
