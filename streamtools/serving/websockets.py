@@ -414,9 +414,10 @@ async def serve_websocket(
     """
     if runs is not None and owner is None:
         raise ValueError("`runs` needs `owner`, whose runs the client may resume.")
-    limits = {"max_frame": max_frame, "max_waiting": max_waiting, "max_values": max_values}
-    for name, limit in (limits | {"max_conversations": max_conversations}).items():
-        check_number(name, limit, 1, optional=True)
+    check_number("max_frame", max_frame, 1)
+    check_number("max_waiting", max_waiting, 1)
+    check_number("max_values", max_values, 1, optional=True)
+    check_number("max_conversations", max_conversations, 1, optional=True)
     check_function("handler", handler, "message", "session")
     _check_format(format)
     socket = Socket(websocket, send_timeout=send_timeout, shutdown=shutdown)
