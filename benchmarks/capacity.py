@@ -3,11 +3,11 @@
     python -m benchmarks.capacity                # 30 deltas a second in each stream
     python -m benchmarks.capacity --deltas 10    # the same for a lower rate, for example of joined deltas
 
-One process drives all runs, and another sends them to the readers, as behind a balancer without sticky sessions. With
-`--sticky`, one process does both. They share one Redis server. This process is the provider and the readers, which
-check that each delta arrives in order. The processor times and bytes of a delta are measured at the given rate, because
-a process writes deltas that are ready at the same time together. All figures of the plan are computed from these
-measurements and the options. Needs Debian's `redis-server`, uvicorn, and the extras `web` and `redis`.
+A first process drives all runs. A second process reads the runs from Redis and sends them to the readers. This is what
+happens behind a balancer without sticky sessions. With `--sticky`, the first process does both. The program itself is
+the provider and the readers, which check that each delta arrives in order. A process writes several deltas together if
+they are ready at the same time, so the costs of a delta depend on the rate. The figures of the plan are computed from
+these costs and the options. Needs Debian's `redis-server`, uvicorn, and the extras `web` and `redis`.
 """
 
 from __future__ import annotations
@@ -227,7 +227,7 @@ def main() -> None:
     add("--http", default="h11", choices=["h11", "httptools"], help="uvicorn's protocol")
     add("--client", default="httpx", choices=["httpx", "httpx_aiohttp"], help="the HTTP client for the provider")
     add("--json", action="store_true", help="print one JSON object with all figures")
-    add("--smoke", action="store_true", help="little of everything: it only shows that it works")
+    add("--smoke", action="store_true", help="measure very little, to test the program")
     chosen = parser.parse_args()
     if chosen.smoke:
         chosen.streams, chosen.answer, chosen.idle = 2, 0.2, 2
