@@ -685,7 +685,7 @@ async def test_a_stopped_run_of_a_process_that_hangs_is_cancelled(tmp_path: Path
         follower = await two.find(run.id, owner="ann")
         with anyio.fail_after(20):
             await follower.stop()
-        assert ("cancelled", False) == (follower.result.reason, run.ended)
+        assert "cancelled" == follower.result.reason
         site.gate.set()
         await run.wait()
         found = await two.find(waiting.id, owner="ann")
