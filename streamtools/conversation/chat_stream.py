@@ -21,18 +21,20 @@ from streamtools.conversation.models.model import Ask, Model, check_model
 from streamtools.conversation.reply import Reply
 from streamtools.conversation.request_writer import RequestOptions, RequestWriter
 from streamtools.errors import Code, check_function, check_kind, check_names, check_number, check_word
-from streamtools.events import COMPLETE, FollowUp, SourceWarning, Thinking
+from streamtools.events import COMPLETE, FollowUp, SourceWarning, StepEnd, StepSuperseded, Thinking, UIEvent
 from streamtools.history import Assistant, CallResult, Format, Message, Results, User, read_messages, write_messages
 from streamtools.history.calls_in_text import close_answered_calls, neutralize_quotations
 from streamtools.history.formats import write_continuation
 from streamtools.history.pairing import pair_results
 from streamtools.history.parts import steps_to_history
 from streamtools.logs import Logger
+from streamtools.machine.logged_run import LoggedRun
 from streamtools.machine.state_machine import StreamMachine
 from streamtools.parsing.dialects import TAUGHT_DIALECTS, for_model
 from streamtools.parsing.dialects.neutralizing import neutralize
 from streamtools.parsing.options import ParserOptions
 from streamtools.sources import events
+from streamtools.stream.lost_run import LostRun
 from streamtools.stream.options import HOMES, OutputOptions, StreamOptions, homes_of, output_type, parser_keywords
 from streamtools.stream.reading import EventSource
 from streamtools.stream.tool_stream import DEFAULT_PARSER, DEFAULT_RUNNER, DEFAULT_TEXT, ToolStream
@@ -55,7 +57,7 @@ NOT_EMULATED = "there are no function tools, and calls of other tools are not em
 _HOMES = HOMES | homes_of({"request": RequestOptions})
 _HOMES |= dict.fromkeys(("system", "system_prompt", "instructions"), '{"role": "system", ...} as the first message')
 _ADVICE = "; pass an option of the provider to the model, or as request={{{!r}: ...}}"
-_PARAMETERS = ("tools", "follow_up", "max_steps", "request", *StreamOptions.__annotations__)
+_PARAMETERS = ("tools", "follow_up", "max_steps", "request", "continue_from", *StreamOptions.__annotations__)
 
 
 class Chat(ToolStream):
@@ -94,6 +96,7 @@ class Chat(ToolStream):
         follow_up: Literal["auto", "never"] | Review = "auto",
         max_steps: int = 10,
         request: RequestOptions | Mapping[str, Any] | None = None,
+        continue_from: LostRun | None = None,
         **options: Unpack[StreamOptions],
     ) -> None:
         check_model(model)
@@ -143,12 +146,51 @@ class Chat(ToolStream):
         # The first request needs the guards and the tool choice before `ToolStream.__init__` creates them.
         self._guards = options["guards"] = GuardTracker.of(options.get("guards"))
         self._choice = parse_choice(options.get("tool_choice", "auto"))
-        source = events(()) if options.get("resume") is not None else self._next_answer()
+        has_first_answer = options.get("resume") is None and continue_from is None
+        if continue_from is not None:
+            options["run_id"] = continue_from.id
+        source = self._next_answer() if has_first_answer else events(())
         super().__init__(source, tools=self._registry if tools is not None else None, **options)
         turns = [message for message in history if isinstance(message, Assistant)]
         self._run.machine.reserve(call for turn in turns for call in turn.calls)
         if self._run.resumed is not None:
             _check_unanswered(self._run.resumed.suspension.calls, self._messages)
+        if continue_from is not None:
+            self._continue_from(continue_from)
+
+    def _continue_from(self, lost: LostRun) -> None:
+        """Continue a run from its log: finish its open step, or send its next request."""
+        logged = LoggedRun(lost.events)
+        self._run.restore(logged, lost.recorded)
+        self._read_follow_ups(logged.events)
+        machine, shown = self._run.machine, ""
+        self._steps_left -= logged.steps
+        if logged.open is not None and not logged.open.is_answered:
+            self._steps_left += 1
+            written = self._run.collector.step_text
+            self._answer_start = len(self.result.text) - len(written)
+            events, shown = machine.switch_model(written, "the crashed process")
+            self._run.open_with(events)
+        elif not logged.awaits_answer:
+            self._source_was_read = True
+            return
+        self._source = self._next_answer(shown)
+
+    def _read_follow_ups(self, events: Iterable[UIEvent]) -> None:
+        """Add the messages of earlier follow-up requests to the conversation."""
+        ended = 0  # the number of the steps before the event that were not superseded
+        for event in events:
+            match event:
+                case StepEnd():
+                    ended += 1
+                case StepSuperseded():
+                    ended -= 1
+                case FollowUp(messages):
+                    new = steps_to_history(self.result.steps[self._sent : ended])
+                    written = write_continuation((), new, "openai", dialects=self._writer.dialects)
+                    self._messages += new if messages == written else _read_reviewed(messages, written, new)
+                    self._sent = ended
+                    self._choice = self._run.machine.tool_choice = ToolChoice()
 
     def _default_dialects(self, request: RequestOptions, native: bool | None) -> Any:
         """Return the dialects that a chat enables if `dialects` is not set."""
@@ -181,16 +223,16 @@ class Chat(ToolStream):
 
     # One request.
 
-    def _next_answer(self) -> EventSource:
-        """Return the source of the next answer."""
+    def _next_answer(self, shown: str = "") -> EventSource:
+        """Return the source of the next answer. With `shown`, it continues this text of the answer."""
         self._steps_left -= 1
         self._guards.last_turn = self._steps_left == 0
         dialects, mode = self._writer.dialects, self._emulation.mode
         history = neutralize_quotations(pair_results(self._messages, "cancelled"), dialects)
         ask = Ask(tuple(history), tuple(self._registry), self._choice, self._body, dialects, mode != "off")
-        if mode == "off" and self._fallback is not None:
-            write = partial(self._write, ask)
-            return FailoverReply(self._fallback, write, self._discard_answer, self._failures)
+        if shown or (mode == "off" and self._fallback is not None):
+            models, write = self._fallback or Fallback(self._model), partial(self._write, ask)
+            return FailoverReply(models, write, self._discard_answer, self._failures, shown)
         normal = self._write(ask, self._model)
         if mode == "off":
             return Reply(self._model, normal)

@@ -117,6 +117,8 @@ class FailoverReply(ModelSource):
     _write: Callable[[Model], Ask]
     _discard_answer: DiscardAnswer | None = None
     _failures: Failures = field(default_factory=Failures)
+    _shown: str = ""
+    """The text that a lost process has shown of this answer. The first model continues it."""
 
     def __post_init__(self) -> None:
         self._answer = SharedAnswer(self._fallback.circuits, self._failures.failed)
@@ -128,7 +130,8 @@ class FailoverReply(ModelSource):
         if self._over:
             raise StopAsyncIteration
         if self._reply is None:
-            self._reply = Reply(self.model, self._write(self.model))
+            self._reply = Reply(self.model, self._continue(self._shown))
+            self._answer.begun = bool(self._shown)
             unsent, self._failures.unsent = self._failures.unsent, []
             if unsent:
                 return unsent

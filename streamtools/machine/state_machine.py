@@ -29,6 +29,7 @@ from streamtools.events import (
     Error,
     FollowUp,
     NativeToolCall,
+    Partial,
     ProviderCompleted,
     Raw,
     Reasoning,
@@ -51,7 +52,9 @@ from streamtools.events import (
     Warning,
 )
 from streamtools.logs import Logger
+from streamtools.machine.logged_run import LoggedRun
 from streamtools.machine.turn import STOPPED_AFTER_CALL, Turn
+from streamtools.parsing.call_events import BROKEN_OFF
 from streamtools.parsing.dialects import Dialects
 from streamtools.parsing.options import ParserKeywords
 from streamtools.typed import OutputType
@@ -238,7 +241,7 @@ class StreamMachine:
 
     def start(self) -> list[UIEvent]:
         """Return the `start` event. Call this before the first byte is read, or let the first `feed` return it."""
-        return self._numbered(self._start())
+        return self.number_all(self._start())
 
     def feed(self, event: SourceEvent) -> list[UIEvent]:
         """Read a source event. Returns UI events. Text that may be a part of a call or of a match is buffered.
@@ -263,7 +266,7 @@ class StreamMachine:
             events = self._feed(event) if plain is None else plain
         else:
             events = self._feed(event)
-        return self._numbered(events)
+        return self.number_all(events)
 
     def resume(self, calls: Sequence[ToolCall]) -> list[UIEvent]:
         """Open a step for `calls` of an earlier run, which become runnable. Returns the first events of the step."""
@@ -274,7 +277,39 @@ class StreamMachine:
         self.runnable = list(calls)
         self._ending.finish = "tool_calls"
         self._ending.complete = self.awaits_outcomes = True
-        return self._numbered(events)
+        return self.number_all(events)
+
+    def restore(self, logged: LoggedRun, code: Code = Code.SUPERSEDED, message: str = BROKEN_OFF) -> list[UIEvent]:
+        """Continue a run from its log. Returns events that end what its open step has left unfinished.
+
+        An unfinished call ends with an error with this `code` and `message`.
+
+        If the turn of the open step is complete, the calls of the step without an outcome become runnable. Otherwise
+        the turn is open again, and the caller must call `switch_model`.
+        """
+        self._started, self._step, self.usage = logged.seq > 0, logged.steps, logged.usage
+        self._ending.finish, self._ending.complete = logged.finish_reason, not logged.awaits_answer
+        self._ending.requested = logged.awaits_answer and logged.steps > 0
+        self._turn.resume(logged.earlier_calls)
+        self.pending = list(logged.pending)
+        events, step = list[UIEvent](), logged.open
+        if step is not None and step.is_answered:
+            self.runnable = [call for call in step.calls.values() if call.id not in step.outcomes]
+            self._taken += step.calls.values()
+            self._ending.finish = "tool_calls" if step.calls else "stop"
+            self.awaits_outcomes = True
+        elif step is not None:
+            self._step -= 1
+            self._open_turn()
+            shown = [each for event in step.source_events() for each in self._feed(event) if isinstance(each, Partial)]
+            events += shown[step.partials :]
+            for native, calls in (False, self._turn.parser.calls), (True, self._turn.native.calls):
+                calls[:] = [call for call in step.calls.values() if call.is_native == native]  # with the ids in the log
+        if step is not None:
+            events += step.close_calls(code, message)
+        self._turn.native.reserve(logged.call_ids)
+        self._seq = logged.seq
+        return self.number_all(events)
 
     def take_runnable(self) -> list[ToolCall]:
         """Return the calls that may run now, and empty `runnable`.
@@ -295,7 +330,7 @@ class StreamMachine:
 
     def end_step(self) -> list[UIEvent]:
         """End the step after its calls have run. Calls that are still in `runnable` become pending."""
-        return self._numbered(self._end_step())
+        return self.number_all(self._end_step())
 
     def take_ended_step(self) -> EndedStep | None:
         """Return the step that has ended since this method was last called, or None. The caller checks its limits."""
@@ -320,7 +355,7 @@ class StreamMachine:
         self.stopped = True
         if not (self.closed or self._ending.failed or self._is_complete):
             self._ending.stop(why)
-        return self._numbered(self._start() + self._break_off_turn() + self._end_step())
+        return self.number_all(self._start() + self._break_off_turn() + self._end_step())
 
     def close(self) -> list[UIEvent]:
         """Return the last events. Call this when the transport ends. A run that is not complete ends with an error."""
@@ -330,7 +365,7 @@ class StreamMachine:
         if not (self._ending.complete or self._ending.is_certain):
             events += self._fail(Code.STREAM_INTERRUPTED, "the stream ended before it was complete")
             events += self._end_step()
-        return self._numbered(events + self._done())
+        return self.number_all(events + self._done())
 
     def cancel(self) -> list[UIEvent]:
         """Return the last events of a run that the caller leaves early. No more calls run.
@@ -340,7 +375,7 @@ class StreamMachine:
         if self.closed or self._ending.is_certain or self._is_complete:
             return self.close()
         events = self._start() + self._break_off_turn() + self._end_step()
-        return self._numbered(events + self._done(left=not self._ending.failed))
+        return self.number_all(events + self._done(left=not self._ending.failed))
 
     # Methods for a run with several requests.
 
@@ -365,7 +400,7 @@ class StreamMachine:
 
     def discard(self) -> list[UIEvent]:
         """End the open calls after an answer has broken off. The caller then completes the turn without them."""
-        return self._numbered(self._turn.discard()) if self._is_open else []
+        return self.number_all(self._turn.discard()) if self._is_open else []
 
     def switch_model(self, shown: str | None, model: str) -> tuple[list[UIEvent], str]:
         """Prepare an open turn for another model, after the answer of `model` has broken off.
@@ -374,14 +409,14 @@ class StreamMachine:
         have run. Returns the events that end calls, and the text that the next model must continue.
         """
         events, written = self._switch_model(shown, model)
-        return self._numbered(events), written
+        return self.number_all(events), written
 
     def restart_step(self, model: str) -> list[UIEvent]:
         """End the open step as superseded, after the answer of `model` has broken off. No call of it may have run."""
         if not self._is_open:
             return []
         events, _ = self._switch_model(None, model)
-        return self._numbered([*events, *self._break_off_turn(), StepSuperseded(self._step)])
+        return self.number_all([*events, *self._break_off_turn(), StepSuperseded(self._step)])
 
     @property
     def has_run_calls(self) -> bool:
@@ -421,7 +456,7 @@ class StreamMachine:
 
     # Methods of one turn.
 
-    def _numbered(self, events: list[UIEvent]) -> list[UIEvent]:
+    def number_all(self, events: list[UIEvent]) -> list[UIEvent]:
         """Set the `seq` of each event, and return the events."""
         for event in events:
             self._seq += 1
@@ -601,6 +636,7 @@ class StreamMachine:
         if violation is not None and violation.fatal:
             events += self._report_failure(Code.TOOL_CHOICE_VIOLATION, violation.message, None)
         self.awaits_outcomes = bool(self.runnable or self._taken)
+        events += self._report_usage()
         return events if self.awaits_outcomes else events + self._report_step_end()
 
     def _add_new(self, calls: Sequence[ToolCall]) -> None:
@@ -617,13 +653,17 @@ class StreamMachine:
         self.awaits_outcomes = False
         return self._report_step_end()
 
-    def _report_step_end(self) -> list[UIEvent]:
-        ending = self._ending
+    def _report_usage(self) -> list[UIEvent]:
         events: list[UIEvent] = [UsageReport(usage, model=model) for model, usage in self._usage_of_others]
         if self._turn_usage is not None:
             self.usage = _add(self.usage, self._turn_usage)
             events.append(UsageReport(self._turn_usage))
-            self._turn_usage = None
+        self._turn_usage, self._usage_of_others = None, []
+        return events
+
+    def _report_step_end(self) -> list[UIEvent]:
+        ending = self._ending
+        events = self._report_usage()
         events.append(StepEnd(self._step, ending.finish, 0, ending.response_id, ending.model))
         if not ending.failed:
             self.ended_step = EndedStep(self._malformed, not ending.complete)

@@ -19,9 +19,10 @@ from streamtools.serving.event_log import EventLog, MemoryEventLog, log_key
 from streamtools.serving.journal import Attachment
 from streamtools.serving.run import Run
 from streamtools.serving.runs import Runs
+from streamtools.stream.lost_run import LostRun
 from streamtools.stream.reading import Startable
 
-__all__ = ["Attachment", "EventLog", "MemoryEventLog", "RedisStore", "Run", "Runs", "Startable", "log_key"]
+__all__ = ["Attachment", "EventLog", "LostRun", "MemoryEventLog", "RedisStore", "Run", "Runs", "Startable", "log_key"]
 
 if TYPE_CHECKING:
     from streamtools.serving.redis_store import RedisStore

@@ -49,6 +49,10 @@ class LeasedRun:
         """The time at which the server confirmed the end of the run; None before that."""
         self.is_fenced = False
         """True after another process has taken the run over. Nothing more is written then."""
+        self.logs_first = False
+        """True if the log must have the event `executing` before a tool starts, because no ledger has its call."""
+        self.is_released = False
+        """True if this process hands the run over as soon as its events are written."""
         self.may_have_gap = False
         """True if events are lost, so that the server must accept a gap in the seqs before the next event."""
         self.needs_check = False
@@ -81,10 +85,16 @@ class LeasedRun:
         return f"{self.epoch}:{self._process_id}"
 
     async def is_lost(self) -> bool:
-        """Return whether another process has taken the run over. While the lease is uncertain, renew it and wait."""
-        while not self.is_fenced and (self.needs_check or anyio.current_time() >= self.lease_until):
-            with suppress(Exception):  # an outage either passes, or lasts too long and stops the run
-                await self.renew()
+        """Return whether another process has taken the run over. While the lease is uncertain, renew it and wait.
+
+        With `logs_first`, also wait until the server has all events.
+        """
+        while not self.is_fenced:
+            if self.needs_check or anyio.current_time() >= self.lease_until:
+                with suppress(Exception):  # an outage either passes, or lasts too long and stops the run
+                    await self.renew()
+            elif not (self.logs_first and self._pending):
+                break
             await anyio.sleep(_LEASE_CHECK_INTERVAL_S)
         return self.is_fenced
 
@@ -99,9 +109,14 @@ class LeasedRun:
         return self.final is not None and not self._pending and self.ended_at is None and not self.is_fenced
 
     @property
+    def has_only_release(self) -> bool:
+        """Whether all events are written, and the run must be handed over next."""
+        return self.is_released and not self._pending and not self.is_fenced
+
+    @property
     def is_dirty(self) -> bool:
         """Whether the writing task still has something to do for the run."""
-        return bool(self._pending) or self.has_only_end or self.needs_check
+        return bool(self._pending) or self.has_only_end or self.has_only_release or self.needs_check
 
     @property
     def is_safely_stored(self) -> bool:

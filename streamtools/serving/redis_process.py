@@ -87,6 +87,7 @@ class RedisProcess:
         self._write_failed_at: float | None = None  # when writing began to fail; None after a success
         self._listen_failed_at: float | None = None  # when reading began to fail; None after a success
         self._last_message_id = "0-0"
+        self._last_release_id = "$"
         self._is_woken = False  # whether a `wake` message was sent since the last blocking read began
         self._claiming: set[str] = set()  # the keys of runs that are being taken over
 
@@ -146,6 +147,9 @@ class RedisProcess:
                     if run.needs_check:
                         await self._reclaim(run)
                 await self._append([(run, batch) for run in runs if (batch := run.next_batch())])
+                for run in runs:
+                    if run.has_only_release:
+                        await self._release(run)
                 if ending := [run for run in runs if run.has_only_end]:
                     async with anyio.create_task_group() as group:
                         for run in ending:
@@ -184,6 +188,14 @@ class RedisProcess:
         await self._confirm(run, status, last, [(seq, done)])
         if status == b"ok":
             run.confirm_end()
+
+    async def _release(self, run: LeasedRun) -> None:
+        """Hand a run over to another process."""
+        keys, keep = self.server.run_keys(run.key), milliseconds(self._settings.keep)
+        names = (keys.log, keys.meta, keys.lease, self._running_key, self._released_key)
+        await self.server.run_script(scripts.RELEASE, names, run.token, keep, run.key)
+        self.remove_run(run)
+        run.fence()
 
     async def _confirm(self, run: LeasedRun, status: bytes, last: int, events: list[tuple[int, bytes]]) -> None:
         """Handle the reply to a write: pass the events to the readers in this process, or claim the run again."""
@@ -240,6 +252,10 @@ class RedisProcess:
     @property
     def _running_key(self) -> str:
         return self.server.shared_key("running")
+
+    @property
+    def _released_key(self) -> str:
+        return self.server.shared_key("released")
 
     # Reading.
 
@@ -325,15 +341,20 @@ class RedisProcess:
         process_stream = self.messages.stream(self.id).encode()
         self._is_woken = False
         block = min(self._settings.lease / 3, _MAX_LISTEN_S)
-        positions = (self._last_message_id, *(f"{feed.last}-0" for feed in feeds.values()))
+        released = self._released_key.encode()
+        positions = (self._last_message_id, self._last_release_id, *(f"{feed.last}-0" for feed in feeds.values()))
         scope.deadline = anyio.current_time() + block + 5.0
         options = ("COUNT", 500, "BLOCK", milliseconds(block))
-        reply = await execute("XREAD", *options, "STREAMS", process_stream, *feeds, *positions)
+        reply = await execute("XREAD", *options, "STREAMS", process_stream, released, *feeds, *positions)
         for stream, entries in reply.items() if isinstance(reply, dict) else reply or ():
             if stream == process_stream:
                 self._last_message_id = entries[-1][0].decode()
                 for _, (_, message, *_) in entries:
                     self.messages.receive(message)
+            elif stream == released:
+                self._last_release_id = entries[-1][0].decode()
+                for _, (_, key, *_) in entries:
+                    self._tasks.start_soon(self._take_over, key.decode())
             elif new := [entry for entry in read_entries(entries) if entry[0] > feeds[stream].last]:
                 feeds[stream].add(new, int(entries[-1][1][0]))
 

@@ -199,6 +199,8 @@ local last = last_of(KEYS[1])
 redis.call('HSET', KEYS[2], 'token', epoch .. ':' .. ARGV[1], 'claim_seq', last)
 redis.call('SET', KEYS[3], epoch .. ':' .. ARGV[1], 'PX', ARGV[2])
 redis.call('ZADD', KEYS[4], now + tonumber(ARGV[2]), ARGV[3])
+redis.call('PERSIST', KEYS[1])
+redis.call('PERSIST', KEYS[2])
 return {'claimed', epoch, last}
 """
 )
@@ -207,6 +209,22 @@ return {'claimed', epoch, last}
 Returns `claimed` with the new epoch and the last `seq`. Returns `driven` if another process drives the run, and `over`
 if the run has ended or is unknown. `KEYS`: log, meta, lease, running. `ARGV`: process id, lease in milliseconds, key of
 the run, and the current token if the calling process drives the run, otherwise `''`.
+"""
+
+RELEASE = """
+if redis.call('HGET', KEYS[2], 'token') ~= ARGV[1] then return 0 end
+redis.call('DEL', KEYS[3])
+redis.call('HINCRBY', KEYS[2], 'handovers', 1)
+redis.call('PEXPIRE', KEYS[1], ARGV[2])
+redis.call('PEXPIRE', KEYS[2], ARGV[2])
+redis.call('ZADD', KEYS[4], 0, ARGV[3])
+redis.call('XADD', KEYS[5], 'MAXLEN', '~', 1000, '*', 'key', ARGV[3])
+return 1
+"""
+"""Hands a run over: ends its lease, and tells all processes that they can claim it. Returns 0 for a wrong token.
+
+`KEYS`: log, meta, lease, running, and the stream of released runs. `ARGV`: token, milliseconds until the keys expire,
+key of the run.
 """
 
 EXPIRED = _NOW + "return redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, 100)"

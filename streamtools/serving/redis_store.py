@@ -11,39 +11,41 @@ again. To end it, that process derives the last events of the run from the event
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableSequence, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Any, TypeAlias
 
 import anyio
 import msgspec
 from anyio.abc import TaskGroup
+from msgspec.structs import replace
 
-from streamtools.errors import DecisionRefused, Draining, OwnerUnreachable, RunNotFound, TooManyRuns, check_number
-from streamtools.events import Done, UIEvent
+from streamtools.errors import Code, DecisionRefused, Draining, OwnerUnreachable, RunNotFound, TooManyRuns, check_number
+from streamtools.events import Done, StepStart, UIEvent, Warning
 from streamtools.logs import Logger, loggable
 from streamtools.serving import redis_scripts as scripts
 from streamtools.serving.event_log import log_key
 from streamtools.serving.journal import Attachment, Journal
 from streamtools.serving.leased_run import LeasedRun
-from streamtools.serving.lost_run import LostRun, outcomes_of
 from streamtools.serving.redis_process import END_TIMEOUT_S, RedisProcess
 from streamtools.serving.redis_reader import RedisReader
 from streamtools.serving.redis_server import RedisServer, StoreSettings, milliseconds
 from streamtools.serving.run import NEXT, Run
 from streamtools.stream import stored_result
+from streamtools.stream.lost_run import LostRun, end_lost_run, entries_of, missing_events
 from streamtools.stream.reading import Startable, close
 from streamtools.stream.result import TurnResult
 from streamtools.tools import CallLedger, Decision, Question
 from streamtools.tools.approvals import read_decision
+from streamtools.tools.ledger import Entry
 from streamtools.tools.redis_client import Word, open_client
 
 log = Logger(__name__)
 
-_MAX_RESUMES = 3  # how often a lost run that continues a waiting run is started again
+Recover: TypeAlias = Callable[[LostRun], Awaitable[Startable | None] | Startable | None]
+"""Gets a run whose process has crashed. Returns the chat that continues it, or None to end the run."""
 
-Restart: TypeAlias = Callable[[Run], Awaitable[Startable | None]]
-"""Gets a lost run, whose process has crashed. Returns a stream that answers it again, or None to end the run."""
+_OWNER_LOST = "the process of the run has crashed, and another process continues the run"
 
 
 class RedisStore:
@@ -58,10 +60,10 @@ class RedisStore:
     may have started gets the error `outcome_unknown`. If you pass the `ledger` of the tools, the call gets the outcome
     that the ledger has recorded. Before the ledger is read, the old process is barred from starting more calls.
 
-    `on_owner_lost(run)` is called for a run whose process has crashed. It returns None to end the run, or a stream that
-    answers the run again. The `run_id` of the stream must be that of the run. The function is called only once for a
-    run, and only if the model has answered nothing yet. A run that continues a waiting run is started again in the same
-    case, with the function `resume` of `Runs`.
+    `recover(lost)` is called for a run whose process has crashed. It returns the chat that continues the run,
+    `chat(…, continue_from=lost)`, or None to end the run. Readers stay connected, and get a `warning(owner_lost)`. At
+    most `max_recoveries` crashes of a run are handled in this way. A run that continues a waiting run, and to which the
+    model has answered nothing yet, is started again with the function `resume` of `Runs`.
 
     A run is kept for `keep` seconds after its end, and a waiting run for `keep` seconds after its last question
     expires. This replaces the argument `keep` of `Runs`. The log of a run keeps the last `max_events` events, or a few
@@ -79,7 +81,8 @@ class RedisStore:
         max_events: int = 50_000,
         max_outage: float = 30.0,
         ledger: CallLedger | None = None,
-        on_owner_lost: Restart | None = None,
+        recover: Recover | None = None,
+        max_recoveries: int = 3,
     ) -> None:
         for name, value in {"lease": lease, "keep": keep, "max_events": max_events, "max_outage": max_outage}.items():
             check_number(name, value)
@@ -88,7 +91,8 @@ class RedisStore:
         self._url_or_client = url_or_client
         self._settings = StoreSettings(prefix, lease, keep, max_events, max_outage)
         self._ledger = ledger
-        self._on_owner_lost = on_owner_lost
+        check_number("max_recoveries", max_recoveries, 0, whole=True)
+        self._recover, self._max_recoveries = recover, max_recoveries
         self._process: RedisProcess | None = None
         self._running: Mapping[str, Run] = {}
 
@@ -101,6 +105,11 @@ class RedisStore:
     def keep(self) -> float:
         """Seconds for which a run is kept after its end, or after its last question has expired."""
         return self._settings.keep
+
+    @property
+    def recovers(self) -> bool:
+        """Whether a lost run may be continued."""
+        return self._recover is not None
 
     @property
     def process(self) -> RedisProcess:
@@ -122,7 +131,7 @@ class RedisStore:
         tasks: TaskGroup,
         running: Mapping[str, Run],
         admit: Callable[[Startable, Run], Run],
-        resume_lost: Restart,
+        resume_lost: Callable[[Run], Awaitable[Startable | None]],
         may_start: Callable[[], bool],
     ) -> None:
         """Start to share runs, and to take over runs whose lease has expired.
@@ -180,6 +189,7 @@ class RedisStore:
     def _bind_lease(self, run: Run, leased: LeasedRun, events: Sequence[UIEvent] = ()) -> None:
         """Let a run write through its lease. `events` are the events that a crashed process wrote."""
         leased.on_loss, leased.on_read, leased.is_driven = run.cancel, run.record_remote_reader, True
+        leased.logs_first = self.recovers and self._ledger is None
         run.journal = RedisJournal(self, run, leased, events)
         run.is_stored = True
 
@@ -262,70 +272,95 @@ class RedisStore:
     # Runs whose lease has expired.
 
     async def _take_over(self, key: str) -> None:
-        """Claim a run whose lease has expired. Ends the run, or starts it again with `resume` or `on_owner_lost`."""
+        """Claim a run whose lease has expired, and continue it with `recover` or `resume`, or end it."""
         process = self.process
-        if key.endswith(NEXT) and not self._may_start():  # another process can continue the run
+        if (self.recovers or key.endswith(NEXT)) and not self._may_start():  # another process can continue the run
+            return
+        if key in self._running:  # this process had lost the run, and has not ended it yet
             return
         status, epoch, last = await process.claim(key)
         if status != b"claimed":
             return
         meta_key = self._server.run_keys(key).meta
-        fields = await self._server.retry("HMGET", meta_key, "owner", "run_id", "copied")
-        owner, run_id, copied = (field.decode() for field in fields)
+        fields = await self._server.retry("HMGET", meta_key, "owner", "run_id", "handovers")
+        owner, run_id, handovers = (field.decode() if field else "" for field in fields)
         log.warning("run_taken_over", run_id=run_id, epoch=epoch)
         leased = LeasedRun(key, run_id, owner, epoch, process.id, meta_key)
         leased.written = last
         process.add_run(leased)
         try:
-            outcomes = None
+            recorded: dict[str, Entry] | None = None
             if self._ledger is not None:
                 await self._ledger.fence(run_id, epoch)  # the old process can start no more calls
-                outcomes = await outcomes_of(self._ledger, run_id)
+                recorded = await entries_of(self._ledger, run_id)
             events = list[UIEvent]()
             while page := await process.fetch(key, events[-1].seq if events else 0):
                 events += (event for _, event in page)
-            lost, own = LostRun(events, int(copied)), [event for event in events if event.seq > int(copied)]
-            if not outcomes and lost.is_untouched and await self._restart(leased, own):
+            if await self._continue(leased, events, recorded or {}, epoch - 1 - int(handovers or 0)):
                 return
             # The first step of a continuation may have run calls of the run before.
-            if self._ledger is not None and outcomes is not None and run_id.endswith(NEXT):
-                outcomes |= await outcomes_of(self._ledger, run_id.removesuffix(NEXT))
-            closing, result = lost.end(run_id, outcomes)
+            if self._ledger is not None and recorded is not None and run_id.endswith(NEXT):
+                recorded |= await entries_of(self._ledger, run_id.removesuffix(NEXT))
+            closing, result = end_lost_run(run_id, events, recorded)
         except BaseException:
             process.remove_run(leased)  # stop renewing the lease, so that it expires and a process tries again
             raise
         done = closing.pop()
-        for event in closing:
-            leased.add(event.seq, event.to_json().encode())
+        self._add_events(leased, closing)
         leased.final = done.seq, done.to_json().encode(), stored_result.dump(result)
         process.write_soon(leased)
 
-    async def _restart(self, leased: LeasedRun, written: Sequence[UIEvent]) -> bool:
-        """Start a lost run again if a function returns a stream for it. `written` are the events that it wrote itself.
+    def _add_events(self, leased: LeasedRun, events: Sequence[UIEvent]) -> None:
+        for event in events:
+            leased.add(event.seq, event.to_json().encode())
+        self.process.write_soon(leased)
 
-        Returns False if the caller must end the run. Raises `Draining` and `TooManyRuns`: then another process may
-        start the run.
+    async def _continue(
+        self, leased: LeasedRun, events: MutableSequence[UIEvent], recorded: Mapping[str, Entry], crashes: int
+    ) -> bool:
+        """Start a run that continues a lost one, if a function returns a stream for it.
+
+        `events` are the events in its log, to which new ones are added. `recorded` are its calls in the ledger, and
+        `crashes` is the number of its processes that have crashed. Returns False if the caller must end the run. Raises
+        `Draining` and `TooManyRuns`: then another process may continue the run.
         """
-        is_continuation = leased.run_id.endswith(NEXT)
-        restart, most = (self._resume_lost, _MAX_RESUMES) if is_continuation else (self._on_owner_lost, 1)
-        if restart is None or leased.epoch > most + 1:
+        if crashes > self._max_recoveries or (events and events[0].seq > 1):  # the log has dropped the first events
             return False
         stream: Startable | None = None
         try:
-            lost = await self.find(leased.run_id, owner=leased.owner)
-            stream = await restart(lost)
+            run = await self.find(leased.run_id, owner=leased.owner)
+            steps = [event for event in events if isinstance(event, StepStart) and event.seq > run.copied]
+            is_untouched = not recorded and (not steps or steps[0] is events[-1])
+            resumes = is_untouched and run.id.endswith(NEXT)
+            if resumes:
+                stream = await self._resume_lost(run)
+            elif self._recover is not None:
+                if events:
+                    calls = [entry.call for entry in recorded.values()]
+                    added = [*missing_events(events, calls), Warning(Code.OWNER_LOST, _OWNER_LOST)]
+                    numbered = [replace(event, seq=events[-1].seq + number) for number, event in enumerate(added, 1)]
+                    self._add_events(leased, numbered)
+                    events += numbered
+                lost = LostRun(run.id, run.owner, run.conversation, run.note, crashes, events, recorded)
+                returned = self._recover(lost)
+                # A stream may be awaitable itself, so its type tells a chat from a coroutine.
+                if returned is None or isinstance(returned, AbstractAsyncContextManager):
+                    stream = returned
+                else:
+                    stream = await returned
             if stream is None or leased.is_fenced:
                 await close(stream)
                 return leased.is_fenced  # another process may have taken the run over meanwhile
-            run = self._admit(stream, lost)
+            continued = self._admit(stream, run)
         except Exception as error:
             await close(stream)
             if isinstance(error, Draining | TooManyRuns):
                 raise
-            log.warning("run_not_restarted", run_id=leased.run_id, **loggable(error))
+            log.warning("run_not_continued", run_id=leased.run_id, **loggable(error))
             return False
-        self._bind_lease(run, leased, written)
-        self._tasks.start_soon(run.drive, name=f"run {run.id}")
+        self._bind_lease(continued, leased, [event for event in events if event.seq > run.copied] if resumes else ())
+        continued.journal.last = events[-1].seq if events else 0
+        self._tasks.start_soon(continued.drive, name=f"run {run.id}")
         return True
 
 
@@ -348,9 +383,9 @@ class RedisJournal(Journal):
         self.readable.set()
 
     def _append(self, event: UIEvent) -> None:
-        if self._run.is_cut and self._run.id.endswith(NEXT):  # another process takes it over, as after a crash
-            self._leased.fence()
-            self._store.process.remove_run(self._leased)
+        if self._run.is_cut and (self._store.recovers or self._run.id.endswith(NEXT)):
+            self._leased.is_released = True
+            self._store.process.write_soon(self._leased)
             return
         data = event.to_json().encode()
         if type(event) is Done:

@@ -240,6 +240,8 @@ class Runs(Checked, AsyncOnly):
         run = self._new_run(
             stream, lost.id, lost.owner, conversation=lost.conversation, note=lost.note, earlier=lost.earlier
         )
+        if run.journal.key in self._kept:  # this process had lost the run
+            self._forget_kept(run.journal.key)
         self._admit(run)
         return run
 

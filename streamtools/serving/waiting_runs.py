@@ -21,9 +21,9 @@ from streamtools.errors import ClosedError, RunNotFound
 from streamtools.events import Done, UIEvent, read_ui_event
 from streamtools.logs import Logger, loggable
 from streamtools.serving.event_log import MemoryEventLog, MemoryReader
-from streamtools.serving.lost_run import LostRun, outcomes_of
 from streamtools.serving.run import Run
 from streamtools.stream import stored_result
+from streamtools.stream.lost_run import end_lost_run, entries_of
 from streamtools.stream.result import TurnResult
 from streamtools.tools import Decision
 from streamtools.tools.sql_ledger import SQLLedger, WaitingState
@@ -134,13 +134,13 @@ class WaitingRuns:
         state = await self._take_lease(run)
         if not self._has_lease(state):
             return False
-        calls = await outcomes_of(self._ledger, run.next_id)
+        calls = await entries_of(self._ledger, run.next_id)
         if not (calls or state.stop_requested):
             return True
         assert run.suspension is not None
-        calls |= await outcomes_of(self._ledger, run.suspension.run_id)
+        calls |= await entries_of(self._ledger, run.suspension.run_id)
         earlier = await run.events_for_next()
-        closing, result = LostRun(earlier).end(run.next_id, calls, was_stopped=state.stop_requested)
+        closing, result = end_lost_run(run.next_id, earlier, calls, was_stopped=state.stop_requested)
         log, name, note = run.journal.event_log, run.conversation, run.note
         lost = Run(None, run.next_id, run.owner, log, conversation=name, note=note, earlier=earlier)
         lost.load(stored_result.dump(result))

@@ -11,7 +11,8 @@ signature.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 from msgspec.structs import replace
@@ -30,6 +31,7 @@ from streamtools.events import (
     Reasoning,
     RuledReasoning,
     StepEnd,
+    StepStart,
     StepSuperseded,
     Text,
     UIEvent,
@@ -41,10 +43,12 @@ from streamtools.events import (
 from streamtools.history import ProviderItem, TextPart, Thought
 from streamtools.history.parts import SEND_AGAIN, Assistant, CallResult, Origin, Part, Step
 from streamtools.json_values import Draft
+from streamtools.machine.logged_run import LoggedRun, LoggedStep
 from streamtools.parsing.call_events import BROKEN_OFF
 from streamtools.parsing.dialects import Dialect
 from streamtools.stream.result import TurnResult
 from streamtools.tools import ToolOutcome
+from streamtools.tools.ledger import Entry, call_key
 
 BATCH = 256
 """The number of recorded events that are processed together, for speed."""
@@ -117,6 +121,39 @@ class Collector:
         """Record calls of an earlier run. The history already holds them, so the step adds only their results."""
         self.result.resumed = list(calls)
         self._resumed = frozenset(call.id for call in calls)
+
+    def restore(self, logged: LoggedRun, recorded: Mapping[str, Entry]) -> list[ToolOutcome]:
+        """Record the events of a run that continues. Returns the outcomes of the calls of its open step.
+
+        `recorded` are its calls in the ledger, which has also the texts of results for the model.
+
+        If a model was writing when the process crashed, another answer continues the text. Then the step keeps its
+        text only.
+        """
+        step = LoggedStep()
+        for event in logged.events:
+            if isinstance(event, StepStart):
+                step = LoggedStep()
+                self.read_from(SimpleNamespace(origin=Origin(event.format)))
+            elif isinstance(event, StepEnd):
+                self.record(_outcomes_of(step, recorded))
+            elif isinstance(event, Warning) and event.code is Code.OWNER_LOST and not step.is_answered:
+                self._keep_text_only()
+            step.add(event)
+            self.take((event,))
+        if logged.open is not None and not logged.open.is_answered:
+            self._keep_text_only()
+        self.collect()
+        return [] if logged.open is None else _outcomes_of(step, recorded)
+
+    def _keep_text_only(self) -> None:
+        self.collect()
+        self._parts.keep_text_only()
+
+    @property
+    def step_text(self) -> str:
+        """The text of the open step that was collected."""
+        return "".join(self._text[self._step_start[0] :])
 
     def read_from(self, source: object) -> None:
         """Set the source of the next events. The attribute `origin` of the source names the provider of the step."""
@@ -265,6 +302,17 @@ class Collector:
             self._parts.call(ToolCall(id=error.call_id, name=name, arguments={}, dialect=NATIVE))
         text = error.message + SEND_AGAIN
         self._results[error.call_id] = CallResult(error.dialect, "error", text, error.call_id, is_error=True)
+
+
+def _outcomes_of(step: LoggedStep, recorded: Mapping[str, Entry]) -> list[ToolOutcome]:
+    """Return the outcomes of the calls of a step, in call order."""
+    outcomes = []
+    for id, call in step.calls.items():
+        if id in step.outcomes:
+            entry = recorded.get(call_key(call))
+            outcome = None if entry is None else entry.outcome
+            outcomes.append(outcome or ToolOutcome.of_event(step.outcomes[id]))
+    return outcomes
 
 
 def _result(call: ToolCall, text: str, neutralize: bool = True, *, is_error: bool) -> CallResult:

@@ -22,11 +22,12 @@ from msgspec.structs import replace
 from streamtools import observing
 from streamtools.calls import ToolCall
 from streamtools.events import UIEvent
+from streamtools.machine.logged_run import LoggedStep
 from streamtools.machine.state_machine import StreamMachine
 from streamtools.parsing.dialects import Dialect
 from streamtools.parsing.dialects.neutralizing import restore
 from streamtools.tools import ToolOutcome
-from streamtools.tools.approvals import Approvals, Resumption, Suspension
+from streamtools.tools.approvals import Approvals, Question, Resumption, Suspension
 from streamtools.tools.guards import GuardTracker
 from streamtools.tools.runner import Runner, Send
 
@@ -70,6 +71,7 @@ class StepRunner:
         self._make_runner = make_runner
         self._record = record
         self._runner: Runner | None = None
+        self._restored = LoggedStep()  # the step of a lost process that this run continues
         self._outcomes: dict[str, ToolOutcome] = {}  # by call id: the outcomes of the current step
         self._last_outcomes: list[ToolOutcome] = []  # the outcomes of the last step that has ended
         self._background_tasks = 0  # number of background tasks, each of which runs one batch of calls
@@ -81,9 +83,24 @@ class StepRunner:
         # The runner refers to this object. Creating it late avoids a reference cycle in a run without calls.
         if self._runner is None:
             self._runner = self._make_runner(
-                number=self.machine.number, approvals=self._approvals, trusted=self._trusts, scope=self._run_id_of
+                number=self.machine.number,
+                approvals=self._approvals,
+                trusted=self._trusts,
+                scope=self._run_id_of,
+                started=self._restored.started,
             )
         return self._runner
+
+    def restore(self, step: LoggedStep, outcomes: Sequence[ToolOutcome]) -> None:
+        """Continue a step of a lost process. `outcomes` are the outcomes of its calls that have ended."""
+        self._restored = step
+        self.running = [outcome.call for outcome in outcomes]
+        self._outcomes = {outcome.call.id: outcome for outcome in outcomes}
+        questions = [
+            Question(call=event.call, digest=event.digest, approval=True, expires=event.expires)
+            for event in step.asked.values()
+        ]
+        self._approvals.restore(questions, step.started)
 
     async def run_calls(self, group: TaskGroup, send: Send) -> list[UIEvent]:
         """Run the calls that are runnable now. Return the last events of the step; [] if the step continues.

@@ -38,6 +38,7 @@ from streamtools.errors import (
 )
 from streamtools.events import LARGE, Partial, Progress, SourceError, Text, UIEvent, weigh
 from streamtools.json_values import Draft, compact
+from streamtools.machine.logged_run import LoggedRun
 from streamtools.machine.state_machine import StreamMachine
 from streamtools.parsing.dialects import Dialects, choose_dialects, enabled_dialects
 from streamtools.parsing.options import ParserOptions
@@ -71,6 +72,7 @@ from streamtools.tools.approvals import (
 from streamtools.tools.cancellation import is_stray
 from streamtools.tools.guards import Guards, GuardTracker, Stop
 from streamtools.tools.invocation import Threads
+from streamtools.tools.ledger import Entry
 from streamtools.tools.registry import ToolsLike
 from streamtools.tools.runner import Runner, RunnerOptions
 from streamtools.tools.tool_choice import check_choice, parse_choice
@@ -468,6 +470,7 @@ class StreamRun:
         self._recorded_size = 0  # size in bytes of the events since `emit` last called `collect`, without small texts
         self._scope: anyio.CancelScope | None = None  # cancelling it stops the run; None before `begin`
         self._stop_reason: Stop = "time_limit"
+        self._opening: list[UIEvent] = []  # the first events of a run that continues
 
     def open(self) -> AbstractContextManager[None]:
         """Allow reading from the buffer, and emit the `start` event.
@@ -480,7 +483,7 @@ class StreamRun:
         if observed is not None:
             self._observation = Observation(observed)
             self._stages.append(self._observation)
-        self.emit(self.machine.start())
+        self.emit(self._opening or self.machine.start())
         return observing.surrounding(observed)
 
     def begin(self, tools: TaskGroup) -> None:
@@ -562,11 +565,31 @@ class StreamRun:
 
     async def resume(self, tools: TaskGroup) -> None:
         """Run the pending calls of the earlier run, if this run resumes a run."""
+        if self.machine.awaits_outcomes:
+            await self._run_open_calls(tools)
+            return
         if self.resumed is None:
             return
         calls = self.resumed.suspension.calls
         self.collector.resume(calls)
         self.emit(self.machine.resume(calls))
+        await self._run_open_calls(tools)
+
+    def restore(self, logged: LoggedRun, recorded: Mapping[str, Entry]) -> None:
+        """Continue a run from its log, with its calls in the ledger.
+
+        If its open step is not answered, the caller must switch the model.
+        """
+        outcomes = self.collector.restore(logged, recorded)
+        self._opening = self.machine.restore(logged)
+        if (step := logged.open) is not None and step.is_answered:
+            self.steps.restore(step, outcomes)
+
+    def open_with(self, events: Sequence[UIEvent]) -> None:
+        """Emit these events first, in place of `start`."""
+        self._opening += events
+
+    async def _run_open_calls(self, tools: TaskGroup) -> None:
         self.emit(await self.steps.run_calls(tools, self.send) if self.steps.executes else self.steps.end_step())
         await self.wait_for_judge()
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 import inspect
 import math
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
@@ -371,6 +371,16 @@ class Approvals:
         )
         self._decisions: Mapping[str, Decision] = self.resumed.decisions if self.resumed else {}
         self._asked: dict[str, _AskedQuestion] = {}  # by call id, with the decided ones
+        self.shown: Collection[str] = ()
+        """The ids of calls whose questions a lost process has shown."""
+
+    def restore(self, questions: Sequence[Question], started: Collection[str]) -> None:
+        """Continue with the questions of a lost process. The calls in `started` were approved."""
+        self.asked = {
+            each.call.id: replace(each, expires=None) if each.call.id in started else each for each in questions
+        }
+        self._decisions = dict.fromkeys(started, Approve())
+        self.shown = self.asked.keys()
 
     @property
     def questions(self) -> list[Question]:

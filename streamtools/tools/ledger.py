@@ -219,6 +219,11 @@ class OutcomeUnknown(ToolCallFailed):
 
     code = Code.OUTCOME_UNKNOWN
 
+    @classmethod
+    def of(cls, call: ToolCall) -> OutcomeUnknown:
+        """Return the error of a call that has started before."""
+        return cls(call.name, f"tool {call.name[:64]!r} was started for this call before, and its outcome is unknown")
+
 
 async def run_once(
     ledger: CallLedger | None,
@@ -229,6 +234,7 @@ async def run_once(
     tasks: TaskGroup,
     until: float | None,
     seconds: float,
+    is_idempotent: bool = False,
 ) -> ToolOutcome:
     """Record the call, await `work()`, record its outcome and return it.
 
@@ -239,7 +245,8 @@ async def run_once(
     is new. `seconds` is the maximum time to wait for the ledger, or for another process that runs the call. `tasks` is
     the task group that renews the lease.
 
-    Raises `OutcomeUnknown` if the call may have started earlier, and its outcome is unknown. Raises `ToolTimeout` if
+    Raises `OutcomeUnknown` if the call may have started earlier, and its outcome is unknown. With `is_idempotent=True`,
+    such a call runs again. Raises `ToolTimeout` if
     another process runs the call and does not finish in time. Raises `ToolFailed` if the call could not be recorded, or
     if its run was taken over. In these cases `work` has not started. A failure to record the outcome is only logged. A
     later attempt then raises `OutcomeUnknown`.
@@ -252,11 +259,10 @@ async def run_once(
         return await work()
     claim = Claim(holder=os.urandom(8).hex(), until=until or 0.0, epoch=epoch)
     entry = await _begin(ledger, scope, call, claim, is_new=until is None, seconds=seconds)
-    if entry is not None:
-        if entry.outcome is None:
-            text = f"tool {call.name[:64]!r} was started for this call before, and its outcome is unknown"
-            raise OutcomeUnknown(call.name, text)
+    if entry is not None and entry.outcome is not None:
         return replace(entry.outcome, call=call)
+    if entry is not None and not is_idempotent:
+        raise OutcomeUnknown.of(call)
     renewing = anyio.CancelScope() if ledger.lease < math.inf else None
     if renewing is not None:
         tasks.start_soon(_renew, ledger, scope, call, claim.holder, renewing)

@@ -73,6 +73,24 @@ class ToolOutcome(msgspec.Struct, frozen=True, kw_only=True):
         fields = (f"{name}={getattr(self, name)!r}" for name in self.__struct_fields__ if name != "exception")
         return f"ToolOutcome({', '.join(fields)})"
 
+    @classmethod
+    def of_event(cls, event: Executed | Error) -> ToolOutcome:
+        """Return the outcome that an event reports. The model gets what the interface has got."""
+        if isinstance(event, Executed):
+            text = write(event.result).text
+            return cls(
+                call=event.call,
+                result=event.result,
+                text=text,
+                error=None,
+                message=event.message,
+                elapsed=event.elapsed,
+            )
+        assert event.call is not None  # the event is the outcome of a call
+        return cls(
+            call=event.call, result=None, text=event.message, error=event.code, message=event.message, elapsed=0.0
+        )
+
     def event(self, seq: int) -> Executed | Error:
         """Return the event that reports the end of the call to the interface."""
         if self.error is None:

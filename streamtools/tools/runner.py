@@ -20,7 +20,7 @@ from __future__ import annotations
 import inspect
 import math
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
@@ -47,7 +47,7 @@ from streamtools.tools.approvals import Answer, Approvals, Approve, Deny, Need, 
 from streamtools.tools.cancellation import is_failure
 from streamtools.tools.context import ToolContext
 from streamtools.tools.invocation import Thread, Threads, invoke, write_client_result
-from streamtools.tools.ledger import CallLedger, run_once
+from streamtools.tools.ledger import CallLedger, OutcomeUnknown, run_once
 from streamtools.tools.registry import ToolRegistry
 from streamtools.tools.results import ToolError, ToolOutcome, Written
 from streamtools.tools.tool import Tool
@@ -188,6 +188,7 @@ class Runner:
     - `number` returns the `seq` of the next event. Of `options`, `execute` and `self_contained` are ignored.
     - `approvals` handles calls that need a decision. `trusted` returns True if the model certainly wrote the call.
     - `scope` returns the run id under which a call is recorded.
+    - `started` holds the ids of calls that a lost process has started, and whose `executing` event was sent.
 
     `stopped` becomes True when a tool ends the run. From then on, no call starts. `threads` counts abandoned threads.
     """
@@ -198,6 +199,7 @@ class Runner:
     approvals: Approvals = field(default_factory=Approvals)
     trusted: Callable[[ToolCall], bool] = lambda call: True
     scope: Callable[[ToolCall], str] = lambda call: ""
+    started: Collection[str] = ()
     clock: Callable[[], float] = time.perf_counter
 
     def __post_init__(self) -> None:
@@ -265,6 +267,7 @@ class Runner:
 
     def _add_execution(self, call: ToolCall) -> Execution:
         execution = self._executions[call.id] = Execution(call, self.options.result_limit, self.clock)
+        execution.shown = call.id in self.started
         return execution
 
     # Starting a call.
@@ -287,7 +290,8 @@ class Runner:
                 await self._wait_until_idle()
 
     async def _send_executing(self, execution: Execution, send: Send) -> None:
-        await send(Executing(execution.call, seq=self.number()))
+        if not execution.shown:
+            await send(Executing(execution.call, seq=self.number()))
         execution.shown = True
 
     async def _decide(self, execution: Execution, need: Need, tasks: TaskGroup, send: Send, sent: anyio.Event) -> None:
@@ -296,8 +300,9 @@ class Runner:
 
         async def show(question: Question) -> None:
             if question.approval:
-                digest = question.digest
-                await send(ApprovalRequested(call, question.expires, seq=self.number(), digest=digest))
+                if call.id not in self.approvals.shown:
+                    digest = question.digest
+                    await send(ApprovalRequested(call, question.expires, seq=self.number(), digest=digest))
             elif self.approvals.attended:
                 await self._send_executing(execution, send)
             sent.set()
@@ -376,6 +381,8 @@ class Runner:
 
         try:
             tool = execution.tool or self.registry.find(call.name)
+            if call.id in self.started and self.options.ledger is None and not tool.idempotent:
+                raise OutcomeUnknown.of(call)
             context = ToolContext(call.id, call.name, state=self.options.state, report=report)
             if not tool.is_async:
                 execution.thread = Thread(self.threads, call.name, call.id)
@@ -393,8 +400,16 @@ class Runner:
         until = None if question is None else question.expires or math.inf
         seconds = self.options.timeout if tool is None or tool.timeout is None else tool.timeout
         try:
-            scope = self.scope(call)
-            return await run_once(self.options.ledger, scope, call, work, tasks=tasks, until=until, seconds=seconds)
+            return await run_once(
+                self.options.ledger,
+                self.scope(call),
+                call,
+                work,
+                tasks=tasks,
+                until=until,
+                seconds=seconds,
+                is_idempotent=tool is not None and tool.idempotent,
+            )
         except ToolCallFailed as error:
             return _logged(execution.failed(error.code, str(error), error))
 

@@ -75,6 +75,9 @@ class ToolOptions(TypedDict, total=False):
     """What happens to untrusted calls: calls in text whose marker contains no nonce. The model may have quoted them
     from untrusted text. `"native"`: they are refused. `"approved"`: they need approval. `"text"`, the default: they
     run."""
+    idempotent: bool
+    """Whether a call may run again with the same `ToolContext.call_id` if a crash has left its outcome unknown. The
+    tool can pass this id on as an idempotency key. Default: False, so the model is told that the outcome is unknown."""
     client: bool
     """Whether calls are executed elsewhere, for example in the front end. The function then never runs. Its signature
     only declares the arguments and the result."""
@@ -145,6 +148,7 @@ class Tool(Generic[P, R]):
         self.neutralize = options.get("neutralize", True)
         self.requires_approval = options.get("requires_approval", False)
         self.client = options.get("client", False)
+        self.idempotent = options.get("idempotent", False)
         self.trust = options.get("trust", "text")
         check_word(f"tool {self.name!r}: trust", self.trust, get_args(Trust))
         if not isinstance(self.requires_approval, bool):

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
 from streamtools.errors import Code, EventOrderError
-from streamtools.events import Done, Error, Executed, Warning
+from streamtools.events import Done, Error, Executed, Text, Warning
 from streamtools.outputs import validate
 from tests.cluster.episode import LEASE, Fault, History
 
@@ -76,6 +76,20 @@ def _faults(history: History) -> Iterator[str]:
                 yield f"{run}: {event.code} without a fault"
 
 
+def _texts(history: History) -> Iterator[str]:
+    """A run that was continued has the whole text, each character once. Only a stop ends it before."""
+    stopped = {asked.run for asked in history.asked if asked.kind == "stop"}
+    for run, told in history.told.items():
+        plan, done = history.plans[run], told[-1] if told else None
+        if not isinstance(done, Done):
+            continue
+        text = "".join(event.text for event in told if isinstance(event, Text))
+        if done.reason == "finished" and text != plan.text:
+            yield f"{run}: its text is {text!r}, expected {plan.text!r}"
+        if plan.recovers and done.reason != "finished" and run not in stopped:
+            yield f"{run}: it was not continued, but ended as {done.reason}"
+
+
 def _asked(history: History) -> Iterator[str]:
     """Acknowledged requests have taken effect. A request that did not arrive has a fault as its cause."""
     for asked in history.asked:
@@ -124,6 +138,7 @@ CHECKS: dict[str, Callable[[History], Iterable[str]]] = {
     "ends": _ends,
     "effects": _effects,
     "faults": _faults,
+    "texts": _texts,
     "asked": _asked,
     "orphans": _orphans,
 }

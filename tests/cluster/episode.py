@@ -177,7 +177,8 @@ class _Episode:
         for number in range(20 + dice.randrange(5)):
             call = dice.choice((None, "pay", "pay", "sign"))
             id = f"run-{seed}-{number}"
-            plans[id] = Plan(id, dice.randrange(2, 30), dice.choice((0.0, 0.02, 0.1)), call)
+            seconds, recovers = dice.choice((0.0, 0.02, 0.1)), dice.random() < 0.7
+            plans[id] = Plan(id, dice.randrange(2, 30), seconds, call, recovers)
         for number in range(5):  # no fault excuses a failure of these
             id = f"run-{seed}-{number}{_LATE}"
             plans[id] = Plan(id, 2, 0.0, "sign")

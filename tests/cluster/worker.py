@@ -9,6 +9,7 @@ import socket
 import sys
 import time
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,23 +19,41 @@ import structlog
 from anyio.abc import SocketStream
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from streamtools import ApprovalOptions, RunnerOptions, ToolStream, sources
+from streamtools import ApprovalOptions, RunnerOptions, chat, sources
+from streamtools.conversation import Ask, Chat
 from streamtools.errors import DecisionRefused, OwnerUnreachable, RunNotFound
 from streamtools.events import NativeToolCall, ProviderCompleted, SourceEvent, TextDelta
-from streamtools.runs import RedisStore, Runs
+from streamtools.history import Assistant
+from streamtools.runs import LostRun, RedisStore, Runs
 from streamtools.tools import SQLiteLedger, Tool
 from tests.cluster import plants
 
 OWNER = "ann"
+END = " That is all."
 
 
 class Plan(msgspec.Struct):
-    """The texts and the call of a run. `seconds` is the pause between two texts, and the duration of the tool."""
+    """The texts and the call of a run. `seconds` is the pause between two texts, and the duration of the tool.
+
+    If its process is lost, a run that `recovers` is continued, and any other run ends.
+    """
 
     id: str
     texts: int
     seconds: float
     call: str | None = None  # "pay", or "sign", which waits for approval
+    recovers: bool = True
+
+    @property
+    def pieces(self) -> list[str]:
+        """The pieces of the first answer."""
+        dice = random.Random(self.id)
+        return [f"{number} {'x' * dice.randrange(40)}" for number in range(self.texts)]
+
+    @property
+    def text(self) -> str:
+        """The text of the whole run."""
+        return "".join(self.pieces) + (END if self.call else "")
 
 
 class Setting(msgspec.Struct):
@@ -64,12 +83,74 @@ def work(listening: socket.socket, setting: Setting) -> None:
 async def _serve(listening: socket.socket, setting: Setting) -> None:
     folder = Path(setting.folder)
     ledger = SQLiteLedger(folder / "ledger.db", lease=2 * setting.lease)
-    store = RedisStore(setting.url, lease=setting.lease, keep=setting.keep, ledger=ledger)
+    chats = Chats(folder, ledger)
+    store = RedisStore(
+        setting.url, lease=setting.lease, keep=setting.keep, ledger=ledger, recover=chats.recover, max_recoveries=50
+    )
     async with anyio.create_task_group() as group, Runs(store, grace=1.0) as runs:
         group.start_soon(note_waits, folder, setting.lease)
-        server = _Worker(runs, folder, ledger)
         listener = await anyio.abc.SocketListener.from_socket(listening)
-        await listener.serve(server.answer)
+        await listener.serve(_Worker(runs, chats).answer)
+
+
+class Chats:
+    """Makes the chats of the runs."""
+
+    def __init__(self, folder: Path, ledger: SQLiteLedger) -> None:
+        self._folder, self._ledger = folder, ledger
+
+    def recover(self, lost: LostRun) -> Chat | None:
+        plan = msgspec.convert(lost.note, Plan)
+        return self.make(plan, lost) if plan.recovers else None
+
+    def make(self, plan: Plan, lost: LostRun | None = None) -> Chat:
+        async def pay(key: str) -> str:
+            """Do something that cannot be undone."""
+            with (self._folder / "effects").open("a") as file:
+                file.write(f"{key}\n")
+            await anyio.sleep(plan.seconds)
+            return f"paid {key}"
+
+        return chat(
+            _Model(plan),
+            [{"role": "user", "content": "Go on."}],
+            tools=[Tool(pay), Tool(pay, name="sign", requires_approval=True)],
+            run_id=None if lost else plan.id,
+            continue_from=lost,
+            runner=RunnerOptions(ledger=self._ledger),
+            approvals=ApprovalOptions(ask="now", timeout=60),
+        )
+
+
+class _Model:
+    """A model that continues a prefill. Its second answer follows the call of the plan."""
+
+    name, prefill, native_tool_calls = "model", "vllm", True
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self.options: dict[str, Any] = {}
+
+    def body(self, ask: Ask) -> dict[str, Any]:
+        return {}
+
+    @asynccontextmanager
+    async def stream(self, ask: Ask) -> AsyncIterator[Any]:
+        yield sources.events(self._say(ask))
+
+    async def _say(self, ask: Ask) -> AsyncIterator[SourceEvent]:
+        plan, dice = self._plan, random.Random(self._plan.id)
+        is_first = not any(isinstance(message, Assistant) for message in ask.history)
+        shown = len(ask.prefill or "")
+        for piece in plan.pieces if is_first else [END]:
+            text, shown = piece[shown:], max(0, shown - len(piece))
+            if text:
+                yield TextDelta(text)
+                await anyio.sleep(plan.seconds * dice.random())
+        makes_call = is_first and plan.call is not None
+        if makes_call:
+            yield NativeToolCall("0", plan.call, {"key": plan.id}, f"call-{plan.id}")
+        yield ProviderCompleted(finish_reason="tool_calls" if makes_call else "stop")
 
 
 async def note_waits(folder: Path, lease: float) -> None:
@@ -85,10 +166,9 @@ async def note_waits(folder: Path, lease: float) -> None:
 
 
 class _Worker:
-    def __init__(self, runs: Runs, folder: Path, ledger: SQLiteLedger) -> None:
+    def __init__(self, runs: Runs, chats: Chats) -> None:
         self._runs = runs
-        self._folder = folder
-        self._ledger = ledger
+        self._chats = chats
 
     async def answer(self, client: SocketStream) -> None:
         async with client:
@@ -102,7 +182,8 @@ class _Worker:
     async def _lines(self, request: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
         try:
             if request["do"] == "start":
-                await self._runs.start(self._stream(msgspec.convert(request["plan"], Plan)), owner=OWNER)
+                plan = msgspec.convert(request["plan"], Plan)
+                await self._runs.start(self._chats.make(plan), owner=OWNER, note=request["plan"])
             else:
                 run = await self._runs.find(request["run"], owner=OWNER)
                 match request["do"]:  # nothing else for `find`
@@ -118,30 +199,3 @@ class _Worker:
             yield {"fault": type(error).__name__, "why": str(error)}
         except Exception as error:
             yield {"fault": "other", "why": repr(error)}
-
-    def _stream(self, plan: Plan) -> ToolStream:
-        async def pay(key: str) -> str:
-            """Do something that cannot be undone."""
-            with (self._folder / "effects").open("a") as file:
-                file.write(f"{key}\n")
-            await anyio.sleep(plan.seconds)
-            return f"paid {key}"
-
-        tools = [Tool(pay), Tool(pay, name="sign", requires_approval=True)]
-        return ToolStream(
-            sources.events(_say(plan)),
-            tools=tools,
-            run_id=plan.id,
-            runner=RunnerOptions(ledger=self._ledger),
-            approvals=ApprovalOptions(ask="now", timeout=60),
-        )
-
-
-async def _say(plan: Plan) -> AsyncIterator[SourceEvent]:
-    dice = random.Random(plan.id)
-    for number in range(plan.texts):
-        yield TextDelta(f"{number} " + "x" * dice.randrange(40))
-        await anyio.sleep(plan.seconds * dice.random())
-    if plan.call is not None:
-        yield NativeToolCall("0", plan.call, {"key": plan.id}, f"call-{plan.id}")
-    yield ProviderCompleted(finish_reason="tool_calls" if plan.call else "stop")

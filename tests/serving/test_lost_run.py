@@ -17,11 +17,11 @@ from streamtools.errors import Code
 from streamtools.events import Done, Error, Executed, Executing, Start, UIEvent
 from streamtools.outputs import validate
 from streamtools.recording import shipped
-from streamtools.serving.lost_run import LostRun
 from streamtools.stream import stored_result
+from streamtools.stream.lost_run import end_lost_run
 from streamtools.stream.result import TurnResult
 from streamtools.tools import MemoryLedger, ToolOutcome
-from streamtools.tools.ledger import call_key
+from streamtools.tools.ledger import Entry, call_key
 from tests.serving.test_runs import add, get_weather
 from tests.support.approvals import ANN, QUESTION, Bank, calls
 
@@ -61,14 +61,17 @@ async def test_a_lost_run_ends_validly_after_any_event(name: str, knows: str) ->
     """It keeps the order, reports a failure, and gives each started call an outcome."""
     events = numbered(await told(name))
     every = [event.call for event in events if isinstance(event, Executing)]
+    begun = {call_key(call): Entry(scope="r", call=call, began=0.0, until=0.0) for call in every}
     ended = {
-        call_key(call): ToolOutcome(call=call, result=1, text="1", error=None, message=None, elapsed=0.0)
-        for call in every
+        key: replace(
+            entry, outcome=ToolOutcome(call=entry.call, result=1, text="1", error=None, message=None, elapsed=0.0)
+        )
+        for key, entry in begun.items()
     }
-    known: dict[str, Any] = {"nothing": None, "not begun": {}, "begun": dict.fromkeys(ended, True), "ended": ended}
+    known: dict[str, Any] = {"nothing": None, "not begun": {}, "begun": begun, "ended": ended}
     for at in range(len(events)):
         said = events[:at]
-        end, _ = LostRun(said).end("r", known[knows])
+        end, _ = end_lost_run("r", said, known[knows])
         validate([*said, *end])
         done = end[-1]
         assert isinstance(done, Done)
@@ -83,7 +86,7 @@ async def test_a_lost_run_ends_validly_after_any_event(name: str, knows: str) ->
                 assert id in ends
             else:
                 assert faults[id] is (Code.TOOL_CANCELLED if knows == "not begun" else Code.OUTCOME_UNKNOWN)
-    assert [Start, Error, Done] == [type(event) for event in LostRun([]).end("r", known[knows])[0]]
+    assert [Start, Error, Done] == [type(event) for event in end_lost_run("r", [], known[knows])[0]]
 
 
 @pytest.mark.parametrize("name", sorted(shipped()))

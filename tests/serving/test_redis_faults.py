@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, TypeAlias
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
 
 import anyio
 import pytest
 
 from streamtools import ApprovalOptions, RunnerOptions, ToolStream, chat
-from streamtools.calls import ToolCall
 from streamtools.conversation import ScriptedModel
 from streamtools.errors import Code, OwnerUnreachable
-from streamtools.events import Done, Error, ProviderCompleted, Start, StepStart, Text, UIEvent, Warning
+from streamtools.events import Done, Error, ProviderCompleted, Text, UIEvent, Warning
 from streamtools.outputs import validate
 from streamtools.runs import RedisStore, Run, Runs
 from streamtools.serving.leased_run import LeasedRun
-from streamtools.stream.reading import Startable
 from streamtools.tools import MemoryLedger
 from streamtools.tools.redis_client import open_client
 from tests.serving.test_runs import held, read
@@ -267,154 +265,3 @@ async def test_a_server_that_lost_the_end_of_a_run(prefix: str) -> None:
                 assert not found.ended
                 assert taken == await read(found.attach())
                 assert result == await found.wait()
-
-
-@asynccontextmanager
-async def saying(*events: UIEvent) -> AsyncIterator[AsyncIterator[UIEvent]]:
-    """A stream with these texts that does not end."""
-
-    async def say() -> AsyncIterator[UIEvent]:
-        for event in events:
-            yield event
-        await anyio.sleep_forever()
-
-    yield say()
-
-
-Restart: TypeAlias = Callable[[Run], Awaitable[Startable | None]]
-
-
-async def seen(server: RedisServer, stream: Startable, count: int, restart: Restart, **options: Any) -> list[UIEvent]:
-    """Return the events of a run whose owner is cut off after so many."""
-    async with open_client(server.url) as client:
-        cut = CutClient(client)
-        options = {"lease": LEASE, **options}
-        async with (
-            Runs(RedisStore(server.url, on_owner_lost=restart, **options)) as there,
-            Runs(RedisStore(cut, **options)) as here,
-        ):
-            run = await here.start(stream, owner="ann", conversation="c", note={"asked": "Hello?"})
-            found = await there.find(run.id, owner="ann")
-            taken = list[UIEvent]()
-            with anyio.fail_after(20):
-                async for event in found.attach():
-                    taken.append(event)
-                    if event.seq == count:
-                        cut.cut()
-                cut.restore()
-                await run.stop()
-            validate(taken)
-            assert taken == await read((await there.find(run.id, owner="ann")).attach())
-            assert (await found.wait()).reason == found.result.reason == getattr(taken[-1], "reason", None)
-            return taken
-
-
-ANSWERED = ["start", "step 1", "text 'b'", "step 1 ends: stop", "done finished: stop (None)"]
-
-
-@pytest.mark.parametrize("shown", [1, 2])
-async def test_a_lost_run_without_output_is_restarted(server: RedisServer, prefix: str, shown: int) -> None:
-    """The stream of the application answers it, as one run for its readers."""
-    asked: list[tuple[Any, ...]] = []
-    every: list[UIEvent] = [Start("", seq=1), StepStart(1, seq=2)]
-    begins = every[:shown]
-
-    async def restart(run: Run) -> Startable:
-        asked.append((run.owner, run.conversation, run.note))
-        return ToolStream(Script([*texts("b"), STOP]), run_id=run.id)
-
-    taken = await seen(server, saying(*begins), shown, restart, prefix=prefix)
-    assert story(taken) == ANSWERED
-    assert [("ann", "c", {"asked": "Hello?"})] == asked
-
-
-async def test_lost_runs_that_are_not_restarted(server: RedisServer, prefix: str) -> None:
-    """A run that was seen, was refused, has another id, or has a started call."""
-    source, begins = Script(), (Start("", seq=1), StepStart(1, seq=2))
-    ledger = MemoryLedger()
-    wanted: list[str] = []
-
-    async def restart(run: Run) -> Startable | None:
-        wanted.append(run.id)
-        return None if len(wanted) == 1 else ToolStream(source)
-
-    for told, keeps in (((*begins, Text("a", seq=3)), None), (begins, None), (begins, None), (begins, ledger)):
-        number = str(len(wanted)) + str(keeps is None) + str(len(told))
-        if keeps is not None:
-            await keeps.begin("r", ToolCall(id="c", name="pay", arguments={}, dialect="native"))
-        taken = await seen(server, Named(saying(*told), "r"), len(told), restart, prefix=prefix + number, ledger=keeps)
-        assert ["error stream_interrupted", "step 1 ends: None", "done failed: None (None)"] == story(taken)[-3:]
-    assert ["r", "r"] == wanted
-    assert (0, 1) == (source.read, source.closed)
-
-
-class Named(AbstractAsyncContextManager[AsyncIterator[UIEvent]]):
-    """A stream with the id of its run."""
-
-    def __init__(self, stream: AbstractAsyncContextManager[AsyncIterator[UIEvent]], run_id: str) -> None:
-        self.run_id = run_id
-        self._stream = stream
-
-    async def __aenter__(self) -> AsyncIterator[UIEvent]:
-        return await self._stream.__aenter__()
-
-    async def __aexit__(self, *of_error: Any) -> bool | None:
-        return await self._stream.__aexit__(*of_error)
-
-
-async def test_a_lost_run_is_restarted_once(server: RedisServer, prefix: str) -> None:
-    """A run that two processes have lost is not started again."""
-    begun, is_begun = list[str](), anyio.Event()
-
-    async def restart(run: Run) -> Startable:
-        begun.append(run.id)
-        is_begun.set()
-        return Named(saying(Start("", seq=1)), run.id)
-
-    async with open_client(server.url) as client:
-        cuts = [CutClient(client) for _ in range(2)]
-        first, second, third = (
-            Runs(RedisStore(each, prefix=prefix, lease=LEASE, on_owner_lost=restart)) for each in (*cuts, client)
-        )
-        with anyio.fail_after(20):
-            async with second, first:
-                run = await first.start(saying(Start("", seq=1)), owner="ann")
-                cuts[0].cut()
-                await is_begun.wait()
-                async with third:
-                    found = await third.find(run.id, owner="ann")
-                    cuts[1].cut()
-                    assert "failed" == (await found.wait()).reason
-                    for cut in cuts:
-                        cut.restore()
-                    await run.stop()
-    assert [run.id] == begun
-
-
-async def test_a_change_of_owner_does_not_disturb_a_reader(server: RedisServer, prefix: str) -> None:
-    """Its connection breaks after the change, and it still gets all events once."""
-    async with open_client(server.url) as client:
-        reads, writes = CutClient(client), CutClient(client)
-
-        async def restart(run: Run) -> Startable:
-            return Named(saying(Start("", seq=1), StepStart(1, seq=2), *(Text(each, seq=3) for each in "ab")), run.id)
-
-        async with (
-            Runs(RedisStore(reads, prefix=prefix, lease=LEASE, on_owner_lost=restart)) as reading,
-            Runs(RedisStore(server.url, prefix=prefix, lease=LEASE, on_owner_lost=restart)) as there,
-            Runs(RedisStore(writes, prefix=prefix, lease=LEASE, on_owner_lost=restart)) as here,
-        ):
-            run = await here.start(saying(Start("", seq=1), StepStart(1, seq=2)), owner="ann")
-            found, taken = await reading.find(run.id, owner="ann"), list[UIEvent]()
-            with anyio.fail_after(20):
-                async for event in found.attach():
-                    taken.append(event)
-                    if event.seq == 2:
-                        writes.cut()
-                    if event.seq == 4:
-                        reads.cut()
-                        reads.restore()
-                        await (await there.find(run.id, owner="ann")).stop()
-                writes.restore()
-                await run.stop()
-            assert [each.seq for each in taken] == [*range(1, len(taken) + 1)]

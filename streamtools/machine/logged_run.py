@@ -1,0 +1,163 @@
+"""`LoggedRun`: the state of a run, derived from the events in its log.
+
+If the process of a run crashes, another process can continue the run from its log. The last step of the run is *open*
+if the log has its start but not its end. The model was then still writing, or the calls of the step were running.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from streamtools.calls import NATIVE, ToolCall
+from streamtools.errors import Code
+from streamtools.events import (
+    ApprovalRequested,
+    Call,
+    Error,
+    Executed,
+    Executing,
+    FollowUp,
+    NativeToolCall,
+    Partial,
+    Raw,
+    Reasoning,
+    ReasoningDelta,
+    SourceEvent,
+    SourceRaw,
+    StepEnd,
+    StepStart,
+    StepSuperseded,
+    Text,
+    TextDelta,
+    Thinking,
+    UIEvent,
+    Usage,
+    UsageReport,
+    Warning,
+)
+
+_NOT_OUTCOMES = (Code.SUPERSEDED, Code.TOOL_CHOICE_VIOLATION, Code.UNRECOGNISED_TOOL_CALL)
+"""The codes of errors about complete calls that are not given to a tool. Errors with other codes are outcomes."""
+
+
+class LoggedStep:
+    """A step in the log. The calls in its attributes are mapped by id."""
+
+    def __init__(self) -> None:
+        self.calls: dict[str, ToolCall] = {}
+        """The complete calls that were not rejected."""
+        self.asked: dict[str, ApprovalRequested] = {}
+        """The questions about the calls."""
+        self.started: set[str] = set()
+        """The calls whose tools have started."""
+        self.outcomes: dict[str, Executed | Error] = {}
+        """The events with which the calls ended."""
+        self.partials = 0
+        """The number of events about the typed answer."""
+        self._events: list[UIEvent] = []
+        self._writing: dict[str | None, bool] = {}  # unfinished calls; True if the call or its error is logged
+        self._is_near_miss = False  # the last event says that a text is no call; the warning about it is missing
+        self.is_answered = False
+        """True if the turn of the model is complete. Then only the calls of the step may still run."""
+
+    def add(self, event: UIEvent) -> None:
+        """Add the next event of the step."""
+        self._events.append(event)
+        self._is_near_miss = False
+        match event:
+            case Thinking(True, id):
+                self._writing[id] = id is None
+            case Thinking(False, id):
+                self._is_near_miss = not self._writing.pop(id, True)
+            case Call(call):
+                self.calls[call.id] = call
+                self._writing[call.id] = True
+            case ApprovalRequested(call):
+                self.asked[call.id] = event
+            case Executing(call):
+                self.started.add(call.id)
+            case Executed(call):
+                self.outcomes[call.id] = event
+            case Error(code, call=ToolCall(id=id)) if code in _NOT_OUTCOMES:
+                self.calls.pop(id, None)
+            case Error(call=ToolCall(id=id)):
+                self.outcomes[id] = event
+            case Error(call_id=str(id)):
+                self._writing[id] = True
+            case Partial(call_id=None):
+                self.partials += 1
+        if self.asked or self.started or self.outcomes or isinstance(event, UsageReport):
+            self.is_answered = True
+
+    def source_events(self) -> Iterator[SourceEvent]:
+        """Yield source events from which a machine makes the logged events, without malformed and unfinished calls."""
+        for event in self._events:
+            match event:
+                case Text(text):
+                    yield TextDelta(text)
+                case Reasoning(text, _, signature, id, redacted, own):
+                    yield ReasoningDelta(text, signature, id, redacted, own)
+                case Call(call) if call.id in self.calls and call.dialect == NATIVE:
+                    yield NativeToolCall(call.id, call.name, call.arguments, call.id)
+                case Call(call) if call.id in self.calls:
+                    yield TextDelta(call.raw)
+                case Raw(data, _, str(format), about):
+                    yield SourceRaw(data, format, about)
+
+    def close_calls(self, code: Code, message: str) -> list[UIEvent]:
+        """Return the events that end the calls which the model was writing, with this error."""
+        events: list[UIEvent] = []
+        if self._is_near_miss:
+            events.append(Warning(Code.NEAR_MISS, "text that looked like a call was not one"))
+        for id, is_reported in self._writing.items():
+            events += [] if is_reported else [Error(code, message, call_id=id)]
+            events.append(Thinking(False, id))
+        return events
+
+
+class LoggedRun:
+    """The state of a run after the logged `events`."""
+
+    def __init__(self, events: Iterable[UIEvent]) -> None:
+        self.events: list[UIEvent] = []
+        self.seq = 0
+        """The `seq` of the last event."""
+        self.steps = 0
+        """The number of the last step that has started."""
+        self.open: LoggedStep | None = None
+        """The open step."""
+        self.finish_reason: str | None = None
+        """The finish reason of the last step that has ended."""
+        self.awaits_answer = True
+        """True if the next event must come from an answer of the model that was not begun."""
+        self.pending: list[ToolCall] = []
+        """The calls of ended steps that have no outcome."""
+        self.earlier_calls: list[ToolCall] = []
+        """The complete calls of the steps that have ended."""
+        self.usage: Usage | None = None
+        """The token usage of all turns."""
+        self.call_ids: set[str] = set()
+        """The ids of all calls, also of those that were not completed."""
+        for event in events:
+            self.add(event)
+
+    def add(self, event: UIEvent) -> None:
+        """Add the next event of the run."""
+        self.events.append(event)
+        self.seq = event.seq
+        if self.open is not None:
+            self.open.add(event)
+        match event:
+            case StepStart(step):
+                self.steps, self.open, self.awaits_answer = step, LoggedStep(), False
+            case StepEnd(_, finish_reason):
+                calls, outcomes = (self.open.calls, self.open.outcomes) if self.open is not None else ({}, {})
+                self.earlier_calls += calls.values()
+                self.pending += [call for call in calls.values() if call.id not in outcomes]
+                self.open, self.finish_reason = None, finish_reason
+            case FollowUp() | StepSuperseded():
+                self.awaits_answer = True
+            case Thinking(_, str(id)):
+                self.call_ids.add(id)
+            case UsageReport(usage):
+                self.usage = usage if self.usage is None else self.usage + usage

@@ -1,0 +1,111 @@
+"""Runs whose process has crashed: what another process gets to continue one, and how one ends that is not continued.
+
+The last events of a run that is not continued report only known facts. A call that the model was still writing ends as
+truncated. A call that has not started is pending. A call that may have started ends with the outcome in the ledger, or
+with an unknown outcome.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from streamtools.calls import ToolCall
+from streamtools.errors import Code
+from streamtools.events import Call, CallStart, Error, Executing, SourceError, StepStart, Thinking, UIEvent
+from streamtools.machine.logged_run import LoggedRun
+from streamtools.machine.state_machine import StreamMachine
+from streamtools.stream.collector import Collector
+from streamtools.stream.result import TurnResult
+from streamtools.tools import CallLedger
+from streamtools.tools.ledger import Entry, call_key
+
+_PROCESS_ENDED = "the process of the run ended"
+
+
+@dataclass(frozen=True)
+class LostRun:
+    """A run whose process has crashed. `chat(…, continue_from=lost)` continues it.
+
+    `attempt` is the number of its processes that have crashed. `events` are the events in its log. `recorded` are its
+    calls in the ledger, by the key of the call. The other attributes are those of the `Run`.
+    """
+
+    id: str
+    owner: str
+    conversation: str | None
+    note: Any
+    attempt: int
+    events: Sequence[UIEvent]
+    recorded: Mapping[str, Entry] = field(default_factory=dict, repr=False)
+
+
+async def entries_of(ledger: CallLedger, scope: str) -> dict[str, Entry]:
+    """Return the entries of all calls of a run in the ledger, by the key of the call."""
+    found: dict[str, Entry] = {}
+    page = await ledger.entries(scope)
+    while page:
+        found |= {call_key(entry.call): entry for entry in page}
+        page = await ledger.entries(scope, after=page[-1])
+    return found
+
+
+def missing_events(logged_events: Sequence[UIEvent], calls: Iterable[ToolCall]) -> list[UIEvent]:
+    """Return the events about started calls that a crashed process has not written. `calls` are in the ledger."""
+    logged, events = LoggedRun(logged_events), list[UIEvent]()
+    step = logged.open
+    for call in calls:
+        if call.id in logged.call_ids:
+            if step is not None and call.id in step.calls and call.id not in step.started | step.outcomes.keys():
+                events.append(Executing(call))
+            continue
+        if step is None and not events:
+            events.append(StepStart(logged.steps + 1))
+        events += [Thinking(True, call.id), CallStart(call.id, call.name), Call(call), Thinking(False, call.id)]
+        events.append(Executing(call))
+    return events
+
+
+def end_lost_run(
+    run_id: str, events: Sequence[UIEvent], recorded: Mapping[str, Entry] | None, *, was_stopped: bool = False
+) -> tuple[list[UIEvent], TurnResult]:
+    """Return the events that end the run, up to `done`, and its result.
+
+    `events` are the events in its log. `recorded` are its calls in the ledger, as `entries_of` returns them, or None
+    without a ledger. The run ends as cancelled if it `was_stopped`, and as failed otherwise.
+    """
+    logged, machine, collector = LoggedRun(events), StreamMachine(run_id=run_id), Collector(())
+    step = logged.open
+    if step is not None and step.calls:
+        step.is_answered = True
+    collector.restore(logged, recorded or {})
+    closing = machine.restore(logged, Code.TRUNCATED, f"{_PROCESS_ENDED} while the call was written")
+    for call in machine.take_runnable():
+        assert step is not None  # it has the call
+        end = _end_of_call(call, recorded, is_started=call.id in step.started, is_asked=call.id in step.asked)
+        if not end:
+            machine.leave_pending([call])
+        closing += machine.number_all(end)
+    if was_stopped:
+        closing += machine.cancel()
+    else:
+        closing += machine.feed(SourceError(_PROCESS_ENDED, Code.STREAM_INTERRUPTED)) + machine.close()
+    collector.take(closing)
+    return closing, collector.read()
+
+
+def _end_of_call(
+    call: ToolCall, recorded: Mapping[str, Entry] | None, *, is_started: bool, is_asked: bool
+) -> list[UIEvent]:
+    """Return the last events of a call. A call that becomes pending has none."""
+    entry = None if recorded is None else recorded.get(call_key(call))
+    if entry is not None and entry.outcome is not None:
+        return [*([] if is_started else [Executing(call)]), entry.outcome.event(0)]
+    # A call that a ledger does not contain has not started. Without a ledger, only a question about a call shows that.
+    if (recorded is not None or (is_asked and not is_started)) and entry is None:
+        if not is_started:
+            return []
+        return [Error(Code.TOOL_CANCELLED, f"{_PROCESS_ENDED} before the tool started", call_id=call.id, call=call)]
+    text = f"{_PROCESS_ENDED}, and the effect of the tool is unknown"
+    return [Error(Code.OUTCOME_UNKNOWN, text, call_id=call.id, call=call)]

@@ -1,0 +1,255 @@
+"""A chat is continued from any beginning of its log, as after a crash of its process, any number of times."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamtools import RunnerOptions, TextOptions, TurnResult, chat, outputs, rules, tool
+from streamtools.conversation import Ask
+from streamtools.errors import Code
+from streamtools.events import (
+    Done,
+    Error,
+    Executed,
+    Executing,
+    NativeToolCall,
+    ProviderCompleted,
+    ReasoningDelta,
+    SourceEvent,
+    Text,
+    TextDelta,
+    UIEvent,
+    Usage,
+    Warning,
+)
+from streamtools.history import Assistant, User
+from streamtools.sources import events as source_of
+from streamtools.stream.lost_run import LostRun, entries_of
+from streamtools.tools import MemoryLedger, ToolError, ToolOutcome
+from tests.support.loops import ONE_LOOP
+
+pytestmark = pytest.mark.anyio
+
+ASK = [{"role": "user", "content": "How is the weather in Oslo and in Rome?"}]
+RAN: list[str] = []
+
+
+@tool
+async def weather(city: str) -> dict[str, str]:
+    """Return the weather."""
+    RAN.append(city)
+    if city == "Atlantis":
+        raise ToolError("there is no such city")
+    return {"sky": "sunny", "message": f"Looked up {city}."}
+
+
+@tool(idempotent=True)
+async def forecast(city: str) -> str:
+    """Return the forecast."""
+    RAN.append(city)
+    return "sunny"
+
+
+@dataclass
+class Interruptible:
+    """A model with one answer for each turn. It continues a prefill, or its own text if it is asked to."""
+
+    answers: Sequence[Sequence[str | SourceEvent]]
+    prefill: str | None
+    native_tool_calls: bool | None = None
+    name: str = "interruptible"
+    options: dict[str, Any] = field(default_factory=dict)
+    most: float = math.inf
+    """How many events the model sends, before it stops without an end."""
+    sent: int = 0
+
+    def body(self, ask: Ask) -> dict[str, Any]:
+        return {}
+
+    @asynccontextmanager
+    async def stream(self, ask: Ask) -> AsyncIterator[Any]:
+        turns, last = [each for each in ask.history if isinstance(each, Assistant)], ask.history[-1]
+        shown = ask.prefill or ""
+        if isinstance(last, User) and "interrupted" in str(last.content):
+            shown = turns.pop().text
+        number = len(turns)
+        parts = self.answers[number]
+        events: list[SourceEvent] = []
+        for part in parts:
+            text = without_beginning(part, shown) if isinstance(part, str) else ""
+            if isinstance(part, str):
+                shown = shown[len(part) - len(text) :]
+                events += map(TextDelta, re.findall(r"(?s).{1,4}", text))
+            else:
+                events.append(part)
+        makes_calls = any(isinstance(part, NativeToolCall) for part in parts)
+        usage = Usage(input=10, output=5, total=15)
+        events.append(ProviderCompleted(finish_reason="tool_calls" if makes_calls else "stop", usage=usage))
+        yield source_of(self._send(events))
+
+    async def _send(self, events: Iterable[SourceEvent]) -> AsyncIterator[SourceEvent]:
+        for event in events:
+            if self.sent >= self.most:
+                await anyio.sleep_forever()
+            self.sent += 1
+            yield event
+
+
+def without_beginning(text: str, shown: str) -> str:
+    """Return `text` without the characters of `shown`. White space and tags of reasoning do not count."""
+    text = text[re.match(r"(?s)(<think>.*</think>)?", text).end() :] if shown else text  # type: ignore[union-attr]
+    if text.startswith(shown):
+        return text[len(shown) :]
+    count = len("".join(shown.split()))
+    for position, character in enumerate(text):
+        if not count:
+            return text[position:]
+        count -= not character.isspace()
+    return ""
+
+
+def native(id: str, city: str, name: str = "weather") -> NativeToolCall:
+    return NativeToolCall(f"key {id}", name=name, arguments=json.dumps({"city": city}), id=id)
+
+
+def written(city: str) -> str:
+    return f'<tool_call>\n{{"name": "weather", "arguments": {{"city": "{city}"}}}}\n</tool_call>'
+
+
+ANSWERS: dict[str, list[list[str | SourceEvent]]] = {
+    "text": [["It is sunny in Oslo, and it is sunny in Rome as well."]],
+    "native calls": [
+        ["Let me look that up for you. ", native("a", "Oslo"), native("b", "Rome")],
+        ["It is sunny in Oslo, and in Rome."],
+    ],
+    "calls in text": [
+        ["First. " + written("Oslo") + "\n" + written("Rome")],
+        ["Now another: " + written("Bonn")],
+        ["All are sunny. Bring <b>sunglasses</b>."],
+    ],
+    "reasoning": [
+        [ReasoningDelta("I should look. "), ReasoningDelta("Yes.", "signed"), "Looking. ", native("a", "Oslo")],
+        [ReasoningDelta("Now I answer.", "signed"), "It is sunny in Oslo."],
+    ],
+    "reasoning in text": [["<think>hm</think>Looking. " + written("Oslo")], ["<think>good</think>It is sunny."]],
+    "errors": [
+        ["I try. ", native("a", "Atlantis"), native("b", "Rome"), native("c", "Oslo", "wether")],
+        ["Some of that failed, sorry."],
+    ],
+    "malformed calls": [
+        ['Trying: <tool_call>\n{"name": "weather", "arguments": {"city": }}\n</tool_call>'],
+        ["Again: " + written("Oslo")],
+        ["It is sunny."],
+    ],
+    "near misses": [['The tag <tool_call>\nis one of mine, and {"a": 1} is JSON.']],
+    "repeated ids": [["First: ", native("a", "Oslo")], ["Second: ", native("a", "Rome")], ["Both are sunny."]],
+    "idempotent": [["I look. ", native("a", "Oslo", "forecast")], ["It will be sunny."]],
+}
+
+
+class Crashes:
+    """Runs a chat, and continues it after each crash."""
+
+    def __init__(self, name: str, *, prefill: bool, has_ledger: bool, **options: Any) -> None:
+        self.name, self.has_ledger, self.options = name, has_ledger, options
+        self.model = Interruptible(ANSWERS[name], "vllm" if prefill else None)
+        self.result = TurnResult()
+        self.history: list[Any] = []
+
+    async def run(self, ledger: MemoryLedger, **more: Any) -> list[UIEvent]:
+        options = {"tools": [weather, forecast], **self.options, **more}
+        RAN.clear()
+        async with chat(self.model, ASK, runner=RunnerOptions(ledger=ledger), **options) as stream:
+            events = [event async for event in stream]
+        self.result, self.history = stream.result, stream.messages()
+        return events
+
+    async def whole(self) -> list[UIEvent]:
+        return await self.run(MemoryLedger(), run_id="run_1")
+
+    async def crash(self, log: Sequence[UIEvent], cut: int) -> list[UIEvent]:
+        """Continue the run from the first `cut` events of its log. Returns the whole log."""
+        events = list(log[:cut])
+        ledger = MemoryLedger() if self.has_ledger else None
+        for event in events:
+            if isinstance(event, Executing) and ledger is not None:
+                await ledger.begin("run_1", event.call)
+                for end in log:
+                    if isinstance(end, Executed) and end.call.id == event.call.id:
+                        await ledger.finish("run_1", ToolOutcome.of_event(end))
+        if events:
+            events.append(Warning(Code.OWNER_LOST, "lost", seq=events[-1].seq + 1))
+        recorded = {} if ledger is None else await entries_of(ledger, "run_1")
+        lost = LostRun("run_1", "ann", None, None, 1, events, recorded)
+        started = [event.call.arguments["city"] for event in events if isinstance(event, Executing)]
+        continued = await self.run(ledger, continue_from=lost)  # type: ignore[arg-type]
+        assert self.name == "idempotent" or not set(RAN) & set(started)  # no tool runs again
+        return [*events, *continued]
+
+
+def text_of(events: Iterable[UIEvent]) -> str:
+    return "".join(event.text for event in events if isinstance(event, Text))
+
+
+def without_ids(messages: Any) -> str:
+    return re.sub(r'call_[\w-]{12}|"([abc])(_\d+)*"', lambda match: match[1] or "call", json.dumps(messages))
+
+
+def check(log: Sequence[UIEvent], expected: Sequence[UIEvent], result: TurnResult) -> None:
+    """Check what holds for each log of a run, however often it was continued."""
+    outputs.validate(log)
+    assert [event.seq for event in log] == list(range(1, len(log) + 1))
+    assert text_of(log) == text_of(expected) == result.text
+    done, expected_done = log[-1], expected[-1]
+    assert isinstance(done, Done)
+    assert isinstance(expected_done, Done)
+    assert (done.reason, done.pending) == (expected_done.reason, expected_done.pending)
+
+
+@pytest.mark.parametrize("has_ledger", [True, False], ids=["ledger", "no_ledger"])
+@pytest.mark.parametrize("prefill", [True, False], ids=["prefill", "instructed"])
+@pytest.mark.parametrize("name", ANSWERS)
+@ONE_LOOP
+async def test_a_chat_continues_after_each_event(name: str, prefill: bool, has_ledger: bool) -> None:
+    crashes = Crashes(name, prefill=prefill, has_ledger=has_ledger)
+    expected = await crashes.whole()
+    result, history = crashes.result, crashes.history
+    for cut in range(len(expected)):
+        log = await crashes.crash(expected, cut)
+        check(log, expected, crashes.result)
+        if not any(isinstance(event, Error) and event.code is Code.OUTCOME_UNKNOWN for event in log):
+            assert len(crashes.result.outcomes) == len(result.outcomes)
+            assert crashes.result.usage is not None
+            if name not in ("errors", "malformed calls", "reasoning"):
+                assert without_ids(crashes.history) == without_ids(history)
+
+
+@pytest.mark.deep
+@given(st.sampled_from(sorted(ANSWERS)), st.booleans(), st.booleans(), st.lists(st.integers(0, 60), max_size=4))
+async def test_a_chat_continues_after_any_series_of_crashes(
+    name: str, prefill: bool, has_ledger: bool, cuts: list[int]
+) -> None:
+    crashes = Crashes(name, prefill=prefill, has_ledger=has_ledger)
+    expected = log = await crashes.whole()
+    for cut in sorted(cuts):
+        if cut < len(log):
+            log = await crashes.crash(log, cut)
+    check(log, expected, crashes.result)
+
+
+async def test_text_rules_apply_to_the_rest_of_an_answer() -> None:
+    crashes = Crashes("text", prefill=True, has_ledger=False, text=TextOptions(rules=[rules.replace("Rome", "R***")]))
+    expected = await crashes.whole()
+    for cut in range(len(expected)):
+        assert text_of(await crashes.crash(expected, cut)) == "It is sunny in Oslo, and it is sunny in R*** as well."

@@ -1,0 +1,233 @@
+"""Runs on Redis whose process crashes or closes. Another process continues them, and their readers stay connected."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import pytest
+
+from streamtools import ApprovalOptions, RunnerOptions, chat
+from streamtools.conversation import ScriptedModel
+from streamtools.errors import Code
+from streamtools.events import ApprovalRequested, Done, Error, Executed, Executing, UIEvent, Warning
+from streamtools.outputs import validate
+from streamtools.runs import LostRun, RedisStore, Run, Runs
+from streamtools.tools import MemoryLedger, Tool, ToolContext
+from streamtools.tools.redis_client import open_client
+from tests.chat.test_continued_chat import ANSWERS, ASK, RAN, Interruptible, forecast, text_of, weather
+from tests.support.approvals import ANN, QUESTION, Bank, calls
+from tests.support.cut_client import CutClient
+from tests.support.redis_server import RedisServer
+
+pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only, pytest.mark.servers]
+
+LEASE = 0.3
+
+
+class Site:
+    """Two processes that share runs. The first one, `here`, can be cut off. `losses` are the runs that were lost."""
+
+    def __init__(self, server: RedisServer, prefix: str, make: Callable[..., Any], **options: Any) -> None:
+        self.make = make
+        self.losses: list[LostRun] = []
+        self._server = server
+        self._options: dict[str, Any] = {"prefix": prefix, "lease": LEASE, "recover": self.recover, **options}
+
+    async def recover(self, lost: LostRun) -> Any:
+        self.losses.append(lost)
+        return self.make(continue_from=lost)
+
+    @asynccontextmanager
+    async def processes(self) -> AsyncIterator[tuple[Runs, Runs]]:
+        async with open_client(self._server.url) as client:
+            self.cut = CutClient(client)
+            async with self.store(self._server.url) as there, self.store(self.cut) as here:
+                yield here, there
+
+    def store(self, client: object) -> Runs:
+        return Runs(RedisStore(client, **self._options))
+
+    async def read(self, is_at: Callable[[UIEvent, Run], bool]) -> list[UIEvent]:
+        """Start a run, and cut its process off at an event. Returns the events that a reader in the other gets."""
+        events: list[UIEvent] = []
+        async with self.processes() as (here, there):
+            run = await here.start(self.make(), owner="ann", conversation="c", note={"asked": "Hello?"})
+            found = await there.find(run.id, owner="ann")
+            with anyio.fail_after(20):
+                async for event in found.attach():
+                    events.append(event)
+                    if not self.losses and is_at(event, run):
+                        self.cut.cut()
+                self.cut.restore()
+                await run.stop()
+            assert events == [event async for event in (await there.find(run.id, owner="ann")).attach()]
+            assert (await found.wait()).text == text_of(events)
+        validate(events)
+        assert [event.seq for event in events] == list(range(1, len(events) + 1))
+        return events
+
+
+def weather_chat(name: str, ledger: MemoryLedger | None, most: float = math.inf) -> Callable[..., Any]:
+    """Return a function that makes a chat. The model of the first chat stops after `most` events."""
+
+    def make(**more: Any) -> Any:
+        model = Interruptible(ANSWERS[name], "vllm", most=math.inf if more else most)
+        return chat(model, ASK, tools=[weather, forecast], runner=RunnerOptions(ledger=ledger), **more)
+
+    return make
+
+
+def is_last(event: UIEvent, run: Run) -> bool:
+    return event.seq == run.journal.last
+
+
+@pytest.mark.parametrize("name", ["text", "native calls", "calls in text"])
+async def test_a_reader_gets_one_answer(server: RedisServer, prefix: str, name: str) -> None:
+    """Its process crashes while the model answers or before it does."""
+    async with weather_chat(name, None)() as stream:
+        whole = [event async for event in stream]
+    for most in (0, 3, 7, 13):
+        RAN.clear()
+        ledger = MemoryLedger()
+        site = Site(server, f"{prefix}{most}", weather_chat(name, ledger, most), ledger=ledger)
+        events = await site.read(is_last)
+        assert text_of(events) == text_of(whole)
+        assert [Code.OWNER_LOST] == [event.code for event in events if isinstance(event, Warning)]
+        assert len(RAN) == sum(isinstance(event, Executed) for event in whole)
+        (lost,) = site.losses
+        assert ("ann", "c", {"asked": "Hello?"}, 1) == (lost.owner, lost.conversation, lost.note, lost.attempt)
+
+
+@pytest.mark.parametrize("idempotent", [False, True])
+async def test_a_tool_of_a_crashed_process(server: RedisServer, prefix: str, idempotent: bool) -> None:
+    """It runs again only if it is idempotent, with the same id. Otherwise its outcome is unknown."""
+    ids: list[str] = []
+
+    async def slow(context: ToolContext) -> str:
+        """Work."""
+        ids.append(context.call_id)
+        if len(ids) == 1:
+            await anyio.sleep_forever()
+        return "done"
+
+    def make(**more: Any) -> Any:
+        model = ScriptedModel(["Done."] if more else [calls(("slow", {}))])
+        return chat(model, ASK, tools=[Tool(slow, idempotent=idempotent)], **more)
+
+    events = await Site(server, prefix, make).read(lambda event, run: isinstance(event, Executing))
+
+    assert ids == ["n0"] * (2 if idempotent else 1)
+    (end,) = [event for event in events if isinstance(event, Executed | Error)]
+    assert isinstance(end, Executed) == idempotent
+    assert isinstance(end, Executed) or end.code is Code.OUTCOME_UNKNOWN
+    assert text_of(events) == "Done."
+
+
+async def test_a_question_waits_in_the_next_process(server: RedisServer, prefix: str) -> None:
+    bank, ledger = Bank(), MemoryLedger()
+
+    def make(**more: Any) -> Any:
+        model = ScriptedModel(["Paid."] if more else [calls(("pay", ANN)), "Paid."])
+        options: dict[str, Any] = {"approvals": ApprovalOptions(ask="now"), "runner": RunnerOptions(ledger=ledger)}
+        return chat(model, [QUESTION], tools=bank.tools, **options, **more)
+
+    site, events = Site(server, prefix, make, ledger=ledger), list[UIEvent]()
+    async with site.processes() as (here, there):
+        run = await here.start(make(), owner="ann")
+        found = await there.find(run.id, owner="ann")
+        with anyio.fail_after(20):
+            async for event in found.attach():
+                events.append(event)
+                if isinstance(event, ApprovalRequested):
+                    site.cut.cut()
+                    digest = event.digest
+                if isinstance(event, Warning):
+                    while not (questions := await found.questions()):
+                        await anyio.lowlevel.checkpoint()
+                    assert [digest] == [question.digest for question in questions]
+                    await found.approve(questions[0].call.id, digest=digest)
+            site.cut.restore()
+            await run.stop()
+    validate(events)
+    assert [("Ann", 5)] == bank.paid
+    assert text_of(events) == "Paid."
+
+
+@pytest.mark.parametrize("how", ["raises", "none", "other run", "fails"])
+async def test_a_run_that_cannot_be_continued_fails(server: RedisServer, prefix: str, how: str) -> None:
+    def make(continue_from: LostRun | None = None) -> Any:
+        if continue_from is None:
+            return weather_chat("text", None, 3)()
+        if how == "raises":
+            raise ValueError("no model")
+        model = ScriptedModel([OSError("gone")])
+        return {
+            "none": None,
+            "other run": chat(model, ASK, run_id="other"),
+            "fails": chat(model, ASK, continue_from=continue_from),
+        }[how]
+
+    done = (await Site(server, prefix, make).read(is_last))[-1]
+    assert isinstance(done, Done)
+    assert done.reason == "failed"
+
+
+async def test_a_run_is_continued_a_limited_number_of_times(server: RedisServer, prefix: str) -> None:
+    """Two of its processes crash, one more than allowed."""
+    recovered = anyio.Event()
+
+    def make(**more: Any) -> Any:
+        if more:
+            recovered.set()
+        return chat(Interruptible(ANSWERS["text"], "vllm", most=2), ASK, **more)
+
+    site = Site(server, prefix, make, max_recoveries=1)
+    async with open_client(server.url) as client:
+        first, second = CutClient(client), CutClient(client)
+        with anyio.fail_after(20):
+            async with site.store(second), site.store(first) as here:
+                run = await here.start(make(), owner="ann")
+                first.cut()
+                await recovered.wait()
+                async with site.store(client) as last:
+                    second.cut()
+                    result = await (await last.find(run.id, owner="ann")).wait()
+                for cut in (first, second):
+                    cut.restore()
+                await run.stop()
+    assert result.reason == "failed"
+    assert [1] == [lost.attempt for lost in site.losses]
+
+
+async def test_a_closing_process_hands_its_runs_over(server: RedisServer, prefix: str) -> None:
+    """Without waiting for the lease. This does not count as a crash."""
+    ledger = MemoryLedger()
+    site = Site(server, prefix, weather_chat("native calls", ledger, 6), lease=60.0, ledger=ledger)
+    async with site.store(server.url) as there:
+        async with site.store(server.url) as here:
+            run = await here.start(site.make(), owner="ann")
+            attachment = (await there.find(run.id, owner="ann")).attach()
+            events = [await anext(attachment) for _ in range(5)]
+        with anyio.fail_after(20):
+            events += [event async for event in attachment]
+    validate(events)
+    assert text_of(events) == "Let me look that up for you. It is sunny in Oslo, and in Rome."
+    assert [0] == [lost.attempt for lost in site.losses]
+
+
+async def test_a_run_waits_for_a_process(server: RedisServer, prefix: str) -> None:
+    """It was handed over while no other process was running."""
+    site = Site(server, prefix, weather_chat("text", None, 3), lease=60.0)
+    async with site.store(server.url) as here:
+        run = await here.start(site.make(), owner="ann")
+        attachment = run.attach()
+        for _ in range(3):
+            await anext(attachment)
+    async with site.store(server.url) as there:
+        with anyio.fail_after(20):
+            result = await (await there.find(run.id, owner="ann")).wait()
+    assert result.text == "It is sunny in Oslo, and it is sunny in Rome as well."
