@@ -102,7 +102,16 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def __add__(self, other: Usage) -> Usage:
         pairs = ((name, getattr(self, name), getattr(other, name)) for name in self.__struct_fields__)
         sums: dict[str, Any] = {name: a if b is None else b if a is None else a + b for name, a, b in pairs}
+        if sums["total"] is not None:
+            sums["total"] = (self.tokens or 0) + (other.tokens or 0)
         return Usage(**sums)
+
+    @property
+    def tokens(self) -> int | None:
+        """The total, or else the sum of input and output. None if the provider reports neither."""
+        if self.total is None and (self.input is not None or self.output is not None):
+            return (self.input or 0) + (self.output or 0)
+        return self.total
 
 
 # Source events, into which adapters convert a provider's stream. All providers share one closed union.

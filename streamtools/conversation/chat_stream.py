@@ -64,7 +64,8 @@ class Chat(ToolStream):
     """One run of a conversation: an asynchronous context manager that is also the iterator of its events.
 
     `messages` are OpenAI chat messages, or the `history` of another chat. `request` is a mapping that is merged into
-    the body of each request, or a `RequestOptions`. The other parameters are those of `ToolStream`.
+    the body of each request, or a `RequestOptions`. With `continue_from`, the chat continues this lost run, whose first
+    request had the same `messages`. The other parameters are those of `ToolStream`.
 
     After an answer with calls, their results are sent to the model, and its next answer is the next step. With
     `follow_up="never"`, no results are sent. If `follow_up` is a function, the function reviews the messages that each

@@ -432,8 +432,8 @@ class StreamMachine:
     @property
     def tokens_used(self) -> int | None:
         """The number of tokens of the run, including the open step. None if no provider has reported usage."""
-        turns = [usage for usage in (self.usage, self._turn_usage) if usage is not None]
-        return _sum(*(usage.total if usage.total is not None else _sum(usage.input, usage.output) for usage in turns))
+        usage = self.usage if self._turn_usage is None else _add(self.usage, self._turn_usage)
+        return None if usage is None else usage.tokens
 
     @property
     def buffered(self) -> int:
@@ -711,8 +711,3 @@ class StreamMachine:
 
 def _add(usage: Usage | None, more: Usage) -> Usage:
     return more if usage is None else usage + more
-
-
-def _sum(*counts: int | None) -> int | None:
-    known = [count for count in counts if count is not None]
-    return sum(known) if known else None

@@ -32,12 +32,12 @@ from streamtools.serving.redis_reader import RedisReader
 from streamtools.serving.redis_server import RedisServer, StoreSettings, milliseconds
 from streamtools.serving.run import NEXT, Run
 from streamtools.stream import stored_result
-from streamtools.stream.lost_run import LostRun, end_lost_run, entries_of, missing_events
+from streamtools.stream.lost_run import LostRun, end_lost_run, missing_events
 from streamtools.stream.reading import Startable, close
 from streamtools.stream.result import TurnResult
 from streamtools.tools import CallLedger, Decision, Question
 from streamtools.tools.approvals import read_decision
-from streamtools.tools.ledger import Entry
+from streamtools.tools.ledger import Entry, entries_of
 from streamtools.tools.redis_client import Word, open_client
 
 log = Logger(__name__)

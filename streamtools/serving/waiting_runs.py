@@ -23,9 +23,10 @@ from streamtools.logs import Logger, loggable
 from streamtools.serving.event_log import MemoryEventLog, MemoryReader
 from streamtools.serving.run import Run
 from streamtools.stream import stored_result
-from streamtools.stream.lost_run import end_lost_run, entries_of
+from streamtools.stream.lost_run import end_lost_run
 from streamtools.stream.result import TurnResult
 from streamtools.tools import Decision
+from streamtools.tools.ledger import entries_of
 from streamtools.tools.sql_ledger import SQLLedger, WaitingState
 
 log = Logger(__name__)

@@ -18,7 +18,6 @@ from streamtools.machine.logged_run import LoggedRun
 from streamtools.machine.state_machine import StreamMachine
 from streamtools.stream.collector import Collector
 from streamtools.stream.result import TurnResult
-from streamtools.tools import CallLedger
 from streamtools.tools.ledger import Entry, call_key
 
 _PROCESS_ENDED = "the process of the run ended"
@@ -39,16 +38,6 @@ class LostRun:
     attempt: int
     events: Sequence[UIEvent]
     recorded: Mapping[str, Entry] = field(default_factory=dict, repr=False)
-
-
-async def entries_of(ledger: CallLedger, scope: str) -> dict[str, Entry]:
-    """Return the entries of all calls of a run in the ledger, by the key of the call."""
-    found: dict[str, Entry] = {}
-    page = await ledger.entries(scope)
-    while page:
-        found |= {call_key(entry.call): entry for entry in page}
-        page = await ledger.entries(scope, after=page[-1])
-    return found
 
 
 def missing_events(logged_events: Sequence[UIEvent], calls: Iterable[ToolCall]) -> list[UIEvent]:

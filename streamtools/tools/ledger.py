@@ -225,6 +225,16 @@ class OutcomeUnknown(ToolCallFailed):
         return cls(call.name, f"tool {call.name[:64]!r} was started for this call before, and its outcome is unknown")
 
 
+async def entries_of(ledger: CallLedger, scope: str) -> dict[str, Entry]:
+    """Return the entries of all calls of a run in the ledger, by the key of the call."""
+    found: dict[str, Entry] = {}
+    page = await ledger.entries(scope)
+    while page:
+        found |= {call_key(entry.call): entry for entry in page}
+        page = await ledger.entries(scope, after=page[-1])
+    return found
+
+
 async def run_once(
     ledger: CallLedger | None,
     scope: str,

@@ -131,8 +131,8 @@ def test_the_order_of_all_events_of_a_turn() -> None:
         "call c1",
         "not thinking c1",
         "text '\\nSo.'",
-        "run c1",
         "usage 3",
+        "run c1",
         "step 1 ends: stop",
         "done finished: stop (end_turn)",
     ] == driver.story

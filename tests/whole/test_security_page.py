@@ -96,6 +96,7 @@ def defaults_table() -> str:
             "`event_stream_response(send_timeout=…)`, …",
         ),
         ("seconds without Redis until runs end", default(RedisStore, "max_outage"), "`RedisStore(max_outage=…)`"),
+        ("crashes that a run survives", default(RedisStore, "max_recoveries"), "`RedisStore(max_recoveries=…)`"),
         ("bytes of a body for the gateway", default(gateway.app, "max_body"), "`gateway.app(max_body=…)`"),
         ("its concurrent answers", default(gateway.app, "max_running"), "`gateway.app(max_running=…)`"),
         ("seconds between bytes of its upstream", default(gateway.app, "timeout"), "`gateway.app(timeout=…)`"),

@@ -49,6 +49,7 @@ export type Code =
   | "not_emulated"
   | "number_too_long"
   | "outcome_unknown"
+  | "owner_lost"
   | "result_too_long"
   | "resync"
   | "salvaged"
