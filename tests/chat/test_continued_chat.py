@@ -34,9 +34,10 @@ from streamtools.events import (
     Warning,
 )
 from streamtools.history import Assistant, User
+from streamtools.runs import LostRun
 from streamtools.sources import events as source_of
-from streamtools.stream.lost_run import LostRun, entries_of
 from streamtools.tools import MemoryLedger, ToolError, ToolOutcome
+from streamtools.tools.ledger import entries_of
 from tests.support.loops import ONE_LOOP
 
 pytestmark = pytest.mark.anyio

@@ -31,20 +31,25 @@ from tests.cluster.episode import Asked, Fault, History, Reading
 from tests.cluster.worker import Plan
 
 CALL = ToolCall(id="c", name="pay", arguments={}, dialect="native")
+PLAN = Plan("r", 1, 0.0)
 
 
 def history() -> History:
     """Return a history of one run with one call. One reader received it over two connections."""
     told: list[UIEvent] = [
-        *(Start("r", seq=1), StepStart(1, seq=2), Text("a", seq=3), Thinking(True, "c", seq=4), Call(CALL, seq=5)),
+        *(
+            Start("r", seq=1),
+            StepStart(1, seq=2),
+            Text(PLAN.text, seq=3),
+            Thinking(True, "c", seq=4),
+            Call(CALL, seq=5),
+        ),
         *(Thinking(False, "c", seq=6), Executing(CALL, seq=7), Executed(CALL, 1, None, 0.0, seq=8)),
         *(StepEnd(1, "tool_calls", seq=9), Done("finished", "tool_calls", None, [], seq=10)),
     ]
     reading = Reading("r", list(told), connections=2, is_over=True)
     asked = [Asked("approve", "r", 1.0, 1.1, "ok"), Asked("stop", "r", 2.0, 2.1, "ok")]
-    return History(
-        1, {"r": Plan("r", 1, 0.0)}, {"r": 0.5}, readings=[reading], asked=asked, effects=["r"], told={"r": told}
-    )
+    return History(1, {"r": PLAN}, {"r": 0.5}, readings=[reading], asked=asked, effects=["r"], told={"r": told})
 
 
 def _twice(found: History) -> None:

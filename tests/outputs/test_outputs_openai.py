@@ -174,7 +174,7 @@ def test_the_usage_of_all_steps_is_added() -> None:
     assert read(RUNS["two steps"], include_usage=True).usage == {
         "prompt_tokens": 30,
         "completion_tokens": 9,
-        "total_tokens": 24,
+        "total_tokens": 39,
         "prompt_tokens_details": {"cached_tokens": 8},
         "completion_tokens_details": {"reasoning_tokens": 2},
     }
